@@ -1,0 +1,244 @@
+"""Log-mel spectrograms, equal to openai-whisper's, computed window by window.
+
+Only the samples are held, not the spectrogram: a window's frames are computed when it is
+decoded, from the very samples and in the very way that a single pass over the whole file would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pipelines.asr.audio import SAMPLE_RATE
+from pipelines.errors import CheckpointError
+
+__all__ = [
+    "FRAMES_PER_SECOND",
+    "HOP",
+    "FileFeatures",
+    "StreamFeatures",
+    "WindowFeatures",
+    "log_mel",
+    "mel_filters",
+]
+
+N_FFT = 400  # samples a frame looks at: 25 ms
+HOP = 160  # samples from one frame to the next: 10 ms
+FRAMES_PER_SECOND = SAMPLE_RATE // HOP
+_HALF = N_FFT // 2  # a frame looks this far to both sides of its centre
+_LOWEST = 1e-10  # power below this is silence
+_RANGE = 8.0  # powers of ten kept below the loudest frame
+_BLOCK = 6000  # frames at once when the whole input is measured: 20 MB of temporaries
+
+Samples = NDArray[np.float32]
+
+
+@lru_cache(maxsize=4)
+def mel_filters(n_mels: int) -> Tensor:
+    """Slaney mel filters [n_mels, N_FFT // 2 + 1] for 16 kHz, bit-equal to openai-whisper's.
+
+    Read from mel_filters.npz, which numpy.savez_compressed wrote from
+    librosa.filters.mel(sr=16000, n_fft=400, n_mels=n) as mel_80 and mel_128: importing librosa
+    takes longer than everything else here. Raises CheckpointError for other numbers of bands.
+    """
+    with np.load(Path(__file__).with_name("mel_filters.npz"), allow_pickle=False) as table:
+        if f"mel_{n_mels}" not in table:
+            raise CheckpointError(f"the model wants {n_mels} mel bands; there are 80 or 128")
+        return torch.from_numpy(table[f"mel_{n_mels}"])
+
+
+def _log_power(samples: Samples, n_mels: int) -> Tensor:
+    """log10 of mel power [n_mels, frames] of samples [frames * HOP + N_FFT - HOP], no padding."""
+    spectrum = torch.stft(
+        torch.from_numpy(samples),
+        N_FFT,
+        HOP,
+        window=torch.hann_window(N_FFT),
+        center=False,
+        return_complex=True,
+    )
+    power = mel_filters(n_mels) @ spectrum.abs() ** 2
+    return power.clamp(min=_LOWEST).log10()
+
+
+def _normalised(log_power: Tensor, loudest: float) -> Tensor:
+    return (log_power.clamp(min=loudest - _RANGE) + 4.0) / 4.0
+
+
+def _surroundings(samples: Samples, offset: int, first: int, count: int) -> Samples:
+    """The samples that frames first … first + count - 1 look at.
+
+    samples: the input from sample `offset` on. Before the input begins it is mirrored, as
+    torch.stft does; after its end there is silence, as openai-whisper pads it.
+    """
+    start, stop = first * HOP - _HALF, (first + count - 1) * HOP + _HALF
+    low, high = max(start, 0) - offset, max(stop - offset, 0)
+    piece = samples[low:high]
+    before = max(-start, 0)
+    after = (stop - start) - before - len(piece)
+    if not before and not after:
+        return piece
+    mirrored = np.zeros(before, np.float32)
+    if before:
+        head = samples[1 : before + 1]
+        mirrored[before - len(head) :] = head[::-1]
+    return np.concatenate([mirrored, piece, np.zeros(after, np.float32)])
+
+
+def log_mel(samples: Samples, n_mels: int = 80, padding: int = 0) -> Tensor:
+    """The log-mel spectrogram [n_mels, (samples + padding) // HOP] of a whole recording.
+
+    samples: mono float32 at 16 kHz; padding: zero samples appended, which is openai-whisper's
+    `log_mel_spectrogram(audio, n_mels, padding)`. What lies after the padding counts as silence,
+    where openai-whisper mirrors: equal as long as the padding is at least N_FFT // 2.
+    """
+    count = (len(samples) + padding) // HOP
+    if count == 0:
+        return torch.zeros(n_mels, 0)
+    log_power = _log_power(_surroundings(samples, 0, 0, count), n_mels)
+    return _normalised(log_power, float(log_power.max()))
+
+
+class WindowFeatures(Protocol):
+    """Where the long-form loop gets its windows from. Frames are 10 ms, counted from the start."""
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds of audio; None as long as the end is not known."""
+        ...
+
+    def window(self, seek: int) -> tuple[Tensor, int]:
+        """The window [n_mels, window] that begins at frame `seek`, and how many frames are audio.
+
+        Frames after the audio are 0.0, as in openai-whisper's transcribe(). 0 frames: the end.
+        """
+        ...
+
+    def opening(self) -> Tensor:
+        """The first window [n_mels, window] with the spectrum of silence after the audio.
+
+        openai-whisper detects the language on this one, not on the 0.0-padded window.
+        """
+        ...
+
+
+class _Features:
+    """What file and stream share: frames out of the samples at hand, cut and padded."""
+
+    def __init__(self, n_mels: int, window: int) -> None:
+        self._n_mels = n_mels
+        self._window = window
+        self._samples: Samples = np.zeros(0, np.float32)
+        self._offset = 0  # of the first of _samples in the input
+        self._loudest = float(np.log10(_LOWEST))
+
+    def _power(self, first: int, count: int) -> Tensor:
+        surroundings = _surroundings(self._samples, self._offset, first, count)
+        return _log_power(surroundings, self._n_mels)
+
+    def _cut(self, seek: int, frames: int) -> tuple[Tensor, int]:
+        """The window at `seek` when the input goes on to frame `frames` or further."""
+        size = min(self._window, frames - seek)
+        if size <= 0:
+            return torch.zeros(self._n_mels, self._window), 0
+        audio = _normalised(self._power(seek, size), self._loudest)
+        return torch.nn.functional.pad(audio, (0, self._window - size)), size
+
+
+class FileFeatures(_Features):
+    """Windows of a recording that is there as a whole; the floor is that of all of it."""
+
+    def __init__(self, samples: Samples, n_mels: int, window: int) -> None:
+        """samples: mono float32 at 16 kHz. window: frames the model hears at once."""
+        super().__init__(n_mels, window)
+        self._samples = samples
+        self._frames = len(samples) // HOP
+        self._measured = False
+
+    @property
+    def duration(self) -> float:
+        return len(self._samples) / SAMPLE_RATE
+
+    def _measure(self) -> None:
+        """Find the loudest frame, those that only begin in the recording included."""
+        frames = self._frames + 2  # further ones would hear nothing but silence
+        for first in range(0, frames if not self._measured else 0, _BLOCK):
+            power = self._power(first, min(_BLOCK, frames - first))
+            self._loudest = max(self._loudest, float(power.max()))
+        self._measured = True
+
+    def window(self, seek: int) -> tuple[Tensor, int]:
+        self._measure()
+        return self._cut(seek, self._frames)
+
+    def opening(self) -> Tensor:
+        self._measure()
+        return _normalised(self._power(0, self._window), self._loudest)
+
+
+class StreamFeatures(_Features):
+    """Windows of an iterator of blocks, read only as far as the next window needs.
+
+    The floor follows the loudest frame so far, since the loudest of all is not known yet: a
+    stream that grows louder gives its early, quiet windows a lower floor than a file would.
+    Windows must be asked for in order; samples before the last one are forgotten.
+    """
+
+    def __init__(self, blocks: Iterator[Samples], n_mels: int, window: int) -> None:
+        """blocks: mono float32 at 16 kHz, of any lengths. window: frames the model hears at once."""
+        super().__init__(n_mels, window)
+        self._blocks = blocks
+        self._ended = False
+        self._heard = 0  # frames whose loudness is known
+
+    @property
+    def _end(self) -> int:
+        """Samples read so far, from the start of the input."""
+        return self._offset + len(self._samples)
+
+    @property
+    def duration(self) -> float | None:
+        return self._end / SAMPLE_RATE if self._ended else None
+
+    def _read(self, frames: int) -> int:
+        """Read on until `frames` frames are complete, or the end; frames there are."""
+        pieces = [self._samples]
+        end = self._end
+        while not self._ended and end < frames * HOP + _HALF:
+            block = next(self._blocks, None)
+            if block is None:
+                self._ended = True
+            else:
+                pieces.append(block)
+                end += len(block)
+        if len(pieces) > 1:
+            self._samples = np.concatenate(pieces)
+        complete = min(frames, end // HOP)
+        while self._heard < complete:
+            count = min(_BLOCK, complete - self._heard)
+            self._loudest = max(self._loudest, float(self._power(self._heard, count).max()))
+            self._heard += count
+        return complete
+
+    def _forget(self, seek: int) -> None:
+        done = max(min(seek * HOP - _HALF, self._heard * HOP - _HALF) - self._offset, 0)
+        if done > self._window * HOP:  # not at every step: it copies what remains
+            self._samples = self._samples[done:].copy()
+            self._offset += done
+
+    def window(self, seek: int) -> tuple[Tensor, int]:
+        frames = self._read(seek + self._window)
+        cut = self._cut(seek, frames)
+        self._forget(seek)
+        return cut
+
+    def opening(self) -> Tensor:
+        self._read(self._window)
+        return _normalised(self._power(0, self._window), self._loudest)

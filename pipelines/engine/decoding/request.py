@@ -1,0 +1,119 @@
+"""What goes into the engine and what comes out of it: plain frozen data, token ids only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import TYPE_CHECKING
+
+from pipelines.errors import OptionError
+
+if TYPE_CHECKING:
+    from pipelines.engine.decoding.rules import Rule
+    from pipelines.engine.model.memory import Memory
+
+__all__ = ["Event", "FinishReason", "GenerationOptions", "Priority", "Request", "Result"]
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended."""
+
+    EOS = "eos"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+
+
+class Priority(IntEnum):
+    """Which requests are stepped first; lower values go first."""
+
+    LIVE_RECOGNITION = 0
+    LIVE_TRANSLATION = 1
+    INTERACTIVE = 2
+    BATCH = 3
+
+
+@dataclass(frozen=True)
+class GenerationOptions:
+    """How to choose tokens.
+
+    max_new_tokens: at most this many tokens after the prompt (eos counts); 0 generates nothing.
+    eos_ids: any of these ends the generation; may be empty.
+    temperature: 0 is greedy; otherwise logits are divided by it before sampling.
+    top_k: keep the k most probable tokens (0 = off). top_p: then the smallest set that holds
+        this much probability (1 = off). Both only matter when sampling.
+    seed: makes sampling repeatable, whatever else is in the batch.
+    rules: applied to the logits in this order, before the choice (see rules.py).
+    logprobs: also report the log-probability of each chosen token, after the rules,
+        at temperature 1 (as openai-whisper does).
+
+    Raises OptionError for values out of range.
+    """
+
+    max_new_tokens: int
+    eos_ids: tuple[int, ...] = ()
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int | None = None
+    rules: tuple[Rule, ...] = ()
+    logprobs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.max_new_tokens < 0:
+            raise OptionError(f"max_new_tokens must be 0 or more, not {self.max_new_tokens}")
+        if not 0.0 <= self.temperature < float("inf"):
+            raise OptionError(f"temperature must be 0 (greedy) or more, not {self.temperature}")
+        if self.top_k < 0:
+            raise OptionError(f"top_k must be 0 (off) or more, not {self.top_k}")
+        if not 0.0 < self.top_p <= 1.0:
+            raise OptionError(f"top_p must be above 0 and at most 1 (off), not {self.top_p}")
+
+
+@dataclass(frozen=True)
+class Request:
+    """One generation: an encoded source, the tokens the decoder starts from, and the options.
+
+    prompt: starts with the model's start token; at least one id.
+    watch: (prompt position, token id) pairs whose probabilities under the raw logits are
+        reported in the result: Whisper reads its no-speech probability this way.
+
+    The engine checks a request when it is submitted and raises RequestError.
+    """
+
+    memory: Memory
+    prompt: tuple[int, ...]
+    options: GenerationOptions
+    watch: tuple[tuple[int, int], ...] = ()
+    priority: Priority = Priority.INTERACTIVE
+
+
+@dataclass(frozen=True)
+class Event:
+    """News of one request: the tokens added since the last event, and whether it has ended.
+
+    tokens: usually one id; the eos that ended the generation is among them.
+    logprobs: as many as tokens when asked for, else empty.
+    reason: set on the last event (final), which may carry no tokens.
+    """
+
+    tokens: tuple[int, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    reason: FinishReason | None = None
+
+    @property
+    def final(self) -> bool:
+        return self.reason is not None
+
+
+@dataclass(frozen=True)
+class Result:
+    """A whole generation.
+
+    tokens: without the prompt, with the eos that ended it, if any.
+    logprobs: one a token when asked for, else empty. watched: as many as the request's `watch`.
+    """
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    reason: FinishReason
+    watched: tuple[float, ...] = field(default=())

@@ -1,0 +1,294 @@
+"""Logits rules: what may be chosen next. Small, composable, applied in the order given.
+
+A rule is plain frozen data; `bind` turns it into a function for one generation, which keeps
+whatever it needs to remember and edits one row of logits in place, on its device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from pipelines.errors import OptionError, RequestError
+
+__all__ = [
+    "BadWords",
+    "Bound",
+    "ForcedPrefix",
+    "MinNewTokens",
+    "NoRepeatNgram",
+    "OnlyTokens",
+    "RepetitionPenalty",
+    "Rule",
+    "Suppress",
+    "SuppressAtBegin",
+    "WhisperTimestamps",
+    "apply_rules",
+]
+
+Bound = Callable[[Tensor, Sequence[int]], None]
+"""(logits [vocab], tokens generated so far) → edits the logits."""
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """Something that limits the next token."""
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        """The rule for one generation that starts from `prompt`.
+
+        Raises RequestError when the rule names ids outside the vocabulary.
+        """
+        ...
+
+
+def apply_rules(
+    rules: Sequence[Rule], logits: Tensor, prompt: Sequence[int], generated: Sequence[int]
+) -> Tensor:
+    """A copy of `logits` [vocab] after all rules; for use outside a running batch."""
+    edited = logits.clone()
+    for rule in rules:
+        rule.bind(prompt, logits.shape[-1], logits.device)(edited, generated)
+    return edited
+
+
+@lru_cache(maxsize=256)
+def _index(ids: tuple[int, ...], vocab_size: int, device: torch.device) -> Tensor:
+    """Ids as a tensor, one object for equal ids, so that rows with the same rule share a step."""
+    outside = [i for i in ids if not 0 <= i < vocab_size]
+    if outside:
+        raise RequestError(
+            f"a rule names ids outside the vocabulary of {vocab_size}: {outside[:5]}"
+        )
+    return torch.tensor(ids, dtype=torch.long, device=device)
+
+
+@dataclass(frozen=True)
+class Suppress:
+    """These ids are never chosen."""
+
+    ids: tuple[int, ...]
+
+    def index(self, vocab_size: int, device: torch.device) -> Tensor:
+        """The ids as a tensor; a batch applies it to all rows that share it at once."""
+        return _index(self.ids, vocab_size, device)
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        index = self.index(vocab_size, device)
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            logits.index_fill_(0, index, -torch.inf)
+
+        return bound
+
+
+@dataclass(frozen=True)
+class SuppressAtBegin:
+    """These ids are not chosen as the first new token."""
+
+    ids: tuple[int, ...]
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        index = _index(self.ids, vocab_size, device)
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            if not generated:
+                logits.index_fill_(0, index, -torch.inf)
+
+        return bound
+
+
+@dataclass(frozen=True)
+class OnlyTokens:
+    """Nothing but these ids."""
+
+    ids: tuple[int, ...]
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        forbidden = torch.ones(vocab_size, dtype=torch.bool, device=device)
+        forbidden[_index(self.ids, vocab_size, device)] = False
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            logits.masked_fill_(forbidden, -torch.inf)
+
+        return bound
+
+
+@dataclass(frozen=True)
+class ForcedPrefix:
+    """The generation begins with exactly these ids."""
+
+    ids: tuple[int, ...]
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        _index(self.ids, vocab_size, device)
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            if len(generated) < len(self.ids):
+                # Its logit becomes 0: finite even where an earlier rule had ruled it out.
+                logits.fill_(-torch.inf)
+                logits[self.ids[len(generated)]] = 0.0
+
+        return bound
+
+
+@dataclass(frozen=True)
+class MinNewTokens:
+    """None of `eos_ids` before `count` tokens have been generated."""
+
+    count: int
+    eos_ids: tuple[int, ...]
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        index = _index(self.eos_ids, vocab_size, device)
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            if len(generated) < self.count:
+                logits.index_fill_(0, index, -torch.inf)
+
+        return bound
+
+
+@dataclass(frozen=True)
+class NoRepeatNgram:
+    """No run of `size` tokens occurs twice in prompt and output (Paulus et al. 2017)."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise OptionError(f"an n-gram needs at least 1 token, not {self.size}")
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        followers: dict[tuple[int, ...], list[int]] = {}
+        sequence = list(prompt)
+        context = self.size - 1
+        indexed = 0  # n-grams that start before this are in `followers`
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            nonlocal indexed
+            sequence.extend(generated[len(sequence) - len(prompt) :])
+            while indexed + context < len(sequence):
+                key = tuple(sequence[indexed : indexed + context])
+                followers.setdefault(key, []).append(sequence[indexed + context])
+                indexed += 1
+            banned = followers.get(tuple(sequence[len(sequence) - context :]))
+            if banned:
+                logits[banned] = -torch.inf
+
+        return bound
+
+
+@dataclass(frozen=True)
+class RepetitionPenalty:
+    """Tokens already in prompt or output get less likely: positive logits are divided by
+    `penalty`, negative ones multiplied (Keskar et al. 2019). Above 1 discourages."""
+
+    penalty: float
+
+    def __post_init__(self) -> None:
+        if not self.penalty > 0:
+            raise OptionError(f"repetition penalty must be above 0, not {self.penalty}")
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        seen = torch.zeros(vocab_size, dtype=torch.bool, device=device)
+        seen[list(prompt)] = True
+        counted = 0
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            nonlocal counted
+            for token in generated[counted:]:
+                seen[token] = True
+            counted = len(generated)
+            penalised = torch.where(logits > 0, logits / self.penalty, logits * self.penalty)
+            torch.where(seen, penalised, logits, out=logits)
+
+        return bound
+
+
+@dataclass(frozen=True)
+class BadWords:
+    """None of these token sequences occurs in the output; a sequence of one is never chosen."""
+
+    sequences: tuple[tuple[int, ...], ...]
+
+    def __post_init__(self) -> None:
+        if not all(self.sequences):
+            raise OptionError("a bad word is a sequence of at least one token")
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        single = tuple(s[0] for s in self.sequences if len(s) == 1)
+        longer = [(s[:-1], s[-1]) for s in self.sequences if len(s) > 1]
+        _index(tuple(i for s in self.sequences for i in s), vocab_size, device)
+        always = _index(single, vocab_size, device)
+        longest = max((len(start) for start, _ in longer), default=0)
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            logits.index_fill_(0, always, -torch.inf)
+            if longest:
+                recent = (*prompt[-longest:], *generated[-longest:])
+                for start, last in longer:
+                    if recent[-len(start) :] == start:
+                        logits[last] = -torch.inf
+
+        return bound
+
+
+@dataclass(frozen=True)
+class WhisperTimestamps:
+    """Whisper's timestamp grammar, as openai-whisper's ApplyTimestampRules.
+
+    Timestamps come in pairs (but before end of text), never go backwards, open the output (not
+    later than `max_initial_index` when given), and come whenever their summed probability
+    exceeds that of the best other token.
+
+    begin: id of <|0.00|>; all ids from there on are timestamps. eot: end of text; all ids
+    before it are text. no_timestamps: the token that would switch timestamps off.
+    """
+
+    begin: int
+    eot: int
+    no_timestamps: int | None
+    max_initial_index: int | None = 50
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        if not self.eot < self.begin < vocab_size:
+            raise RequestError(
+                f"timestamps from id {self.begin} on do not fit end of text {self.eot} "
+                f"and a vocabulary of {vocab_size}"
+            )
+        latest: int | None = None
+        counted = 0
+
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            nonlocal latest, counted
+            for token in generated[counted:]:
+                latest = token if token >= self.begin else latest
+            counted = len(generated)
+            if self.no_timestamps is not None:
+                logits[self.no_timestamps] = -torch.inf
+            last = bool(generated) and generated[-1] >= self.begin
+            before = len(generated) < 2 or generated[-2] >= self.begin
+            if last and before:
+                logits[self.begin :] = -torch.inf  # a pair is complete: text next
+            elif last:
+                logits[: self.eot] = -torch.inf  # half a pair: its other half, or the end
+            if latest is not None:
+                # The second of a pair may repeat the first; a segment is never empty.
+                lowest = latest if last and not before else latest + 1
+                logits[self.begin : lowest] = -torch.inf
+            if not generated:
+                logits[: self.begin] = -torch.inf
+                if self.max_initial_index is not None:
+                    logits[self.begin + self.max_initial_index + 1 :] = -torch.inf
+            # Comparing logits compares probabilities: both lack the same normaliser. Masked
+            # rather than branched on, so that a GPU need not report back.
+            stamped = logits[self.begin :].logsumexp(-1) > logits[: self.begin].max()
+            logits[: self.begin].masked_fill_(stamped, -torch.inf)
+
+        return bound

@@ -1,0 +1,44 @@
+"""From logits to one token, drawn from the temperature-scaled, truncated distribution."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["distribution", "draw", "generator_for"]
+
+
+def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
+    """A random generator of a request's own: its draws do not depend on its neighbours."""
+    generator = torch.Generator(device=device)
+    if seed is None:
+        generator.seed()
+    else:
+        generator.manual_seed(seed)
+    return generator
+
+
+def distribution(logits: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> Tensor:
+    """Probabilities [vocab] to draw from; `logits` [vocab] is left as it is.
+
+    temperature > 0. top_k keeps the k best (0 = all). top_p then keeps the smallest set of the
+    best that holds at least this probability, always the best one (Holtzman et al. 2020).
+    """
+    scaled = logits / temperature
+    if 0 < top_k < scaled.shape[-1]:
+        worst = scaled.topk(top_k).values[-1]
+        scaled = scaled.masked_fill(scaled < worst, -torch.inf)
+    probabilities = scaled.softmax(-1)
+    if top_p < 1.0:
+        ranked, order = probabilities.sort(descending=True)
+        # What stands before a token must not already hold top_p.
+        before = ranked.cumsum(-1) - ranked
+        ranked = ranked.masked_fill(before >= top_p, 0.0)
+        probabilities = torch.zeros_like(probabilities).scatter_(0, order, ranked)
+        probabilities /= probabilities.sum()
+    return probabilities
+
+
+def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:
+    """One token id, a tensor of one element, drawn from [vocab] probabilities."""
+    return torch.multinomial(probabilities, 1, generator=generator)

@@ -1,0 +1,144 @@
+"""The engine: loads models, encodes sources, runs requests. Token ids in, token ids out.
+
+It knows no text, no audio and no files but a model's folder.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from pipelines.engine.decoding.batch import Batch
+from pipelines.engine.decoding.request import Request, Result
+from pipelines.engine.decoding.scheduler import Scheduler
+from pipelines.engine.loaded import Model
+from pipelines.engine.model.device import choose_device, choose_threads, plan_for
+from pipelines.engine.model.network import Network
+from pipelines.engine.stream import Stream
+from pipelines.errors import CheckpointError, RequestError
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """One place that computes, shared by all models and callers.
+
+    device: "auto" (CUDA when present, else the CPU), "cpu", "cuda", "cuda:N".
+    precision: "float32" (token for token what transformers gives), "bfloat16", "float16",
+        "int8", or "auto", the fastest that this device runs well.
+    threads: CPU threads, or "auto". max_batch: at most so many generations of a model at once.
+
+    All methods may be called from any thread. Raises OptionError for impossible choices.
+    """
+
+    def __init__(
+        self,
+        device: str = "auto",
+        precision: str = "auto",
+        threads: int | Literal["auto"] = "auto",
+        max_batch: int = 64,
+    ) -> None:
+        self._device = choose_device(device)
+        plan_for(precision, self._device)  # fail here rather than at the first load
+        self._precision = precision
+        self.threads = choose_threads(threads)
+        self._max_batch = max_batch
+        self._scheduler = Scheduler(self.threads, self._move_to_cpu)
+        self._models: dict[Path, Model] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def device(self) -> str:
+        """Where new models go: "cpu" or "cuda"."""
+        return self._device.type
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The loaded models."""
+        with self._lock:
+            return tuple(self._models.values())
+
+    def load(self, folder: str | Path) -> Model:
+        """The model in a Hugging Face folder; loaded once, then shared by everyone.
+
+        Raises CheckpointError when the folder holds no usable model.
+        """
+        path = Path(folder).expanduser().resolve()
+        if not path.is_dir():
+            raise CheckpointError(f"{folder} is not a folder")
+        with self._lock:
+            if path not in self._models:
+                network = self._scheduler.run(lambda: self._build(path))
+                self._models[path] = Model(network, self._scheduler, self._max_batch)
+            return self._models[path]
+
+    def unload(self, model: Model) -> None:
+        """Give a model's memory back. Its generations that still run are ended as failed."""
+        with self._lock:
+            self._models = {path: kept for path, kept in self._models.items() if kept is not model}
+        self._scheduler.run(model.release)
+
+    def stream(self, request: Request) -> Stream:
+        """Start a generation; its events are read by iterating.
+
+        Raises RequestError at once for a request that no model could serve.
+        """
+        return self._model_of(request).stream(request)
+
+    def generate(self, requests: Sequence[Request]) -> list[Result]:
+        """Run requests side by side and return their results in order."""
+        streams = [self.stream(request) for request in requests]
+        try:
+            return [stream.result() for stream in streams]
+        finally:
+            for stream in streams:
+                stream.cancel()
+
+    def close(self) -> None:
+        """Forget all models. Generations that still run fail."""
+        self._scheduler.close()
+        with self._lock:
+            self._models.clear()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _model_of(self, request: Request) -> Model:
+        for model in self.models:
+            if model.owns(request.memory):
+                return model
+        raise RequestError("the memory of this request was made by no model that is loaded here")
+
+    def _build(self, path: Path) -> Network:
+        try:
+            return Network(path, plan_for(self._precision, self._device))
+        except torch.cuda.OutOfMemoryError:
+            self._fall_back(path)
+            return Network(path, plan_for(self._precision, self._device))
+
+    def _fall_back(self, path: Path) -> None:
+        warnings.warn(
+            f"GPU out of memory with {path.name}: going on with the CPU",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        self._device = torch.device("cpu")
+        torch.cuda.empty_cache()
+
+    def _move_to_cpu(self, batch: Batch) -> bool:
+        """A step ran out of GPU memory: reload the model on the CPU and go on from there."""
+        model = next((m for m in self.models if m.runs(batch)), None)
+        if model is None or batch.network.plan.device.type == "cpu":
+            return False
+        rows = batch.drain()
+        self._fall_back(batch.network.folder)
+        model.move(Network(batch.network.folder, plan_for(self._precision, self._device)), rows)
+        return True

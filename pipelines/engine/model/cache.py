@@ -1,0 +1,156 @@
+"""Preallocated, slot-indexed caches of keys and values.
+
+A slot belongs to one generation. Used slots are always 0 … n − 1: freeing one moves the last
+into the hole, so that a step reads plain views and never gathers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pipelines.engine.model.memory import Memory
+
+__all__ = ["CrossCache", "SlotCache"]
+
+# Source positions are reserved in multiples of this, so that a slightly longer source does not
+# move the whole cache.
+_SOURCE_STEP = 32
+
+
+class _Slots:
+    """The slot bookkeeping both caches share.
+
+    Per layer one tensor [2, slots, heads, room, head_dim]: keys and values together, so that one
+    copy writes both.
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        heads: int,
+        room: int,
+        head_dim: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self._shape = (heads, head_dim)
+        # zeros, not empty: masked positions still enter a product, where NaN × 0 is NaN.
+        # The memory is only touched, and so only taken, when written.
+        self._layers = [
+            torch.zeros(2, 0, heads, room, head_dim, device=device, dtype=dtype)
+            for _ in range(layers)
+        ]
+        self.room = room
+        self.lengths: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def alloc(self) -> int:
+        """A new slot, empty. Doubles the room for slots when they run out."""
+        slot = len(self.lengths)
+        if slot == self._layers[0].shape[1]:
+            self._grow(slots=max(1, slot * 2), room=self.room)
+        self.lengths.append(0)
+        return slot
+
+    def free(self, slot: int) -> None:
+        """Give a slot back; the last slot moves into its place."""
+        last = len(self.lengths) - 1
+        if slot != last:
+            length = self.lengths[last]
+            for layer in self._layers:
+                layer[:, slot, :, :length] = layer[:, last, :, :length]
+            self.lengths[slot] = length
+        self.lengths.pop()
+
+    def _grow(self, slots: int, room: int) -> None:
+        heads, head_dim = self._shape
+        for i, old in enumerate(self._layers):
+            new = torch.zeros(2, slots, heads, room, head_dim, device=old.device, dtype=old.dtype)
+            new[:, : old.shape[1], :, : self.room] = old
+            self._layers[i] = new
+        self.room = room
+
+    @property
+    def bytes(self) -> int:
+        return sum(layer.numel() * layer.element_size() for layer in self._layers)
+
+
+class SlotCache(_Slots):
+    """Keys and values of the decoder's own tokens; `room` is the longest target.
+
+    `lengths[slot]` tokens of a slot are valid. Writing does not lengthen a slot: `advance`
+    does, once a whole step has gone well, so that a step can be repeated after an error.
+    """
+
+    def write(
+        self, layer: int, slots: slice, positions: Tensor, at: int | None, keys_values: Tensor
+    ) -> None:
+        """Store keys_values [rows, tokens, 2, heads, head_dim] of the rows `slots`.
+
+        positions [rows, tokens]: where; at: the first position when all rows agree, which makes
+        it one plain copy.
+        """
+        tokens = keys_values.shape[1]
+        if at is not None:
+            target = self._layers[layer][:, slots, :, at : at + tokens]
+            target.copy_(keys_values.permute(2, 0, 3, 1, 4))
+            return
+        rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
+        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_((rows, positions), keys_values)
+
+    def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of the rows `slots`, each a view [rows, heads, length, head_dim]."""
+        view = self._layers[layer][:, slots, :, :length]
+        return view[0], view[1]
+
+    def advance(self, slots: slice, tokens: int) -> None:
+        for slot in range(slots.start, slots.stop):
+            self.lengths[slot] += tokens
+
+    def truncate(self, slot: int, length: int) -> None:
+        """Forget all but the first `length` tokens of a slot."""
+        if not 0 <= length <= self.lengths[slot]:
+            raise IndexError(f"slot {slot} holds {self.lengths[slot]} tokens, not {length}")
+        self.lengths[slot] = length
+
+    def reorder(self, sources: Sequence[int]) -> None:
+        """Slot i becomes a copy of slot sources[i], for all used slots at once (beam search)."""
+        longest = max((self.lengths[source] for source in sources), default=0)
+        index = torch.tensor(sources, device=self._layers[0].device)
+        for layer in self._layers:
+            layer[:, : len(sources), :, :longest] = layer[:, index, :, :longest]
+        self.lengths = [self.lengths[source] for source in sources]
+
+
+class CrossCache(_Slots):
+    """Memories of short sources side by side, so that one product serves all rows of a step.
+
+    Only for text: 25 positions copied once cost less than a loop over rows at every step.
+    """
+
+    def __init__(
+        self, layers: int, heads: int, head_dim: int, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        super().__init__(layers, heads, _SOURCE_STEP, head_dim, device, dtype)
+
+    def store(self, slot: int, memory: Memory) -> None:
+        """Put a memory into a slot; makes room when its source is the longest so far."""
+        if memory.length > self.room:
+            self._grow(
+                slots=self._layers[0].shape[1],
+                room=-(-memory.length // _SOURCE_STEP) * _SOURCE_STEP,
+            )
+        for layer, keys, values in zip(self._layers, memory.keys, memory.values, strict=True):
+            layer[0, slot, :, : memory.length] = keys
+            layer[1, slot, :, : memory.length] = values
+        self.lengths[slot] = memory.length
+
+    def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
+        """As SlotCache.read, over source positions."""
+        view = self._layers[layer][:, slots, :, :length]
+        return view[0], view[1]

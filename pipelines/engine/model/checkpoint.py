@@ -1,0 +1,130 @@
+"""A Hugging Face model folder → named tensors. Safetensors, or a PyTorch .bin read with
+weights_only=True and nothing looser."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from pipelines.errors import CheckpointError
+
+__all__ = ["Weights", "open_weights"]
+
+
+class Weights:
+    """The tensors of a checkpoint by name, each read when asked for and checked for its shape.
+
+    Names are tried as given and with the prefix "model.", which some exports leave out.
+    """
+
+    def __init__(self, folder: Path, readers: dict[str, Callable[[], Tensor]]) -> None:
+        self._folder = folder
+        self._readers = readers
+
+    def __contains__(self, name: str) -> bool:
+        return self._find(name) is not None
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """The tensor `name` in its stored precision, of exactly this shape.
+
+        Raises CheckpointError when it is missing, of another shape, or not of floats.
+        """
+        read = self._find(name)
+        if read is None:
+            raise CheckpointError(f"{self._folder}: the weights lack {name!r}")
+        tensor = read()
+        if tuple(tensor.shape) != shape:
+            raise CheckpointError(
+                f"{self._folder}: {name!r} has the shape {list(tensor.shape)}, "
+                f"but config.json asks for {list(shape)}"
+            )
+        if not tensor.is_floating_point():
+            raise CheckpointError(f"{self._folder}: {name!r} holds {tensor.dtype}, not floats")
+        return tensor
+
+    def stacked(self, names: Sequence[str], *shape: int) -> Tensor:
+        """Several tensors of one shape, one below the other."""
+        return torch.cat([self.take(name, *shape) for name in names])
+
+    def _find(self, name: str) -> Callable[[], Tensor] | None:
+        return self._readers.get(name) or self._readers.get(name.removeprefix("model."))
+
+
+def open_weights(folder: Path) -> Weights:
+    """The weights in a model folder, read lazily.
+
+    Looks for model.safetensors, its sharded index, then pytorch_model.bin and its sharded index.
+    Raises CheckpointError when there is none, a file is damaged, or a .bin holds more than tensors.
+    """
+    for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
+        single = folder / index.removesuffix(".index.json")
+        if single.exists():
+            return Weights(folder, _readers(single))
+        if (folder / index).exists():
+            return Weights(folder, _sharded(folder / index))
+    raise CheckpointError(
+        f"{folder} holds no weights: neither model.safetensors nor pytorch_model.bin is there"
+    )
+
+
+def _sharded(index: Path) -> dict[str, Callable[[], Tensor]]:
+    try:
+        files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise CheckpointError(f"{index} is no index of weights: {error}") from error
+    readers: dict[str, Callable[[], Tensor]] = {}
+    for file in sorted(files):
+        if Path(file).name != file:
+            raise CheckpointError(f"{index} points outside its folder: {file!r}")
+        readers.update(_readers(index.parent / file))
+    return readers
+
+
+def _readers(path: Path) -> dict[str, Callable[[], Tensor]]:
+    try:
+        return _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+    except CheckpointError:
+        raise
+    except (OSError, SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path} is damaged or incomplete: {error}") from error
+
+
+def _safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
+    file: Any = safe_open(path, framework="pt")
+    return {name: partial(file.get_tensor, name) for name in file.keys()}  # noqa: SIM118
+
+
+def _pickled(path: Path) -> dict[str, Callable[[], Tensor]]:
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except RuntimeError:
+        # The format before zip files cannot be mapped into memory.
+        state = _load(path)
+    except pickle.UnpicklingError as error:
+        raise _unsafe(path) from error
+    if not isinstance(state, dict):
+        raise CheckpointError(f"{path} holds no named tensors")
+    tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
+    return {name: partial(tensors.__getitem__, name) for name in tensors}
+
+
+def _load(path: Path) -> object:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise _unsafe(path) from error
+
+
+def _unsafe(path: Path) -> CheckpointError:
+    return CheckpointError(
+        f"{path} holds more than tensors, which could run code; it is not loaded. "
+        "Convert it to safetensors where you trust it"
+    )

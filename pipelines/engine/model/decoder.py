@@ -1,0 +1,163 @@
+"""The native decoder: one for every family, told apart by data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pipelines.engine.model.cache import CrossCache, SlotCache
+from pipelines.engine.model.checkpoint import Weights
+from pipelines.engine.model.device import Plan, Side
+from pipelines.engine.model.families import Architecture
+from pipelines.engine.model.layers import Builder, FeedForward, embedding_name
+from pipelines.engine.model.linear import make_linear
+from pipelines.engine.model.memory import Memory
+
+__all__ = ["Decoder", "Step"]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The geometry of one decoder pass, worked out once and shared by all layers.
+
+    slots: the rows, a contiguous range. positions [rows, tokens]; at: the first position when it
+    is the same for all rows. length: how much of the cache is read. mask [rows, 1, tokens,
+    length], added to the scores, or None when every row may see all of it.
+    memories: one per row when each is read where it lies; else None and `source_length`,
+    `source_mask` [rows, 1, 1, source_length] describe the cross cache.
+    """
+
+    slots: slice
+    positions: Tensor
+    at: int | None
+    length: int
+    mask: Tensor | None
+    memories: tuple[Memory, ...] | None
+    source_length: int
+    source_mask: Tensor | None
+
+
+class _DecoderLayer:
+    def __init__(self, build: Builder, index: int, encoder: Side) -> None:
+        name, width = f"model.decoder.layers.{index}", build.stack.d_model
+        attn, cross = f"{name}.self_attn", f"{name}.encoder_attn"
+        self._index, self._heads = index, build.stack.heads
+        self._norm_first = build.stack.norm_first
+        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], width, width)
+        self._out = build.linear([f"{attn}.out_proj"], width, width)
+        self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
+        self._cross_q = build.linear([f"{cross}.q_proj"], width, width)
+        # Runs once per source over all its positions: the encoder's kind of work.
+        self._cross_kv = build.linear([f"{cross}.k_proj", f"{cross}.v_proj"], width, width, encoder)
+        self._cross_out = build.linear([f"{cross}.out_proj"], width, width)
+        self._cross_norm = build.norm(f"{name}.encoder_attn_layer_norm")
+        self._feed_forward = FeedForward(build, name)
+        self._final_norm = build.norm(f"{name}.final_layer_norm")
+
+    def remember(self, hidden: Tensor) -> Tensor:
+        """Encoder states [rows, length, d_model] → [2 (keys, values), rows, heads, length,
+        head_dim]."""
+        rows, length, _ = hidden.shape
+        both = self._cross_kv(hidden).view(rows, length, 2, self._heads, -1)
+        return both.permute(2, 0, 3, 1, 4)
+
+    def __call__(self, x: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
+        """x [rows, tokens, d_model] → the same, having written this layer's cache."""
+        if self._norm_first:
+            x = x + self._attend(self._attention_norm(x), step, cache)
+            x = x + self._consult(self._cross_norm(x), step, cross)
+            return x + self._feed_forward(self._final_norm(x))
+        x = self._attention_norm(x + self._attend(x, step, cache))
+        x = self._cross_norm(x + self._consult(x, step, cross))
+        return self._final_norm(x + self._feed_forward(x))
+
+    def _attend(self, x: Tensor, step: Step, cache: SlotCache) -> Tensor:
+        rows, tokens, width = x.shape
+        qkv = self._qkv(x).view(rows, tokens, 3, self._heads, -1)
+        cache.write(self._index, step.slots, step.positions, step.at, qkv[:, :, 1:])
+        keys, values = cache.read(self._index, step.slots, step.length)
+        query = qkv[:, :, 0].transpose(1, 2)
+        mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=step.mask)
+        return self._out(mixed.transpose(1, 2).reshape(rows, tokens, width))
+
+    def _consult(self, x: Tensor, step: Step, cross: CrossCache) -> Tensor:
+        rows, tokens, width = x.shape
+        query = self._cross_q(x).view(rows, tokens, self._heads, -1).transpose(1, 2)
+        if step.memories is None:
+            keys, values = cross.read(self._index, step.slots, step.source_length)
+            mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=step.source_mask)
+        else:
+            mixed = self._consult_each(query, step.memories)
+        return self._cross_out(mixed.transpose(1, 2).reshape(rows, tokens, width))
+
+    def _consult_each(self, query: Tensor, memories: tuple[Memory, ...]) -> Tensor:
+        """Long sources are read where they lie. Neighbouring rows on one memory (beams,
+        fallbacks) become more queries on it, so its bytes are read once for all of them."""
+        parts, start, (_, heads, tokens, head_dim) = [], 0, query.shape
+        while start < len(memories):
+            memory, stop = memories[start], start + 1
+            while stop < len(memories) and memories[stop] is memory:
+                stop += 1
+            folded = query[start:stop].transpose(0, 1).reshape(1, heads, -1, head_dim)
+            mixed = F.scaled_dot_product_attention(
+                folded, memory.keys[self._index][None], memory.values[self._index][None]
+            )
+            parts.append(mixed.view(heads, stop - start, tokens, head_dim).transpose(0, 1))
+            start = stop
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+class Decoder:
+    """Tokens and memories → hidden states → logits, over the caches."""
+
+    def __init__(self, weights: Weights, architecture: Architecture, plan: Plan) -> None:
+        stack = architecture.decoder
+        build = Builder(weights, stack, plan.decoder, plan.device)
+        self.dtype, self.device = plan.decoder.activations, plan.device
+        width, vocab = stack.d_model, architecture.vocab_size
+        name = embedding_name(weights, architecture, "decoder")
+        table = weights.take(name, vocab, width)
+        exact = plan.decoder.weights.is_floating_point
+        self._embedding = (table * stack.embedding_scale).to(
+            plan.device, plan.decoder.weights if exact else torch.float16
+        )
+        self._positions = build.positions("model.decoder.embed_positions.weight")
+        self._embedding_norm = (
+            build.norm("model.decoder.layernorm_embedding") if stack.embedding_norm else None
+        )
+        self._layers = [_DecoderLayer(build, i, plan.encoder) for i in range(stack.layers)]
+        self._final_norm = build.norm("model.decoder.layer_norm") if stack.norm_first else None
+        if not architecture.tied_head:
+            head = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
+            table = weights.take(head, vocab, width)
+        # A bias that the family adds to the logits after the head; often absent, often zero.
+        bias = (
+            weights.take("final_logits_bias", 1, vocab)[0]
+            if "final_logits_bias" in weights
+            else None
+        )
+        self._head = make_linear(table, bias, plan.decoder, plan.device)
+
+    def remember(self, hidden: Tensor) -> list[Tensor]:
+        """Encoder states [rows, length, d_model] → per layer [2, rows, heads, length, head_dim]."""
+        return [layer.remember(hidden).to(self.dtype).contiguous() for layer in self._layers]
+
+    def forward(self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
+        """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache."""
+        x = F.embedding(ids, self._embedding).to(self.dtype)
+        if step.at is not None:
+            x = x + self._positions[step.at : step.at + ids.shape[1]]
+        else:
+            x = x + self._positions[step.positions]
+        if self._embedding_norm is not None:
+            x = self._embedding_norm(x)
+        for layer in self._layers:
+            x = layer(x, step, cache, cross)
+        return x if self._final_norm is None else self._final_norm(x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Hidden states [n, d_model] → float32 logits [n, vocab]."""
+        return self._head(hidden).float()

@@ -1,0 +1,87 @@
+"""The native encoder: one for every family, told apart by data."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from pipelines.engine.model.checkpoint import Weights
+from pipelines.engine.model.device import Plan
+from pipelines.engine.model.families import Architecture
+from pipelines.engine.model.layers import Builder, FeedForward, embedding_name
+
+__all__ = ["Encoder"]
+
+
+class _EncoderLayer:
+    def __init__(self, build: Builder, name: str) -> None:
+        width = build.stack.d_model
+        attn = f"{name}.self_attn"
+        self._heads, self._norm_first = build.stack.heads, build.stack.norm_first
+        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], width, width)
+        self._out = build.linear([f"{attn}.out_proj"], width, width)
+        self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
+        self._feed_forward = FeedForward(build, name)
+        self._final_norm = build.norm(f"{name}.final_layer_norm")
+
+    def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x [rows, length, d_model]; mask [rows, 1, 1, length], added to the scores."""
+        if self._norm_first:
+            x = x + self._attend(self._attention_norm(x), mask)
+            return x + self._feed_forward(self._final_norm(x))
+        x = self._attention_norm(x + self._attend(x, mask))
+        return self._final_norm(x + self._feed_forward(x))
+
+    def _attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        rows, length, width = x.shape
+        qkv = self._qkv(x).view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], attn_mask=mask)
+        return self._out(mixed.transpose(1, 2).reshape(rows, length, width))
+
+
+class Encoder:
+    """Sources → hidden states. Audio enters through two convolutions, text through embeddings."""
+
+    def __init__(self, weights: Weights, architecture: Architecture, plan: Plan) -> None:
+        stack = architecture.encoder
+        build = Builder(weights, stack, plan.encoder, plan.device)
+        self.dtype, self.device = plan.encoder.activations, plan.device
+        width = stack.d_model
+        if architecture.source == "audio":
+            name, mels = "model.encoder", architecture.num_mel_bins
+            self._convolutions = [
+                (build.tensor(f"{name}.conv{i}.weight", width, inputs, 3),
+                 build.tensor(f"{name}.conv{i}.bias", width))
+                for i, inputs in ((1, mels), (2, width))
+            ]  # fmt: skip
+        else:
+            table = embedding_name(weights, architecture, "encoder")
+            self._embedding = (
+                build.tensor(table, architecture.source_vocab_size, width) * stack.embedding_scale
+            )
+        self._positions = build.positions("model.encoder.embed_positions.weight")
+        self._embedding_norm = (
+            build.norm("model.encoder.layernorm_embedding") if stack.embedding_norm else None
+        )
+        names = [f"model.encoder.layers.{i}" for i in range(stack.layers)]
+        self._layers = [_EncoderLayer(build, name) for name in names]
+        self._final_norm = build.norm("model.encoder.layer_norm") if stack.norm_first else None
+
+    def hear(self, frames: Tensor) -> Tensor:
+        """Log-mel frames [rows, mels, 2 × length] → hidden states [rows, length, d_model]."""
+        x = frames.to(self.device, self.dtype)
+        for stride, (weight, bias) in enumerate(self._convolutions, start=1):
+            x = F.gelu(F.conv1d(x, weight, bias, stride=stride, padding=1))
+        return self._run(x.transpose(1, 2), None)
+
+    def read(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+        """Token ids [rows, length] → hidden states; mask [rows, 1, 1, length] hides padding."""
+        return self._run(F.embedding(ids, self._embedding), mask)
+
+    def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        x = x + self._positions[: x.shape[1]]
+        if self._embedding_norm is not None:
+            x = self._embedding_norm(x)
+        for layer in self._layers:
+            x = layer(x, mask)
+        return x if self._final_norm is None else self._final_norm(x)

@@ -1,0 +1,43 @@
+"""Memory: an encoded source, as the decoder reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["Memory"]
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The cross-attention keys and values of every decoder layer, computed once per source.
+
+    Shared, never copied, by any number of requests: temperature fallbacks, beams, re-decodes.
+    keys, values: one [heads, source length, head_dim] a layer.
+    owner: identity of the model that made it; no other model can read it.
+    """
+
+    keys: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    owner: object
+
+    @property
+    def length(self) -> int:
+        return self.keys[0].shape[1]
+
+    @property
+    def device(self) -> torch.device:
+        return self.keys[0].device
+
+    @property
+    def bytes(self) -> int:
+        return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Memory:
+        """The same memory elsewhere; itself when it is there already."""
+        if self.device == device and self.keys[0].dtype == dtype:
+            return self
+        keys = tuple(t.to(device, dtype) for t in self.keys)
+        return Memory(keys, tuple(t.to(device, dtype) for t in self.values), self.owner)

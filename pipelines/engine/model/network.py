@@ -1,0 +1,164 @@
+"""A whole network in memory: sources → memories, and one decoder pass over any set of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pipelines.engine.model.cache import CrossCache, SlotCache
+from pipelines.engine.model.checkpoint import open_weights
+from pipelines.engine.model.decoder import Decoder, Step
+from pipelines.engine.model.device import Plan
+from pipelines.engine.model.encoder import Encoder
+from pipelines.engine.model.families import architecture_of, read_config
+from pipelines.engine.model.memory import Memory
+
+__all__ = ["Network"]
+
+# When rows stand at different positions the cache is read up to a multiple of this, behind a
+# mask: few shapes, so that libraries which build a kernel per shape build few.
+_LENGTH_STEP = 64
+_SOURCE_STEP = 16
+
+
+class Network:
+    """The weights of one model folder, laid out for one plan. Not thread-safe.
+
+    Raises CheckpointError when the folder is no usable model.
+    """
+
+    def __init__(self, folder: Path, plan: Plan) -> None:
+        self.folder, self.plan = folder, plan
+        self.architecture = architecture_of(read_config(folder), str(folder))
+        weights = open_weights(folder)
+        with torch.inference_mode():
+            self._encoder = Encoder(weights, self.architecture, plan)
+            self._decoder = Decoder(weights, self.architecture, plan)
+        self._owner = object()
+
+    @property
+    def memory_dtype(self) -> torch.dtype:
+        return self._decoder.dtype
+
+    def owns(self, memory: Memory) -> bool:
+        return memory.owner is self._owner
+
+    def adopt(self, other: Network) -> None:
+        """Accept the memories of `other`, the same weights under another plan."""
+        self._owner = other._owner
+
+    def caches(self) -> tuple[SlotCache, CrossCache]:
+        """Empty caches for a batch of generations."""
+        stack, place = self.architecture.decoder, (self.plan.device, self._decoder.dtype)
+        return (
+            SlotCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *place),
+            CrossCache(stack.layers, stack.heads, stack.head_dim, *place),
+        )
+
+    def hear(self, frames: Tensor) -> list[Memory]:
+        """Log-mel frames [n, mels, frames], frames even → n memories."""
+        return self._remember(self._encoder.hear(frames), [frames.shape[2] // 2] * len(frames))
+
+    def read(self, sources: Sequence[Sequence[int]]) -> list[Memory]:
+        """Token ids of any lengths → memories, in one padded pass."""
+        lengths = [len(source) for source in sources]
+        ids = torch.full((len(sources), max(lengths)), self.architecture.pad_id)
+        for row, source in enumerate(sources):
+            ids[row, : len(source)] = torch.tensor(source)
+        mask = _padding_mask(lengths, max(lengths), self.plan.device, self._encoder.dtype)
+        return self._remember(self._encoder.read(ids.to(self.plan.device), mask), lengths)
+
+    def _remember(self, hidden: Tensor, lengths: list[int]) -> list[Memory]:
+        layers = self._decoder.remember(hidden)
+        if len(lengths) > 1:
+            # A memory of its own each, or the longest-lived one would keep its whole batch alive.
+            cut = [
+                [layer[:, row, :, :length].clone() for layer in layers]
+                for row, length in enumerate(lengths)
+            ]
+        else:
+            cut = [[layer[:, 0] for layer in layers]]
+        return [
+            Memory(tuple(kv[0] for kv in each), tuple(kv[1] for kv in each), self._owner)
+            for each in cut
+        ]
+
+    def decode(
+        self,
+        ids: Sequence[Sequence[int]],
+        slots: slice,
+        memories: Sequence[Memory],
+        cache: SlotCache,
+        cross: CrossCache,
+    ) -> Tensor:
+        """One pass over the rows `slots`, as many new tokens for each → hidden states.
+
+        ids: [rows][tokens]. memories: one a row. The cache is written, not advanced.
+        Returns [rows, tokens, d_model]. Rows may stand at different positions.
+        """
+        step = self._step(len(ids[0]), slots, memories, cache, cross)
+        tokens = torch.tensor(ids, device=self.plan.device)
+        return self._decoder.forward(tokens, step, cache, cross)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[n, d_model] → float32 [n, vocab]."""
+        return self._decoder.logits(hidden)
+
+    def _step(
+        self,
+        tokens: int,
+        slots: slice,
+        memories: Sequence[Memory],
+        cache: SlotCache,
+        cross: CrossCache,
+    ) -> Step:
+        device, dtype = self.plan.device, self._decoder.dtype
+        starts = cache.lengths[slots]
+        uniform = all(start == starts[0] for start in starts)
+        positions = torch.tensor(starts, device=device)[:, None] + torch.arange(
+            tokens, device=device
+        )
+        if uniform:
+            length = starts[0] + tokens
+        else:
+            longest = max(starts) + tokens
+            rounded = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
+            length = min(rounded, self.architecture.max_target_positions)
+        mask = None
+        if not uniform or tokens > 1:
+            hidden = torch.arange(length, device=device) > positions[:, :, None]
+            mask = torch.zeros(hidden.shape, device=device, dtype=dtype)
+            mask = mask.masked_fill_(hidden, -torch.inf)[:, None]
+        if self.architecture.source == "audio":
+            near: tuple[Memory, ...] | None = tuple(memories)
+            source_length, source_mask = 0, None
+        else:
+            near, lengths = None, cross.lengths[slots]
+            source_length = max(lengths)
+            if min(lengths) != source_length:
+                source_length = min(-(-source_length // _SOURCE_STEP) * _SOURCE_STEP, cross.room)
+            source_mask = _padding_mask(lengths, source_length, device, dtype)
+        return Step(
+            slots,
+            positions,
+            starts[0] if uniform else None,
+            length,
+            mask,
+            near,
+            source_length,
+            source_mask,
+        )
+
+
+def _padding_mask(
+    lengths: Sequence[int], longest: int, device: torch.device, dtype: torch.dtype
+) -> Tensor | None:
+    """[rows, 1, 1, longest], −∞ beyond each length; None when nothing is padded."""
+    if min(lengths) == longest:
+        return None
+    beyond = torch.arange(longest)[None] >= torch.tensor(lengths)[:, None]
+    mask = torch.zeros(beyond.shape, dtype=dtype).masked_fill_(beyond, -torch.inf)
+    return mask[:, None, None].to(device)

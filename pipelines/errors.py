@@ -1,0 +1,68 @@
+"""The errors of the library, one small tree.
+
+EdgeError
+├── InputError            a source (file, array, text) that cannot be used
+│   └── AudioError        … because it holds no decodable audio
+├── OptionError           an option, or a combination of options, that makes no sense
+├── ModelError
+│   ├── ModelNotFound     no such model here, and none could be fetched
+│   ├── CheckpointError   the folder is there but broken: missing files, wrong shapes, unsafe pickle
+│   └── UnsupportedTask   the model cannot do the task or language asked of it
+└── EngineError
+    └── RequestError      a generation request that no model could serve
+
+Every message says what was wrong, with which input, and what to do next.
+"""
+
+__all__ = [
+    "AudioError",
+    "CheckpointError",
+    "EdgeError",
+    "EngineError",
+    "InputError",
+    "ModelError",
+    "ModelNotFound",
+    "OptionError",
+    "RequestError",
+    "UnsupportedTask",
+]
+
+
+class EdgeError(Exception):
+    """Anything that went wrong in a way the caller can understand and act on."""
+
+
+class InputError(EdgeError):
+    """A source that cannot be read or used."""
+
+
+class AudioError(InputError):
+    """A source that holds no decodable audio."""
+
+
+class OptionError(EdgeError, ValueError):
+    """An option out of its range, or a combination that makes no sense."""
+
+
+class ModelError(EdgeError):
+    """Something about a model, not about the input."""
+
+
+class ModelNotFound(ModelError):
+    """No such model on this machine, and none could be fetched."""
+
+
+class CheckpointError(ModelError):
+    """A model folder that is incomplete, damaged, unsafe or of another shape than its config says."""
+
+
+class UnsupportedTask(ModelError):
+    """The model cannot do the task or the language that was asked for."""
+
+
+class EngineError(EdgeError):
+    """Generation failed."""
+
+
+class RequestError(EngineError, ValueError):
+    """A generation request that no model could serve: empty source, ids out of range, and the like."""
