@@ -11,26 +11,31 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pipelines.asr.arrays import (
+    SAMPLE_RATE,
+    Block,
+    Samples,
+    as_mono,
+    check_finite,
+    read_blocks,
+    resampled,
+    samples_of,
+)
 from pipelines.errors import AudioError
 
 if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
     from av.audio.resampler import AudioResampler
     from av.container import InputContainer
-    from soxr import ResampleStream
 
-__all__ = ["SAMPLE_RATE", "AudioSource", "DamagedAudio", "is_stream", "load_audio", "read_blocks"]
+__all__ = ["AudioSource", "DamagedAudio", "is_stream", "load_audio"]
 
-SAMPLE_RATE = 16_000  # Hz
 _STEP = 30 * SAMPLE_RATE  # samples handled at once: bounds temporary copies to 2 MB
 _SPOOL_BYTES = 32 << 20  # a pipe is kept in memory up to this size, then in a temporary file
 _MIX_GAIN = 0.5**0.5  # libav mixes floats 3 dB louder than integers, which openai-whisper reads
 _LONGEST_HINT_S = 6 * 3600.0  # a header that announces more is not believed when allocating
 
-Samples: TypeAlias = NDArray[np.float32]
-Block: TypeAlias = "NDArray[Any] | tuple[int, NDArray[Any]]"
 AudioSource: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Block | Iterable[Block]"
 
 
@@ -66,30 +71,6 @@ def load_audio(source: AudioSource) -> Samples:
     return buffer.finish()
 
 
-def read_blocks(source: AudioSource) -> Iterator[Samples]:
-    """The blocks of a stream as mono float32 at 16 kHz, lazily, resampled across their seams.
-
-    Raises AudioError when a block is no audio, is not finite, or changes the sample rate.
-    """
-    if isinstance(source, bytes) or not isinstance(source, Iterable):
-        raise AudioError(
-            f"cannot read audio from {type(source).__name__}: give a path, a binary file, "
-            "an array, (rate, array), or an iterable of arrays"
-        )
-    name, rate, resampler = "the audio stream", None, None  # type: str, int | None, Any
-    for item in source:
-        block_rate, samples = _as_mono(item, name)
-        if rate is None:
-            rate = block_rate
-            resampler = None if rate == SAMPLE_RATE else _resampler(rate)
-        if block_rate != rate:
-            raise AudioError(f"{name} changes its sample rate from {rate} to {block_rate} Hz")
-        _check_finite(samples, name)
-        yield samples if resampler is None else resampler.resample_chunk(samples)
-    if resampler is not None:
-        yield resampler.resample_chunk(np.zeros(0, np.float32), last=True)
-
-
 class _Buffer:
     """Samples that arrive bit by bit, in one array grown in place.
 
@@ -103,7 +84,7 @@ class _Buffer:
         self.length = 0
 
     def append(self, block: Samples) -> None:
-        _check_finite(block, self._name)
+        check_finite(block, self._name)
         end = self.length + len(block)
         if end > len(self._array):
             self._array.resize(max(end, len(self._array) * 9 // 8 + _STEP), refcheck=False)
@@ -115,68 +96,17 @@ class _Buffer:
         return self._array
 
 
-def _check_finite(samples: Samples, name: str) -> None:
-    # The sum is finite only if all are (or, rarely, overflows): one pass without a mask.
-    with np.errstate(over="ignore", invalid="ignore"):
-        suspicious = not np.isfinite(samples.sum(dtype=np.float64))
-    if suspicious and not np.isfinite(samples).all():
-        raise AudioError(
-            f"{name} holds samples that are not numbers (NaN or infinite); "
-            "repair or re-export the recording"
-        )
-
-
-def _as_mono(block: Block, name: str) -> tuple[int, Samples]:
-    """(rate, mono float32 samples) of an array or a pair; the very array when it is that already."""
-    rate: Any = SAMPLE_RATE
-    array: Any = block
-    if isinstance(block, tuple):
-        if len(block) != 2:
-            raise AudioError(f"{name} must be an array or a pair (rate in Hz, array)")
-        rate, array = block
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
-        kind = getattr(array, "dtype", type(array).__name__)
-        raise AudioError(f"{name} must hold arrays of floats or integers, not {kind}")
-    if not (isinstance(rate, (int, np.integer)) and rate > 0):
-        raise AudioError(f"{name} has an impossible sample rate: {rate!r}")
-    if array.ndim == 2:
-        # Few channels, many samples, whichever way round.
-        return int(rate), _scaled(array).mean(axis=int(np.argmin(array.shape)), dtype=np.float32)
-    if array.ndim != 1:
-        raise AudioError(f"{name} must have one or two dimensions, not {array.ndim}")
-    return int(rate), _scaled(array)
-
-
-def _scaled(array: NDArray[Any]) -> Samples:
-    """Float32 in -1…1: signed integers by their full scale, unsigned ones around their middle."""
-    if array.dtype.kind == "f":
-        return np.ascontiguousarray(array, dtype=np.float32)
-    full = float(2 ** (8 * array.dtype.itemsize - 1))
-    scaled = array.astype(np.float32)
-    if array.dtype.kind == "u":
-        scaled -= np.float32(full)
-    scaled /= np.float32(full)
-    return scaled
-
-
 def _load_array(source: Block) -> Samples:
-    rate, samples = _as_mono(source, "the audio array")
+    rate, samples = as_mono(source, "the audio array")
+    pieces = (samples[start : start + _STEP] for start in range(0, len(samples), _STEP))
     if rate == SAMPLE_RATE:
-        for start in range(0, len(samples), _STEP):
-            _check_finite(samples[start : start + _STEP], "the audio array")
+        for piece in pieces:
+            check_finite(piece, "the audio array")
         return samples
-    resampler = _resampler(rate)
     buffer = _Buffer("the audio array", len(samples) * SAMPLE_RATE // rate + _STEP)
-    for start in range(0, len(samples), _STEP):
-        last = start + _STEP >= len(samples)
-        buffer.append(resampler.resample_chunk(samples[start : start + _STEP], last=last))
+    for block in resampled(pieces, rate):
+        buffer.append(block)
     return buffer.finish()
-
-
-def _resampler(rate: int) -> ResampleStream:
-    import soxr
-
-    return soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32", quality="HQ")
 
 
 def _load_path(path: str) -> Samples:
@@ -202,7 +132,7 @@ def _load_file(file: Any, name: str) -> Samples:
         stream = container.streams.best("audio")
         if stream is None:
             raise AudioError(f"{name} holds no audio track; is it an audio or video file?")
-        announced = float(stream.duration * stream.time_base) if stream.duration else 0.0
+        announced = float(stream.duration * (stream.time_base or 0)) if stream.duration else 0.0
         if announced > _LONGEST_HINT_S:
             announced = 0.0
         buffer = _Buffer(name, int(announced * SAMPLE_RATE) + _STEP)
@@ -222,7 +152,7 @@ def _load_file(file: Any, name: str) -> Samples:
 
 @contextmanager
 def _seekable(file: Any) -> Iterator[Any]:
-    """The file itself, or a copy where it is a pipe: some containers keep their index at the end."""
+    """The file itself, or a copy of a pipe: some containers keep their index at the end."""
     try:
         seekable = file.seekable()
     except AttributeError:
@@ -289,5 +219,5 @@ def _drain(
     resampler: AudioResampler | None, frame: AudioFrame | None, buffer: _Buffer, gain: float
 ) -> None:
     if resampler is not None:
-        for resampled in resampler.resample(frame):
-            buffer.append(resampled.to_ndarray().reshape(-1) * np.float32(gain))
+        for mixed in resampler.resample(frame):
+            buffer.append(samples_of(mixed) * np.float32(gain))

@@ -13,10 +13,9 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from pipelines.asr.audio import SAMPLE_RATE
+from pipelines.asr.arrays import SAMPLE_RATE, Samples
 from pipelines.errors import CheckpointError
 
 __all__ = [
@@ -25,7 +24,6 @@ __all__ = [
     "FileFeatures",
     "StreamFeatures",
     "WindowFeatures",
-    "log_mel",
     "mel_filters",
 ]
 
@@ -33,11 +31,10 @@ N_FFT = 400  # samples a frame looks at: 25 ms
 HOP = 160  # samples from one frame to the next: 10 ms
 FRAMES_PER_SECOND = SAMPLE_RATE // HOP
 _HALF = N_FFT // 2  # a frame looks this far to both sides of its centre
+_TAIL = 2  # frames after the last whole one that still hear some of the recording
 _LOWEST = 1e-10  # power below this is silence
 _RANGE = 8.0  # powers of ten kept below the loudest frame
 _BLOCK = 6000  # frames at once when the whole input is measured: 20 MB of temporaries
-
-Samples = NDArray[np.float32]
 
 
 @lru_cache(maxsize=4)
@@ -57,7 +54,7 @@ def mel_filters(n_mels: int) -> Tensor:
 def _log_power(samples: Samples, n_mels: int) -> Tensor:
     """log10 of mel power [n_mels, frames] of samples [frames * HOP + N_FFT - HOP], no padding."""
     spectrum = torch.stft(
-        torch.from_numpy(samples),
+        torch.tensor(samples),  # a copy: the caller's array may be read-only
         N_FFT,
         HOP,
         window=torch.hann_window(N_FFT),
@@ -90,20 +87,6 @@ def _surroundings(samples: Samples, offset: int, first: int, count: int) -> Samp
         head = samples[1 : before + 1]
         mirrored[before - len(head) :] = head[::-1]
     return np.concatenate([mirrored, piece, np.zeros(after, np.float32)])
-
-
-def log_mel(samples: Samples, n_mels: int = 80, padding: int = 0) -> Tensor:
-    """The log-mel spectrogram [n_mels, (samples + padding) // HOP] of a whole recording.
-
-    samples: mono float32 at 16 kHz; padding: zero samples appended, which is openai-whisper's
-    `log_mel_spectrogram(audio, n_mels, padding)`. What lies after the padding counts as silence,
-    where openai-whisper mirrors: equal as long as the padding is at least N_FFT // 2.
-    """
-    count = (len(samples) + padding) // HOP
-    if count == 0:
-        return torch.zeros(n_mels, 0)
-    log_power = _log_power(_surroundings(samples, 0, 0, count), n_mels)
-    return _normalised(log_power, float(log_power.max()))
 
 
 class WindowFeatures(Protocol):
@@ -168,7 +151,7 @@ class FileFeatures(_Features):
 
     def _measure(self) -> None:
         """Find the loudest frame, those that only begin in the recording included."""
-        frames = self._frames + 2  # further ones would hear nothing but silence
+        frames = self._frames + _TAIL
         for first in range(0, frames if not self._measured else 0, _BLOCK):
             power = self._power(first, min(_BLOCK, frames - first))
             self._loudest = max(self._loudest, float(power.max()))
@@ -192,7 +175,7 @@ class StreamFeatures(_Features):
     """
 
     def __init__(self, blocks: Iterator[Samples], n_mels: int, window: int) -> None:
-        """blocks: mono float32 at 16 kHz, of any lengths. window: frames the model hears at once."""
+        """blocks: mono float32 at 16 kHz, of any lengths. window: as for files."""
         super().__init__(n_mels, window)
         self._blocks = blocks
         self._ended = False
@@ -221,11 +204,15 @@ class StreamFeatures(_Features):
         if len(pieces) > 1:
             self._samples = np.concatenate(pieces)
         complete = min(frames, end // HOP)
-        while self._heard < complete:
-            count = min(_BLOCK, complete - self._heard)
+        self._listen(end // HOP + _TAIL if self._ended else complete)
+        return complete
+
+    def _listen(self, frames: int) -> None:
+        """Follow the loudest frame up to frame `frames`."""
+        while self._heard < frames:
+            count = min(_BLOCK, frames - self._heard)
             self._loudest = max(self._loudest, float(self._power(self._heard, count).max()))
             self._heard += count
-        return complete
 
     def _forget(self, seek: int) -> None:
         done = max(min(seek * HOP - _HALF, self._heard * HOP - _HALF) - self._offset, 0)

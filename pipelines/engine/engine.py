@@ -136,7 +136,7 @@ class Engine:
     def _move_to_cpu(self, batch: Batch) -> bool:
         """A step ran out of GPU memory: reload the model on the CPU and go on from there."""
         model = next((m for m in self.models if m.runs(batch)), None)
-        if model is None or batch.network.plan.device.type == "cpu":
+        if model is None or not batch.network.plan.on_gpu:
             return False
         rows = batch.drain()
         self._fall_back(batch.network.folder)

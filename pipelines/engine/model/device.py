@@ -47,6 +47,10 @@ class Plan:
     decoder: Side
     why: str
 
+    @property
+    def on_gpu(self) -> bool:
+        return self.device.type != "cpu"
+
 
 def choose_device(wanted: str) -> torch.device:
     """ "auto", "cpu", "cuda" or "cuda:N" → a device. Raises OptionError when it is not there."""

@@ -28,8 +28,8 @@ _ACTIVATIONS: dict[str, Activation] = {
 class Stack:
     """One side of the model (encoder or decoder): everything that its layers need to know.
 
-    positions: "table" reads them from the checkpoint, "sinusoidal" computes them
-        (first half sine, second half cosine, as Marian and Whisper have them).
+    positions: "table" reads them from the checkpoint; "sinusoidal" computes them where the
+        checkpoint leaves them out (first half sine, second half cosine, as in Marian).
     position_offset: rows of the position table before position 0 (2 in BART).
     norm_first: layer norm before each block and once at the end (Whisper), or after each
         residual sum (Marian).
@@ -197,7 +197,7 @@ def _marian(config: Mapping[str, Any]) -> Architecture:
             config,
             name,
             max_positions=int(config["max_position_embeddings"]),
-            # Fixed by formula in every Marian model; recent checkpoints do not store them.
+            # Fixed by formula; older checkpoints store them (in fp16), recent ones do not.
             positions="sinusoidal",
             norm_first=False,
             embedding_norm=False,

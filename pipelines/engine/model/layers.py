@@ -52,7 +52,7 @@ class Builder:
     def positions(self, name: str) -> Tensor:
         """[max_positions, d_model], in the activations' dtype."""
         stack = self.stack
-        if stack.positions == "table":
+        if stack.positions == "table" or name in self.weights:
             rows = stack.max_positions + stack.position_offset
             return self.tensor(name, rows, stack.d_model)[stack.position_offset :]
         table = _sinusoids(stack.max_positions, stack.d_model)

@@ -1,0 +1,36 @@
+# make demo: set up and run the main job on what is bundled.  make test: set up and run the tests.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check clean
+
+demo: .venv/.installed
+	$(BIN)/edgeapp demo
+
+test: .venv/.test-installed
+	$(BIN)/python -m pytest
+
+# The gate: formatting, lint, types, import layers (tests/test_layers.py) and all other tests.
+check: .venv/.test-installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# The stamps make a second run start at once. torch comes first and alone: pinned, so that no other
+# requirement draws in a build of several gigabytes.
+.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+.venv/.test-installed: .venv/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps openai-whisper
+	touch $@
+
+clean:
+	rm -rf .venv

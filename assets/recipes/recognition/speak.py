@@ -1,0 +1,157 @@
+"""Make speech to train on: sentences spoken by espeak-ng and flite in many voices.
+
+    python assets/recipes/recognition/speak.py --data ../shared/data --out DIR --count 40000
+
+Sentences come from the train part of tatoeba-eng-deu (DATA/README.md says where that is from);
+a share are strings of digits. Held out, for evaluation only: the voices rms and kal16 of flite.
+Writes DIR/NAME.npy (all samples, int16, 16 kHz, one after the other) and DIR/NAME.json (one
+[text, voice, samples] each). Needs `apt-get install espeak-ng flite`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import io
+import json
+import random
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import soundfile
+import soxr
+from tqdm import tqdm
+
+RATE = 16_000
+MAX_SECONDS = 8.0
+DIGITS = "zero one two three four five six seven eight nine".split()
+SPEAKABLE = re.compile(r"[A-Z][A-Za-z' ,?!.-]+[.?!]")
+
+ACCENTS = ["en-us"] * 5 + ["en-gb"] * 2 + ["en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbclan"]
+VARIANTS = ["", "", "", *(f"+m{i}" for i in range(1, 9)), *(f"+f{i}" for i in range(1, 6))]
+VARIANTS += [f"+{name}" for name in (
+    "Alex Alicia Andrea Andy Annie Denis Diogo Gene Gustave Henrique Hugo Jacky Lee Marco Mario "
+    "Michael Mike Mr Nguyen Reed RicishayMax Steph Storm antonio anikaRobot aunty belinda benjamin "
+    "boris caleb david edward grandma grandpa ivan jason john kaukovalta klatt3 linda marcelo max "
+    "michel miguel norbert pablo paul pedro quincy rob robert sandro shelby steph travis victor "
+    "zac Adam Demonic Gene2 adam iven iven2 iven3 iven4 marcelo".split()
+)]  # fmt: skip
+FLITE = {"slt": 170, "awb": 120}
+HELD_OUT = {"rms": 95, "kal16": 105}
+
+
+@dataclass(frozen=True)
+class Utterance:
+    text: str
+    voice: str
+    samples: np.ndarray  # int16, RATE
+
+
+def sentences(data: Path, part: str) -> list[str]:
+    """The English side of one part, each sentence once, those that can be read as written."""
+    with gzip.open(data / f"tatoeba-eng-deu/{part}.tsv.gz", "rt", encoding="utf-8") as file:
+        english = {line.split("\t", 1)[0].strip() for line in file}
+    fit = sorted(s for s in english if 5 <= len(s) <= 75 and SPEAKABLE.fullmatch(s))
+    random.Random(5).shuffle(fit)
+    return fit
+
+
+def digit_string(r: random.Random, low: int = 1, high: int = 7) -> str:
+    """As the model shall write it: "Three seven nine." """
+    return " ".join(r.choice(DIGITS) for _ in range(r.randint(low, high))).capitalize() + "."
+
+
+def espeak(text: str, voice: str, rate: int, pitch: int) -> tuple[np.ndarray, int]:
+    command = ["espeak-ng", "-v", voice, "-s", str(rate), "-p", str(pitch), "--stdout", text]
+    raw = subprocess.run(command, capture_output=True, timeout=30, check=True).stdout
+    # The header's length fields are not filled in when streaming: 44 bytes, then 16-bit samples.
+    samples = np.frombuffer(raw[44 : len(raw) // 2 * 2], dtype="<i2")
+    return samples.astype(np.float32) / 32768, 22_050
+
+
+def flite(text: str, voice: str, stretch: float, f0: float) -> tuple[np.ndarray, int]:
+    with tempfile.NamedTemporaryFile(suffix=".wav") as file:
+        command = ["flite", "-voice", voice, "--setf", f"duration_stretch={stretch:.2f}"]
+        command += ["--setf", f"int_f0_target_mean={f0:.0f}", "-t", text, "-o", file.name]
+        subprocess.run(command, capture_output=True, timeout=30, check=True)
+        samples, rate = soundfile.read(io.BytesIO(Path(file.name).read_bytes()), dtype="float32")
+    return samples, rate
+
+
+def speak(text: str, r: random.Random, only: str | None = None) -> Utterance | None:
+    """One utterance in a random voice, cut to the speech itself; None when it is too long."""
+    if only in HELD_OUT or only in FLITE or (only is None and r.random() < 0.3):
+        voice = only or r.choice(list(FLITE))
+        f0 = (FLITE | HELD_OUT)[voice]
+        spread = (0.97, 1.03) if only else (0.75, 1.3)
+        samples, rate = flite(text, voice, r.uniform(0.8, 1.2), f0 * r.uniform(*spread))
+        voice = f"flite:{voice}"
+    else:
+        name = only or r.choice(ACCENTS) + r.choice(VARIANTS)
+        samples, rate = espeak(text, name, r.randint(130, 210), r.randint(20, 80))
+        voice = f"espeak:{name}"
+    loud = np.flatnonzero(np.abs(samples) > 0.01)
+    if len(loud) < rate // 10:
+        return None
+    margin = rate // 50
+    samples = samples[max(0, loud[0] - margin) : loud[-1] + margin]
+    if len(samples) > MAX_SECONDS * rate:
+        return None
+    samples = soxr.resample(samples, rate, RATE) if rate != RATE else samples
+    peak = np.abs(samples).max() / 0.7
+    return Utterance(text, voice, (samples / peak * 32767).clip(-32768, 32767).astype(np.int16))
+
+
+def utterances(
+    texts: list[str], seed: int, workers: int, digits: float, voice: str | None
+) -> Iterator[Utterance]:
+    def one(index: int) -> Utterance | None:
+        r = random.Random(f"{seed}/{index}")
+        text = digit_string(r) if r.random() < digits else texts[index]
+        try:
+            return speak(text, r, voice)
+        except (subprocess.SubprocessError, soundfile.LibsndfileError):
+            return None  # a voice this machine's espeak-ng lacks
+
+    with ThreadPoolExecutor(workers) as pool:
+        yield from (done for done in pool.map(one, range(len(texts))) if done is not None)
+
+
+def save(path: Path, spoken: list[Utterance]) -> None:
+    np.save(path.with_suffix(".npy"), np.concatenate([u.samples for u in spoken]))
+    meta = [[u.text, u.voice, len(u.samples)] for u in spoken]
+    path.with_suffix(".json").write_text(json.dumps(meta), encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--data", type=Path, required=True, help="the folder that holds tatoeba-eng-deu/")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--name", default="train-0")
+    parser.add_argument("--part", default="train", choices=["train", "dev", "test"])
+    parser.add_argument("--skip", type=int, default=0, help="sentences that other runs have taken")
+    parser.add_argument("--count", type=int, default=40_000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--digits", type=float, default=0.08, help="share of digit strings")
+    parser.add_argument("--voice", help="only this one: slt, awb, rms, kal16, or one of espeak-ng's")
+    parser.add_argument("--workers", type=int, default=2)
+    arguments = parser.parse_args()
+    texts = sentences(arguments.data, arguments.part)
+    texts = (texts * (1 + (arguments.skip + arguments.count) // len(texts)))[arguments.skip :]
+    texts = texts[: arguments.count]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    made = utterances(texts, arguments.seed, arguments.workers, arguments.digits, arguments.voice)
+    spoken = list(tqdm(made, total=len(texts), unit="utt", smoothing=0.05))
+    save(arguments.out / arguments.name, spoken)
+    hours = sum(len(u.samples) for u in spoken) / RATE / 3600
+    print(f"{len(spoken)} utterances, {hours:.1f} hours, {arguments.out / arguments.name}.npy")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,64 @@
+"""Speech to text with Whisper models, exactly as openai-whisper decodes, streaming and cached.
+
+    for segment in Transcriber("demo").transcribe("talk.mp3"):
+        print(segment.start, segment.end, segment.text)
+
+Names are imported when first used, so that options and results are there without torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipelines.asr.audio import AudioSource, DamagedAudio, load_audio
+    from pipelines.asr.languages import LANGUAGES, language_code
+    from pipelines.asr.options import TranscribeOptions
+    from pipelines.asr.results import (
+        Info,
+        Retract,
+        Segment,
+        SegmentDone,
+        TextDelta,
+        TranscriptEvent,
+    )
+    from pipelines.asr.transcriber import Transcriber, Transcription
+
+_HOMES = {
+    "AudioSource": "audio",
+    "DamagedAudio": "audio",
+    "Info": "results",
+    "LANGUAGES": "languages",
+    "Retract": "results",
+    "Segment": "results",
+    "SegmentDone": "results",
+    "TextDelta": "results",
+    "TranscribeOptions": "options",
+    "Transcriber": "transcriber",
+    "Transcription": "transcriber",
+    "TranscriptEvent": "results",
+    "language_code": "languages",
+    "load_audio": "audio",
+}
+
+__all__ = [
+    "LANGUAGES",
+    "AudioSource",
+    "DamagedAudio",
+    "Info",
+    "Retract",
+    "Segment",
+    "SegmentDone",
+    "TextDelta",
+    "TranscribeOptions",
+    "Transcriber",
+    "TranscriptEvent",
+    "Transcription",
+    "language_code",
+    "load_audio",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,69 @@
+"""What can be chosen about a transcription."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from pipelines.asr.languages import language_code
+from pipelines.errors import OptionError
+
+__all__ = ["TranscribeOptions"]
+
+
+@dataclass(frozen=True)
+class TranscribeOptions:
+    """How to transcribe; names and defaults are openai-whisper's.
+
+    language: code or English name; None detects it. task: "transcribe", or "translate" into
+        English.
+    temperature: one, or several to fall back through when a window's text fails a threshold.
+    compression_ratio_threshold: text that zlib shrinks more than this repeats itself: failed.
+    logprob_threshold: mean log-probability of a window's tokens below this: failed.
+    no_speech_threshold: a window more surely silent than this, and below logprob_threshold, is
+        skipped. None turns any of the three off.
+    condition_on_previous_text: let the text so far be the prompt of the next window.
+    initial_prompt: text put before the first window: names, spelling, style.
+    suppress_blank: a window never begins with a space alone.
+    suppress_tokens: ids never chosen; -1 stands for the symbols that are not spoken.
+    max_initial_timestamp: seconds; a window's first segment begins by then. None: anywhere.
+    seed: makes sampling above temperature 0 repeatable; None draws anew each time.
+
+    Raises OptionError for values that make no sense.
+    """
+
+    language: str | None = None
+    task: Literal["transcribe", "translate"] = "transcribe"
+    temperature: float | tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    compression_ratio_threshold: float | None = 2.4
+    logprob_threshold: float | None = -1.0
+    no_speech_threshold: float | None = 0.6
+    condition_on_previous_text: bool = True
+    initial_prompt: str | None = None
+    suppress_blank: bool = True
+    suppress_tokens: tuple[int, ...] = (-1,)
+    max_initial_timestamp: float | None = 1.0
+    seed: int | None = 0
+
+    def __post_init__(self) -> None:
+        if self.task not in ("transcribe", "translate"):
+            raise OptionError(f"task must be 'transcribe' or 'translate', not {self.task!r}")
+        if not self.temperatures:
+            raise OptionError("temperature needs at least one value")
+        for temperature in self.temperatures:
+            if not (math.isfinite(temperature) and temperature >= 0):
+                raise OptionError(f"temperature must be 0 or more, not {temperature}")
+        if self.max_initial_timestamp is not None and not self.max_initial_timestamp >= 0:
+            raise OptionError(
+                f"max_initial_timestamp must be 0 s or more, not {self.max_initial_timestamp}"
+            )
+        if self.language is not None:
+            object.__setattr__(self, "language", language_code(self.language))
+
+    @property
+    def temperatures(self) -> tuple[float, ...]:
+        """What to try, in order."""
+        if isinstance(self.temperature, (int, float)):
+            return (float(self.temperature),)
+        return tuple(self.temperature)

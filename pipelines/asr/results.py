@@ -1,0 +1,68 @@
+"""What a transcription gives: segments, and the events on the way to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = ["Info", "Retract", "Segment", "SegmentDone", "TextDelta", "TranscriptEvent"]
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of speech with its text; fields as in openai-whisper's results.
+
+    id: counts from 0. seek: frame (10 ms) at which its window began. start, end: seconds.
+    text: begins with the space that parts it from the text before. Empty, without tokens, where
+        openai-whisper clears a segment: it lasts no time or says nothing. Such a segment is kept
+        so that ids agree, and is for writers to leave out.
+    tokens: ids, timestamps included. temperature, avg_logprob, compression_ratio,
+    no_speech_prob: of the whole window.
+    """
+
+    id: int
+    seek: int
+    start: float
+    end: float
+    text: str
+    tokens: tuple[int, ...]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+
+
+@dataclass(frozen=True)
+class Info:
+    """The first event. language: code, given or detected. language_probability: of the detected
+    one, None when given or the only one. duration: seconds, None for a stream."""
+
+    language: str
+    language_probability: float | None
+    duration: float | None
+
+
+@dataclass(frozen=True)
+class TextDelta:
+    """Live text, for show: what was just decoded of the present window, whole characters only.
+
+    The next SegmentDone replaces all live text before it; a Retract takes it back.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Retract:
+    """All live text since the last SegmentDone is taken back: the window failed a threshold and
+    is decoded again, or holds no speech."""
+
+
+@dataclass(frozen=True)
+class SegmentDone:
+    """A segment, final. Those of one window come together, at its end."""
+
+    segment: Segment
+
+
+TranscriptEvent: TypeAlias = Info | TextDelta | Retract | SegmentDone

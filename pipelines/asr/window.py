@@ -1,0 +1,183 @@
+"""One window: tokens under Whisper's rules, tried again at higher temperatures when they fail.
+
+After openai-whisper's decoding.py (the rules) and decode_with_fallback in its transcribe.py.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+from pipelines.asr.options import TranscribeOptions
+from pipelines.asr.results import Retract, TextDelta
+from pipelines.asr.tokenizer import TextDecoder, WhisperTokenizer
+from pipelines.engine import (
+    Engine,
+    GenerationOptions,
+    Memory,
+    Request,
+    Result,
+    Rule,
+    Suppress,
+    SuppressAtBegin,
+    WhisperTimestamps,
+)
+
+__all__ = ["TIME_PRECISION", "WindowDecoder", "WindowResult", "compression_ratio"]
+
+TIME_PRECISION = 0.02  # seconds from one timestamp token to the next: two frames
+
+
+@dataclass(frozen=True)
+class WindowResult:
+    """What a window came to. tokens: generated ids, without the end of text.
+
+    avg_logprob: sum over tokens and end of text, over tokens + 1. no_speech_prob: 0 where the
+    vocabulary has no such token.
+    """
+
+    tokens: tuple[int, ...]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+
+
+def compression_ratio(text: str) -> float:
+    """UTF-8 length over its zlib-compressed length: high for text that repeats itself."""
+    data = text.encode("utf-8")
+    return len(data) / len(zlib.compress(data))
+
+
+class WindowDecoder:
+    """Decodes windows of one recording: the same language, task and options throughout."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: WhisperTokenizer,
+        options: TranscribeOptions,
+        *,
+        start: Sequence[int],
+        suppress: Sequence[int],
+        positions: int,
+        last_timestamp: int,
+    ) -> None:
+        """start: start of transcript, with language and task where the model has them.
+        suppress: ids never chosen. positions: the decoder's, half of them for the prompt.
+        last_timestamp: id of the one at the end of the window.
+        """
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._options = options
+        self._start = tuple(start)
+        self._positions = positions
+        self._rules = self._grammar(suppress, last_timestamp)
+
+    def _grammar(self, suppress: Sequence[int], last_timestamp: int) -> tuple[Rule, ...]:
+        special, options = self._tokenizer.special, self._options
+        rules: list[Rule] = [SuppressAtBegin(self._tokenizer.blank)] * options.suppress_blank
+        rules.append(Suppress(tuple(suppress)))
+        # openai-whisper takes 0 s, like None, for no limit.
+        latest = round((options.max_initial_timestamp or 0) / TIME_PRECISION) or None
+        if latest is not None:
+            latest = min(latest, last_timestamp - special.timestamp_begin)
+        rules.append(
+            WhisperTimestamps(
+                begin=special.timestamp_begin,
+                eot=special.eot,
+                no_timestamps=special.no_timestamps,
+                max_initial_index=latest,
+            )
+        )
+        return tuple(rules)
+
+    def prompt(self, previous: Sequence[int]) -> tuple[int, ...]:
+        """The decoder's prompt: as much of the previous tokens as fits, then the start."""
+        if not previous or self._tokenizer.special.previous is None:
+            return self._start
+        kept = previous[-(self._positions // 2 - 1) :]
+        return (self._tokenizer.special.previous, *kept, *self._start)
+
+    def decode(
+        self, memory: Memory, previous: Sequence[int], seed: int | None
+    ) -> Generator[TextDelta | Retract, None, WindowResult]:
+        """Decode a window, with live text as it comes; returns the result of the last attempt.
+
+        previous: tokens before this window. Closing the generator cancels the decoding.
+        """
+        prompt = self.prompt(previous)
+        temperatures = self._options.temperatures
+        for attempt, temperature in enumerate(temperatures, start=1):
+            result = yield from self._attempt(memory, prompt, temperature, seed)
+            if attempt == len(temperatures) or not self._failed(result):
+                break
+            if self.is_visible(result):
+                yield Retract()
+        return result
+
+    def is_visible(self, result: WindowResult) -> bool:
+        """Whether live text has been shown for it."""
+        return any(token < self._tokenizer.special.eot for token in result.tokens)
+
+    def is_silent(self, result: WindowResult) -> bool:
+        """Whether to skip the window: it is likely silent, and its text unlikely."""
+        options = self._options
+        if options.no_speech_threshold is None:
+            return False
+        likely = (
+            options.logprob_threshold is not None and result.avg_logprob > options.logprob_threshold
+        )
+        return result.no_speech_prob > options.no_speech_threshold and not likely
+
+    def _failed(self, result: WindowResult) -> bool:
+        """Whether to try again: the text repeats itself or is unlikely, and it is not silence."""
+        options = self._options
+        repetitive = (
+            options.compression_ratio_threshold is not None
+            and result.compression_ratio > options.compression_ratio_threshold
+        )
+        unlikely = (
+            options.logprob_threshold is not None and result.avg_logprob < options.logprob_threshold
+        )
+        silent = (
+            options.no_speech_threshold is not None
+            and result.no_speech_prob > options.no_speech_threshold
+        )
+        return (repetitive or unlikely) and not (silent and unlikely)
+
+    def _attempt(
+        self, memory: Memory, prompt: tuple[int, ...], temperature: float, seed: int | None
+    ) -> Generator[TextDelta, None, WindowResult]:
+        special = self._tokenizer.special
+        options = GenerationOptions(
+            max_new_tokens=self._positions // 2,
+            eos_ids=(special.eot,),
+            temperature=temperature,
+            seed=seed,
+            rules=self._rules,
+            logprobs=True,
+        )
+        watch: tuple[tuple[int, int], ...] = ()
+        if special.no_speech is not None:
+            watch = ((prompt.index(special.sot), special.no_speech),)
+        text = TextDecoder(self._tokenizer)
+        with self._engine.stream(Request(memory, prompt, options, watch)) as stream:
+            for event in stream:
+                if delta := text.feed(event.tokens):
+                    yield TextDelta(delta)
+            if delta := text.finish():
+                yield TextDelta(delta)
+            return self._assessed(stream.result(), temperature)
+
+    def _assessed(self, result: Result, temperature: float) -> WindowResult:
+        ended = bool(result.tokens) and result.tokens[-1] == self._tokenizer.special.eot
+        tokens = result.tokens[:-1] if ended else result.tokens
+        return WindowResult(
+            tokens=tokens,
+            temperature=temperature,
+            avg_logprob=sum(result.logprobs) / (len(tokens) + 1),
+            compression_ratio=compression_ratio(self._tokenizer.decode(tokens).strip()),
+            no_speech_prob=result.watched[0] if result.watched else 0.0,
+        )

@@ -1,0 +1,170 @@
+"""Downloads from the Hugging Face hub into its standard cache, through huggingface_hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pipelines.errors import ModelError, ModelNotFound, OptionError
+from pipelines.models.assets import BUNDLED
+from pipelines.models.cache import TASKS, cache_folder, cached_snapshot, read_json, unusable
+from pipelines.models.catalog import ResolvedModel, resolve, resolved
+from pipelines.models.names import is_repository, repository_of
+from pipelines.models.transfer import Remote, fetch_resumable, fetch_small
+
+__all__ = ["PullProgress", "pull"]
+
+# What the tokenizers, the features and the decoding read; a repository has some of them.
+_SMALL_FILES = (
+    "generation_config.json",
+    "preprocessor_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "normalizer.json",
+    "vocab.json",
+    "target_vocab.json",
+    "merges.txt",
+    "source.spm",
+    "target.spm",
+)
+_SHARD = re.compile(r"(model-\d+-of-\d+\.safetensors|pytorch_model-\d+-of-\d+\.bin)")
+
+
+@dataclass(frozen=True)
+class PullProgress:
+    """How far a download is. file: the one being fetched; the bytes are those of all its files."""
+
+    file: str
+    done_bytes: int
+    total_bytes: int
+
+
+def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> ResolvedModel:
+    """Downloads a model: a short name or a hub id. Only the files that are needed, safetensors
+    where there are any, else pytorch_model.bin. What is in the cache is not fetched again, and an
+    interrupted download goes on where it stopped.
+
+    progress is called in this thread; what it raises ends the download and keeps the partial file.
+    Raises ModelNotFound when the hub has no such model, refuses it, or cannot be reached while the
+    cache does not have it either; ModelError when it is of a kind that does not run here, or cannot
+    be stored.
+    """
+    if name in BUNDLED:
+        return resolve(name)
+    repository = repository_of(name) or name
+    if not is_repository(repository):
+        raise OptionError(
+            f"{name!r} is neither a known model nor a hub id like openai/whisper-tiny"
+        )
+    import httpx2
+
+    try:
+        folder = _Download(repository, progress or (lambda _: None)).run()
+    except (OSError, httpx2.HTTPError) as error:
+        return _without_the_hub(repository, error)
+    return resolved(repository, folder, "hub")
+
+
+class _Download:
+    """One `pull` of one repository, at the commit that its main branch has at the start."""
+
+    def __init__(self, repository: str, report: Callable[[PullProgress], None]) -> None:
+        from huggingface_hub import HfApi, constants
+
+        endpoint = constants.ENDPOINT
+        info = HfApi(endpoint=endpoint).model_info(repository, files_metadata=True)
+        self._remote = Remote(repository, str(info.sha), endpoint, cache_folder())
+        self._sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+        self._report = report
+        self._done = 0
+        self._total = 0
+
+    def run(self) -> Path:
+        """Returns the snapshot's folder. Small files come first, so that weights complete it."""
+        repository = self._remote.repository
+        if "config.json" not in self._sizes:
+            raise ModelError(f"{repository} has no config.json: no model for transformers")
+        folder = fetch_small(self._remote, "config.json").parent
+        family = read_json(folder / "config.json").get("model_type")
+        if family not in TASKS:
+            raise ModelError(
+                f"{repository} is a model of type {family!r}; only {' and '.join(TASKS)} run here"
+            )
+        names = [name for name in _SMALL_FILES if name in self._sizes] + self._weights()
+        self._total = sum(self._sizes[name] for name in names)
+        for name in names:
+            self._fetch(name)
+        # Only now does the branch point here: who asks the cache for "main" gets all or nothing.
+        fetch_small(self._remote, "config.json", revision="main")
+        reason = unusable(folder)
+        if reason is not None:
+            raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
+        return folder
+
+    def _weights(self) -> list[str]:
+        for single in ("model.safetensors", "pytorch_model.bin"):
+            if single in self._sizes:
+                return [single]
+            index = f"{single}.index.json"
+            if index in self._sizes:
+                shards = (name for name in self._sizes if _SHARD.fullmatch(name))
+                kind = Path(single).suffix
+                return [index, *sorted(name for name in shards if name.endswith(kind))]
+        raise ModelError(
+            f"{self._remote.repository} has neither model.safetensors nor pytorch_model.bin: "
+            "its weights are in a format that does not run here"
+        )
+
+    def _fetch(self, name: str) -> None:
+        self._say(name, 0)
+        if name.endswith((".safetensors", ".bin")):
+            fetch_resumable(self._remote, name, partial(self._say, name))
+        else:
+            fetch_small(self._remote, name)
+        self._done += self._sizes[name]
+        self._say(name, 0)
+
+    def _say(self, name: str, bytes_of_file: int) -> None:
+        self._report(PullProgress(name, self._done + bytes_of_file, self._total))
+
+
+def _without_the_hub(repository: str, error: Exception) -> ResolvedModel:
+    """The copy in the cache where the hub only could not be reached; else raises what is wrong."""
+    from huggingface_hub import constants, errors
+
+    hub = constants.ENDPOINT
+    if isinstance(error, errors.GatedRepoError):
+        raise ModelNotFound(
+            f"{repository} is given to people who accepted its terms only: accept them at "
+            f"{hub}/{repository}, then run `hf auth login`"
+        ) from error
+    if isinstance(error, errors.RepositoryNotFoundError):
+        raise ModelNotFound(
+            f"{hub} has no model {repository}, or not for you; check the name, "
+            "or run `hf auth login` if it is private"
+        ) from error
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
+        raise ModelError(
+            f"{repository} cannot be stored in {cache_folder()}: {error.strerror}"
+        ) from error
+    problem = f"{repository} cannot be downloaded from {hub}: {_first_line(error)}"
+    folder = cached_snapshot(repository)
+    if folder is None or unusable(folder) is not None:
+        raise ModelNotFound(f"{problem}; `edgeapp models pull` goes on from here") from error
+    return resolved(repository, folder, "cache", f"{problem}; the copy in the cache is used")
+
+
+def _first_line(error: Exception) -> str:
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return "HF_HUB_OFFLINE is set"
+    if isinstance(error, errors.HfHubHTTPError):
+        return f"it answered {error.response.status_code} {error.response.reason_phrase}".rstrip()
+    lines: Iterable[str] = str(error).splitlines()
+    return next((line for line in lines if line.strip()), type(error).__name__)

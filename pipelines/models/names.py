@@ -1,0 +1,63 @@
+"""Short names of published models, as users of openai-whisper and OPUS-MT type them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+__all__ = ["is_repository", "repository_of", "short_name", "similar_names"]
+
+_WHISPER_SIZES = (
+    "tiny",
+    "tiny.en",
+    "base",
+    "base.en",
+    "small",
+    "small.en",
+    "medium",
+    "medium.en",
+    "large-v2",
+    "large-v3",
+    "large-v3-turbo",
+)
+_DISTIL_SIZES = ("small.en", "medium.en", "large-v2", "large-v3", "large-v3.5")
+
+# The first name of a repository is the one that is shown.
+_REPOSITORIES = {
+    "turbo": "openai/whisper-large-v3-turbo",
+    "large-v1": "openai/whisper-large",
+    **{size: f"openai/whisper-{size}" for size in _WHISPER_SIZES},
+    "large": "openai/whisper-large-v3",
+    **{f"distil-{size}": f"distil-whisper/distil-{size}" for size in _DISTIL_SIZES},
+}
+_OPUS = re.compile(r"opus-mt-[A-Za-z0-9_+.-]+")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def repository_of(name: str) -> str | None:
+    """The hub repository that a short name stands for: "tiny" → "openai/whisper-tiny".
+
+    "whisper-tiny" is understood as "tiny"; None for what is no short name.
+    """
+    if _OPUS.fullmatch(name):
+        return f"Helsinki-NLP/{name}"
+    return _REPOSITORIES.get(name.removeprefix("whisper-"))
+
+
+def is_repository(name: str) -> bool:
+    """Whether `name` has the form of a hub id, "organisation/model"."""
+    return _HUB_ID.fullmatch(name) is not None and "--" not in name and ".." not in name
+
+
+def short_name(repository: str) -> str:
+    """The short name of a repository where it has one, else the repository itself."""
+    for name, known in _REPOSITORIES.items():
+        if known == repository:
+            return name
+    name = repository.removeprefix("Helsinki-NLP/")
+    return name if _OPUS.fullmatch(name) else repository
+
+
+def similar_names(name: str, bundled: tuple[str, ...]) -> list[str]:
+    """Up to three names that someone who typed `name` may have meant."""
+    return difflib.get_close_matches(name, [*_REPOSITORIES, *bundled], n=3)

@@ -1,0 +1,83 @@
+"""Putting translated sentences back together, with the white space of the source."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from pipelines.translation.results import SentenceTranslation, Translation
+
+__all__ = ["Reply"]
+
+# A sentence stays on its line, whatever the model says.
+_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+
+
+class Reply:
+    """The translation of one text while it grows."""
+
+    def __init__(self) -> None:
+        self._text: list[str] = []
+        self._sentences: list[SentenceTranslation] = []
+        self._before = ""
+        self._starts_inside_word = False
+        self._fresh = True
+
+    def open(self, before: str, source: str) -> None:
+        """A sentence begins: `source`, after the white space `before`."""
+        last = self._sentences[-1].source[-1:] if self._sentences else ""
+        self._starts_inside_word = all(c.isalnum() and not _is_wide(c) for c in last + source[:1])
+        self._before, self._fresh = before, True
+
+    def add(self, text: str) -> str:
+        """More of the sentence; returns the same with what has to stand before it."""
+        text = text.translate(_BREAKS)
+        if self._fresh and text:
+            text = self._gap(text[0]) + text
+            self._fresh = False
+        self._text.append(text)
+        return text
+
+    def space(self) -> str:
+        """The white space at the end of the text."""
+        self._text.append(self._before)
+        return self._before
+
+    def close(self, sentence: SentenceTranslation) -> None:
+        """The sentence is complete."""
+        self._sentences.append(sentence)
+
+    @property
+    def text(self) -> str:
+        """What has been said so far."""
+        return "".join(self._text)
+
+    @property
+    def sentences(self) -> tuple[SentenceTranslation, ...]:
+        """The complete sentences."""
+        return tuple(self._sentences)
+
+    def finish(self, source: str) -> Translation:
+        """The text is complete; `source` is all of it."""
+        warnings = [
+            f'"{_excerpt(sentence.source)}": {warning}'
+            for sentence in self._sentences
+            for warning in sentence.warnings
+        ]
+        return Translation(source, self.text, self.sentences, tuple(dict.fromkeys(warnings)))
+
+    def _gap(self, first: str) -> str:
+        """The white space before a sentence. Chinese has none where German needs some."""
+        if self._before or not self._sentences or self._starts_inside_word:
+            return self._before
+        return "" if _is_wide(first) or _is_wide(self._sentences[-1].text[-1:]) else " "
+
+
+def _is_wide(char: str) -> bool:
+    """Whether this is a letter or a mark of a script that puts no spaces between words."""
+    return (
+        unicodedata.east_asian_width(char or " ") in "WF" and unicodedata.category(char)[0] != "S"
+    )
+
+
+def _excerpt(text: str, longest: int = 40) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"

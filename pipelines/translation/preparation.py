@@ -1,0 +1,137 @@
+"""From texts to the sentences that go to the model, each with the language it shall become."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipelines.engine import Priority
+from pipelines.errors import OptionError, UnsupportedTask
+from pipelines.translation.decoding import Job
+from pipelines.translation.languages import find_target, is_one_language, two_letter
+from pipelines.translation.sentences import Span, shorten, split_sentences
+from pipelines.translation.tokenizer import Tokenizer
+
+__all__ = ["Preparation", "Targets"]
+
+_CODE = re.compile(r">>(\w{2,3}(?:[-_]\w+)?)<<")
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a model translates into.
+
+    codes: what its vocabulary can be asked for; empty in a model for one language.
+    stated: the target language that its files or its name state, or None.
+    """
+
+    model: str
+    codes: tuple[str, ...]
+    stated: str | None
+
+    def choose(self, wanted: str) -> str | None:
+        """The code to ask for; None where the model needs none.
+
+        Raises UnsupportedTask for a language that the model does not have.
+        """
+        code = find_target(wanted, self.codes)
+        plain = two_letter(wanted.strip().removeprefix(">>").removesuffix("<<"))
+        if code is not None or (self.stated and plain == two_letter(self.stated)):
+            return code
+        if self.codes:
+            raise UnsupportedTask(
+                f"{self.model} does not translate into {wanted!r}; it has {', '.join(self.codes)}"
+            )
+        if is_one_language(self.stated):
+            raise UnsupportedTask(
+                f"{self.model} translates into {self.stated} only, not into {wanted!r}"
+            )
+        return None
+
+    def default(self) -> str | None:
+        """The code to use when nobody chose.
+
+        Raises OptionError for a model that would not know which language to speak.
+        """
+        code = find_target(self.stated, self.codes) if self.stated else None
+        if code is None and self.codes and not is_one_language(self.stated):
+            raise OptionError(
+                f"{self.model} needs a target language; it has {', '.join(self.codes)}"
+            )
+        return code
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Cuts texts for one model and one choice of options.
+
+    target: one of the model's codes, or None for its default.
+    longest: the most tokens of a source, target code and eos included.
+    language: whose rules find the sentences. split: False takes each line as one sentence.
+    """
+
+    tokenizer: Tokenizer
+    targets: Targets
+    target: str | None
+    longest: int
+    language: str | None
+    split: bool
+    priority: Priority
+
+    def jobs(self, text: str) -> Iterator[Job]:
+        """What to translate of a text, in order; at least one job, the last with `whole` set.
+
+        Raises UnsupportedTask when the text asks for a target that the model lacks, and
+        OptionError when neither it nor the options choose among several.
+        """
+        code, body, notes = self._choose(text)
+        spans = [
+            part
+            for span in split_sentences(body, self.language, lines_only=not self.split)
+            for part in self._fitting(span, code)
+        ] or [Span("", "")]
+        for index, span in enumerate(spans):
+            job = self._job(span, code, notes if index == 0 else ())
+            job.whole = text if index == len(spans) - 1 else None
+            yield job
+
+    def _choose(self, text: str) -> tuple[str | None, str, tuple[str, ...]]:
+        """(target code, the text without it, warnings)."""
+        body = text.lstrip()
+        match = _CODE.match(body)
+        if match is None:
+            return self._default(body), text, ()
+        targets = self.targets
+        if not targets.codes and two_letter(match[1]) != two_letter(targets.stated):
+            # A model without codes reads them as any other text; so it stays text.
+            return None, text, (f"{targets.model} knows no {match[0]}; taken as text",)
+        space = text[: len(text) - len(body)]
+        return targets.choose(match[1]), space + body[match.end() :].lstrip(" "), ()
+
+    def _default(self, body: str) -> str | None:
+        if self.target is not None or not body:
+            return self.target
+        return self.targets.default()
+
+    def _fitting(self, span: Span, code: str | None) -> list[Span]:
+        """A sentence in parts that fit the model."""
+        first, *rest = shorten(
+            span.text, self.longest, lambda text: len(self.tokenizer.encode(text, code))
+        )
+        return [Span(span.before, first.text), *rest]
+
+    def _job(self, span: Span, code: str | None, notes: tuple[str, ...]) -> Job:
+        job = Job(span.text, span.before, code=code, priority=self.priority, warnings=notes)
+        # Marks, numbers and smileys mean the same everywhere; a model only spoils them.
+        if not any(char.isalpha() for char in span.text):
+            return job
+        ids = self.tokenizer.encode(span.text, code)
+        if self.tokenizer.unk_id in ids:
+            unknown = self.tokenizer.unknown(span.text)
+            if not self.tokenizer.knows_any(span.text):
+                job.warnings = (*notes, "the model knows none of its characters; kept as it is")
+                return job
+            job.warnings = (*notes, f"the model does not know {' '.join(unknown)!r}")
+        job.ids = ids
+        return job

@@ -1,0 +1,153 @@
+"""Text → text: sentences cut, tokenised, decoded side by side, and put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Literal
+
+from pipelines.engine import Engine, Priority
+from pipelines.errors import UnsupportedTask
+from pipelines.translation.decoding import Job, SentenceDecoder
+from pipelines.translation.generation import read_generation_defaults
+from pipelines.translation.languages import pair_in_name
+from pipelines.translation.preparation import Preparation, Targets
+from pipelines.translation.results import Done, Translation, TranslationEvent
+from pipelines.translation.streaming import events
+from pipelines.translation.tokenizer import Tokenizer
+
+__all__ = ["TranslateOptions", "Translator"]
+
+
+@dataclass(frozen=True)
+class TranslateOptions:
+    """How to translate.
+
+    target: the language to translate into ("fr", "fra", ">>fra<<"), for models with several.
+        A text may choose its own with a leading ">>fra<<".
+    source_language: whose rules find the sentences; by default those of the model's source.
+    split_sentences: False takes each line as one sentence.
+    priority: whose work goes first on a shared engine.
+    """
+
+    target: str | None = None
+    source_language: str | None = None
+    split_sentences: bool = True
+    priority: Priority = Priority.INTERACTIVE
+
+
+class Translator:
+    """A translation model, ready to use, from any thread.
+
+    model: a folder, or a name that pipelines.models resolves.
+    engine: an engine to share. Without one, a new one is made from device, compute_type
+        ("float32", "bfloat16", "float16", "int8", "auto") and threads.
+    source_language, target_language: what the model's files or its name say, or None.
+    target_codes: what `target` may be, in models with several; else empty.
+
+    Raises ModelNotFound, CheckpointError, or UnsupportedTask for a model of another kind.
+    """
+
+    def __init__(
+        self,
+        model: str | PathLike[str],
+        *,
+        engine: Engine | None = None,
+        device: str = "auto",
+        compute_type: str = "auto",
+        threads: int | Literal["auto"] = "auto",
+    ) -> None:
+        folder = _folder(model)
+        if engine is None:
+            engine = Engine(device=device, precision=compute_type, threads=threads)
+        self.engine = engine
+        self.model = engine.load(folder)
+        self.name = Path(model).name
+        architecture = self.model.architecture
+        if architecture.source != "tokens":
+            raise UnsupportedTask(
+                f"{self.name} is a {architecture.family} model, which cannot translate text"
+            )
+        self.tokenizer = Tokenizer(folder)
+        source, target = pair_in_name(self.name) or pair_in_name(folder.name) or (None, None)
+        self.source_language = self.tokenizer.source_language or source
+        self.target_language = self.tokenizer.target_language or target
+        self.target_codes = self.tokenizer.target_codes
+        self._targets = Targets(self.name, self.target_codes, self.target_language)
+        defaults = read_generation_defaults(folder, architecture)
+        self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults)
+        # Half of the positions, so that a translation of twice the length still fits.
+        positions = architecture.max_source_positions
+        self._longest = max(2, min(positions, self.tokenizer.model_max_length or positions) // 2)
+
+    def translate(
+        self, texts: str | Sequence[str], options: TranslateOptions | None = None
+    ) -> list[Translation]:
+        """The translations of texts, in order; one text alone gives a list of one."""
+        return list(self.translate_lines([texts] if isinstance(texts, str) else texts, options))
+
+    def translate_lines(
+        self, lines: Iterable[str | None], options: TranslateOptions | None = None
+    ) -> Generator[Translation, None, None]:
+        """The translations of any number of texts, in order, each as soon as it is complete.
+
+        `lines` may be endless: it is read at most some hundred sentences ahead. Where reading
+        may take long (a terminal, a pipe), let it yield None when nothing is there to be read:
+        everything before is then translated and handed out before it is asked again.
+
+        Closing the iterator cancels what is on its way. Raises UnsupportedTask at once for a
+        target that the model lacks.
+        """
+        jobs = self._jobs(lines, self._preparation(options or TranslateOptions()))
+        return _finished(events(jobs, self._decoder, live=False))
+
+    def stream(
+        self, text: str, options: TranslateOptions | None = None
+    ) -> Generator[TranslationEvent, None, None]:
+        """The translation of a text while it is made: TextDelta …, SentenceDone, …, Done.
+
+        The deltas add up to the final text. Closing the iterator cancels.
+        """
+        jobs = self._jobs([text], self._preparation(options or TranslateOptions()))
+        return events(jobs, self._decoder, live=True)
+
+    def _preparation(self, options: TranslateOptions) -> Preparation:
+        target = None if options.target is None else self._targets.choose(options.target)
+        return Preparation(
+            self.tokenizer,
+            self._targets,
+            target,
+            self._longest,
+            options.source_language or self.source_language,
+            options.split_sentences,
+            options.priority,
+        )
+
+    @staticmethod
+    def _jobs(lines: Iterable[str | None], preparation: Preparation) -> Iterator[Job | None]:
+        for line in lines:
+            if line is None:
+                yield None
+            else:
+                yield from preparation.jobs(line)
+
+
+def _finished(
+    stream: Generator[TranslationEvent, None, None],
+) -> Generator[Translation, None, None]:
+    try:
+        for event in stream:
+            if isinstance(event, Done):
+                yield event.translation
+    finally:
+        stream.close()
+
+
+def _folder(model: str | PathLike[str]) -> Path:
+    if not isinstance(model, str) or Path(model).is_dir():
+        return Path(model)
+    from pipelines.models import resolve
+
+    return resolve(model).folder

@@ -1,0 +1,141 @@
+"""What every test has: a home of its own, no network but 127.0.0.1, two threads, and the
+fixtures that stand in for downloaded models and for the hub."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+_home: Path | None = None
+_environment: dict[str, str] = {}
+
+# What a developer may have set and what would lead a test out of its sandbox.
+_UNWANTED = ("HF_", "HUGGINGFACE", "TRANSFORMERS_", "EDGEAPP_", "http", "all_proxy")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Set before any test module, and so before torch or huggingface_hub, is imported."""
+    global _home, _environment
+    _environment = dict(os.environ)
+    _home = Path(tempfile.mkdtemp(prefix="edgeapp-tests-"))
+    for name in _environment:
+        if name.lower().startswith(tuple(prefix.lower() for prefix in _UNWANTED)):
+            del os.environ[name]
+    os.environ.update(
+        HOME=str(_home),
+        XDG_CACHE_HOME=str(_home / "cache"),
+        XDG_CONFIG_HOME=str(_home / "config"),
+        XDG_DATA_HOME=str(_home / "data"),
+        XDG_STATE_HOME=str(_home / "state"),
+        HF_HOME=str(_home / "huggingface"),
+        # A port where nothing listens: a test that means to reach a hub names its own.
+        HF_ENDPOINT="http://127.0.0.1:9",
+        HF_HUB_DISABLE_TELEMETRY="1",
+        HF_HUB_DISABLE_XET="1",
+        HF_HUB_DISABLE_PROGRESS_BARS="1",
+        NO_PROXY="127.0.0.1",
+        OMP_NUM_THREADS="2",
+        MKL_NUM_THREADS="2",
+        TOKENIZERS_PARALLELISM="false",
+    )
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    os.environ.clear()
+    os.environ.update(_environment)
+    if _home is not None:
+        shutil.rmtree(_home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _only_this_machine() -> Iterator[None]:
+    """No test speaks to another machine, or asks for its address."""
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+    here = ("127.0.0.1", "::1", "localhost", None, "")
+
+    def checked_connect(self: socket.socket, address: Any) -> None:
+        assert self.family == socket.AF_UNIX or address[0] in here, f"a test asks {address}"
+        connect(self, address)
+
+    def checked_look_up(host: Any, *args: Any, **kwargs: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        assert name in here, f"a test looks up {name}"
+        return look_up(host, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", checked_connect)
+        patch.setattr(socket, "getaddrinfo", checked_look_up)
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Other people's recordings and texts, where the checkout has them beside it."""
+    folder = REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"needs the shared data, which is not at {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def whisper_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`write_whisper` into a folder of its own, once a session for the same arguments."""
+    from tests.fixtures.checkpoints import write_whisper
+
+    return _once(write_whisper, tmp_path_factory.mktemp("whisper"))
+
+
+@pytest.fixture(scope="session")
+def marian_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`write_marian` into a folder of its own, once a session for the same arguments."""
+    from tests.fixtures.checkpoints import write_marian
+
+    return _once(write_marian, tmp_path_factory.mktemp("marian"))
+
+
+def _once(write: Callable[..., Path], root: Path) -> Callable[..., Path]:
+    written: dict[str, Path] = {}
+
+    def folder(shape: str, **options: Any) -> Path:
+        key = f"{shape} {sorted(options.items())}"
+        if key not in written:
+            written[key] = write(root / f"{len(written)}" / shape, shape, **options)
+        return written[key]
+
+    return folder
+
+
+@pytest.fixture
+def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty Hugging Face cache, for this process and for those that it starts."""
+    from huggingface_hub import constants
+
+    cache = tmp_path / "hub-cache"
+    monkeypatch.setenv("HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    return cache
+
+
+@pytest.fixture
+def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A stand-in hub (tests.fixtures.hub.Hub) that the client asks, with an empty cache."""
+    from huggingface_hub import constants
+
+    from tests.fixtures.hub import Hub
+
+    server = Hub()
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setattr(constants, "ENDPOINT", server.url)
+    try:
+        yield server
+    finally:
+        server.stop()

@@ -1,0 +1,137 @@
+"""Bad requests get a clear answer at once; odd but sensible ones work."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from pipelines.engine import Engine, FinishReason, GenerationOptions, Model, Request
+from pipelines.errors import EngineError, OptionError, RequestError
+from tests.engine.conftest import Folders, mel_source, token_sources
+
+SOME = GenerationOptions(max_new_tokens=5)
+
+
+def test_sources_the_model_cannot_take(marian: Model, whisper: Model) -> None:
+    positions = marian.architecture.max_source_positions
+    for source, message in [
+        ([], "no tokens"),
+        ([5] * (positions + 1), "longer than the model's"),
+        ([marian.architecture.vocab_size], "outside the vocabulary"),
+        ([-1], "outside the vocabulary"),
+    ]:
+        with pytest.raises(RequestError, match=message):
+            marian.encode([source])
+    for frames in (
+        torch.zeros(80),
+        torch.zeros(128, 3000),
+        torch.zeros(80, 3002),
+        torch.zeros(80, 0),
+        torch.zeros(80, 11),
+        torch.full((80, 3000), torch.nan),
+    ):
+        with pytest.raises(RequestError, match="audio"):
+            whisper.encode([frames])
+    with pytest.raises(RequestError, match="same number of frames"):
+        whisper.encode([torch.zeros(80, 100), torch.zeros(80, 200)])
+    assert marian.encode([]) == []
+
+
+def test_prompts_the_model_cannot_take(engine: Engine, marian: Model, whisper: Model) -> None:
+    memory = marian.encode(token_sources(marian, [4]))[0]
+    positions = marian.architecture.max_target_positions
+    for prompt, message in [
+        ((), "at least the start token"),
+        ((3,) * (positions + 1), "longer than the model's"),
+        ((marian.architecture.vocab_size,), "outside the vocabulary"),
+        ((-5,), "outside the vocabulary"),
+    ]:
+        with pytest.raises(RequestError, match=message):
+            engine.stream(Request(memory, prompt, SOME))
+        with pytest.raises(RequestError, match=message):
+            marian.score(memory, prompt)
+    with pytest.raises(RequestError, match="another model"):
+        whisper.stream(Request(memory, (5,), SOME))
+    with pytest.raises(RequestError, match="watch"):
+        engine.stream(Request(memory, (5,), SOME, watch=((1, 5),)))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_new_tokens": -1},
+        {"temperature": -0.1},
+        {"temperature": float("nan")},
+        {"top_k": -1},
+        {"top_p": 0.0},
+        {"top_p": 1.1},
+    ],
+)
+def test_options_out_of_range(wrong: dict[str, float]) -> None:
+    with pytest.raises(OptionError):
+        GenerationOptions(**({"max_new_tokens": 5} | wrong))  # type: ignore[arg-type]
+
+
+def test_no_new_tokens_generates_nothing(engine: Engine, marian: Model) -> None:
+    memory = marian.encode(token_sources(marian, [4]))[0]
+    result = engine.generate([Request(memory, (5,), GenerationOptions(max_new_tokens=0))])[0]
+    assert (result.tokens, result.reason) == ((), FinishReason.LENGTH)
+
+
+def test_one_new_token_and_several_ends(engine: Engine, marian: Model) -> None:
+    memory = marian.encode(token_sources(marian, [9]))[0]
+    pad = marian.architecture.pad_id
+    free = engine.generate([Request(memory, (pad,), GenerationOptions(max_new_tokens=10))])[0]
+    one = engine.generate([Request(memory, (pad,), GenerationOptions(max_new_tokens=1))])[0]
+    assert one.tokens == free.tokens[:1]
+    ends = (free.tokens[4], free.tokens[2])
+    first = min(free.tokens.index(end) for end in ends)
+    ended = engine.generate(
+        [Request(memory, (pad,), GenerationOptions(max_new_tokens=10, eos_ids=ends))]
+    )[0]
+    assert ended.tokens == free.tokens[: first + 1]
+    assert ended.reason is FinishReason.EOS
+
+
+def test_generation_stops_where_the_positions_end(engine: Engine, marian: Model) -> None:
+    memory = marian.encode(token_sources(marian, [4]))[0]
+    positions = marian.architecture.max_target_positions
+    prompt = tuple([7] * (positions - 2))
+    many = GenerationOptions(max_new_tokens=50)
+    result = engine.generate([Request(memory, prompt, many)])[0]
+    assert len(result.tokens) == 3
+    assert result.reason is FinishReason.LENGTH
+    full = engine.generate([Request(memory, (7,) * positions, many)])[0]
+    assert len(full.tokens) == 1
+
+
+def test_watched_probabilities(engine: Engine, whisper: Model) -> None:
+    memory = whisper.encode([mel_source(whisper)])[0]
+    start = whisper.architecture.start_id
+    prompt, watch = (9, start, 40), ((1, 100), (2, 7), (0, 5))
+    result = engine.generate([Request(memory, prompt, SOME, watch=watch)])[0]
+    expected = whisper.score(memory, prompt).softmax(-1)
+    assert result.watched == pytest.approx(
+        [float(expected[position, token]) for position, token in watch], abs=1e-6
+    )
+
+
+def test_a_closed_engine_and_an_unloaded_model_say_so(checkpoints: Folders) -> None:
+    engine = Engine(device="cpu", precision="float32", threads=2)
+    model = engine.load(checkpoints("marian:opus-mt-en-de"))
+    memory = model.encode(token_sources(model, [4]))[0]
+    running = engine.stream(Request(memory, (5,), GenerationOptions(max_new_tokens=50)))
+    next(running)
+    engine.unload(model)
+    with pytest.raises(EngineError, match="unloaded"):
+        running.result()
+    with pytest.raises(EngineError, match="unloaded"):
+        model.encode([[4]])
+    with pytest.raises(RequestError, match="no model that is loaded"):
+        engine.stream(Request(memory, (5,), SOME))
+    again = engine.load(checkpoints("marian:opus-mt-en-de"))
+    assert engine.load(checkpoints("marian:opus-mt-en-de")) is again
+    stream = engine.stream(Request(again.encode([[4]])[0], (5,), GenerationOptions(max_new_tokens=9)))
+    engine.close()
+    with pytest.raises(EngineError, match="closed"):
+        stream.result()

@@ -1,0 +1,134 @@
+"""Each rule against its openai-whisper or transformers twin, on random logits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import (
+    MinNewTokensLengthLogitsProcessor,
+    NoBadWordsLogitsProcessor,
+    NoRepeatNGramLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensAtBeginLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+)
+from whisper.decoding import ApplyTimestampRules
+
+from pipelines.engine import (
+    BadWords,
+    ForcedPrefix,
+    MinNewTokens,
+    NoRepeatNgram,
+    OnlyTokens,
+    RepetitionPenalty,
+    Rule,
+    Suppress,
+    SuppressAtBegin,
+    WhisperTimestamps,
+    apply_rules,
+)
+from pipelines.errors import OptionError, RequestError
+
+VOCAB = 30
+PROMPT = (7, 3)
+TOKENS = st.lists(st.integers(0, VOCAB - 1), max_size=12)
+
+
+def logits_for(seed: int) -> torch.Tensor:
+    return torch.randn(VOCAB, generator=torch.Generator().manual_seed(seed)) * 3
+
+
+TWINS = [
+    (Suppress((1, 5, 9)), SuppressTokensLogitsProcessor([1, 5, 9])),
+    (SuppressAtBegin((2, 4)), SuppressTokensAtBeginLogitsProcessor([2, 4], len(PROMPT))),
+    (NoRepeatNgram(2), NoRepeatNGramLogitsProcessor(2)),
+    (NoRepeatNgram(3), NoRepeatNGramLogitsProcessor(3)),
+    (RepetitionPenalty(1.3), RepetitionPenaltyLogitsProcessor(1.3)),
+    (RepetitionPenalty(0.7), RepetitionPenaltyLogitsProcessor(0.7)),
+    (MinNewTokens(5, (0,)), MinNewTokensLengthLogitsProcessor(len(PROMPT), 5, 0)),
+    (BadWords(((8,), (3, 4), (1, 2, 3))), NoBadWordsLogitsProcessor([[8], [3, 4], [1, 2, 3]], 0)),
+]
+
+
+@pytest.mark.parametrize(("rule", "twin"), TWINS, ids=lambda x: type(x).__name__)
+@given(generated=TOKENS, seed=st.integers(0, 1000))
+@settings(max_examples=60, deadline=None)
+def test_rule_equals_its_transformers_twin(
+    rule: Rule, twin: object, generated: list[int], seed: int
+) -> None:
+    logits = logits_for(seed)
+    ids = torch.tensor([[*PROMPT, *generated]])
+    theirs = twin(ids, logits[None].clone())[0]  # type: ignore[operator]
+    torch.testing.assert_close(apply_rules([rule], logits, PROMPT, generated), theirs)
+
+
+@pytest.mark.parametrize("rule", [NoRepeatNgram(2), RepetitionPenalty(1.3), BadWords(((3, 4),))])
+def test_a_rule_bound_once_equals_one_bound_anew_at_each_step(rule: Rule) -> None:
+    bound = rule.bind(PROMPT, VOCAB, torch.device("cpu"))
+    generated: list[int] = []
+    for seed in range(20):
+        logits = logits_for(seed)
+        anew = apply_rules([rule], logits, PROMPT, generated)
+        bound(logits, generated)
+        torch.testing.assert_close(logits, anew)
+        generated.append(int(logits.argmax()) % 6)
+
+
+@pytest.mark.parametrize("initial", [None, 0, 3])
+@given(
+    generated=st.lists(st.one_of(st.integers(0, 9), st.integers(15, VOCAB - 1)), max_size=10),
+    seed=st.integers(0, 1000),
+    tilt=st.floats(-4, 4),
+)
+@settings(max_examples=150, deadline=None)
+def test_timestamps_equal_openai_whisper(
+    initial: int | None, generated: list[int], seed: int, tilt: float
+) -> None:
+    begin, eot = 15, 10
+    tokenizer = SimpleNamespace(no_timestamps=14, timestamp_begin=begin, eot=eot)
+    logits = logits_for(seed)
+    logits[begin:] += tilt  # so that both outcomes of the probability test occur
+    theirs = logits[None].clone()
+    sequence = torch.tensor([[*PROMPT, *generated]])
+    ApplyTimestampRules(tokenizer, len(PROMPT), initial).apply(theirs, sequence)
+    rule = WhisperTimestamps(begin, eot, 14, initial)
+    torch.testing.assert_close(apply_rules([rule], logits, PROMPT, generated), theirs[0])
+
+
+def test_forced_prefix_wins_over_what_came_before() -> None:
+    rules = [Suppress((4,)), ForcedPrefix((4, 6))]
+    assert int(apply_rules(rules, logits_for(0), PROMPT, []).argmax()) == 4
+    assert int(apply_rules(rules, logits_for(0), PROMPT, [4]).argmax()) == 6
+    free = apply_rules(rules, logits_for(0), PROMPT, [4, 6])
+    assert torch.isfinite(free).sum() == VOCAB - 1
+
+
+def test_only_tokens_leaves_nothing_else() -> None:
+    left = apply_rules([OnlyTokens((3, 8))], logits_for(0), PROMPT, [])
+    assert torch.isfinite(left).nonzero().flatten().tolist() == [3, 8]
+
+
+def test_rules_leave_the_callers_logits_alone() -> None:
+    logits = logits_for(0)
+    before = logits.clone()
+    apply_rules([Suppress((1,)), RepetitionPenalty(2.0)], logits, PROMPT, [5])
+    torch.testing.assert_close(logits, before)
+
+
+@pytest.mark.parametrize("rule", [Suppress((VOCAB,)), SuppressAtBegin((-1,)), BadWords(((99,),))])
+def test_ids_outside_the_vocabulary_are_refused(rule: Rule) -> None:
+    with pytest.raises(RequestError, match="outside the vocabulary"):
+        rule.bind(PROMPT, VOCAB, torch.device("cpu"))
+
+
+def test_impossible_rules_are_refused() -> None:
+    with pytest.raises(OptionError):
+        NoRepeatNgram(0)
+    with pytest.raises(OptionError):
+        RepetitionPenalty(0.0)
+    with pytest.raises(OptionError):
+        BadWords(((),))

@@ -1,0 +1,246 @@
+"""The continuous batch: joining, leaving, cancelling, many threads, and errors that stay local."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pipelines.engine import (
+    Engine,
+    FinishReason,
+    GenerationOptions,
+    Model,
+    OnlyTokens,
+    Priority,
+    Request,
+    Stream,
+    Suppress,
+)
+from pipelines.errors import EngineError
+from tests.engine.conftest import Folders, mel_source, token_sources
+
+
+class Jobs:
+    """Requests of many lengths, with what each gives when it runs alone."""
+
+    def __init__(self, engine: Engine, model: Model) -> None:
+        pad = model.architecture.pad_id
+        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        self.requests = [
+            Request(memory, (pad, *range(20, 20 + i % 3)), GenerationOptions(max_new_tokens=3 + 4 * i))
+            for i, memory in enumerate(memories)
+        ]
+        self.alone = [engine.generate([request])[0].tokens for request in self.requests]
+
+
+@pytest.fixture(scope="module")
+def jobs(engine: Engine, marian: Model) -> Jobs:
+    return Jobs(engine, marian)
+
+
+def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
+    with Engine(device="cpu", precision="float32", threads=2, max_batch=2) as small:
+        model = small.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        requests = [
+            Request(memory, request.prompt, request.options)
+            for memory, request in zip(memories, jobs.requests, strict=True)
+        ]
+        assert [result.tokens for result in small.generate(requests)] == jobs.alone
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_order_of_joining_reading_and_cancelling(
+    data: st.DataObject, engine: Engine, jobs: Jobs
+) -> None:
+    """Whatever the callers do, a request that is not cancelled gives what it gives alone, and a
+    cancelled one a prefix of it."""
+    streams: dict[int, tuple[int, Stream, list[int]]] = {}
+    cancelled: set[int] = set()
+    for number in range(data.draw(st.integers(4, 25))):
+        action = data.draw(st.sampled_from(["join", "read", "read", "cancel"]))
+        if action == "join" or not streams:
+            which = data.draw(st.integers(0, len(jobs.requests) - 1))
+            streams[number] = (which, engine.stream(jobs.requests[which]), [])
+            continue
+        key = data.draw(st.sampled_from(sorted(streams)))
+        _, stream, read = streams[key]
+        if action == "cancel":
+            stream.cancel()
+            cancelled.add(key)
+        else:
+            read.extend(token for event in [next(stream, None)] if event for token in event.tokens)
+    for key, (which, stream, read) in streams.items():
+        reasons = []
+        for event in stream:
+            read.extend(event.tokens)
+            reasons.append(event.reason)
+        result = stream.result()
+        assert list(result.tokens) == read
+        if result.reason is FinishReason.CANCELLED:
+            assert key in cancelled
+            assert list(jobs.alone[which][: len(read)]) == read
+        else:
+            assert result.tokens == jobs.alone[which]
+
+
+def test_events_come_one_token_at_a_time(engine: Engine, jobs: Jobs) -> None:
+    events = list(engine.stream(jobs.requests[3]))
+    assert [event.tokens for event in events] == [(token,) for token in jobs.alone[3]]
+    assert [event.final for event in events] == [False] * (len(events) - 1) + [True]
+    assert events[-1].reason is FinishReason.LENGTH
+
+
+def test_a_cancelled_neighbour_changes_nothing(engine: Engine, jobs: Jobs) -> None:
+    streams = [engine.stream(request) for request in jobs.requests]
+    next(streams[4])
+    streams[2].cancel()
+    streams[5].cancel()
+    results = [stream.result() for stream in streams]
+    assert results[2].reason is results[5].reason is FinishReason.CANCELLED
+    for i in (0, 1, 3, 4):
+        assert results[i].tokens == jobs.alone[i]
+
+
+def test_an_abandoned_stream_leaves_the_batch(engine: Engine, marian: Model, jobs: Jobs) -> None:
+    with engine.stream(jobs.requests[5]) as stream:
+        next(stream)
+    del stream
+    engine.generate([jobs.requests[0]])
+    assert len(marian._batch) == 0
+
+
+def test_from_many_threads(engine: Engine, jobs: Jobs) -> None:
+    answers: list[list[tuple[int, ...]]] = [[] for _ in range(8)]
+
+    def work(thread: int) -> None:
+        for turn in range(4):
+            request = jobs.requests[(thread + turn) % len(jobs.requests)]
+            answers[thread].append(engine.generate([request])[0].tokens)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    for i, answer in enumerate(answers):
+        assert answer == [jobs.alone[(i + turn) % len(jobs.alone)] for turn in range(4)]
+
+
+def test_cancelling_from_another_thread_ends_the_wait(engine: Engine, jobs: Jobs) -> None:
+    stream = engine.stream(jobs.requests[5])
+    next(stream)
+    canceller = threading.Thread(target=stream.cancel)
+    canceller.start()
+    canceller.join()
+    assert stream.result().reason is FinishReason.CANCELLED
+
+
+def test_urgent_requests_get_the_next_free_slot(checkpoints: Folders) -> None:
+    with Engine(device="cpu", precision="float32", threads=2, max_batch=1) as one:
+        model = one.load(checkpoints("marian:opus-mt-en-de"))
+        memory = model.encode(token_sources(model, [4]))[0]
+        pad, options = model.architecture.pad_id, GenerationOptions(max_new_tokens=5)
+        batch = [one.stream(Request(memory, (pad,), options, priority=Priority.BATCH)) for _ in "ab"]
+        next(batch[0])
+        live = one.stream(Request(memory, (pad,), options, priority=Priority.LIVE_RECOGNITION))
+        live.result()
+        assert batch[1]._row.generated == []
+
+
+def test_two_models_share_one_engine(engine: Engine, marian: Model, whisper: Model, jobs: Jobs) -> None:
+    start = whisper.architecture.start_id
+    memory = whisper.encode([mel_source(whisper)])[0]
+    audio = Request(memory, (start,), GenerationOptions(max_new_tokens=12))
+    alone = engine.generate([audio])[0].tokens
+    results = engine.generate([jobs.requests[1], audio, jobs.requests[2]])
+    assert [r.tokens for r in results] == [jobs.alone[1], alone, jobs.alone[2]]
+
+
+class Broken:
+    """A rule of a caller's own that fails at the third token."""
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> object:
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            if len(generated) == 2:
+                raise ZeroDivisionError("oops")
+
+        return bound
+
+
+def test_a_failing_rule_fails_its_own_request_only(engine: Engine, jobs: Jobs) -> None:
+    request = jobs.requests[3]
+    options = GenerationOptions(max_new_tokens=9, rules=(Broken(),))  # type: ignore[arg-type]
+    bad = engine.stream(Request(request.memory, request.prompt, options))
+    good = engine.stream(request)
+    assert good.result().tokens == jobs.alone[3]
+    with pytest.raises(EngineError, match="oops"):
+        bad.result()
+
+
+def test_rules_that_leave_nothing_are_an_error_not_a_hang(engine: Engine, jobs: Jobs) -> None:
+    request = jobs.requests[0]
+    rules = (OnlyTokens((5,)), Suppress((5,)))
+    for temperature in (0.0, 1.0):
+        options = GenerationOptions(max_new_tokens=4, rules=rules, temperature=temperature)
+        with pytest.raises(EngineError, match="leave no token"):
+            engine.generate([Request(request.memory, request.prompt, options)])
+
+
+def test_an_interrupted_step_costs_nobody_anything(
+    engine: Engine, marian: Model, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = [engine.stream(request) for request in jobs.requests]
+    next(streams[5])
+    decode, calls = marian._network.decode, 0
+
+    def interrupted(*args: object) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return decode(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(marian._network, "decode", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        streams[5].result()
+    assert [stream.result().tokens for stream in streams] == jobs.alone
+
+
+def test_out_of_gpu_memory_goes_on_with_the_cpu(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Played on the CPU: the plan claims a GPU, the third step claims to be out of memory."""
+    with Engine(device="cpu", precision="float32", threads=2) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        requests = [
+            Request(memory, request.prompt, request.options)
+            for memory, request in zip(memories, jobs.requests, strict=True)
+        ]
+        network = model._network
+        decode, calls = network.decode, 0
+
+        def out_of_memory(*args: object) -> Tensor:
+            nonlocal calls
+            calls += 1
+            if calls == 6:
+                monkeypatch.setattr(
+                    type(network.plan), "on_gpu", property(lambda plan: plan is network.plan)
+                )
+                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+            return decode(*args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(network, "decode", out_of_memory)
+        with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
+            results = engine.generate(requests)
+        assert [result.tokens for result in results] == jobs.alone
+        assert model._network is not network
