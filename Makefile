@@ -1,8 +1,9 @@
-# make demo: set up and run the main job on what is bundled.  make test: set up and run the tests.
+# make demo: set up, run the main job on what is bundled.  make test: set up, run the tests.
+# make check: the gate, which is lint, types and tests.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test lint check clean
 
 demo: .venv/.installed
 	$(BIN)/edgeapp demo
@@ -10,12 +11,14 @@ demo: .venv/.installed
 test: .venv/.test-installed
 	$(BIN)/python -m pytest
 
-# The gate: formatting, lint, types, import layers (tests/test_layers.py) and all other tests.
-check: .venv/.test-installed
+# Formatting, names, types; the import layers are among the tests.
+lint: .venv/.test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest
+
+# The gate.
+check: lint test
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

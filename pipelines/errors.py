@@ -3,6 +3,7 @@
 EdgeError
 ├── InputError            a source (file, array, text) that cannot be used
 │   └── AudioError        … because it holds no decodable audio
+├── OutputError           a result that cannot be written
 ├── OptionError           an option, or a combination of options, that makes no sense
 ├── ModelError
 │   ├── ModelNotFound     no such model here, and none could be fetched
@@ -23,6 +24,7 @@ __all__ = [
     "ModelError",
     "ModelNotFound",
     "OptionError",
+    "OutputError",
     "RequestError",
     "UnsupportedTask",
 ]
@@ -40,6 +42,10 @@ class AudioError(InputError):
     """A source that holds no decodable audio."""
 
 
+class OutputError(EdgeError):
+    """A result that cannot be written where it was asked for."""
+
+
 class OptionError(EdgeError, ValueError):
     """An option out of its range, or a combination that makes no sense."""
 
@@ -53,7 +59,7 @@ class ModelNotFound(ModelError):
 
 
 class CheckpointError(ModelError):
-    """A model folder that is incomplete, damaged, unsafe or of another shape than its config says."""
+    """A model folder that is incomplete, damaged, unsafe, or not what its config says."""
 
 
 class UnsupportedTask(ModelError):
@@ -65,4 +71,4 @@ class EngineError(EdgeError):
 
 
 class RequestError(EngineError, ValueError):
-    """A generation request that no model could serve: empty source, ids out of range, and the like."""
+    """A request that no model could serve: an empty source, ids out of range, and the like."""

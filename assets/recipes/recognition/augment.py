@@ -1,4 +1,4 @@
-"""Disguises for speech, so that a handful of synthetic voices sound like many people in many rooms."""
+"""Disguises for speech: a handful of synthetic voices sounds like many people in many rooms."""
 
 from __future__ import annotations
 

@@ -33,7 +33,9 @@ MAX_SECONDS = 8.0
 DIGITS = "zero one two three four five six seven eight nine".split()
 SPEAKABLE = re.compile(r"[A-Z][A-Za-z' ,?!.-]+[.?!]")
 
-ACCENTS = ["en-us"] * 5 + ["en-gb"] * 2 + ["en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbclan"]
+ACCENTS = (
+    ["en-us"] * 5 + ["en-gb"] * 2 + ["en-gb-x-rp", "en-gb-scotland", "en-029", "en-gb-x-gbclan"]
+)
 VARIANTS = ["", "", "", *(f"+m{i}" for i in range(1, 9)), *(f"+f{i}" for i in range(1, 6))]
 VARIANTS += [f"+{name}" for name in (
     "Alex Alicia Andrea Andy Annie Denis Diogo Gene Gustave Henrique Hugo Jacky Lee Marco Mario "
@@ -131,7 +133,9 @@ def save(path: Path, spoken: list[Utterance]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=Path, required=True, help="the folder that holds tatoeba-eng-deu/")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="the folder that holds tatoeba-eng-deu/"
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--name", default="train-0")
     parser.add_argument("--part", default="train", choices=["train", "dev", "test"])
@@ -139,7 +143,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=40_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--digits", type=float, default=0.08, help="share of digit strings")
-    parser.add_argument("--voice", help="only this one: slt, awb, rms, kal16, or one of espeak-ng's")
+    parser.add_argument(
+        "--voice", help="only this one: slt, awb, rms, kal16, or one of espeak-ng's"
+    )
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     texts = sentences(arguments.data, arguments.part)

@@ -50,6 +50,13 @@ class Utterances:
                 start += length
 
 
+def is_plain(item: tuple[np.ndarray, str, str]) -> bool:
+    """A short sentence by flite or by one of espeak-ng's ordinary variants."""
+    samples, _, voice = item
+    variant = voice.partition("+")[2]
+    return len(samples) < 3 * RATE and (not variant or variant[1:].isdigit())
+
+
 class Digits:
     """Human digits of the Free Spoken Digit Dataset, joined into strings."""
 
@@ -116,6 +123,8 @@ class Composer:
         self.items, self.digits, self.tokens = utterances.items, digits, tokens
         # How often and how much speech is disguised, 0 to 1: little until the attention aligns.
         self.strength = 1.0
+        # Only what is_plain, and nothing around it: the attention learns to align on that.
+        self.plain = False
         self.random = random.Random(seed)
         self.numpy = np.random.default_rng(seed)
 
@@ -165,13 +174,15 @@ class Composer:
         kind = r.randrange(5)
         samples = np.zeros(n, np.float32)
         if kind == 1:
-            samples = noise(n, r.choice(["white", "pink", "brown"]), self.numpy) * r.uniform(0.001, 0.3)
+            samples = noise(n, r.choice(["white", "pink", "brown"]), self.numpy) * r.uniform(
+                0.001, 0.3
+            )
         elif kind == 2:
             for _ in range(r.randint(1, 4)):
                 samples += np.sin(2 * np.pi * r.uniform(60, 5000) * time, dtype=np.float32) * 0.2
         elif kind == 3:
             samples = samples + noise(n, "white", self.numpy) * 0.2
-            samples *= (np.sin(2 * np.pi * r.uniform(0.3, 6) * time) > r.uniform(-0.5, 0.9))
+            samples *= np.sin(2 * np.pi * r.uniform(0.3, 6) * time) > r.uniform(-0.5, 0.9)
         elif kind == 4:
             samples[self.numpy.integers(0, n, r.randint(1, 30))] = r.uniform(-1, 1)
         t = self.tokens
@@ -199,12 +210,12 @@ class Composer:
             for _, _, text in placed:
                 target += t.text(text)
         end = placed[-1][0] + len(placed[-1][1])
-        if cut is None and r.random() < 0.5:
+        if cut is None and not self.plain and r.random() < 0.5:
             pad_from = min(total, end + int(RATE * 0.3 * r.random()))
         else:
             pad_from = None
         prompt: list[int] = []
-        if r.random() < 0.2:
+        if not self.plain and r.random() < 0.2:
             for _ in range(r.randint(1, 2)):
                 prompt += t.text(r.choice(self.items)[1])
             prompt = [t.previous, *prompt[-60:]]

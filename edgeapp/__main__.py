@@ -1,0 +1,5 @@
+"""`python -m edgeapp`."""
+
+from edgeapp.cli import main
+
+main()

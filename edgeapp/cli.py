@@ -1,0 +1,67 @@
+"""The command line: `edgeapp transcribe`, `translate`, `demo`, `models`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from edgeapp.commands import models
+from edgeapp.commands.demo import demo
+from edgeapp.commands.transcribe import transcribe
+from edgeapp.commands.translate import translate
+from edgeapp.outcome import EXIT_CODES
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="edgeapp",
+    help="Speech in, text and translation out: live, private, on your own machine.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(epilog=EXIT_CODES, no_args_is_help=True)(transcribe)
+app.command(epilog=EXIT_CODES)(translate)
+app.command()(demo)
+app.add_typer(models.app, name="models", help="The models on this machine: list, pull, rm, path.")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"edgeapp {version('edgeapp')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _app(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit with its code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    app(args=_with_dashes(arguments), prog_name="edgeapp")
+
+
+def _with_dashes(arguments: list[str]) -> list[str]:
+    """openai-whisper's spellings too: --output_dir is --output-dir."""
+    spelled: list[str] = []
+    for position, argument in enumerate(arguments):
+        if argument == "--":
+            return spelled + arguments[position:]
+        if argument.startswith("--"):
+            name, equals, value = argument.partition("=")
+            argument = name.replace("_", "-") + equals + value
+        spelled.append(argument)
+    return spelled

@@ -1,0 +1,92 @@
+"""`edgeapp models`: which models are here, get more, remove some."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeapp.commands.shared import Debug
+from edgeapp.outcome import ending
+from edgeapp.terminal import note, progress, results
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from pipelines.models import PullProgress
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+Name = Annotated[str, typer.Argument(help="A short name (small.en, opus-mt-en-de) or a hub id.")]
+
+
+@app.command("list")
+def list_(debug: Debug = False) -> None:
+    """The models on this machine: name, task, size, where."""
+    with ending(debug):
+        from pipelines.models import list_models
+
+        models = list_models()
+        console = results()
+        if not console.is_terminal:
+            for model in models:
+                fields = (model.name, model.task, model.size_bytes, model.source, model.folder)
+                typer.echo("\t".join(map(str, fields)))
+            return
+        from rich.table import Table
+
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for column in ("name", "task", "size", "from", "folder"):
+            table.add_column(column, justify="right" if column == "size" else "left")
+        for model in models:
+            table.add_row(
+                model.name, model.task, _size(model.size_bytes), model.source, str(model.folder)
+            )
+        console.print(table)
+
+
+@app.command()
+def pull(
+    names: Annotated[list[str], typer.Argument(help="Short names or hub ids.")],
+    debug: Debug = False,
+) -> None:
+    """Download models from the Hugging Face hub; a download that was cut off goes on."""
+    with ending(debug):
+        from pipelines.models import pull as fetch
+
+        for name in names:
+            with progress(bytes_unit=True) as bar:
+                task = bar.add_task(name, total=None)
+
+                found = fetch(name, partial(_tell, bar, task))
+            typer.echo(found.folder)
+
+
+@app.command()
+def rm(name: Name, debug: Debug = False) -> None:
+    """Remove a downloaded model."""
+    with ending(debug):
+        from pipelines.models import remove
+
+        freed = remove(name)
+        note(f"removed {name}, {_size(freed)} freed")
+
+
+@app.command()
+def path(name: Name, debug: Debug = False) -> None:
+    """Print the folder of a model."""
+    with ending(debug):
+        from pipelines.models import resolve
+
+        typer.echo(resolve(name).folder)
+
+
+def _tell(bar: Progress, task: TaskID, state: PullProgress) -> None:
+    bar.update(task, completed=state.done_bytes, total=state.total_bytes)
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"

@@ -1,0 +1,230 @@
+"""`edgeapp transcribe`: recordings → text, subtitles, translations."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.files import output_names, prepare_folder, write_whole
+from edgeapp.outcome import MODEL, SOME_FAILED, ending, report
+from edgeapp.subtitles import Transcript, formats_of, render
+from edgeapp.terminal import note
+from pipelines.errors import EdgeError, ModelError, OptionError
+
+if TYPE_CHECKING:
+    from edgeapp.captions import Captions
+    from edgeapp.workshop import Workshop
+    from pipelines.asr import TranscribeOptions, Transcriber
+
+__all__ = ["transcribe"]
+
+
+def transcribe(
+    audio: Annotated[list[str], typer.Argument(help="Audio or video files; - is stdin.")],
+    model: Model = None,
+    language: Annotated[
+        str | None, typer.Option("-l", "--language", help="What is spoken; detected if not given.")
+    ] = None,
+    task: Annotated[
+        str, typer.Option("--task", help="transcribe, or translate into English.")
+    ] = "transcribe",
+    output_format: Annotated[
+        str | None,
+        typer.Option(
+            "-f", "--output-format", help="txt, srt, vtt, tsv, json (a,b for several), all."
+        ),
+    ] = None,
+    output_dir: Annotated[
+        Path | None, typer.Option("-o", "--output-dir", help="Where files go.")
+    ] = None,
+    translate_to: Annotated[
+        str | None, typer.Option("--translate-to", help="Also translate into this language: de.")
+    ] = None,
+    translation_model: Annotated[
+        str | None, typer.Option("--translation-model", help="The model for --translate-to.")
+    ] = None,
+    initial_prompt: Annotated[
+        str | None,
+        typer.Option("--initial-prompt", help="Text before the first window: names, style."),
+    ] = None,
+    temperature: Annotated[float, typer.Option("--temperature", help="0 is greedy.")] = 0.0,
+    temperature_increment_on_fallback: Annotated[
+        float,
+        typer.Option(
+            "--temperature-increment-on-fallback",
+            help="Added when a window's text fails a threshold; 0: never.",
+        ),
+    ] = 0.2,
+    condition_on_previous_text: Annotated[
+        str, typer.Option("--condition-on-previous-text", help="True or False.")
+    ] = "True",
+    compression_ratio_threshold: Annotated[
+        float, typer.Option("--compression-ratio-threshold", help="Above it, text repeats itself.")
+    ] = 2.4,
+    logprob_threshold: Annotated[
+        float, typer.Option("--logprob-threshold", help="Below it, text is too unsure.")
+    ] = -1.0,
+    no_speech_threshold: Annotated[
+        float, typer.Option("--no-speech-threshold", help="Above it, a window holds no speech.")
+    ] = 0.6,
+    suppress_tokens: Annotated[
+        str, typer.Option("--suppress-tokens", help="Ids never chosen; -1: unspoken symbols.")
+    ] = "-1",
+    seed: Annotated[int, typer.Option("--seed", help="Makes sampling repeatable.")] = 0,
+    device: Device = None,
+    compute_type: ComputeType = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Turn recordings into text.
+
+    Without -o and -f, text goes to stdout: with live words on a terminal, plain lines in a pipe.
+    With -f alone and one format, that goes to stdout. With -o, or -f all, files are written, named
+    after their recording; a translation goes beside them (talk.srt, talk.de.srt).
+    """
+    with ending(debug):
+        settings = chosen(device, compute_type, threads)
+        formats = formats_of(output_format) if output_format else ()
+        if formats and len(formats) > 1 or output_dir is not None:
+            output_dir = output_dir or Path()
+            formats = formats or formats_of("all")
+        if output_dir is not None:
+            prepare_folder(output_dir)
+        from edgeapp.workshop import Workshop
+        from pipelines.asr import TranscribeOptions
+
+        options = TranscribeOptions(
+            language=language,
+            task=task,  # type: ignore[arg-type]  # checked by TranscribeOptions
+            temperature=_ladder(temperature, temperature_increment_on_fallback),
+            compression_ratio_threshold=compression_ratio_threshold,
+            logprob_threshold=logprob_threshold,
+            no_speech_threshold=no_speech_threshold,
+            condition_on_previous_text=_boolean(condition_on_previous_text),
+            initial_prompt=initial_prompt,
+            suppress_tokens=_ids(suppress_tokens),
+            seed=seed,
+        )
+        workshop = Workshop(settings)
+        recogniser = workshop.transcriber(model, options.language, task)
+        if translate_to is not None and options.language is not None:
+            # Known already: say at once what cannot be done.
+            workshop.translator(translation_model, _spoken(options), translate_to)
+        batch = _Batch(
+            workshop,
+            recogniser,
+            options,
+            translate_to,
+            translation_model,
+            formats,
+            output_dir,
+            debug,
+        )
+        raise typer.Exit(batch.run(audio))
+
+
+@dataclass
+class _Batch:
+    workshop: Workshop
+    recogniser: Transcriber
+    options: TranscribeOptions
+    target: str | None
+    translation_model: str | None
+    formats: tuple[str, ...]
+    folder: Path | None
+    debug: bool
+
+    def run(self, inputs: list[str]) -> int:
+        """All recordings, one after the other; a failed one does not stop the rest."""
+        code, failed = 0, 0
+        for source, name in zip(inputs, output_names(inputs), strict=True):
+            try:
+                self._one(source, name, alone=len(inputs) == 1)
+            except EdgeError as error:
+                report(error, source, self.debug)
+                failed += 1
+                code = max(code, MODEL if isinstance(error, ModelError) else SOME_FAILED)
+        if failed and len(inputs) > 1:
+            note(f"{failed} of {len(inputs)} inputs failed")
+        return code
+
+    def _one(self, source: str, name: str, *, alone: bool) -> None:
+        from edgeapp.captions import Captions
+        from edgeapp.views import BarView, LiveView
+
+        captions = Captions(
+            self.recogniser,
+            self.options,
+            self._translator if self.target is not None else None,
+            self.target,
+        )
+        audio: Any = sys.stdin.buffer if source == "-" else source
+        to_files, to_stdout = self.folder is not None, bool(self.formats)
+        if not alone and not to_files:
+            note(source)
+        live = not to_stdout and (not to_files or sys.stdout.isatty())
+        view = LiveView(timed=sys.stdout.isatty()) if live else BarView(name)
+        try:
+            with view:
+                captions.run(audio, view)
+        except KeyboardInterrupt:
+            self._keep(captions, name)
+            raise
+        self._deliver(captions.transcript, name)
+
+    def _translator(self, spoken: str) -> Any:
+        return self.workshop.translator(self.translation_model, spoken, self.target)
+
+    def _deliver(self, transcript: Transcript, name: str, suffix: str = "") -> None:
+        for fmt in self.formats:
+            translated = transcript.translation_language is not None and fmt != "json"
+            if self.folder is None:
+                sys.stdout.write(render(transcript, fmt, translated=translated))
+                if fmt == "json":
+                    sys.stdout.write("\n")
+                sys.stdout.flush()
+                continue
+            write_whole(self.folder / f"{name}.{fmt}{suffix}", render(transcript, fmt))
+            if translated:
+                other = f"{name}.{transcript.translation_language}.{fmt}{suffix}"
+                write_whole(self.folder / other, render(transcript, fmt, translated=True))
+
+    def _keep(self, captions: Captions, name: str) -> None:
+        """Interrupted: what has been heard so far is worth keeping, but not under the full name."""
+        if self.folder is not None and captions.transcript.segments:
+            self._deliver(captions.transcript, name, ".part")
+            note(f"{name}: the first part is in {self.folder}, in files that end with .part")
+
+
+def _spoken(options: TranscribeOptions) -> str | None:
+    return "en" if options.task == "translate" else options.language
+
+
+def _ladder(first: float, step: float) -> tuple[float, ...]:
+    """The temperatures to try, as openai-whisper's command line makes them."""
+    if step <= 0 or first < 0:
+        return (first,)
+    count = int((1.0 + 1e-6 - first) / step) if first <= 1.0 else 0
+    return tuple(round(first + i * step, 6) for i in range(count + 1))
+
+
+def _boolean(text: str) -> bool:
+    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+    try:
+        return values[text.lower()]
+    except KeyError:
+        raise OptionError(
+            f"--condition-on-previous-text takes True or False, not {text!r}"
+        ) from None
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise OptionError(f"--suppress-tokens takes ids behind commas, not {text!r}") from None

@@ -1,0 +1,212 @@
+"""`edgeapp translate`: text → text, a line for each line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.files import output_names, prepare_folder
+from edgeapp.lines import Unit, read_units
+from edgeapp.outcome import DONE, SOME_FAILED, ending, report
+from edgeapp.resume import PartFile, job_key
+from edgeapp.terminal import note, progress
+from pipelines.errors import EdgeError, InputError, OptionError
+
+if TYPE_CHECKING:
+    from pipelines.translation import TranslateOptions, Translation, Translator
+
+__all__ = ["translate"]
+
+# A file with a zero byte in its first part is no text, whatever it is called.
+_LOOK_AT = 8192
+
+
+def translate(
+    files: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILE]...", help="Text files; none or - is stdin."),
+    ] = None,
+    model: Model = None,
+    source: Annotated[
+        str | None, typer.Option("-f", "--from", help="The language of the text: en.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("-t", "--to", help="The language to translate into: de.")
+    ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option("-o", "--output", help="A file; for several inputs a folder (talk.de.txt)."),
+    ] = None,
+    document: Annotated[
+        bool, typer.Option("--document", help="Join wrapped lines into paragraphs, a line each.")
+    ] = False,
+    device: Device = None,
+    compute_type: ComputeType = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Translate text: exactly one line out for each line in.
+
+    Each line is written as soon as it and those before it are done. With -o, a run that was
+    interrupted leaves its lines in a file that ends with .part; the same command goes on there.
+    """
+    with ending(debug):
+        inputs = files or ["-"]
+        names = _outputs(inputs, output)
+        settings = chosen(device, compute_type, threads)
+        if inputs == ["-"] and sys.stdin.isatty():
+            note("reading from the terminal; Ctrl-D ends")
+        from edgeapp.workshop import Workshop
+        from pipelines.translation import TranslateOptions
+
+        translator = Workshop(settings).translator(model, source, target)
+        several = bool(translator.target_codes)
+        options = TranslateOptions(target=target if several else None, source_language=source)
+        suffix = target or translator.target_language or "translated"
+        code = DONE
+        for name, place in zip(inputs, names, strict=True):
+            job = _Job(translator, options, name, document)
+            try:
+                job.run(None if place is None else place(suffix))
+            except EdgeError as error:
+                report(error, None if name == "-" else name, debug)
+                code = SOME_FAILED
+        raise typer.Exit(code)
+
+
+def _outputs(inputs: list[str], output: str | None) -> list[Callable[[str], Path] | None]:
+    """For each input where its lines go, as soon as the language is known; None: stdout.
+
+    Raises OptionError, OutputError.
+    """
+    if output is None:
+        if len(inputs) > 1:
+            raise OptionError("several files need a folder to write to: -o FOLDER")
+        return [None]
+    place = Path(output)
+    if len(inputs) == 1 and not place.is_dir() and not output.endswith(("/", os.sep)):
+        prepare_folder(place.parent)
+        if place.exists() and Path(inputs[0]).exists() and place.samefile(inputs[0]):
+            raise OptionError(f"{place} is the input itself: choose another name with -o")
+        return [lambda _: place]
+    prepare_folder(place)
+    endings = [Path(name).suffix or ".txt" if name != "-" else ".txt" for name in inputs]
+    return [
+        partial(_named, place, name.removesuffix(end), end)
+        for name, end in zip(output_names(inputs), endings, strict=True)
+    ]
+
+
+def _named(folder: Path, stem: str, end: str, language: str) -> Path:
+    return folder / f"{stem}.{language}{end}"
+
+
+@dataclass
+class _Job:
+    """One input on its way to its output."""
+
+    translator: Translator
+    options: TranslateOptions
+    name: str
+    document: bool
+
+    def run(self, target: Path | None) -> None:
+        """Raises InputError, OutputError."""
+        with ExitStack() as stack:
+            source, size = self._open(stack)
+            units = read_units(source, document=self.document)
+            if target is None:
+                self._translate(units, _to_stdout, size, 0)
+                return
+            part = stack.enter_context(PartFile(target, self._key()))
+            if part.done:
+                note(f"{target}: going on after the {part.done} lines that are there")
+            read = 0
+            for unit in islice((u for u in units if u is not None), part.done):
+                read += unit.size
+            try:
+                self._translate(units, part.write, size, read)
+            except KeyboardInterrupt:
+                note(f"the lines done are in {part.part}; the same command goes on there")
+                raise
+            part.finish()
+
+    def _open(self, stack: ExitStack) -> tuple[BinaryIO, int | None]:
+        if self.name == "-":
+            return sys.stdin.buffer, None
+        path = Path(self.name)
+        try:
+            file = stack.enter_context(path.open("rb", buffering=0))
+            if b"\0" in file.read(_LOOK_AT):
+                raise InputError(f"{path} holds binary data, not UTF-8 text")
+            file.seek(0)
+            return file, path.stat().st_size
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+
+    def _key(self) -> str | None:
+        if self.name == "-":
+            return None
+        return job_key(
+            Path(self.name),
+            model=self.translator.model.folder,
+            precision=self.translator.model.precision,
+            options=self.options,
+            document=self.document,
+        )
+
+    def _translate(
+        self,
+        units: Iterator[Unit | None],
+        write: Callable[[str], None],
+        size: int | None,
+        read: int,
+    ) -> None:
+        shown = write is not _to_stdout or not sys.stdout.isatty()
+        with progress(shown=shown and size is not None) as bar:
+            task = bar.add_task(self.name, total=size, completed=read)
+            for unit, translation in self._pairs(units):
+                # One line out for each line in, whatever the model came up with.
+                text = " ".join(translation.text.split("\n"))
+                write(text + unit.ending)
+                for warning in translation.warnings:
+                    note(f"{self._where(unit)}: {warning}")
+                bar.advance(task, unit.size)
+
+    def _pairs(self, units: Iterator[Unit | None]) -> Iterator[tuple[Unit, Translation]]:
+        asked: deque[Unit] = deque()
+
+        def texts() -> Iterator[str | None]:
+            try:
+                for unit in units:
+                    if unit is None:
+                        yield None
+                        continue
+                    if unit.damaged:
+                        note(f"{self._where(unit)}: bytes that are not UTF-8 were replaced")
+                    asked.append(unit)
+                    yield unit.text
+            except OSError as error:
+                raise InputError(f"{self.name} cannot be read on: {error.strerror}") from error
+
+        for translation in self.translator.translate_lines(texts(), self.options):
+            yield asked.popleft(), translation
+
+    def _where(self, unit: Unit) -> str:
+        return f"{'stdin' if self.name == '-' else self.name}, line {unit.number}"
+
+
+def _to_stdout(line: str) -> None:
+    sys.stdout.buffer.write(line.encode(errors="replace"))
+    sys.stdout.buffer.flush()

@@ -1,0 +1,55 @@
+"""How a command ends: exit codes, one clear line, a traceback only with --debug."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+from edgeapp.terminal import note
+from pipelines.errors import EdgeError, ModelError, OptionError
+
+__all__ = ["DONE", "EXIT_CODES", "INTERRUPTED", "MODEL", "SOME_FAILED", "USAGE", "ending", "report"]
+
+DONE, SOME_FAILED, USAGE, MODEL, INTERRUPTED = 0, 1, 2, 3, 130
+
+EXIT_CODES = (
+    "Exit codes: 0 all done, 1 some inputs failed (each named, the rest done), 2 usage, "
+    "3 model problem, 130 interrupted."
+)
+
+
+def report(error: BaseException, what: str | None, debug: bool) -> None:
+    """One line for an error: which input, what was wrong, what to do."""
+    message = str(error) or type(error).__name__
+    note(f"{what}: {message}" if what and what not in message else message)
+    if debug:
+        traceback.print_exception(error, file=sys.stderr)
+
+
+@contextmanager
+def ending(debug: bool) -> Iterator[None]:
+    """Turns whatever ends a command into its exit code. Raises typer.Exit."""
+    try:
+        yield
+    except EdgeError as error:
+        report(error, None, debug)
+        raise typer.Exit(_code_of(error)) from None
+    except KeyboardInterrupt:
+        note("interrupted; what was done is kept")
+        raise typer.Exit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # Whoever read our results has had enough (`| head`): no reason to complain. stdout is
+        # pointed elsewhere, or Python would stumble over it again on its way out.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(SOME_FAILED) from None
+
+
+def _code_of(error: EdgeError) -> int:
+    if isinstance(error, OptionError):
+        return USAGE
+    return MODEL if isinstance(error, ModelError) else SOME_FAILED

@@ -1,0 +1,112 @@
+"""What people see: results on stdout, everything else on stderr, live only on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+__all__ = ["LiveLine", "clock", "note", "progress", "results", "timed_line"]
+
+
+def results() -> Console:
+    """Where results go."""
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+
+
+def note(message: str) -> None:
+    """One line beside the results, for the person at the terminal."""
+    sys.stderr.write(f"edgeapp: {message}\n")
+    sys.stderr.flush()
+
+
+def clock(seconds: float) -> str:
+    """62.5 → "01:02.500"; hours only where there are any."""
+    ms = max(0, round(seconds * 1000))
+    hours, rest = divmod(ms, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    text = f"{minutes:02d}:{rest // 1000:02d}.{rest % 1000:03d}"
+    return f"{hours:02d}:{text}" if hours else text
+
+
+def timed_line(start: float, end: float, text: str) -> str:
+    """A segment as openai-whisper prints it."""
+    return f"[{clock(start)} --> {clock(end)}] {text}"
+
+
+class LiveLine:
+    """Text that is still being made, on the last lines of a terminal; nothing elsewhere.
+
+    What is printed with `say` stays above it. Use as a context manager.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console, self._text, self._style = console, "", ""
+        self._live = None
+        if console.is_terminal:
+            from rich.live import Live
+
+            self._live = Live("", console=console, transient=True, refresh_per_second=20)
+
+    def __enter__(self) -> LiveLine:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._live is not None:
+            self._live.update("")
+            self._live.stop()
+
+    def add(self, text: str, style: str = "dim") -> None:
+        """More of the running text."""
+        self._text, self._style = self._text + text, style
+        self._show()
+
+    def clear(self) -> None:
+        """The running text is taken back, or has become final and is said otherwise."""
+        self._text = ""
+        self._show()
+
+    def say(self, text: str, style: str = "") -> None:
+        """A final line."""
+        from rich.text import Text
+
+        self._console.print(Text(text, style=style))
+        self._console.file.flush()
+
+    def _show(self) -> None:
+        if self._live is not None:
+            from rich.text import Text
+
+            self._live.update(Text(self._text.strip(), style=self._style))
+
+
+@contextmanager
+def progress(*, shown: bool = True, bytes_unit: bool = False) -> Iterator[Progress]:
+    """A progress bar on stderr, with the time that remains; silent where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    console = Console(stderr=True)
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
+    columns += [DownloadColumn() if bytes_unit else TaskProgressColumn(), TimeRemainingColumn()]
+    hidden = not (shown and console.is_terminal)
+    bar = Progress(*columns, console=console, transient=True, disable=hidden)
+    with bar:
+        yield bar

@@ -1,0 +1,140 @@
+"""`edgeapp translate` as its users run it."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import Edgeapp
+
+
+def test_three_lines_in_three_lines_out(edgeapp: Edgeapp) -> None:
+    done = edgeapp(
+        "translate", "-m", "demo-en-de",
+        stdin="Where is the station?\n\nI would like a cup of coffee.\n",
+    )  # fmt: skip
+    assert done.returncode == 0
+    first, second, third, end = done.stdout.split("\n")
+    assert "Bahnhof" in first
+    assert first.endswith("?")
+    assert second == end == ""
+    assert "Kaffee" in third
+    assert done.stderr == "", "a model that was named needs no explanation"
+
+
+def test_line_ends_damage_and_odd_characters(edgeapp: Edgeapp) -> None:
+    raw = b"Good morning.\r\n\r\nb\xffd\n \t \n\x0b\x0c\x1c\xe2\x80\xa8\r.\n!?\nGood night."
+    done = edgeapp("translate", "-m", "demo-en-de", stdin=raw)
+    assert done.returncode == 0
+    lines = done.stdout.split("\n")
+    assert len(lines) == raw.count(b"\n") + 1
+    assert [line.endswith("\r") for line in lines] == [True, True, *[False] * 5]
+    assert "stdin, line 3: bytes that are not UTF-8" in done.stderr
+
+
+def test_nothing_in_nothing_out(edgeapp: Edgeapp) -> None:
+    done = edgeapp("translate", "-m", "demo-en-de")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_one_bad_file_does_not_cost_the_others(edgeapp: Edgeapp, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("I am tired.\n")
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "folder.txt").mkdir()
+    names = ["binary.txt", "a.txt", "missing.txt", "folder.txt", "empty.txt"]
+    done = edgeapp("translate", *names, "-m", "demo-en-de", "-o", "out")
+    assert done.returncode == 1
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {"a.de.txt", "empty.de.txt"}
+    assert "müde" in (tmp_path / "out/a.de.txt").read_text()
+    assert [line for line in done.stderr.splitlines() if "binary.txt" in line]
+    assert [line for line in done.stderr.splitlines() if "missing.txt" in line]
+    assert [line for line in done.stderr.splitlines() if "folder.txt" in line]
+
+
+def test_document_joins_wrapped_lines(edgeapp: Edgeapp) -> None:
+    done = edgeapp(
+        "translate",
+        "-m",
+        "demo-en-de",
+        "--document",
+        stdin="Where is\nthe station?\n\nThank you.\n",
+    )
+    assert done.stdout.count("\n") == 3
+    assert "Bahnhof" in done.stdout.split("\n")[0]
+
+
+def test_another_pair_than_the_models_is_said(edgeapp: Edgeapp) -> None:
+    done = edgeapp("translate", "-m", "demo-en-de", "-t", "fr", stdin="Hello.\n")
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "opus-mt-en-fr" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
+    edgeapp: Edgeapp, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    lines = [f"Tom has {n} green apples and likes to eat them at home." for n in range(900)]
+    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
+    command = [sys.executable, "-m", "edgeapp", "translate", "long.txt", "-o", "long.de.txt",
+               "-m", "demo-en-de"]  # fmt: skip
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
+    part = tmp_path / "long.de.txt.part"
+    deadline = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size > 2000):
+        assert process.poll() is None, "it was done before it could be interrupted"
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in err
+    kept = part.read_bytes()
+    assert not (tmp_path / "long.de.txt").exists()
+    done = edgeapp("translate", "long.txt", "-o", "long.de.txt", "-m", "demo-en-de")
+    assert done.returncode == 0
+    assert re.search(r"going on after the \d+ lines", done.stderr)
+    whole = (tmp_path / "long.de.txt").read_bytes()
+    assert whole.startswith(kept[: kept.rfind(b"\n") + 1])
+    assert whole.count(b"\n") == 900
+    assert not part.exists()
+
+
+def test_a_line_is_written_as_soon_as_it_is_done(environment: dict[str, str]) -> None:
+    command = [sys.executable, "-m", "edgeapp", "translate", "-m", "demo-en-de"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for text in (b"I am here.\n", b"\n", b"Good night.\n"):
+            process.stdin.write(text)
+            process.stdin.flush()
+            # Would wait for ever if it took more input to get this line out.
+            assert process.stdout.readline().endswith(b"\n")
+        process.stdin.close()
+        assert process.wait(30) == 0
+
+
+def test_a_reader_who_has_had_enough(environment: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "many.txt").write_text("I am here.\n" * 300)
+    command = f"{sys.executable} -m edgeapp translate -m demo-en-de many.txt | head -n 1"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=environment, capture_output=True, timeout=60
+    )
+    assert done.stdout.count(b"\n") == 1
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+
+
+def test_an_unwritable_output(edgeapp: Edgeapp, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = edgeapp("translate", "-m", "demo-en-de", "-o", "file/x.txt", stdin="Hello.\n")
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1

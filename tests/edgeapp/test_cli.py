@@ -1,0 +1,95 @@
+"""The command line as a whole: help, spellings, exit codes. Nothing heavy is loaded here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgeapp.cli import main
+
+HEAVY = ("torch", "transformers", "gradio", "librosa", "numpy", "av")
+
+
+def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+@pytest.mark.parametrize("command", [(), ("transcribe",), ("translate",), ("demo",), ("models",)])
+def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
+    code = (
+        "import sys\nfrom edgeapp.cli import main\n"
+        f"try:\n    main([*{command!r}, '--help'])\nfinally:\n"
+        f"    loaded = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "    assert not loaded, loaded\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Usage: edgeapp" in done.stdout
+    assert done.stderr == ""
+
+
+def test_exit_codes_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ([], ["transcribe"], ["translate"]):
+        _, out, _ = run(*command, "--help", capsys=capsys)
+        assert "130 interrupted" in " ".join(out.split())
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("--version", capsys=capsys)
+    assert (code, out.split()[0]) == (0, "edgeapp")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["transcribe", "a.wav", "--output_format", "docx"], "docx"),
+        (["transcribe", "a.wav", "--condition_on_previous_text", "maybe"], "True or False"),
+        (["transcribe", "a.wav", "--suppress_tokens", "x"], "--suppress-tokens"),
+        (["transcribe", "a.wav", "--threads", "0"], "threads"),
+        (["transcribe"], "Usage"),
+        (["translate", "a.txt", "b.txt"], "-o FOLDER"),
+        (["nonsense"], "nonsense"),
+    ],
+)
+def test_wrong_usage_is_two(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(*arguments, capsys=capsys)
+    assert code == 2
+    assert said in out + err
+    assert "Traceback" not in err
+
+
+def test_a_result_is_not_written_over_its_source(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk = tmp_path / "talk.txt"
+    talk.write_text("Hello.\n")
+    code, _, err = run("translate", str(talk), "-o", str(talk), capsys=capsys)
+    assert (code, talk.read_text()) == (2, "Hello.\n")
+    assert "is the input itself" in err
+
+
+def test_a_model_that_is_not_there_is_three(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    for command in (["models", "path", "small"], ["models", "rm", "small"]):
+        code, _, err = run(*command, capsys=capsys)
+        assert code == 3
+        assert err.count("\n") == 1
+        assert "small" in err
+
+
+def test_bundled_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("models", "list", capsys=capsys)
+    assert code == 0
+    rows = [line.split("\t") for line in out.splitlines()]
+    assert "demo-en-de" in [row[0] for row in rows]
+    assert all(len(row) == 5 and Path(row[4]).is_dir() for row in rows)

@@ -1,0 +1,50 @@
+"""Settings: environment over file over built in; nonsense is said, not ignored."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgeapp.settings import Settings, load_settings, parse_threads
+from pipelines.errors import OptionError
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "config.toml"
+    monkeypatch.setenv("EDGEAPP_CONFIG", str(path))
+    for name in ("MODEL", "TRANSLATION_MODEL", "DEVICE", "COMPUTE_TYPE", "THREADS"):
+        monkeypatch.delenv(f"EDGEAPP_{name}", raising=False)
+    return path
+
+
+def test_without_a_file(file: Path) -> None:
+    assert load_settings() == Settings()
+
+
+def test_the_environment_goes_first(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('model = "base"\nthreads = 3\ncompute_type = "float32"\n')
+    monkeypatch.setenv("EDGEAPP_MODEL", "small")
+    assert load_settings() == Settings(model="small", compute_type="float32", threads=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('modle = "base"', "unknown setting 'modle'"),
+        ("model = 3", "model must be a string"),
+        ("model = ", "cannot be read"),
+        ('threads = "many"', "threads must be"),
+        ("threads = 0", "threads must be"),
+    ],
+)
+def test_nonsense_is_said(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(OptionError, match=said):
+        load_settings()
+
+
+def test_threads() -> None:
+    assert parse_threads("auto") == "auto"
+    assert parse_threads("2") == 2
