@@ -91,8 +91,13 @@ class Model:
                 raise RequestError(
                     f"watch ({position}, {token}) lies outside the prompt or vocabulary"
                 )
-        network = self._network
-        row = Row(request, self.architecture.vocab_size, network.plan.device)
+        _inside(request.draft, self.architecture.vocab_size, "a draft")
+        row = Row(
+            request,
+            self.architecture.vocab_size,
+            self.architecture.max_target_positions,
+            self._network.plan.device,
+        )
         if request.options.max_new_tokens == 0:
             row.end(FinishReason.LENGTH)
         else:

@@ -39,7 +39,7 @@ from windows import (
 )
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz' "
-FRAMES_PER_BATCH, FRAMES_AT_FIRST = 10_000, 5_000
+FRAMES_PER_BATCH, FRAMES_AT_FIRST = 7_000, 5_000
 PEAK_RATE, WARM_UP = 1.2e-3, 500
 # Plain voices, small batches and mostly CTC until the attention aligns.
 PLAIN_UNTIL, SEVERAL_FROM, MASK_FROM = 1_200, 2_000, 3_000
@@ -146,9 +146,9 @@ class Batches:
             examples = [c.single(i) for i in self._queue.pop()]
             if c.random.random() < 0.3 and not c.plain:
                 examples[0] = c.single(None)
-            if c.random.random() < 0.1 and not c.plain:
+            if c.random.random() < 0.1 and len(examples) > 1 and not c.plain:
                 examples[-1] = c.nothing()
-                examples[-1].samples = examples[-1].samples[: len(examples[1].samples)]
+                examples[-1].samples = examples[-1].samples[: len(examples[0].samples)]
         return collate(examples, c, step)
 
 

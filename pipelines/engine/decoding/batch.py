@@ -65,20 +65,9 @@ class Batch:
         hidden = self._decode([[row.last] for row in rows], 0)
         logits = self.network.logits(hidden[:, -1])
         self._watch(rows, logits)
-        tokens, logprobs = self._choose(logits)
+        _suppress(rows, logits)
         self._cache.advance(slice(0, len(rows)), 1)
-        for index, row in enumerate(rows):
-            if row.error is not None:
-                continue
-            if not math.isfinite(logprobs[index]):
-                row.fail(EngineError(_nothing_left(row, logprobs[index])))
-                continue
-            wanted = row.request.options.logprobs
-            row.accept(
-                tokens[index],
-                logprobs[index] if wanted else None,
-                self.network.architecture.max_target_positions,
-            )
+        self._choose(rows, logits)
         self._leave()
 
     def fail(self, error: EngineError) -> None:
@@ -130,7 +119,7 @@ class Batch:
         while self._waiting and len(self._rows) + len(joined) < self.max_rows:
             joined.append(heapq.heappop(self._waiting)[2])
         # Neighbours with equally long prompts are read in one pass, those on one memory together.
-        joined.sort(key=lambda row: (len(row.sequence), id(row.memory)))
+        joined.sort(key=lambda row: (*_to_read(row), id(row.memory)))
         start = len(self._rows)
         for row in joined:
             self._rows.append(row)
@@ -139,12 +128,16 @@ class Batch:
             if self.network.architecture.source == "tokens":
                 self._cross.store(slot, row.memory)
         while start < len(self._rows):
-            length, stop = len(self._rows[start].sequence), start + 1
-            while stop < len(self._rows) and len(self._rows[stop].sequence) == length:
+            reading, stop = _to_read(self._rows[start]), start + 1
+            while stop < len(self._rows) and _to_read(self._rows[stop]) == reading:
                 stop += 1
-            if length > 1:
+            length, draft = reading
+            if draft:
+                self._verify(start, stop)
+            elif length > 1:
                 self._prefill(start, stop)
             start = stop
+        self._leave()
 
     def _prefill(self, start: int, stop: int) -> None:
         """Read all but the last token of some rows' sequences, equally long."""
@@ -152,10 +145,36 @@ class Batch:
         hidden = self._decode([row.sequence[:-1] for row in rows], start)
         self._cache.advance(slice(start, stop), hidden.shape[1])
         for row, states in zip(rows, hidden, strict=True):
-            seen = [p for p, _ in row.request.watch if p < len(states)]
-            if seen:
-                logits = self.network.logits(states[seen])
-                _note(row, seen, logits)
+            self._look_back(row, states)
+
+    def _verify(self, start: int, stop: int) -> None:
+        """Read some rows' sequences with their drafts, and keep of these what would be chosen.
+
+        What follows the last token kept is chosen too: its logits are there already.
+        """
+        rows = self._rows[start:stop]
+        drafts = [row.take_draft() for row in rows]
+        read = [[*row.sequence, *draft] for row, draft in zip(rows, drafts, strict=True)]
+        hidden = self._decode(read, start)
+        self._cache.advance(slice(start, stop), hidden.shape[1])
+        for slot, (row, draft) in enumerate(zip(rows, drafts, strict=True), start):
+            states = hidden[slot - start]
+            length = len(row.sequence)
+            self._look_back(row, states[:length])
+            logits = self.network.logits(states[length - 1 :])
+            _suppress([row] * len(logits), logits)
+            for expected, position in zip([*draft, None], logits, strict=True):
+                self._choose([row], position[None])
+                row.accepted += row.last == expected and row.error is None
+                if row.done or row.last != expected:
+                    break
+            self._cache.truncate(slot, len(row.sequence) - 1)
+
+    def _look_back(self, row: Row, states: Tensor) -> None:
+        """Note what is watched at prompt positions; states [positions, d_model] from the first."""
+        seen = [p for p, _ in row.request.watch if p < len(states)]
+        if seen:
+            _note(row, seen, self.network.logits(states[seen]))
 
     def _decode(self, ids: Sequence[Sequence[int]], start: int) -> Tensor:
         slots = slice(start, start + len(ids))
@@ -168,24 +187,31 @@ class Batch:
             if not row.generated and any(p == last for p, _ in row.request.watch):
                 _note(row, [last], logits[index : index + 1])
 
-    def _choose(self, logits: Tensor) -> tuple[list[int], list[float]]:
-        """Apply each row's rules and choose: ids, and log-probabilities after the rules.
-
-        Where no row asked for log-probabilities, the chosen logit stands in: it still tells
-        whether there was anything to choose.
-        """
-        rows = self._rows
-        _suppress(rows, logits)
+    def _choose(self, rows: Sequence[Row], logits: Tensor) -> None:
+        """Apply each row's other rules to its logits [rows, vocab], and take the next token."""
         for index, row in enumerate(rows):
             _obey(row, logits[index])
         tokens = logits.argmax(dim=-1)
         for index, row in enumerate(rows):
             if row.generator is not None:
                 tokens[index : index + 1] = _sample(logits[index], row.request.options, row)
+        # Where nobody wants log-probabilities, the chosen logit stands in: it too tells whether
+        # there was anything to choose.
         chosen = logits.gather(1, tokens[:, None])[:, 0]
         if any(row.request.options.logprobs for row in rows):
             chosen = chosen - logits.logsumexp(dim=-1)
-        return tokens.tolist(), chosen.tolist()
+        for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
+            if row.error is not None:
+                continue
+            if not math.isfinite(logprob):
+                row.fail(EngineError(_nothing_left(row, logprob)))
+                continue
+            wanted = row.request.options.logprobs
+            row.accept(token, logprob if wanted else None)
+
+
+def _to_read(row: Row) -> tuple[int, int]:
+    return len(row.sequence), len(row.draft)
 
 
 def _suppress(rows: Sequence[Row], logits: Tensor) -> None:

@@ -76,6 +76,9 @@ class Request:
     prompt: starts with the model's start token; at least one id.
     watch: (prompt position, token id) pairs whose probabilities under the raw logits are
         reported in the result: Whisper reads its no-speech probability this way.
+    draft: what the output will probably be. It is read together with the prompt, in one pass,
+        and kept up to where the model would have chosen otherwise: the output is the same as
+        without it, only sooner.
 
     The engine checks a request when it is submitted and raises RequestError.
     """
@@ -85,6 +88,7 @@ class Request:
     options: GenerationOptions
     watch: tuple[tuple[int, int], ...] = ()
     priority: Priority = Priority.INTERACTIVE
+    draft: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,9 +115,11 @@ class Result:
 
     tokens: without the prompt, with the eos that ended it, if any.
     logprobs: one a token when asked for, else empty. watched: as many as the request's `watch`.
+    accepted: how many tokens of the request's draft were kept.
     """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     reason: FinishReason
     watched: tuple[float, ...] = field(default=())
+    accepted: int = 0

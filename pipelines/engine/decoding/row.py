@@ -17,9 +17,15 @@ __all__ = ["Row"]
 class Row:
     """A request on its way: what it has generated, and the events its owner has not yet read."""
 
-    def __init__(self, request: Request, vocab_size: int, device: torch.device) -> None:
+    def __init__(
+        self, request: Request, vocab_size: int, max_positions: int, device: torch.device
+    ) -> None:
         self.request = request
         self.memory = request.memory
+        self._max_positions = max_positions
+        room = min(request.options.max_new_tokens, max_positions - len(request.prompt))
+        self.draft = list(request.draft[:room])
+        self.accepted = 0
         self.generated: list[int] = []
         self.logprobs: list[float] = []
         self.watched: dict[tuple[int, int], float] = {}
@@ -64,7 +70,12 @@ class Row:
     def done(self) -> bool:
         return self.reason is not None or self.error is not None
 
-    def accept(self, token: int, logprob: float | None, max_positions: int) -> None:
+    def take_draft(self) -> list[int]:
+        """The draft; there is none from then on."""
+        draft, self.draft = self.draft, []
+        return draft
+
+    def accept(self, token: int, logprob: float | None) -> None:
         """Take the next token, and notice whether it is the last one."""
         options = self.request.options
         self.generated.append(token)
@@ -75,7 +86,7 @@ class Row:
         else:
             # The newest token would be read at this position in the next step.
             position = len(self.request.prompt) + len(self.generated) - 1
-            if len(self.generated) >= options.max_new_tokens or position >= max_positions:
+            if len(self.generated) >= options.max_new_tokens or position >= self._max_positions:
                 self.reason = FinishReason.LENGTH
         self.events.append(Event((token,), () if logprob is None else (logprob,), self.reason))
 
@@ -92,4 +103,6 @@ class Row:
     def result(self) -> Result:
         assert self.reason is not None, "a result needs an end"
         watched = tuple(self.watched[w] for w in self.request.watch if w in self.watched)
-        return Result(tuple(self.generated), tuple(self.logprobs), self.reason, watched)
+        return Result(
+            tuple(self.generated), tuple(self.logprobs), self.reason, watched, self.accepted
+        )

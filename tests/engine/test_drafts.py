@@ -1,0 +1,100 @@
+"""A draft changes when tokens come, never which."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipelines.engine import (
+    Engine,
+    FinishReason,
+    GenerationOptions,
+    Model,
+    NoRepeatNgram,
+    Request,
+    Rule,
+    Suppress,
+)
+from pipelines.errors import RequestError
+from tests.engine.conftest import mel_source, token_sources
+
+LENGTH = 24
+
+
+def requests_of(model: Model) -> list[Request]:
+    """Plain, ruled, sampled, and one that ends at an eos, on sources of their own."""
+    eos, start = model.architecture.eos_ids, model.architecture.start_id
+    if model.architecture.source == "tokens":
+        memories = model.encode(token_sources(model, [3, 11, 6, 17]))
+    else:
+        memories = [model.encode([mel_source(model, seed)])[0] for seed in range(4)]
+    rules: tuple[Rule, ...] = (Suppress((5, 9)), NoRepeatNgram(2))
+    plain = GenerationOptions(max_new_tokens=LENGTH, eos_ids=eos, logprobs=True)
+    options = [
+        plain,
+        replace(plain, rules=rules),
+        replace(plain, temperature=0.8, top_k=40, seed=7),
+        replace(plain, max_new_tokens=9, logprobs=False),
+    ]
+    return [
+        Request(memory, (start, *range(20, 20 + i)), o, watch=((0, 30), (i, 31)))
+        for i, (memory, o) in enumerate(zip(memories, options, strict=True))
+    ]
+
+
+@pytest.fixture(scope="module", params=["marian", "whisper"])
+def model(request: pytest.FixtureRequest) -> Model:
+    found: Model = request.getfixturevalue(request.param)
+    return found
+
+
+@given(data=st.data())
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_draft_gives_the_same(engine: Engine, model: Model, data: st.DataObject) -> None:
+    requests = requests_of(model)
+    plain = engine.generate(requests)
+    drafted, right = [], []
+    for request, result in zip(requests, plain, strict=True):
+        kept = data.draw(st.integers(0, len(result.tokens)))
+        wrong = data.draw(st.lists(st.integers(0, 50), max_size=5))
+        drafted.append(replace(request, draft=(*result.tokens[:kept], *wrong)))
+        right.append(kept)
+    again = engine.generate(drafted)
+    for before, after, kept in zip(plain, again, right, strict=True):
+        assert after.tokens == before.tokens
+        assert after.reason == before.reason
+        assert after.accepted >= kept
+        assert after.logprobs == pytest.approx(before.logprobs, abs=1e-4)
+        assert after.watched == pytest.approx(before.watched, abs=1e-5)
+
+
+def test_a_right_draft_is_one_pass(engine: Engine, model: Model) -> None:
+    request = requests_of(model)[0]
+    whole = engine.generate([request])[0]
+    stream = engine.stream(replace(request, draft=whole.tokens))
+    assert [len(event.tokens) for event in stream] == [1] * len(whole.tokens)
+    assert stream.result().accepted == len(whole.tokens)
+    if whole.reason is FinishReason.LENGTH:
+        longer = replace(request, draft=(*whole.tokens, 4, 4, 4))
+        assert engine.generate([longer])[0].tokens == whole.tokens
+
+
+def test_a_draft_up_to_the_last_position(engine: Engine, model: Model) -> None:
+    options = GenerationOptions(max_new_tokens=10_000)
+    request = replace(requests_of(model)[0], options=options)
+    whole = engine.generate([request])[0]
+    again = engine.generate([replace(request, draft=(*whole.tokens, 4, 4))])[0]
+    assert again.tokens == whole.tokens
+    assert len(whole.tokens) == model.architecture.max_target_positions
+    assert again.accepted == len(whole.tokens) - 1, "the last one is chosen, but never read"
+
+
+def test_a_draft_with_strange_ids_is_refused(engine: Engine, model: Model) -> None:
+    request = requests_of(model)[0]
+    with pytest.raises(RequestError, match="a draft"):
+        engine.stream(replace(request, draft=(model.architecture.vocab_size,)))
