@@ -91,6 +91,13 @@ class Model:
                 raise RequestError(
                     f"watch ({position}, {token}) lies outside the prompt or vocabulary"
                 )
+        stack = self.architecture.decoder
+        for layer, head in request.attention:
+            if not (0 <= layer < stack.layers and 0 <= head < stack.heads):
+                raise RequestError(
+                    f"attention head ({layer}, {head}): the decoder has {stack.layers} layers of "
+                    f"{stack.heads}"
+                )
         _inside(request.draft, self.architecture.vocab_size, "a draft")
         row = Row(
             request,

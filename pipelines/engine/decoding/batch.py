@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import heapq
-import math
 from collections import deque
 from collections.abc import Sequence
 from itertools import count
 
-import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import FinishReason, GenerationOptions
+from pipelines.engine.decoding.choosing import choose, note_watched, suppress, watch_last
+from pipelines.engine.decoding.request import FinishReason
 from pipelines.engine.decoding.row import Row
-from pipelines.engine.decoding.sampling import distribution, draw
 from pipelines.engine.model.network import Network
+from pipelines.engine.model.readout import Readout
 from pipelines.errors import EngineError
 
 __all__ = ["Batch"]
@@ -62,12 +61,15 @@ class Batch:
         if not self._rows:
             return
         rows = self._rows
-        hidden = self._decode([[row.last] for row in rows], 0)
+        readout = self._readout(rows, 1)
+        hidden = self._decode([[row.last] for row in rows], 0, readout)
         logits = self.network.logits(hidden[:, -1])
-        self._watch(rows, logits)
-        _suppress(rows, logits)
+        watch_last(rows, logits)
+        suppress(rows, logits)
         self._cache.advance(slice(0, len(rows)), 1)
-        self._choose(rows, logits)
+        choose(rows, logits)
+        if readout is not None:
+            _keep_attention(rows, readout)
         self._leave()
 
     def fail(self, error: EngineError) -> None:
@@ -155,107 +157,52 @@ class Batch:
         rows = self._rows[start:stop]
         drafts = [row.take_draft() for row in rows]
         read = [[*row.sequence, *draft] for row, draft in zip(rows, drafts, strict=True)]
-        hidden = self._decode(read, start)
+        readout = self._readout(rows, len(read[0]))
+        hidden = self._decode(read, start, readout)
         self._cache.advance(slice(start, stop), hidden.shape[1])
         for slot, (row, draft) in enumerate(zip(rows, drafts, strict=True), start):
             states = hidden[slot - start]
             length = len(row.sequence)
             self._look_back(row, states[:length])
             logits = self.network.logits(states[length - 1 :])
-            _suppress([row] * len(logits), logits)
+            suppress([row] * len(logits), logits)
             for expected, position in zip([*draft, None], logits, strict=True):
-                self._choose([row], position[None])
+                choose([row], position[None])
                 row.accepted += row.last == expected and row.error is None
                 if row.done or row.last != expected:
                     break
             self._cache.truncate(slot, len(row.sequence) - 1)
+            if readout is not None and row.request.attention:
+                chosen = readout.weights[slot - start][:, length - 1 : len(row.sequence) - 1]
+                row.attention.extend(chosen.unbind(1))
 
     def _look_back(self, row: Row, states: Tensor) -> None:
         """Note what is watched at prompt positions; states [positions, d_model] from the first."""
         seen = [p for p, _ in row.request.watch if p < len(states)]
         if seen:
-            _note(row, seen, self.network.logits(states[seen]))
+            note_watched(row, seen, self.network.logits(states[seen]))
 
-    def _decode(self, ids: Sequence[Sequence[int]], start: int) -> Tensor:
+    def _decode(
+        self, ids: Sequence[Sequence[int]], start: int, readout: Readout | None = None
+    ) -> Tensor:
         slots = slice(start, start + len(ids))
         memories = [row.memory for row in self._rows[slots]]
-        return self.network.decode(ids, slots, memories, self._cache, self._cross)
+        return self.network.decode(ids, slots, memories, self._cache, self._cross, readout)
 
-    def _watch(self, rows: Sequence[Row], logits: Tensor) -> None:
-        for index, row in enumerate(rows):
-            last = len(row.request.prompt) - 1
-            if not row.generated and any(p == last for p, _ in row.request.watch):
-                _note(row, [last], logits[index : index + 1])
+    @staticmethod
+    def _readout(rows: Sequence[Row], tokens: int) -> Readout | None:
+        if not any(row.request.attention for row in rows):
+            return None
+        heads = [row.request.attention for row in rows]
+        return Readout([row.memory for row in rows], heads, tokens)
 
-    def _choose(self, rows: Sequence[Row], logits: Tensor) -> None:
-        """Apply each row's other rules to its logits [rows, vocab], and take the next token."""
-        for index, row in enumerate(rows):
-            _obey(row, logits[index])
-        tokens = logits.argmax(dim=-1)
-        for index, row in enumerate(rows):
-            if row.generator is not None:
-                tokens[index : index + 1] = _sample(logits[index], row.request.options, row)
-        # Where nobody wants log-probabilities, the chosen logit stands in: it too tells whether
-        # there was anything to choose.
-        chosen = logits.gather(1, tokens[:, None])[:, 0]
-        if any(row.request.options.logprobs for row in rows):
-            chosen = chosen - logits.logsumexp(dim=-1)
-        for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
-            if row.error is not None:
-                continue
-            if not math.isfinite(logprob):
-                row.fail(EngineError(_nothing_left(row, logprob)))
-                continue
-            wanted = row.request.options.logprobs
-            row.accept(token, logprob if wanted else None)
+
+def _keep_attention(rows: Sequence[Row], readout: Readout) -> None:
+    """After a step of one token for every row."""
+    for row, weights in zip(rows, readout.weights, strict=True):
+        if row.request.attention and row.error is None:
+            row.attention.append(weights[:, 0])
 
 
 def _to_read(row: Row) -> tuple[int, int]:
     return len(row.sequence), len(row.draft)
-
-
-def _suppress(rows: Sequence[Row], logits: Tensor) -> None:
-    """Suppressed ids, in one operation where all rows share them."""
-    shared = rows[0].suppressed
-    if all(
-        len(row.suppressed) == len(shared)
-        and all(a is b for a, b in zip(row.suppressed, shared, strict=True))
-        for row in rows
-    ):
-        for index in shared:
-            logits.index_fill_(1, index, -torch.inf)
-        return
-    for row, own in zip(rows, logits, strict=True):
-        for index in row.suppressed:
-            own.index_fill_(0, index, -torch.inf)
-
-
-def _obey(row: Row, logits: Tensor) -> None:
-    try:
-        for rule in row.rules:
-            rule(logits, row.generated)
-    except Exception as error:  # a caller's own rule may do anything; its neighbours go on
-        row.fail(EngineError(f"a logits rule failed: {error!r}"))
-
-
-def _sample(logits: Tensor, options: GenerationOptions, row: Row) -> Tensor:
-    assert row.generator is not None
-    if not torch.isfinite(logits.max()):
-        return logits.argmax(dim=-1, keepdim=True)  # reported by the caller, as for greedy rows
-    probabilities = distribution(logits, options.temperature, options.top_k, options.top_p)
-    return draw(probabilities, row.generator)
-
-
-def _note(row: Row, positions: Sequence[int], logits: Tensor) -> None:
-    """Record the watched probabilities at these prompt positions; logits [positions, vocab]."""
-    for position, probabilities in zip(positions, logits.softmax(-1), strict=True):
-        for watched in row.request.watch:
-            if watched[0] == position:
-                row.watched[watched] = float(probabilities[watched[1]])
-
-
-def _nothing_left(row: Row, logprob: float) -> str:
-    at = len(row.generated)
-    if logprob == -torch.inf:
-        return f"the rules leave no token to choose after {at} tokens; relax one of them"
-    return f"the model computed NaN after {at} tokens; its weights or its source are damaged"

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from pipelines.engine.decoding.rules import Rule
     from pipelines.engine.model.memory import Memory
 
@@ -79,6 +81,7 @@ class Request:
     draft: what the output will probably be. It is read together with the prompt, in one pass,
         and kept up to where the model would have chosen otherwise: the output is the same as
         without it, only sooner.
+    attention: (decoder layer, head) pairs whose attention to the source is reported.
 
     The engine checks a request when it is submitted and raises RequestError.
     """
@@ -89,6 +92,7 @@ class Request:
     watch: tuple[tuple[int, int], ...] = ()
     priority: Priority = Priority.INTERACTIVE
     draft: tuple[int, ...] = ()
+    attention: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -116,6 +120,8 @@ class Result:
     tokens: without the prompt, with the eos that ended it, if any.
     logprobs: one a token when asked for, else empty. watched: as many as the request's `watch`.
     accepted: how many tokens of the request's draft were kept.
+    attention: float32 [heads, tokens, source length], where each token was looked for in the
+        source when it was chosen; None when the request asked for no heads.
     """
 
     tokens: tuple[int, ...]
@@ -123,3 +129,4 @@ class Result:
     reason: FinishReason
     watched: tuple[float, ...] = field(default=())
     accepted: int = 0
+    attention: Tensor | None = field(default=None, compare=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import torch
+from torch import Tensor
 
 from pipelines.engine.decoding.request import Event, FinishReason, Request, Result
 from pipelines.engine.decoding.rules import Bound, Suppress
@@ -26,6 +27,7 @@ class Row:
         room = min(request.options.max_new_tokens, max_positions - len(request.prompt))
         self.draft = list(request.draft[:room])
         self.accepted = 0
+        self.attention: list[Tensor] = []  # [heads, source length] a token
         self.generated: list[int] = []
         self.logprobs: list[float] = []
         self.watched: dict[tuple[int, int], float] = {}
@@ -103,6 +105,10 @@ class Row:
     def result(self) -> Result:
         assert self.reason is not None, "a result needs an end"
         watched = tuple(self.watched[w] for w in self.request.watch if w in self.watched)
+        seen = None
+        if self.request.attention:
+            nothing = torch.zeros(len(self.request.attention), 0, self.memory.length)
+            seen = torch.stack(self.attention, 1).cpu() if self.attention else nothing
         return Result(
-            tuple(self.generated), tuple(self.logprobs), self.reason, watched, self.accepted
+            tuple(self.generated), tuple(self.logprobs), self.reason, watched, self.accepted, seen
         )

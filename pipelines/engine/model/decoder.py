@@ -15,6 +15,7 @@ from pipelines.engine.model.families import Architecture
 from pipelines.engine.model.layers import Builder, FeedForward, embedding_name
 from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.memory import Memory
+from pipelines.engine.model.readout import Readout
 
 __all__ = ["Decoder", "Step"]
 
@@ -28,6 +29,7 @@ class Step:
     length], added to the scores, or None when every row may see all of it.
     memories: one per row when each is read where it lies; else None and `source_length`,
     `source_mask` [rows, 1, 1, source_length] describe the cross cache.
+    readout: collects cross-attention, where anyone wants it.
     """
 
     slots: slice
@@ -38,6 +40,7 @@ class Step:
     memories: tuple[Memory, ...] | None
     source_length: int
     source_mask: Tensor | None
+    readout: Readout | None = None
 
 
 class _DecoderLayer:
@@ -86,6 +89,8 @@ class _DecoderLayer:
     def _consult(self, x: Tensor, step: Step, cross: CrossCache) -> Tensor:
         rows, tokens, width = x.shape
         query = self._cross_q(x).view(rows, tokens, self._heads, -1).transpose(1, 2)
+        if step.readout is not None:
+            step.readout.note(self._index, query)
         if step.memories is None:
             keys, values = cross.read(self._index, step.slots, step.source_length)
             mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=step.source_mask)

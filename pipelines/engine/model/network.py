@@ -15,6 +15,7 @@ from pipelines.engine.model.device import Plan
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.families import architecture_of, read_config
 from pipelines.engine.model.memory import Memory
+from pipelines.engine.model.readout import Readout
 
 __all__ = ["Network"]
 
@@ -93,13 +94,14 @@ class Network:
         memories: Sequence[Memory],
         cache: SlotCache,
         cross: CrossCache,
+        readout: Readout | None = None,
     ) -> Tensor:
         """One pass over the rows `slots`, as many new tokens for each → hidden states.
 
         ids: [rows][tokens]. memories: one a row. The cache is written, not advanced.
         Returns [rows, tokens, d_model]. Rows may stand at different positions.
         """
-        step = self._step(len(ids[0]), slots, memories, cache, cross)
+        step = self._step(len(ids[0]), slots, memories, cache, cross, readout)
         tokens = torch.tensor(ids, device=self.plan.device)
         return self._decoder.forward(tokens, step, cache, cross)
 
@@ -114,6 +116,7 @@ class Network:
         memories: Sequence[Memory],
         cache: SlotCache,
         cross: CrossCache,
+        readout: Readout | None,
     ) -> Step:
         device, dtype = self.plan.device, self._decoder.dtype
         starts = cache.lengths[slots]
@@ -150,6 +153,7 @@ class Network:
             near,
             source_length,
             source_mask,
+            readout,
         )
 
 

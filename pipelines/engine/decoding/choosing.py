@@ -1,0 +1,94 @@
+"""Choosing tokens: the rules of each row, greedy or sampled, and what to report of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pipelines.engine.decoding.request import GenerationOptions
+from pipelines.engine.decoding.row import Row
+from pipelines.engine.decoding.sampling import distribution, draw
+from pipelines.errors import EngineError
+
+__all__ = ["choose", "note_watched", "suppress", "watch_last"]
+
+
+def suppress(rows: Sequence[Row], logits: Tensor) -> None:
+    """Rule out suppressed ids, in one operation where all rows share them."""
+    shared = rows[0].suppressed
+    if all(
+        len(row.suppressed) == len(shared)
+        and all(a is b for a, b in zip(row.suppressed, shared, strict=True))
+        for row in rows
+    ):
+        for index in shared:
+            logits.index_fill_(1, index, -torch.inf)
+        return
+    for row, own in zip(rows, logits, strict=True):
+        for index in row.suppressed:
+            own.index_fill_(0, index, -torch.inf)
+
+
+def choose(rows: Sequence[Row], logits: Tensor) -> None:
+    """Apply each row's other rules to its logits [rows, vocab], and take the next token."""
+    for index, row in enumerate(rows):
+        _obey(row, logits[index])
+    tokens = logits.argmax(dim=-1)
+    for index, row in enumerate(rows):
+        if row.generator is not None:
+            tokens[index : index + 1] = _sample(logits[index], row.request.options, row)
+    # Where nobody wants log-probabilities, the chosen logit stands in: it too tells whether
+    # there was anything to choose.
+    chosen = logits.gather(1, tokens[:, None])[:, 0]
+    if any(row.request.options.logprobs for row in rows):
+        chosen = chosen - logits.logsumexp(dim=-1)
+    for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
+        if row.error is not None:
+            continue
+        if not math.isfinite(logprob):
+            row.fail(EngineError(_nothing_left(row, logprob)))
+            continue
+        wanted = row.request.options.logprobs
+        row.accept(token, logprob if wanted else None)
+
+
+def watch_last(rows: Sequence[Row], logits: Tensor) -> None:
+    """Note what is watched at the last prompt position, once; logits [rows, vocab]."""
+    for index, row in enumerate(rows):
+        last = len(row.request.prompt) - 1
+        if not row.generated and any(p == last for p, _ in row.request.watch):
+            note_watched(row, [last], logits[index : index + 1])
+
+
+def note_watched(row: Row, positions: Sequence[int], logits: Tensor) -> None:
+    """Record the watched probabilities at these prompt positions; logits [positions, vocab]."""
+    for position, probabilities in zip(positions, logits.softmax(-1), strict=True):
+        for watched in row.request.watch:
+            if watched[0] == position:
+                row.watched[watched] = float(probabilities[watched[1]])
+
+
+def _obey(row: Row, logits: Tensor) -> None:
+    try:
+        for rule in row.rules:
+            rule(logits, row.generated)
+    except Exception as error:  # a caller's own rule may do anything; its neighbours go on
+        row.fail(EngineError(f"a logits rule failed: {error!r}"))
+
+
+def _sample(logits: Tensor, options: GenerationOptions, row: Row) -> Tensor:
+    assert row.generator is not None
+    if not torch.isfinite(logits.max()):
+        return logits.argmax(dim=-1, keepdim=True)  # reported by the caller, as for greedy rows
+    probabilities = distribution(logits, options.temperature, options.top_k, options.top_p)
+    return draw(probabilities, row.generator)
+
+
+def _nothing_left(row: Row, logprob: float) -> str:
+    at = len(row.generated)
+    if logprob == -torch.inf:
+        return f"the rules leave no token to choose after {at} tokens; relax one of them"
+    return f"the model computed NaN after {at} tokens; its weights or its source are damaged"
