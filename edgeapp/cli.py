@@ -1,4 +1,4 @@
-"""The command line: `edgeapp transcribe`, `translate`, `demo`, `models`."""
+"""The command line: `edgeapp transcribe`, `translate`, `live`, `demo`, `models`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import typer
 
 from edgeapp.commands import models
 from edgeapp.commands.demo import demo
+from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.outcome import EXIT_CODES
@@ -27,6 +28,7 @@ app = typer.Typer(
 )
 app.command(epilog=EXIT_CODES, no_args_is_help=True)(transcribe)
 app.command(epilog=EXIT_CODES)(translate)
+app.command(epilog=EXIT_CODES)(live)
 app.command()(demo)
 app.add_typer(models.app, name="models", help="The models on this machine: list, pull, rm, path.")
 

@@ -4,6 +4,8 @@ EdgeError
 ├── InputError            a source (file, array, text) that cannot be used
 │   └── AudioError        … because it holds no decodable audio
 ├── OutputError           a result that cannot be written
+├── DeviceError           a microphone that cannot be used
+│   └── DeviceLost        … any more: it was unplugged or fell silent while it recorded
 ├── OptionError           an option, or a combination of options, that makes no sense
 ├── ModelError
 │   ├── ModelNotFound     no such model here, and none could be fetched
@@ -18,6 +20,8 @@ Every message says what was wrong, with which input, and what to do next.
 __all__ = [
     "AudioError",
     "CheckpointError",
+    "DeviceError",
+    "DeviceLost",
     "EdgeError",
     "EngineError",
     "InputError",
@@ -44,6 +48,14 @@ class AudioError(InputError):
 
 class OutputError(EdgeError):
     """A result that cannot be written where it was asked for."""
+
+
+class DeviceError(EdgeError):
+    """A microphone that is not there or cannot be opened."""
+
+
+class DeviceLost(DeviceError):
+    """A microphone that was unplugged or fell silent while it recorded."""
 
 
 class OptionError(EdgeError, ValueError):

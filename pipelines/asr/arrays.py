@@ -37,14 +37,18 @@ Block: TypeAlias = "NDArray[Any] | tuple[int, NDArray[Any]]"
 def read_blocks(source: object) -> Iterator[Samples]:
     """The blocks of a stream as mono float32 at 16 kHz, lazily, resampled across their seams.
 
-    Raises AudioError when a block is no audio, is not finite, or changes the sample rate.
+    Raises AudioError at once for what is no iterable, and later when a block is no audio, is not
+    finite, or changes the sample rate.
     """
     if isinstance(source, bytes) or not isinstance(source, Iterable):
         raise AudioError(
             f"cannot read audio from {type(source).__name__}: give a path, a binary file, "
             "an array, (rate, array), or an iterable of arrays"
         )
-    name = "the audio stream"
+    return _read_blocks(source, "the audio stream")
+
+
+def _read_blocks(source: Iterable[Any], name: str) -> Iterator[Samples]:
     blocks = (as_mono(block, name) for block in source)
     first = next(blocks, None)
     if first is None:

@@ -13,13 +13,18 @@ from torch import Tensor
 from pipelines.asr.abilities import Abilities, read_generation_config
 from pipelines.asr.arrays import read_blocks
 from pipelines.asr.audio import AudioSource, is_stream, load_audio
-from pipelines.asr.features import FileFeatures, StreamFeatures, WindowFeatures
+from pipelines.asr.features import (
+    FRAMES_PER_SECOND,
+    FileFeatures,
+    StreamFeatures,
+    WindowFeatures,
+)
 from pipelines.asr.longform import follow
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Info, Segment, SegmentDone, TranscriptEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
-from pipelines.engine import Engine, Memory
+from pipelines.engine import Architecture, Engine, Memory
 from pipelines.errors import AudioError, CheckpointError, ModelError, OptionError
 
 __all__ = ["Transcriber", "Transcription"]
@@ -64,6 +69,7 @@ class Transcriber:
         config = read_generation_config(folder)
         self.abilities = Abilities.of(str(model), architecture, special, config)
         self._listed = tuple(config.get("suppress_tokens") or ())
+        self._alignment_heads = _alignment_heads(config, architecture)
         self._window = 2 * architecture.max_source_positions  # frames of 10 ms
 
     def transcribe(
@@ -78,7 +84,8 @@ class Transcriber:
         silence is judged by the loudest sound so far instead of that of the whole.
         overrides: fields of TranscribeOptions.
 
-        Raises AudioError, OptionError, UnsupportedTask before anything is decoded.
+        Raises AudioError, OptionError, UnsupportedTask before anything is decoded; of an iterable,
+        AudioError when a block turns out to be none.
         """
         return Transcription(self.stream(audio, options, **overrides))
 
@@ -97,6 +104,12 @@ class Transcriber:
         except TypeError as error:
             raise OptionError(f"no such option: {error}") from None
         self.abilities.check(options)
+        vocab_size = self.model.architecture.vocab_size
+        if outside := [i for i in options.suppress_tokens if not -1 <= i < vocab_size]:
+            raise OptionError(
+                f"suppress_tokens: {outside[0]} is no token of {self.abilities.name}, "
+                f"whose ids end at {vocab_size - 1}"
+            )
         return self._events(self._features(audio), options)
 
     def detect_language(self, audio: AudioSource) -> dict[str, float]:
@@ -147,7 +160,7 @@ class Transcriber:
         recording = follow(
             features,
             encode,
-            self._decoder(language, options),
+            self.window_decoder(language, options),
             self.tokenizer,
             initial_prompt=() if prompt is None else self.tokenizer.encode(" " + prompt.strip()),
             condition=options.condition_on_previous_text,
@@ -155,13 +168,25 @@ class Transcriber:
         )
         yield from recording
 
-    def _decoder(self, language: str, options: TranscribeOptions) -> WindowDecoder:
+    @property
+    def window_s(self) -> float:
+        """Seconds of audio that the model hears at once."""
+        return self._window / FRAMES_PER_SECOND
+
+    def language_of(self, memory: Memory) -> str:
+        """The likeliest language of an encoded window."""
+        return next(iter(self._languages(memory)))
+
+    def window_decoder(self, language: str, options: TranscribeOptions) -> WindowDecoder:
+        """What decodes single windows, in one language."""
         special, architecture = self.tokenizer.special, self.model.architecture
         start = [special.sot]
         if self.abilities.multilingual:
             task = special.translate if options.task == "translate" else special.transcribe
             assert task is not None, "abilities say that the model has this task"
             start += [special.languages[language], task]
+        if options.without_timestamps:
+            start.append(special.no_timestamps)
         last = special.timestamp_begin + architecture.max_source_positions
         return WindowDecoder(
             self.engine,
@@ -171,6 +196,7 @@ class Transcriber:
             suppress=self._suppressed(options, last),
             positions=architecture.max_target_positions,
             last_timestamp=last,
+            alignment_heads=self._alignment_heads,
         )
 
     def _suppressed(self, options: TranscribeOptions, last_timestamp: int) -> list[int]:
@@ -180,9 +206,7 @@ class Transcriber:
         """
         ids = set(options.suppress_tokens)
         if -1 in ids:
-            ids |= set(self._listed) or {-1}
-        if -1 in ids:
-            ids = ids - {-1} | set(self.tokenizer.non_speech)
+            ids = ids - {-1} | set(self._listed or self.tokenizer.non_speech)
         ids.update(self.tokenizer.special.control)
         ids.update(range(last_timestamp + 1, self.model.architecture.vocab_size))
         return sorted(ids)
@@ -233,6 +257,17 @@ class Transcription(Iterator[Segment]):
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+
+def _alignment_heads(config: dict[str, Any], architecture: Architecture) -> list[tuple[int, int]]:
+    """Those that the model's files name, else all of the upper half of the decoder, as
+    openai-whisper does."""
+    layers, heads = architecture.decoder_layers, architecture.decoder_heads
+    named = config.get("alignment_heads") or ()
+    found = [(int(layer), int(head)) for layer, head in named]
+    if found and all(layer < layers and head < heads for layer, head in found):
+        return found
+    return [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]
 
 
 def _folder(model: str | PathLike[str]) -> Path:

@@ -14,8 +14,10 @@ from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.tokenizer import TextDecoder, WhisperTokenizer
 from pipelines.engine import (
     Engine,
+    ForcedPrefix,
     GenerationOptions,
     Memory,
+    Priority,
     Request,
     Result,
     Rule,
@@ -24,7 +26,7 @@ from pipelines.engine import (
     WhisperTimestamps,
 )
 
-__all__ = ["TIME_PRECISION", "WindowDecoder", "WindowResult", "compression_ratio"]
+__all__ = ["TIME_PRECISION", "Redecoded", "WindowDecoder", "WindowResult", "compression_ratio"]
 
 TIME_PRECISION = 0.02  # seconds from one timestamp token to the next: two frames
 
@@ -42,6 +44,16 @@ class WindowResult:
     avg_logprob: float
     compression_ratio: float
     no_speech_prob: float
+
+
+@dataclass(frozen=True)
+class Redecoded:
+    """A live buffer, decoded again. times: seconds from its start at which each token was looked
+    for, never falling. accepted: how many tokens of the draft were kept."""
+
+    window: WindowResult
+    times: tuple[float, ...]
+    accepted: int
 
 
 def compression_ratio(text: str) -> float:
@@ -63,25 +75,30 @@ class WindowDecoder:
         suppress: Sequence[int],
         positions: int,
         last_timestamp: int,
+        alignment_heads: Sequence[tuple[int, int]],
     ) -> None:
         """start: start of transcript, with language and task where the model has them.
         suppress: ids never chosen. positions: the decoder's, half of them for the prompt.
-        last_timestamp: id of the one at the end of the window.
+        last_timestamp: id of the one at the end of the window. alignment_heads: (decoder layer,
+        head) pairs whose attention follows the speech.
         """
         self._engine = engine
         self._tokenizer = tokenizer
         self._options = options
         self._start = tuple(start)
         self._positions = positions
+        self._alignment_heads = tuple(alignment_heads)
         self._rules = self._grammar(suppress, last_timestamp)
 
     def _grammar(self, suppress: Sequence[int], last_timestamp: int) -> tuple[Rule, ...]:
         special, options = self._tokenizer.special, self._options
         rules: list[Rule] = [SuppressAtBegin(self._tokenizer.blank)] * options.suppress_blank
         rules.append(Suppress(tuple(suppress)))
-        # openai-whisper takes 0 s, like None, for no limit.
-        latest = round((options.max_initial_timestamp or 0) / TIME_PRECISION) or None
-        if latest is not None:
+        if options.without_timestamps:
+            return tuple(rules)
+        latest = None
+        if options.max_initial_timestamp:  # openai-whisper takes 0 s, like None, for no limit
+            latest = round(options.max_initial_timestamp / TIME_PRECISION)
             latest = min(latest, last_timestamp - special.timestamp_begin)
         rules.append(
             WhisperTimestamps(
@@ -117,6 +134,43 @@ class WindowDecoder:
                 yield Retract()
         return result
 
+    def redecode(
+        self,
+        memory: Memory,
+        previous: Sequence[int],
+        fixed: Sequence[int],
+        draft: Sequence[int],
+        longest: int,
+    ) -> Redecoded:
+        """Decode a live buffer once more, greedily, ahead of all other work.
+
+        fixed: tokens that the result begins with, whatever the model would say now.
+        draft: the last result, verified in one pass; it changes how long this takes, not what
+        comes out. longest: at most so many tokens, besides what half the positions allow.
+        """
+        prompt, special = self.prompt(previous), self._tokenizer.special
+        options = GenerationOptions(
+            max_new_tokens=min(self._positions // 2, longest + len(fixed)),
+            eos_ids=(special.eot,),
+            rules=(*self._rules, ForcedPrefix(tuple(fixed))),
+            logprobs=True,
+        )
+        request = Request(
+            memory,
+            prompt,
+            options,
+            self._watch(prompt),
+            Priority.LIVE_RECOGNITION,
+            tuple(draft),
+            self._alignment_heads,
+        )
+        result = self._engine.generate([request])[0]
+        assert result.attention is not None, "the request asks for attention"
+        frames = result.attention.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
+        window = self._assessed(result, 0.0)
+        times = tuple(float(frame) * TIME_PRECISION for frame in frames)
+        return Redecoded(window, times[: len(window.tokens)], result.accepted)
+
     def is_visible(self, result: WindowResult) -> bool:
         """Whether live text has been shown for it."""
         return any(token < self._tokenizer.special.eot for token in result.tokens)
@@ -131,13 +185,14 @@ class WindowDecoder:
         )
         return result.no_speech_prob > options.no_speech_threshold and not likely
 
+    def is_repetitive(self, result: WindowResult) -> bool:
+        """Whether the text shrinks so well that it must be a loop."""
+        threshold = self._options.compression_ratio_threshold
+        return threshold is not None and result.compression_ratio > threshold
+
     def _failed(self, result: WindowResult) -> bool:
         """Whether to try again: the text repeats itself or is unlikely, and it is not silence."""
         options = self._options
-        repetitive = (
-            options.compression_ratio_threshold is not None
-            and result.compression_ratio > options.compression_ratio_threshold
-        )
         unlikely = (
             options.logprob_threshold is not None and result.avg_logprob < options.logprob_threshold
         )
@@ -145,7 +200,7 @@ class WindowDecoder:
             options.no_speech_threshold is not None
             and result.no_speech_prob > options.no_speech_threshold
         )
-        return (repetitive or unlikely) and not (silent and unlikely)
+        return (self.is_repetitive(result) or unlikely) and not (silent and unlikely)
 
     def _attempt(
         self, memory: Memory, prompt: tuple[int, ...], temperature: float, seed: int | None
@@ -159,17 +214,22 @@ class WindowDecoder:
             rules=self._rules,
             logprobs=True,
         )
-        watch: tuple[tuple[int, int], ...] = ()
-        if special.no_speech is not None:
-            watch = ((prompt.index(special.sot), special.no_speech),)
         text = TextDecoder(self._tokenizer)
-        with self._engine.stream(Request(memory, prompt, options, watch)) as stream:
+        request = Request(memory, prompt, options, self._watch(prompt))
+        with self._engine.stream(request) as stream:
             for event in stream:
                 if delta := text.feed(event.tokens):
                     yield TextDelta(delta)
             if delta := text.finish():
                 yield TextDelta(delta)
             return self._assessed(stream.result(), temperature)
+
+    def _watch(self, prompt: Sequence[int]) -> tuple[tuple[int, int], ...]:
+        """Where the probability of no speech is read."""
+        special = self._tokenizer.special
+        if special.no_speech is None:
+            return ()
+        return ((list(prompt).index(special.sot), special.no_speech),)
 
     def _assessed(self, result: Result, temperature: float) -> WindowResult:
         ended = bool(result.tokens) and result.tokens[-1] == self._tokenizer.special.eot

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from pipelines.engine import (
     FinishReason,
+    ForcedPrefix,
     GenerationOptions,
     Memory,
     Model,
@@ -19,8 +20,12 @@ from pipelines.translation.generation import GenerationDefaults
 from pipelines.translation.guard import LoopWatch, length_cap
 from pipelines.translation.results import SentenceTranslation
 from pipelines.translation.tokenizer import IncrementalDecoder, Tokenizer
+from pipelines.translation.verbatim import without_new_stop
 
 __all__ = ["Attempt", "Job", "SentenceDecoder", "Speaker"]
+
+# A sentence stays on its line, whatever the model says.
+_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 
 
 @dataclass
@@ -93,6 +98,30 @@ class SentenceDecoder:
             pass
         return attempt
 
+    def redecode(self, job: Job, fixed: Sequence[int], draft: Sequence[int]) -> tuple[int, ...]:
+        """The ids of a sentence that is translated again and again while it grows, eos left out.
+
+        They begin with `fixed`; `draft` is verified in one pass.
+        """
+        (memory,) = self.model.encode([job.ids])
+        options = GenerationOptions(
+            max_new_tokens=length_cap(len(job.ids), self.defaults.longest),
+            eos_ids=self.defaults.eos_ids,
+            rules=(*self.defaults.rules, ForcedPrefix(tuple(fixed))),
+        )
+        request = Request(
+            memory, (self.defaults.start_id,), options, priority=job.priority, draft=tuple(draft)
+        )
+        watch, tokens = LoopWatch(job.ids), []
+        with self.model.stream(request) as stream:
+            for token in (token for event in stream for token in event.tokens):
+                if token in self.defaults.eos_ids:
+                    break
+                tokens.append(token)
+                if watch.push(token):
+                    return tuple(tokens[: max(watch.cut, len(fixed))])
+        return tuple(tokens)
+
     def verdict(self, job: Job, attempt: Attempt) -> SentenceTranslation | None:
         """The translation, when there is nothing wrong with it."""
         result = self.result(job, attempt)
@@ -100,9 +129,11 @@ class SentenceDecoder:
 
     def result(self, job: Job, attempt: Attempt) -> SentenceTranslation:
         """What an attempt says."""
-        text = self.tokenizer.decode(attempt.tokens)
+        text = self.tokenizer.decode(attempt.tokens).translate(_BREAKS)
         average = sum(attempt.logprobs) / max(1, len(attempt.logprobs))
-        return SentenceTranslation(job.source, text, tuple(attempt.tokens), average)
+        return SentenceTranslation(
+            job.source, without_new_stop(job.source, text), tuple(attempt.tokens), average
+        )
 
     def _start(self, job: Job, shown: Sequence[int], rules: tuple[Rule, ...]) -> Stream:
         assert job.memory is not None
@@ -135,26 +166,32 @@ class SentenceDecoder:
 
 
 class Speaker:
-    """Says what of a growing sentence is certain."""
+    """Says what of a growing sentence is certain. A full stop is not, until more comes."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._decoder = IncrementalDecoder(tokenizer)
         self._tokens = 0
-        self._said = False
+        self._known = ""
+        self._said = 0
 
     @property
     def shown(self) -> int:
         """How many tokens have been said, 0 while they made no visible text."""
-        return self._tokens if self._said else 0
+        return self._tokens if self._known else 0
 
     def say(self, tokens: Sequence[int]) -> str:
         """The text that a sentence of these tokens adds to what was said before."""
         new = tokens[self._tokens :]
         self._tokens += len(new)
-        text = self._decoder.push(new) if new else ""
-        self._said = self._said or bool(text)
-        return text
+        if new:
+            self._known += self._decoder.push(new).translate(_BREAKS)
+        return self._until(self._known.removesuffix("."))
 
-    def rest(self, tokens: Sequence[int]) -> str:
-        """As `say`, for the complete sentence."""
-        return self.say(tokens) + self._decoder.finish()
+    def rest(self, text: str) -> str:
+        """What the complete sentence has beyond what was said."""
+        return self._until(text)
+
+    def _until(self, text: str) -> str:
+        news = text[self._said :]
+        self._said += len(news)
+        return news

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Literal
@@ -112,6 +112,25 @@ class Translator:
         """
         jobs = self._jobs([text], self._preparation(options or TranslateOptions()))
         return events(jobs, self._decoder, live=True)
+
+    def redecode(
+        self,
+        sentence: str,
+        options: TranslateOptions,
+        fixed: Sequence[int] = (),
+        draft: Sequence[int] = (),
+    ) -> tuple[str, tuple[int, ...]]:
+        """The translation of a sentence that is still growing, and its target ids without eos.
+
+        fixed: ids that it begins with. draft: the last translation, verified in one pass.
+        Beyond what the model can take in at once it is cut: it is for show, until it is complete.
+        """
+        options = replace(options, split_sentences=False)
+        job = next(self._preparation(options).jobs(sentence))
+        if not job.ids:
+            return sentence, ()
+        tokens = self._decoder.redecode(job, fixed, draft)
+        return self.tokenizer.decode(tokens), tokens
 
     def _preparation(self, options: TranslateOptions) -> Preparation:
         target = None if options.target is None else self._targets.choose(options.target)

@@ -1,0 +1,258 @@
+"""`edgeapp live`: captions of what is being said, on the terminal."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.outcome import DONE, ending
+from edgeapp.terminal import note
+from pipelines.errors import DeviceError, OptionError
+
+if TYPE_CHECKING:
+    from edgeapp.feeds import Feed
+    from edgeapp.live import LiveSession
+    from edgeapp.live_output import LiveOutput
+    from edgeapp.recorder import Recorder
+    from edgeapp.workshop import Workshop
+    from pipelines.asr.streaming import LiveOptions
+
+__all__ = ["live"]
+
+_LOOK_FOR_DEVICE_S = 1.0
+
+
+def live(
+    model: Model = None,
+    language: Annotated[
+        str | None, typer.Option("-l", "--language", help="What is spoken; detected if not given.")
+    ] = None,
+    task: Annotated[
+        str, typer.Option("--task", help="transcribe, or translate into English.")
+    ] = "transcribe",
+    translate_to: Annotated[
+        str | None, typer.Option("--translate-to", help="Also translate into this language: de.")
+    ] = None,
+    translation_model: Annotated[
+        str | None, typer.Option("--translation-model", help="The model for --translate-to.")
+    ] = None,
+    list_devices: Annotated[
+        bool, typer.Option("--list-devices", help="Show the microphones and end.")
+    ] = False,
+    device_name: Annotated[
+        str | None,
+        typer.Option("--device-name", help="A microphone: its number or part of its name."),
+    ] = None,
+    from_file: Annotated[
+        Path | None, typer.Option("--from-file", help="Play a recording as if it were spoken.")
+    ] = None,
+    speed: Annotated[
+        float, typer.Option("--speed", help="How fast to play it; 0: as fast as possible.")
+    ] = 1.0,
+    policy: Annotated[
+        str,
+        typer.Option(
+            "--policy",
+            help="agreement: commit what two updates agree on; attention: sooner, less sure.",
+        ),
+    ] = "agreement",
+    min_chunk: Annotated[
+        float, typer.Option("--min-chunk", help="Seconds of new audio between two updates.")
+    ] = 0.5,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option("-o", "--output", help="A .srt, .vtt, .txt or .jsonl file; may be repeated."),
+    ] = None,
+    save_audio: Annotated[
+        Path | None, typer.Option("--save-audio", help="Keep what was heard: a .wav file.")
+    ] = None,
+    initial_prompt: Annotated[
+        str | None, typer.Option("--initial-prompt", help="Text before the first words: names.")
+    ] = None,
+    device: Device = None,
+    compute_type: ComputeType = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Caption what is being said, live.
+
+    On a terminal: committed text solid, what may still change dim, the translation below. In a
+    pipe: one JSON event a line. Ctrl-C ends; what was said before it is still written.
+    """
+    with ending(debug):
+        if list_devices:
+            _list_devices()
+            raise typer.Exit(DONE)
+        settings = chosen(device, compute_type, threads)
+        from edgeapp.live_output import LiveOutput, kind_of
+        from edgeapp.workshop import Workshop
+        from pipelines.asr import TranscribeOptions
+        from pipelines.asr.streaming import LiveOptions
+
+        if policy not in ("agreement", "attention"):
+            raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
+        if speed < 0:
+            raise OptionError(f"--speed must be 0 or more, not {speed:g}")
+        for path in output or ():
+            kind_of(path)
+        options = LiveOptions(
+            transcribe=TranscribeOptions(
+                language=language,
+                task=cast(Literal["transcribe", "translate"], task),
+                initial_prompt=initial_prompt,
+            ),
+            min_chunk_s=min_chunk,
+            policy=cast(Literal["agreement", "attention"], policy),
+        )
+        with ExitStack() as stack:
+            source = _Source(stack, from_file, speed, device_name)
+            session = _session(Workshop(settings), options, model, translate_to, translation_model)
+            outputs = []
+            for path in output or ():
+                outputs.append(LiveOutput(path))
+                stack.callback(outputs[-1].close)
+                if translate_to is not None and path.suffix != ".jsonl":
+                    other = path.with_name(f"{path.stem}.{translate_to}{path.suffix}")
+                    outputs.append(LiveOutput(other, translated=True))
+                    stack.callback(outputs[-1].close)
+            if save_audio is not None:
+                source.keep(save_audio)
+            stack.enter_context(_stopped_by_ctrl_c(source))
+            _run(session, source, outputs, translated=translate_to is not None)
+
+
+class _Source:
+    """The recording or the microphone; another microphone when that one is lost."""
+
+    def __init__(
+        self, stack: ExitStack, recording: Path | None, speed: float, device_name: str | None
+    ) -> None:
+        self._stack, self._recording, self._device_name = stack, recording, device_name
+        self._recorder: Recorder | None = None
+        self._stopped = False
+        # Opened before any model is loaded, so that errors come soon.
+        if recording is None:
+            self.feed = self._microphone()
+        else:
+            from edgeapp.feeds import FileFeed
+            from pipelines.asr import load_audio
+
+            self.feed = FileFeed(load_audio(recording), speed)
+
+    def keep(self, path: Path) -> None:
+        """Write the audio to a file as well."""
+        from edgeapp.recorder import Recorder
+
+        self._recorder = self._stack.enter_context(Recorder(path))
+        self.feed = self._recorded(self.feed)
+
+    def stop(self) -> None:
+        """No more audio is wanted."""
+        self._stopped = True
+        self.feed.stop()
+
+    def another(self) -> Feed | None:
+        """Wait for a microphone to come (back); None when that is not wanted any more."""
+        note("waiting for a microphone; Ctrl-C ends")
+        while not self._stopped:
+            try:
+                self.feed = self._recorded(self._microphone())
+            except DeviceError:
+                time.sleep(_LOOK_FOR_DEVICE_S)
+            else:
+                return self.feed
+        return None
+
+    def _microphone(self) -> Feed:
+        from edgeapp.feeds import MicrophoneFeed
+        from edgeapp.microphone import Microphone, find_device
+
+        name = self._device_name
+        device = find_device(int(name) if name and name.isdigit() else name)
+        microphone = self._stack.enter_context(Microphone(device))
+        note(f"listening to {device.name}; Ctrl-C ends")
+        return MicrophoneFeed(microphone)
+
+    def _recorded(self, feed: Feed) -> Feed:
+        from edgeapp.feeds import RecordedFeed
+
+        return feed if self._recorder is None else RecordedFeed(feed, self._recorder)
+
+
+def _session(
+    workshop: Workshop,
+    options: LiveOptions,
+    model: str | None,
+    target: str | None,
+    translation_model: str | None,
+) -> LiveSession:
+    from edgeapp.live import LiveSession
+    from pipelines.asr.streaming import LiveTranscriber
+    from pipelines.engine import Priority
+    from pipelines.translation import TranslateOptions
+    from pipelines.translation.live import LiveTranslator
+
+    spoken, task = options.transcribe.language, options.transcribe.task
+    recogniser = workshop.transcriber(model, spoken, task)
+    translator = None
+    if target is not None:
+        if task == "translate" or not recogniser.abilities.multilingual:
+            spoken = "en"
+        if spoken is None:
+            raise OptionError("--translate-to needs --language: the translator is chosen by it")
+        found = workshop.translator(translation_model, spoken, target)
+        several = target if found.target_codes else None
+        translator = LiveTranslator(
+            found, TranslateOptions(target=several, priority=Priority.LIVE_TRANSLATION)
+        )
+    return LiveSession(LiveTranscriber(recogniser, options), translator)
+
+
+def _run(
+    session: LiveSession, source: _Source, outputs: list[LiveOutput], *, translated: bool
+) -> None:
+    from edgeapp.live_view import CaptionView, JsonView
+    from pipelines.asr.live import Decoded
+
+    view = CaptionView(translated=translated) if sys.stdout.isatty() else JsonView()
+    with view:
+        for event in session.run(source.feed, source.another):
+            if isinstance(event, Decoded):
+                continue
+            view.take(event)
+            for output in outputs:
+                output.take(event)
+
+
+@contextmanager
+def _stopped_by_ctrl_c(source: _Source) -> Iterator[None]:
+    """The first Ctrl-C ends the audio, and what was said is still worked on; a second one does
+    not wait for that."""
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        source.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _list_devices() -> None:
+    from edgeapp.microphone import list_devices
+
+    for found in list_devices():
+        star = "*" if found.default else " "
+        typer.echo(
+            f"{star} {found.index}\t{found.name}\t{found.channels} channels\t{found.rate:g} Hz"
+        )

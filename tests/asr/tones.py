@@ -1,0 +1,180 @@
+"""A language of tones and its recogniser: live recognition without a neural network.
+
+A word is a tone of its own pitch, so what a stretch of audio says can be read off its spectrum.
+The recogniser hears only what it is given: a word cut in half sounds like another word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pipelines.asr.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.window import Redecoded, WindowResult
+
+WINDOW_S = 10.0
+WORDS = [f" {name}" for name in "ba be bi bo da de di do ka ke ki ko ma me mi mo".split()]
+EOT, BEGIN = 100, 110  # text below, timestamps from there on
+_FRAME_S = 0.01
+_SHORTEST_S = 0.15  # a tone that lasts less is not understood
+
+
+@dataclass(frozen=True)
+class Spoken:
+    word: str
+    start: float
+    end: float
+
+
+def speak(
+    words: Sequence[int], seed: int = 0, pause_every: int = 6
+) -> tuple[Samples, list[Spoken]]:
+    """Audio of words (indices into WORDS), with a longer pause after every few."""
+    r = np.random.default_rng(seed)
+    pieces: list[np.ndarray[Any, Any]] = [np.zeros(SAMPLE_RATE // 2)]
+    spoken, now = [], 0.5
+    for count, word in enumerate(words, start=1):
+        length = r.uniform(0.25, 0.4)
+        n = int(length * SAMPLE_RATE)
+        pitch = 300.0 * 1.17**word
+        pieces.append(0.3 * np.sin(2 * np.pi * pitch * np.arange(n) / SAMPLE_RATE))
+        spoken.append(Spoken(WORDS[word], now, now + n / SAMPLE_RATE))
+        rest = int((r.uniform(0.8, 1.5) if count % pause_every == 0 else 0.08) * SAMPLE_RATE)
+        pieces.append(np.zeros(rest))
+        now += (n + rest) / SAMPLE_RATE
+    return np.concatenate(pieces).astype(np.float32), spoken
+
+
+def loudness(frame: Samples) -> float:
+    """A voice detector for this language."""
+    return 1.0 if float(np.abs(frame).max()) > 0.05 else 0.0
+
+
+@dataclass(frozen=True)
+class _Special:
+    eot: int = EOT
+    timestamp_begin: int = BEGIN
+
+
+class _Tokenizer:
+    special = _Special()
+
+    def text(self, ids: Sequence[int]) -> str:
+        return "".join(WORDS[i] for i in ids if i < EOT)
+
+    def bytes_of(self, ids: Sequence[int]) -> bytes:
+        return self.text(ids).encode()
+
+    def encode(self, text: str) -> list[int]:
+        return [WORDS.index(f" {word}") for word in text.split()]
+
+
+class _Abilities:
+    multilingual = False
+
+    def check(self, options: object) -> None:
+        pass
+
+
+class _Architecture:
+    num_mel_bins = 80
+
+
+class _Model:
+    architecture = _Architecture()
+
+    def encode(self, mels: Sequence[Tensor]) -> list[Tensor]:
+        return list(mels)
+
+
+class ToneTranscriber:
+    """Stands in for Transcriber; counts what it is given to do."""
+
+    def __init__(self) -> None:
+        self.tokenizer, self.abilities, self.model = _Tokenizer(), _Abilities(), _Model()
+        self.window_s = WINDOW_S
+        self.heard_s = 0.0
+        self.longest_context = 0
+        self._bands = _bands()
+
+    def language_of(self, memory: object) -> str:
+        return "en"
+
+    def window_decoder(self, language: str, options: object) -> ToneTranscriber:
+        return self
+
+    def is_silent(self, result: WindowResult) -> bool:
+        return False
+
+    def is_repetitive(self, result: WindowResult) -> bool:
+        return False
+
+    def redecode(
+        self,
+        memory: Tensor,
+        previous: Sequence[int],
+        fixed: Sequence[int],
+        draft: Sequence[int],
+        longest: int,
+    ) -> Redecoded:
+        self.heard_s += memory.shape[1] * _FRAME_S
+        self.longest_context = max(self.longest_context, len(previous))
+        tokens, times = self._understand(memory)
+        # What is fixed stays, whatever is heard now.
+        tokens, times = (
+            [*fixed, *tokens[len(fixed) :]],
+            [*times, *[times[-1] if times else 0.0] * 99],
+        )
+        kept = 0
+        while kept < min(len(draft), len(tokens)) and draft[kept] == tokens[kept]:
+            kept += 1
+        window = WindowResult(tuple(tokens), 0.0, -0.1, 1.0, 0.0)
+        return Redecoded(window, tuple(times[: len(tokens)]), kept)
+
+    def _understand(self, mel: Tensor) -> tuple[list[int], list[float]]:
+        loud = mel.amax(0) > mel.max() - 0.5
+        names = [int(band) if on else -1 for band, on in zip(mel.argmax(0), loud, strict=True)]
+        if not bool(mel.max() > 0.1):
+            return [], []
+        runs, at = [], 0
+        for name, group in groupby(names):
+            count = len(list(group))
+            runs.append((name, at * _FRAME_S, (at + count) * _FRAME_S))
+            at += count
+        said = [
+            (min(range(len(WORDS)), key=lambda w: abs(self._bands[w] - band)), start, end)
+            for band, start, end in runs
+            if band >= 0 and end - start >= _SHORTEST_S
+        ]
+        tokens: list[int] = []
+        times: list[float] = []
+        for index, (word, start, end) in enumerate(said):
+            if index == 0 or start - said[index - 1][2] > 0.5:
+                tokens.append(BEGIN + round(start / 0.02))
+                times.append(start)
+            tokens.append(word)
+            times.append(end - 0.02)
+            if index == len(said) - 1 or said[index + 1][1] - end > 0.5:
+                tokens.append(BEGIN + round(end / 0.02))
+                times.append(end)
+        return tokens, times
+
+
+def _bands() -> list[int]:
+    """The mel band in which each word is loudest."""
+    from pipelines.asr.features import FileFeatures
+
+    found = []
+    for word in range(len(WORDS)):
+        samples, (spoken,) = speak([word])
+        mel, _ = FileFeatures(samples, 80, 200).window(0)
+        middle = round(100 * (spoken.start + spoken.end) / 2)
+        found.append(int(torch.argmax(mel[:, middle])))
+    assert len(set(found)) == len(found), "two words sound alike"
+    return found
