@@ -31,6 +31,7 @@ Policy = Literal["agreement", "attention"]
 
 _CONTEXT = 64  # tokens of committed text that the decoder is reminded of
 _TAIL_S = 1.0  # left free at the end of the window, so that a word at its end is heard whole
+_BEFORE_S, _AFTER_S = 0.2, 0.1  # a word begins and ends so long before and after it is looked for
 _STEP = TIME_PRECISION * SAMPLE_RATE  # samples from one timestamp to the next
 
 
@@ -254,10 +255,10 @@ class LiveTranscriber:
         if stop > old:
             text = self._tokens.text(buffer.hypothesis[old:stop])
             offset = buffer.origin / SAMPLE_RATE
-            times = [t for t in buffer.times[old:stop] if t >= 0] or [buffer.seconds]
-            start = max(self._said_until, offset + min(times))
-            end = offset + (buffer.seconds if whole else max(times))
-            self._said_until = max(start, end)
+            times = buffer.times[old:stop]
+            start = max(self._said_until, offset + max(0.0, times[0] - _BEFORE_S))
+            end = buffer.seconds if whole else min(buffer.seconds, times[-1] + _AFTER_S)
+            self._said_until = max(start, offset + end)
             events.append(Committed(text, start, self._said_until))
             buffer.committed = buffer.hypothesis[:stop]
         tail = "" if whole else self._tokens.text(buffer.hypothesis[len(buffer.committed) :])

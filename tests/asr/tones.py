@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -166,6 +167,7 @@ class ToneTranscriber:
         return tokens, times
 
 
+@lru_cache
 def _bands() -> list[int]:
     """The mel band in which each word is loudest."""
     from pipelines.asr.features import FileFeatures

@@ -43,7 +43,7 @@ FRAMES_PER_BATCH, FRAMES_AT_FIRST = 7_000, 5_000
 PEAK_RATE, WARM_UP = 1.2e-3, 500
 # Plain voices, small batches and mostly CTC until the attention aligns.
 PLAIN_UNTIL, SEVERAL_FROM, MASK_FROM = 1_200, 2_000, 3_000
-DISGUISE_FROM, DISGUISE_FOR = 1_500, 2_500
+DISGUISE_FROM, DISGUISE_FOR, DISGUISE_MOST = 1_500, 2_500, 0.6
 
 
 @dataclass
@@ -124,7 +124,7 @@ class Batches:
 
     def next(self, step: int, share_of_full: float) -> Batch:
         c = self._composer
-        c.strength = min(1.0, max(0.0, (step - DISGUISE_FROM) / DISGUISE_FOR))
+        c.strength = min(DISGUISE_MOST, max(0.0, (step - DISGUISE_FROM) / DISGUISE_FOR))
         if c.plain != (step < PLAIN_UNTIL):
             c.plain, self._queue = step < PLAIN_UNTIL, []
         if c.random.random() < share_of_full:
