@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from pipelines.errors import DeviceError
@@ -189,7 +188,7 @@ def close_stream(stream: Any) -> None:
         _open_streams.discard(stream)
 
 
-def _sounddevice() -> ModuleType:
+def _sounddevice() -> Any:
     """The module, which starts PortAudio when it is first imported. Raises DeviceError."""
     try:
         import sounddevice
@@ -198,7 +197,7 @@ def _sounddevice() -> ModuleType:
     return sounddevice
 
 
-def _checked(sd: ModuleType, call: Callable[[], None]) -> None:
+def _checked(sd: Any, call: Callable[[], None]) -> None:
     try:
         call()
     except sd.PortAudioError as error:

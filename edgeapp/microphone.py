@@ -172,7 +172,7 @@ class _Resampler:
         from pipelines.asr.arrays import SAMPLE_RATE
 
         self._channels = channels
-        self._stream = (
+        self._stream: Any = (
             None
             if rate == SAMPLE_RATE
             else soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
@@ -182,12 +182,16 @@ class _Resampler:
         """Empty while the filter needs more to go on."""
         import numpy as np
 
-        mono = np.frombuffer(raw, np.float32).reshape(-1, self._channels).mean(axis=1)
-        return mono if self._stream is None else self._stream.resample_chunk(mono)
+        block: Samples = np.frombuffer(raw, np.float32).reshape(-1, self._channels).mean(axis=1)
+        if self._stream is not None:
+            block = self._stream.resample_chunk(block)
+        return block
 
     def end(self) -> Samples:
         """What is left when no more will come."""
         import numpy as np
 
-        nothing = np.zeros(0, np.float32)
-        return nothing if self._stream is None else self._stream.resample_chunk(nothing, last=True)
+        block: Samples = np.zeros(0, np.float32)
+        if self._stream is not None:
+            block = self._stream.resample_chunk(block, last=True)
+        return block

@@ -41,7 +41,8 @@ class Recorder:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        writer = {".wav": _Wav, ".flac": _Flac}.get(self.path.suffix.lower())
+        writers: dict[str, type[_Writer]] = {".wav": _Wav, ".flac": _Flac}
+        writer = writers.get(self.path.suffix.lower())
         if writer is None:
             raise OptionError(f"{self.path}: audio is kept as .wav or .flac, choose such a name")
         self._waiting: list[Samples] = []
@@ -49,7 +50,7 @@ class Recorder:
         self._broken = False
         with self._errors():
             self._file: IO[bytes] = self.path.open("xb")
-            self._writer: _Writer = writer(self._file)
+            self._writer = writer(self._file)
 
     def write(self, block: Samples) -> None:
         """Add float32 samples, -1…1; what lies beyond is clipped. Raises OutputError."""
@@ -62,13 +63,13 @@ class Recorder:
         """Write out the rest. Raises OutputError."""
         if self._file.closed:
             return
-        if self._broken:  # which has been said
-            with suppress(OSError), self._file:
+        try:
+            if not self._broken:
+                self._write_out()
+        finally:
+            # What broke has been said: its echo here would hide why the caller leaves.
+            with suppress(OSError) if self._broken else self._errors(), self._file:
                 self._writer.close()
-            return
-        self._write_out()
-        with self._errors(), self._file:
-            self._writer.close()
 
     def __enter__(self) -> Recorder:
         return self
@@ -114,7 +115,7 @@ class _Writer(Protocol):
 class _Wav:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._wave = wave.open(file, "wb")
+        self._wave = wave.Wave_write(file)
         self._wave.setparams((1, 2, _SAMPLE_RATE, 0, "NONE", ""))
         self._wave.writeframes(b"")
         file.flush()

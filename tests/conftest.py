@@ -8,6 +8,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,34 @@ _environment: dict[str, str] = {}
 
 # What a developer may have set and what would lead a test out of its sandbox.
 _UNWANTED = ("HF_", "HUGGINGFACE", "TRANSFORMERS_", "EDGEAPP_", "http", "all_proxy")
+
+
+@dataclass
+class Exactness:
+    """What the session has compared with transformers, token for token."""
+
+    models: int = 0
+    prompts: int = 0
+    tokens: int = 0
+    ties: int = 0
+
+
+_exactness = pytest.StashKey[Exactness]()
+
+
+@pytest.fixture(scope="session")
+def exactness(pytestconfig: pytest.Config) -> Exactness:
+    """The tally of comparisons with transformers; the terminal summary reports it."""
+    return pytestconfig.stash.setdefault(_exactness, Exactness())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    done = terminalreporter.config.stash.get(_exactness, None)
+    if done is not None:
+        terminalreporter.write_line(
+            f"exactness: {done.models} models, {done.prompts} prompts, "
+            f"{done.tokens} tokens compared, {done.ties} ties"
+        )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -114,6 +143,19 @@ def _once(write: Callable[..., Path], root: Path) -> Callable[..., Path]:
     return folder
 
 
+@pytest.fixture(scope="session")
+def pulse_microphone() -> Iterator[Any]:
+    """A microphone (tests.fixtures.pulse.PulseMicrophone) into which tests speak recordings."""
+    from tests.fixtures.pulse import missing, running_pulse
+
+    if lacking := missing():
+        if any(_environment.get(name) for name in ("CI", "EDGEAPP_CI")):
+            pytest.fail(lacking)
+        pytest.skip(lacking)
+    with running_pulse() as microphone:
+        yield microphone
+
+
 @pytest.fixture
 def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty Hugging Face cache, for this process and for those that it starts."""
@@ -134,6 +176,9 @@ def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     server = Hub()
     monkeypatch.setenv("HF_ENDPOINT", server.url)
+    # What the client worked out from HF_ENDPOINT when it was imported.
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE.replace(constants.ENDPOINT, server.url)
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr(constants, "ENDPOINT", server.url)
     try:
         yield server

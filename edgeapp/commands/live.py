@@ -91,16 +91,16 @@ def live(
         if list_devices:
             _list_devices()
             raise typer.Exit(DONE)
+        if policy not in ("agreement", "attention"):
+            raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
+        if speed < 0:
+            raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = chosen(device, compute_type, threads)
         from edgeapp.live_output import LiveOutput, kind_of
         from edgeapp.workshop import Workshop
         from pipelines.asr import TranscribeOptions
         from pipelines.asr.streaming import LiveOptions
 
-        if policy not in ("agreement", "attention"):
-            raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
-        if speed < 0:
-            raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         for path in output or ():
             kind_of(path)
         options = LiveOptions(

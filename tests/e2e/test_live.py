@@ -1,0 +1,137 @@
+"""`edgeapp live` as its users run it: a real PortAudio microphone, a recording, Ctrl-C, kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from pipelines.models import assets_folder
+from tests.e2e.conftest import Edgeapp
+from tests.fixtures.pulse import PulseMicrophone
+
+TALK = assets_folder() / "samples" / "talk.flac"
+LIVE = [sys.executable, "-m", "edgeapp", "live", "-m", "demo"]
+
+
+@pytest.fixture
+def talk(tmp_path: Path) -> Path:
+    """The first sentences, as a WAV file."""
+    samples, rate = soundfile.read(TALK, stop=9 * 16_000)
+    soundfile.write(tmp_path / "talk.wav", samples, rate)
+    return tmp_path / "talk.wav"
+
+
+def wait_for(file: IO[bytes], text: bytes, seconds: float = 30) -> None:
+    deadline, seen = time.monotonic() + seconds, b""
+    while text not in seen:
+        assert time.monotonic() < deadline, seen
+        piece = os.read(file.fileno(), 4096)
+        assert piece, f"it ended before it said {text!r}: {seen!r}"
+        seen += piece
+
+
+def events_of(out: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def text_of(events: list[dict[str, Any]]) -> str:
+    return "".join(e["text"] for e in events if e["type"] == "committed")
+
+
+def test_a_microphone(
+    talk: Path, tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
+) -> None:
+    process = subprocess.Popen(
+        [*LIVE, "-o", "talk.srt", "--save-audio", "kept.wav", "--translate-to", "de"],
+        cwd=tmp_path,
+        env=environment | pulse_microphone.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    wait_for(process.stderr, b"listening to")
+    # The models load meanwhile; the microphone is heard from the start.
+    pulse_microphone.play(talk)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    events = events_of(out.decode())
+    said = text_of(events).lower()
+    assert len({"house", "garden", "new", "big", "want", "about"} & set(said.split())) >= 2, said
+    assert events[-1]["type"] == "end"
+    assert [e for e in events if e["type"] == "translation_final"]
+    assert not [e for e in events if e["type"] == "warning"]
+    assert (tmp_path / "talk.srt").read_text().startswith("1\n00:00:")
+    assert (tmp_path / "talk.de.srt").exists()
+    kept, rate = soundfile.read(tmp_path / "kept.wav")
+    assert rate == 16_000
+    assert np.abs(kept).max() > 0.1
+
+
+def test_a_recording_as_if_spoken(edgeapp: Edgeapp, talk: Path, tmp_path: Path) -> None:
+    done = edgeapp("live", "-m", "demo", "--from-file", talk, "--speed", "0", "-o", "a.txt")
+    assert done.returncode == 0, done.stderr
+    events = events_of(done.stdout)
+    types = {event["type"] for event in events}
+    assert {"speech_start", "partial", "committed", "speech_end", "end"} <= types
+    words = (tmp_path / "a.txt").read_text().split()
+    assert words == text_of(events).split()
+
+
+def test_ctrl_c_flushes_the_tail(talk: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    command = [*LIVE, "--from-file", str(talk), "-o", "a.srt"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    wait_for(process.stdout, b'"partial"')
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert events_of(out.decode())[-1]["type"] == "end"
+    assert (tmp_path / "a.srt").read_text().startswith("1\n")
+
+
+def test_kill_9_leaves_readable_files(
+    talk: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    command = [*LIVE, "--from-file", str(talk), "-o", "a.srt", "-o", "a.jsonl"]
+    command += ["--save-audio", "a.wav"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        wait_for(process.stdout, b'"speech_end"')
+        time.sleep(1.5)
+        process.kill()
+    for line in (tmp_path / "a.jsonl").read_text().splitlines():
+        json.loads(line)
+    assert (tmp_path / "a.srt").read_text().endswith("\n\n")
+    kept, _ = soundfile.read(tmp_path / "a.wav")
+    assert len(kept) > 2 * 16_000
+
+
+def test_what_cannot_be_is_said_before_anything_is_loaded(edgeapp: Edgeapp, talk: Path) -> None:
+    for wrong, said in (
+        (["--policy", "hope"], "--policy"),
+        (["--speed", "-1"], "--speed"),
+        (["-o", "a.docx"], "docx"),
+        (["--min-chunk", "0"], "min_chunk"),
+    ):
+        done = edgeapp("live", "-m", "demo", "--from-file", talk, *wrong)
+        assert done.returncode == 2, done.stderr
+        assert said in done.stderr
+    done = edgeapp("live", "-m", "demo", "--from-file", "missing.wav")
+    assert done.returncode == 1
+    assert "missing.wav" in done.stderr
