@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from edgeapp.settings import Settings
 from edgeapp.terminal import note
-from pipelines.errors import ModelError, UnsupportedTask
+from pipelines.errors import ModelError, OptionError, UnsupportedTask
 
 if TYPE_CHECKING:
     from pipelines.asr import Transcriber
@@ -14,7 +14,19 @@ if TYPE_CHECKING:
     from pipelines.models import ResolvedModel
     from pipelines.translation import Translator
 
-__all__ = ["Workshop"]
+__all__ = ["Workshop", "language_named"]
+
+
+def language_named(text: str) -> str:
+    """The code of a language ("de") given as a code of two or three letters or an English name,
+    in any case; what is neither stays as it is, for the model to judge."""
+    from pipelines.asr import language_code
+    from pipelines.translation.languages import two_letter
+
+    try:
+        return language_code(text)
+    except OptionError:
+        return two_letter(text) or text
 
 
 class Workshop:

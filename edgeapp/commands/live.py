@@ -97,10 +97,11 @@ def live(
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = chosen(device, compute_type, threads)
         from edgeapp.live_output import LiveOutput, kind_of
-        from edgeapp.workshop import Workshop
+        from edgeapp.workshop import Workshop, language_named
         from pipelines.asr import TranscribeOptions
         from pipelines.asr.streaming import LiveOptions
 
+        translate_to = translate_to and language_named(translate_to)
         for path in output or ():
             kind_of(path)
         options = LiveOptions(

@@ -60,8 +60,9 @@ def pull(
         for name in names:
             with progress(bytes_unit=True) as bar:
                 task = bar.add_task(name, total=None)
-
                 found = fetch(name, partial(_tell, bar, task))
+            if found.note:
+                note(found.note)
             typer.echo(found.folder)
 
 

@@ -95,7 +95,7 @@ def transcribe(
             formats = formats or formats_of("all")
         if output_dir is not None:
             prepare_folder(output_dir)
-        from edgeapp.workshop import Workshop
+        from edgeapp.workshop import Workshop, language_named
         from pipelines.asr import TranscribeOptions
 
         options = TranscribeOptions(
@@ -110,6 +110,7 @@ def transcribe(
             suppress_tokens=_ids(suppress_tokens),
             seed=seed,
         )
+        translate_to = translate_to and language_named(translate_to)
         workshop = Workshop(settings)
         recogniser = workshop.transcriber(model, options.language, task)
         if translate_to is not None and options.language is not None:

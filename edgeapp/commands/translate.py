@@ -67,9 +67,10 @@ def translate(
         settings = chosen(device, compute_type, threads)
         if inputs == ["-"] and sys.stdin.isatty():
             note("reading from the terminal; Ctrl-D ends")
-        from edgeapp.workshop import Workshop
+        from edgeapp.workshop import Workshop, language_named
         from pipelines.translation import TranslateOptions
 
+        source, target = source and language_named(source), target and language_named(target)
         translator = Workshop(settings).translator(model, source, target)
         several = bool(translator.target_codes)
         options = TranslateOptions(target=target if several else None, source_language=source)

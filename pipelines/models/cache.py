@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.models.assets import Task
+from pipelines.models.names import is_repository
 
 __all__ = [
     "TASKS",
@@ -21,6 +22,7 @@ __all__ = [
     "cached_snapshot",
     "delete_cached",
     "read_json",
+    "shard_names",
     "size_of",
     "task_of",
     "unusable",
@@ -31,9 +33,10 @@ TASKS: dict[str, Task] = {"whisper": "asr", "marian": "translation"}
 
 # One of each group has to be there.
 _TOKENIZER_FILES: dict[Task, tuple[tuple[str, ...], ...]] = {
-    "asr": (("tokenizer.json", "vocab.json"),),
+    "asr": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
     "translation": (("source.spm",), ("target.spm",), ("vocab.json",)),
 }
+_SEPARATE_VOCABULARIES = (("target_vocab.json",),)
 
 
 def cache_folder() -> Path:
@@ -69,7 +72,7 @@ def cached_models() -> Iterator[tuple[str, Path]]:
     for entry in entries:
         kind, _, name = entry.name.partition("--")
         repository = name.replace("--", "/")
-        if kind != "models" or not name:
+        if kind != "models" or not is_repository(repository):
             continue
         folder = cached_snapshot(repository)
         if folder is not None and unusable(folder) is None:
@@ -105,7 +108,10 @@ def unusable(folder: Path) -> str | None:
     missing = _missing_weights(folder)
     if missing:
         return f"it lacks {missing}"
-    for group in _TOKENIZER_FILES[task]:
+    groups = _TOKENIZER_FILES[task]
+    if read_json(folder / "tokenizer_config.json").get("separate_vocabs"):
+        groups += _SEPARATE_VOCABULARIES
+    for group in groups:
         if not any((folder / name).is_file() for name in group):
             return f"it lacks {' and '.join(group)}"
     return None
@@ -123,6 +129,13 @@ def read_json(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def shard_names(index: Path) -> list[str]:
+    """The weights files that an index names, sorted; none when it cannot be read."""
+    weight_map = read_json(index).get("weight_map")
+    files = weight_map.values() if isinstance(weight_map, dict) else ()
+    return sorted({str(file) for file in files})
 
 
 def _storage(repository: str) -> Path:
@@ -143,7 +156,7 @@ def _missing_weights(folder: Path) -> str | None:
             return None
         index = folder / f"{single}.index.json"
         if index.is_file():
-            shards = sorted({str(f) for f in read_json(index).get("weight_map", {}).values()})
+            shards = shard_names(index)
             absent = [shard for shard in shards if not (folder / shard).is_file()]
             return absent[0] if absent else None if shards else f"a readable {index.name}"
     return "weights (model.safetensors or pytorch_model.bin)"

@@ -60,24 +60,25 @@ def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
     """The model that a name means, if it is on this machine; nothing is downloaded.
 
     In this order: a bundled name; a short name (tiny … turbo, distil-…, opus-mt-en-de); a path; a
-    hub id. A path is what has a folder there, starts with "." or "~", or is absolute: a folder
-    named like a model is written ./tiny.
+    hub id. A path is what has a folder there, starts with "." or "~", is absolute, or comes as a
+    Path: a folder named like a model is written ./tiny.
     Raises ModelNotFound when it is not here (the message says where was looked, and what to run),
     CheckpointError when it is here and cannot be used.
     """
     text = os.fspath(name)
     if not text.strip():
         raise OptionError("the model's name is empty; give a name, a hub id or a folder")
+    if not isinstance(name, str):
+        return _local(text)
     if text in BUNDLED:
         return ResolvedModel(text, BUNDLED[text].task, bundled_folder(text), "bundled")
     repository = repository_of(text)
-    if repository is None and isinstance(name, str) and not _is_path(text) and is_repository(text):
-        repository = text
-    if repository is not None and isinstance(name, str):
-        return _cached(text, repository)
-    if _is_path(text) or not isinstance(name, str):
-        return _local(Path(text).expanduser())
-    raise ModelNotFound(_unknown(text))
+    if repository is None:
+        if _is_path(text):
+            return _local(text)
+        if not is_repository(text):
+            raise ModelNotFound(_unknown(text))
+    return _cached(text, repository or text)
 
 
 def resolved(
@@ -120,14 +121,26 @@ def remove(name: str) -> int:
         if not is_repository(name):
             raise ModelNotFound(_unknown(name))
         repository = name
-    freed = delete_cached(repository)
+    try:
+        freed = delete_cached(repository)
+    except OSError as error:
+        raise ModelError(
+            f"{repository} cannot be removed from {cache_folder()}: {error.strerror or error}"
+        ) from error
     if not freed:
         raise ModelNotFound(f"nothing to remove: {repository} is not in {cache_folder()}")
     return freed
 
 
 def _is_path(text: str) -> bool:
-    return text.startswith((".", "~")) or Path(text).is_absolute() or Path(text).is_dir()
+    return text.startswith((".", "~")) or Path(text).is_absolute() or _is_folder(Path(text))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # too long for a path, or in a folder that is closed to us
+        return False
 
 
 def _cached(name: str, repository: str) -> ResolvedModel:
@@ -150,9 +163,15 @@ def _cached(name: str, repository: str) -> ResolvedModel:
     )
 
 
-def _local(folder: Path) -> ResolvedModel:
-    if not folder.is_dir():
-        kind = "is a file, not a model folder" if folder.exists() else "does not exist"
+def _local(path: str) -> ResolvedModel:
+    try:
+        folder = Path(path).expanduser()
+        there, is_folder = folder.exists(), folder.is_dir()
+    except (OSError, RuntimeError) as error:  # RuntimeError: ~somebody, who has no home here
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ModelNotFound(f"no model at {path}: {reason}") from error
+    if not is_folder:
+        kind = "is a file, not a model folder" if there else "does not exist"
         raise ModelNotFound(f"no model at {folder}: it {kind}; `edgeapp models list` shows what is")
     reason = unusable(folder)
     task = task_of(folder)

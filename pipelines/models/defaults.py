@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pipelines.errors import ModelNotFound
+from pipelines.errors import ModelNotFound, UnsupportedTask
 from pipelines.models.assets import BUNDLED, Task, bundled_folder
 from pipelines.models.cache import cache_folder, cached_snapshot, unusable
 from pipelines.models.catalog import ResolvedModel, resolve, resolved
@@ -54,30 +54,50 @@ def choose_default(
 ) -> ResolvedModel:
     """The model for a task when the user named none for it.
 
-    source, target: language codes as in model names ("en", "de"). For recognition, source is what
-        is spoken (None: not known) and target "en" asks the recogniser to translate into English.
-        For translation, None stands for the languages of the bundled model.
+    source, target: language codes as in model names ("en", "de"; "EN" and "en-GB" are taken for
+        "en"). For recognition, source is what is spoken (None: not known) and target "en" asks the
+        recogniser to translate into English. For translation, None stands for the languages of the
+        bundled model.
     preferred: the user's setting; it is taken as if it had been named.
     Otherwise the best model in the local cache, in the order above, else the bundled one. The
     choice comes with a note of one line that says what was chosen, and how to get something else.
-    Raises ModelNotFound when nothing on this machine serves these languages, and whatever
-    `resolve` raises for `preferred`.
+    Raises ModelNotFound when nothing on this machine serves these languages, UnsupportedTask when
+    nothing could, and whatever `resolve` raises for `preferred`.
     """
     if preferred:
         return resolve(preferred)
+    source, target = _plain(source), _plain(target)
     bundled = BUNDLED[_BUNDLED_BY_TASK[task]]
     if task == "translation":
         source, target = source or bundled.source, target or bundled.target
+        _check_pair(source, target)
         candidates, kind = list(_translators(source, target)), f"from {source} to {target}"
     else:
         candidates = list(_recognisers(source, into_english=_translates(source, target)))
         kind = "" if source is None else f"for {source}"
         kind += f" that also translates into {target}" if _translates(source, target) else ""
+        kind = kind.strip()
     for name in candidates:
         found = _in_cache(name, kind)
         if found is not None:
             return found
     return _bundled(task, source, target, kind, better=candidates)
+
+
+def _plain(code: str | None) -> str | None:
+    """Without region or capitals: "pt_BR" → "pt". Groups ("ROMANCE", "mul") stay as they are."""
+    language = code.replace("_", "-").partition("-")[0] if code else ""
+    return language.lower() if len(language) == 2 and language.isalpha() else code
+
+
+def _check_pair(source: str, target: str) -> None:
+    if source == target:
+        raise UnsupportedTask(
+            f"there is nothing to translate from {source} to {target}; name both languages"
+        )
+    for code in (source, target):
+        if repository_of(f"opus-mt-{code}-x") is None:
+            raise UnsupportedTask(f"{code!r} is no language code; write en or de")
 
 
 def _recognisers(source: str | None, *, into_english: bool) -> Iterator[str]:
@@ -132,10 +152,11 @@ def _bundled(
     real = better[1] if task == "translation" else _smallest(source, better)
     get = f"`edgeapp models pull {real}`"
     fits = source in (None, bundled.source) and target in (None, bundled.target)
-    if not fits:
+    # The bundled recogniser writes down what it hears, and does no more.
+    if not fits or (task == "asr" and _translates(source, target)):
         what = "translator" if task == "translation" else "recogniser"
         raise ModelNotFound(
-            f"no {what} {kind} on this machine: looked in {cache_folder()}, and the bundled "
+            f"no {what} {kind} is on this machine: looked in {cache_folder()}, and the bundled "
             f"{name} is only for {bundled.good_for}; {get} downloads one"
         )
     note = f"using the bundled {name}, good for {bundled.good_for} only; {get} gets a real one"

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from logging import ERROR
 from pathlib import Path
 
 from pipelines.errors import ModelError, ModelNotFound, OptionError
 from pipelines.models.assets import BUNDLED
-from pipelines.models.cache import TASKS, cache_folder, cached_snapshot, read_json, unusable
+from pipelines.models.cache import (
+    TASKS,
+    cache_folder,
+    cached_snapshot,
+    read_json,
+    shard_names,
+    unusable,
+)
 from pipelines.models.catalog import ResolvedModel, resolve, resolved
 from pipelines.models.names import is_repository, repository_of
 from pipelines.models.transfer import Remote, fetch_resumable, fetch_small
@@ -32,7 +40,6 @@ _SMALL_FILES = (
     "source.spm",
     "target.spm",
 )
-_SHARD = re.compile(r"(model-\d+-of-\d+\.safetensors|pytorch_model-\d+-of-\d+\.bin)")
 
 
 @dataclass(frozen=True)
@@ -61,12 +68,14 @@ def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> R
         raise OptionError(
             f"{name!r} is neither a known model nor a hub id like openai/whisper-tiny"
         )
-    import httpx2
+    # What the client's own HTTP library raises, whichever that is.
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
-        folder = _Download(repository, progress or (lambda _: None)).run()
-    except (OSError, httpx2.HTTPError) as error:
-        return _without_the_hub(repository, error)
+        with _quiet_client():
+            folder = _Download(repository, progress or (lambda _: None)).run()
+    except (OSError, HTTPError) as error:
+        return _without_the_hub(name, repository, error)
     return resolved(repository, folder, "hub")
 
 
@@ -112,13 +121,21 @@ class _Download:
                 return [single]
             index = f"{single}.index.json"
             if index in self._sizes:
-                shards = (name for name in self._sizes if _SHARD.fullmatch(name))
-                kind = Path(single).suffix
-                return [index, *sorted(name for name in shards if name.endswith(kind))]
+                return [index, *self._shards(index)]
         raise ModelError(
             f"{self._remote.repository} has neither model.safetensors nor pytorch_model.bin: "
             "its weights are in a format that does not run here"
         )
+
+    def _shards(self, index: str) -> list[str]:
+        shards = shard_names(fetch_small(self._remote, index))
+        absent = [file for file in shards if file not in self._sizes or "/" in file]
+        if absent or not shards:
+            raise ModelError(
+                f"{self._remote.repository} is incomplete: {index} names "
+                f"{absent[0] if absent else 'no files'}, which it does not hold"
+            )
+        return shards
 
     def _fetch(self, name: str) -> None:
         self._say(name, 0)
@@ -133,7 +150,20 @@ class _Download:
         self._report(PullProgress(name, self._done + bytes_of_file, self._total))
 
 
-def _without_the_hub(repository: str, error: Exception) -> ResolvedModel:
+@contextmanager
+def _quiet_client() -> Iterator[None]:
+    """The client logs each of its attempts in lines of its own; here the outcome is one line."""
+    from huggingface_hub.utils import logging
+
+    before = logging.get_verbosity()
+    logging.set_verbosity(ERROR)
+    try:
+        yield
+    finally:
+        logging.set_verbosity(before)
+
+
+def _without_the_hub(name: str, repository: str, error: Exception) -> ResolvedModel:
     """The copy in the cache where the hub only could not be reached; else raises what is wrong."""
     from huggingface_hub import constants, errors
 
@@ -154,14 +184,24 @@ def _without_the_hub(repository: str, error: Exception) -> ResolvedModel:
         ) from error
     problem = f"{repository} cannot be downloaded from {hub}: {_first_line(error)}"
     folder = cached_snapshot(repository)
-    if folder is None or unusable(folder) is not None:
-        raise ModelNotFound(f"{problem}; `edgeapp models pull` goes on from here") from error
+    if folder is None:
+        raise ModelNotFound(
+            f"{problem}; it is not in {cache_folder()} either; "
+            f"once the hub can be reached, `edgeapp models pull {name}` downloads it"
+        ) from error
+    if unusable(folder) is not None:
+        raise ModelNotFound(
+            f"{problem}; `edgeapp models pull {name}` goes on from what is in {cache_folder()}"
+        ) from error
     return resolved(repository, folder, "cache", f"{problem}; the copy in the cache is used")
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     from huggingface_hub import errors
 
+    if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is not None:
+        # The client's summary of several possible causes; this is the one.
+        return _first_line(error.__cause__)
     if isinstance(error, errors.OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set"
     if isinstance(error, errors.HfHubHTTPError):

@@ -30,8 +30,11 @@ _REPOSITORIES = {
     "large": "openai/whisper-large-v3",
     **{f"distil-{size}": f"distil-whisper/distil-{size}" for size in _DISTIL_SIZES},
 }
-_OPUS = re.compile(r"opus-mt-[A-Za-z0-9_+.-]+")
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_OPUS = re.compile(r"opus-mt-[A-Za-z0-9_.-]+")
+_PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
+_HUB_ID = re.compile(f"{_PART}/{_PART}")
+# "opus-en-de", "opusmt_en_de", "OPUS-MT-en-de", "en-de"
+_PAIR = re.compile(r"(?:(?:opus[-_]?(?:mt)?|mt)[-_])?([a-z]{2})[-_]([a-z]{2})")
 
 
 def repository_of(name: str) -> str | None:
@@ -39,14 +42,15 @@ def repository_of(name: str) -> str | None:
 
     "whisper-tiny" is understood as "tiny"; None for what is no short name.
     """
-    if _OPUS.fullmatch(name):
+    if _OPUS.fullmatch(name) and is_repository(f"Helsinki-NLP/{name}"):
         return f"Helsinki-NLP/{name}"
     return _REPOSITORIES.get(name.removeprefix("whisper-"))
 
 
 def is_repository(name: str) -> bool:
-    """Whether `name` has the form of a hub id, "organisation/model"."""
-    return _HUB_ID.fullmatch(name) is not None and "--" not in name and ".." not in name
+    """Whether `name` has the form of a hub id, "organisation/model", by the hub's own rules."""
+    forbidden = "--" in name or ".." in name or name.endswith(".git")
+    return _HUB_ID.fullmatch(name) is not None and not forbidden
 
 
 def short_name(repository: str) -> str:
@@ -60,4 +64,7 @@ def short_name(repository: str) -> str:
 
 def similar_names(name: str, bundled: tuple[str, ...]) -> list[str]:
     """Up to three names that someone who typed `name` may have meant."""
-    return difflib.get_close_matches(name, [*_REPOSITORIES, *bundled], n=3)
+    plain = name.strip().lower()
+    pair = _PAIR.fullmatch(plain)
+    close = difflib.get_close_matches(plain, [*_REPOSITORIES, *bundled], n=3)
+    return [f"opus-mt-{pair[1]}-{pair[2]}", *close][:3] if pair else close

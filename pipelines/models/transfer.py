@@ -1,18 +1,20 @@
 """One file from the hub into the Hugging Face cache.
 
 huggingface_hub fetches the small files and keeps the cache's layout. Weights it would start from
-zero whenever a download ends early; here they go, by its own `http_get` with a range, to a partial
-file that the next attempt continues, and are handed to it as a finished blob.
+zero whenever a download ends early, and it drops up to 10 MB at each cut; here they go, through its
+session with a range, to a partial file that the next attempt continues, and are handed to it as a
+finished blob.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Remote", "fetch_resumable", "fetch_small"]
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_PARTIAL_CONTENT = 206
+_RETRIES = 5  # in a row that bring nothing
+_PAUSE_S = 1.0  # before each
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ def fetch_small(remote: Remote, name: str, revision: str | None = None) -> Path:
         revision=revision or remote.commit,
         cache_dir=remote.cache,
         endpoint=remote.endpoint,
-        tqdm_class=_bar(lambda _: None),
+        tqdm_class=cast(Any, _NoBar),
     )
     return Path(path)
 
@@ -79,12 +84,13 @@ def fetch_resumable(remote: Remote, name: str, report: Callable[[int], None]) ->
 def _write_blob(
     name: str, url: str, metadata: HfFileMetadata, blob: Path, report: Callable[[int], None]
 ) -> None:
-    from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-    unfinished = blob.with_name(f"{blob.name}.incomplete")
     size = metadata.size
-    if size is not None and unfinished.exists() and unfinished.stat().st_size > size:
+    if size is None:
+        raise OSError(f"the answer for {name} does not say how large it is")
+    unfinished = blob.with_name(f"{blob.name}.incomplete")
+    if unfinished.exists() and unfinished.stat().st_size > size:
         unfinished.unlink()
     # A range of a compressed answer would be a range of something else.
     headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
@@ -92,41 +98,75 @@ def _write_blob(
         # The content is served from elsewhere, by a signed address: the token stays here.
         headers.pop("authorization", None)
     with unfinished.open("ab") as file:
-        http_get(
-            metadata.location,
-            file,
-            resume_size=file.tell(),
-            headers=headers,
-            expected_size=size,
-            displayed_filename=name,
-            tqdm_class=_bar(report),
-        )
+        _receive(metadata.location, headers, file, size, report)
     # Git's large files are named by their SHA-256.
-    if _SHA256.fullmatch(blob.name) and _sha256(unfinished) != blob.name:
+    whole = unfinished.stat().st_size == size
+    if not whole or (_SHA256.fullmatch(blob.name) and _sha256(unfinished) != blob.name):
         unfinished.unlink()
         raise OSError(f"{name} arrived damaged and was thrown away")
     unfinished.replace(blob)
 
 
-def _bar(report: Callable[[int], None]) -> Any:
-    """A class for the client's `tqdm_class` that reports one file's bytes and draws nothing."""
+def _receive(
+    url: str, headers: dict[str, str], file: BinaryIO, size: int, report: Callable[[int], None]
+) -> None:
+    """Appends what is missing of a file, and goes on by itself where a connection breaks off."""
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
 
-    class Bar:
-        def __init__(self, *_: object, initial: int = 0, **__: object) -> None:
-            self.n = 0
-            self.update(initial)
+    report(file.tell())
+    failures, farthest = 0, file.tell()
+    while file.tell() < size:
+        try:
+            _receive_once(url, headers, file, report)
+            problem: Exception = OSError("the connection was closed too early")
+        except HfHubHTTPError:
+            raise
+        except HTTPError as error:
+            problem = error
+        if file.tell() >= size:
+            return
+        failures = 1 if file.tell() > farthest else failures + 1
+        if failures > _RETRIES:
+            raise problem
+        farthest = max(farthest, file.tell())
+        time.sleep(_PAUSE_S)
 
-        def update(self, n: float | None = 1) -> None:
-            self.n += int(n or 0)
-            report(self.n)
 
-        def __enter__(self) -> Bar:
-            return self
+def _receive_once(
+    url: str, headers: dict[str, str], file: BinaryIO, report: Callable[[int], None]
+) -> None:
+    from huggingface_hub import constants, utils
 
-        def __exit__(self, *_: object) -> None:
-            pass
+    start = file.tell()
+    ranged = {**headers, "Range": f"bytes={start}-"} if start else headers
+    timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    session = utils.get_session()  # type: ignore[attr-defined]
+    with session.stream(
+        "GET", url, headers=ranged, timeout=timeout, follow_redirects=True
+    ) as response:
+        utils.hf_raise_for_status(response)  # type: ignore[attr-defined]
+        if start and response.status_code != _PARTIAL_CONTENT:
+            file.truncate(0)
+            file.seek(0)
+        for chunk in response.iter_bytes():
+            file.write(chunk)
+            report(file.tell())
 
-    return Bar
+
+class _NoBar:
+    """For the client's `tqdm_class`: draws nothing."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    def update(self, n: float | None = 1) -> None:
+        pass
+
+    def __enter__(self) -> _NoBar:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
 
 
 def _sha256(path: Path) -> str:

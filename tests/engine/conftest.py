@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from pipelines.engine import Engine, Model
+from tests.engine.stored import Stored
 from tests.fixtures.checkpoints import write_marian, write_whisper
 
 Folders = Callable[[str], Path]
@@ -16,7 +18,7 @@ Folders = Callable[[str], Path]
 
 @pytest.fixture(scope="session")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """checkpoints("whisper:turbo") → a folder; add "!" for the true shape instead of a small one."""
+    """checkpoints("whisper:turbo") → a small model's folder; "whisper:tiny!" has the true shape."""
     made: dict[str, Path] = {}
 
     def folder(spec: str) -> Path:
@@ -36,8 +38,8 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """The exact one: float32 on the CPU."""
-    with Engine(device="cpu", precision="float32", threads=2) as engine:
+    """The exact one: float32 on the CPU, on one thread, which a busy neighbour cannot hold up."""
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
         yield engine
 
 
@@ -66,3 +68,41 @@ def mel_source(model: Model, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     shape = (model.architecture.num_mel_bins, 2 * model.architecture.max_source_positions)
     return torch.randn(shape, generator=generator) * 0.5
+
+
+@pytest.fixture(scope="session")
+def _stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stored")
+    size: dict[str, Any] = {"d_model": 16, "heads": 2}
+    write_marian(
+        folder / "marian", weights="safetensors", dtype="float32", layers=1, ffn=32, **size
+    )
+    write_whisper(
+        folder / "whisper",
+        encoder_layers=1,
+        decoder_layers=1,
+        source_positions=10,
+        target_positions=8,
+        alignment_heads=((0, 0),),
+        **size,
+    )
+    return folder
+
+
+@pytest.fixture
+def stored_marian(_stored: Path) -> Stored:
+    """A tiny Marian checkpoint, to be changed and written."""
+    return Stored(_stored / "marian")
+
+
+@pytest.fixture
+def stored_whisper(_stored: Path) -> Stored:
+    """A tiny Whisper checkpoint, to be changed and written."""
+    return Stored(_stored / "whisper")
+
+
+@pytest.fixture
+def load() -> Iterator[Callable[..., Model]]:
+    """The `load` of an engine that forgets everything with the test."""
+    with Engine(device="cpu", precision="float32", threads=2) as engine:
+        yield engine.load

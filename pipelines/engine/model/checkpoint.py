@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -78,10 +79,10 @@ def open_weights(folder: Path) -> Weights:
 def _sharded(index: Path) -> dict[str, Callable[[], Tensor]]:
     try:
         files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{index} is no index of weights: {error}") from error
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{index} is no index of weights: {_reason(error)}") from error
     readers: dict[str, Callable[[], Tensor]] = {}
-    for file in sorted(files):
+    for file in sorted(map(str, files)):
         if Path(file).name != file:
             raise CheckpointError(f"{index} points outside its folder: {file!r}")
         readers.update(_readers(index.parent / file))
@@ -94,7 +95,7 @@ def _readers(path: Path) -> dict[str, Callable[[], Tensor]]:
     except CheckpointError:
         raise
     except (OSError, SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path} is damaged or incomplete: {error}") from error
+        raise CheckpointError(f"{path} is damaged or incomplete: {_reason(error)}") from error
 
 
 def _safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
@@ -104,27 +105,45 @@ def _safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
 
 def _pickled(path: Path) -> dict[str, Callable[[], Tensor]]:
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        state = _load(path, mmap=True)
     except RuntimeError:
         # The format before zip files cannot be mapped into memory.
-        state = _load(path)
-    except pickle.UnpicklingError as error:
-        raise _unsafe(path) from error
+        state = _load(path, mmap=False)
     if not isinstance(state, dict):
         raise CheckpointError(f"{path} holds no named tensors")
     tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
     return {name: partial(tensors.__getitem__, name) for name in tensors}
 
 
-def _load(path: Path) -> object:
+def _load(path: Path, *, mmap: bool) -> object:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # About pickle protocols that this reader might not know; if so, it says so.
+            warnings.simplefilter("ignore", UserWarning)
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
-        raise _unsafe(path) from error
+        if "GLOBAL " in str(error):  # the name of something to import and call
+            raise CheckpointError(
+                f"{path} holds more than tensors, which could run code; it is not loaded. "
+                "Convert it to safetensors where you trust it"
+            ) from error
+        raise _unreadable(path) from error
+    except RuntimeError as error:
+        if "weights_only" in str(error):  # a tar, as before PyTorch 0.1.10, or TorchScript
+            raise _unreadable(path) from error
+        raise
 
 
-def _unsafe(path: Path) -> CheckpointError:
+def _unreadable(path: Path) -> CheckpointError:
     return CheckpointError(
-        f"{path} holds more than tensors, which could run code; it is not loaded. "
-        "Convert it to safetensors where you trust it"
+        f"{path} is damaged, or of a kind that cannot be read without running its code; "
+        "it is not loaded. Convert it to safetensors where you trust it"
     )
+
+
+def _reason(error: Exception) -> str:
+    """One line; some of torch's errors have many, some none."""
+    lines = str(error).strip().splitlines()
+    if lines:
+        return lines[0]
+    return "it ends too early" if isinstance(error, EOFError) else type(error).__name__

@@ -126,7 +126,8 @@ class Decoder:
         name = embedding_name(weights, architecture, "decoder")
         table = weights.take(name, vocab, width)
         exact = plan.decoder.weights.is_floating_point
-        self._embedding = (table * stack.embedding_scale).to(
+        # Scaled in float32: a product of fp16 weights would be rounded once more.
+        self._embedding = (table.float() * stack.embedding_scale).to(
             plan.device, plan.decoder.weights if exact else torch.float16
         )
         self._positions = build.positions("model.decoder.embed_positions.weight")

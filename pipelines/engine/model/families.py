@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pipelines.errors import CheckpointError
 
-__all__ = ["Architecture", "Stack", "architecture_of", "read_config"]
+__all__ = ["Activation", "Architecture", "Stack", "architecture_of", "read_config"]
 
 Activation = Literal["gelu", "relu", "silu"]
 Positions = Literal["table", "sinusoidal"]

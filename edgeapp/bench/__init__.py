@@ -1,0 +1,1 @@
+"""Our engine and transformers side by side, on random weights of true shape. Needs `bench`."""
