@@ -8,9 +8,6 @@ from pipelines.translation.results import SentenceTranslation, Translation
 
 __all__ = ["Reply"]
 
-# A sentence stays on its line, whatever the model says.
-_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
-
 
 class Reply:
     """The translation of one text while it grows."""
@@ -19,18 +16,17 @@ class Reply:
         self._text: list[str] = []
         self._sentences: list[SentenceTranslation] = []
         self._before = ""
-        self._starts_inside_word = False
+        self._needs_gap = False
         self._fresh = True
 
     def open(self, before: str, source: str) -> None:
         """A sentence begins: `source`, after the white space `before`."""
         last = self._sentences[-1].source[-1:] if self._sentences else ""
-        self._starts_inside_word = all(c.isalnum() and not _is_wide(c) for c in last + source[:1])
+        self._needs_gap = not before and _ends_a_sentence(last) and _begins_a_word(source[:1])
         self._before, self._fresh = before, True
 
     def add(self, text: str) -> str:
         """More of the sentence; returns the same with what has to stand before it."""
-        text = text.translate(_BREAKS)
         if self._fresh and text:
             text = self._gap(text[0]) + text
             self._fresh = False
@@ -67,9 +63,17 @@ class Reply:
 
     def _gap(self, first: str) -> str:
         """The white space before a sentence. Chinese has none where German needs some."""
-        if self._before or not self._sentences or self._starts_inside_word:
+        if not self._needs_gap or _is_wide(first) or _is_wide(self._sentences[-1].text[-1:]):
             return self._before
-        return "" if _is_wide(first) or _is_wide(self._sentences[-1].text[-1:]) else " "
+        return " "
+
+
+def _ends_a_sentence(last: str) -> bool:
+    return last != "" and (last in ".!?…:;," or _is_wide(last))
+
+
+def _begins_a_word(first: str) -> bool:
+    return first.isalnum() or unicodedata.category(first or " ") in ("Ps", "Pi")
 
 
 def _is_wide(char: str) -> bool:

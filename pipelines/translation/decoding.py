@@ -35,6 +35,7 @@ class Job:
     before: white space in front. whole: on the last job of a text, all of that text.
     ids: source ids, target code and eos included; empty when there is nothing to translate.
     code: the target language that the ids start with. warnings: known before the decoding.
+    part: of a sentence that has been taken apart, and is not to be taken apart further.
     """
 
     source: str
@@ -44,6 +45,7 @@ class Job:
     code: str | None = None
     priority: Priority = Priority.INTERACTIVE
     warnings: tuple[str, ...] = ()
+    part: bool = False
     memory: Memory | None = None
     stream: Stream | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from pipelines.translation.decoding import Job
 from pipelines.translation.languages import find_target, is_one_language, two_letter
 from pipelines.translation.sentences import Span, shorten, split_sentences
 from pipelines.translation.tokenizer import Tokenizer
+from pipelines.translation.verbatim import plain_quotes, set_apart
 
 __all__ = ["Preparation", "Targets"]
 
@@ -86,15 +88,15 @@ class Preparation:
         OptionError when neither it nor the options choose among several.
         """
         code, body, notes = self._choose(text)
-        spans = [
-            part
-            for span in split_sentences(body, self.language, lines_only=not self.split)
-            for part in self._fitting(span, code)
-        ] or [Span("", "")]
-        for index, span in enumerate(spans):
-            job = self._job(span, code, notes if index == 0 else ())
-            job.whole = text if index == len(spans) - 1 else None
-            yield job
+        job = Job("", warnings=notes)
+        for index, following in enumerate(self._sentences(body, code)):
+            if index:
+                yield job
+            else:
+                following.warnings = (*notes, *following.warnings)
+            job = following
+        job.whole = text
+        yield job
 
     def _choose(self, text: str) -> tuple[str | None, str, tuple[str, ...]]:
         """(target code, the text without it, warnings)."""
@@ -114,24 +116,48 @@ class Preparation:
             return self.target
         return self.targets.default()
 
-    def _fitting(self, span: Span, code: str | None) -> list[Span]:
-        """A sentence in parts that fit the model."""
-        first, *rest = shorten(
-            span.text, self.longest, lambda text: len(self.tokenizer.encode(text, code))
-        )
-        return [Span(span.before, first.text), *rest]
+    def _sentences(self, body: str, code: str | None) -> Iterator[Job]:
+        for span in split_sentences(body, self.language, lines_only=not self.split):
+            for part, keep in set_apart(span, self.language, self._unreadable):
+                # Numbers and marks alone mean the same everywhere.
+                if keep or not any(char.isalpha() for char in part.text):
+                    yield self._kept(part)
+                else:
+                    yield from self._translated(part, code)
 
-    def _job(self, span: Span, code: str | None, notes: tuple[str, ...]) -> Job:
-        job = Job(span.text, span.before, code=code, priority=self.priority, warnings=notes)
-        # Marks, numbers and smileys mean the same everywhere; a model only spoils them.
-        if not any(char.isalpha() for char in span.text):
-            return job
-        ids = self.tokenizer.encode(span.text, code)
-        if self.tokenizer.unk_id in ids:
-            unknown = self.tokenizer.unknown(span.text)
-            if not self.tokenizer.knows_any(span.text):
-                job.warnings = (*notes, "the model knows none of its characters; kept as it is")
-                return job
-            job.warnings = (*notes, f"the model does not know {' '.join(unknown)!r}")
-        job.ids = ids
-        return job
+    def _kept(self, span: Span) -> Job:
+        words = any(char.isalpha() for char in span.text) and self._unreadable(span.text)
+        warnings = ("the model does not know it; kept as it is",) if words else ()
+        return Job(span.text, span.before, priority=self.priority, warnings=warnings)
+
+    def _translated(self, span: Span, code: str | None) -> Iterator[Job]:
+        """Jobs for a part of a sentence, as many as it takes to fit the model."""
+        first, *rest = shorten(span.text, self.longest, lambda text: len(self._ids(text, code)))
+        for part in (Span(span.before, first.text), *rest):
+            unknown = self.tokenizer.unknown(plain_quotes(part.text))
+            yield Job(
+                part.text,
+                part.before,
+                ids=self._ids(part.text, code),
+                code=code,
+                priority=self.priority,
+                warnings=(f"the model does not know {' '.join(unknown)!r}",) if unknown else (),
+            )
+
+    def _ids(self, text: str, code: str | None) -> list[int]:
+        return self.tokenizer.encode(self._plain(text), code)
+
+    def _unreadable(self, text: str) -> bool:
+        return bool(self.tokenizer.unknown(self._plain(text)))
+
+    def _plain(self, text: str) -> str:
+        """A text as the model is to read it: with plain quotes, and unknown letters bare."""
+        text = plain_quotes(text)
+        for piece in self.tokenizer.unknown(text):
+            text = text.replace(piece, _bare(piece))
+        return text
+
+
+def _bare(text: str) -> str:
+    """Letters without their accents."""
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from pipelines.translation.sentences import shorten
 
 __all__ = ["translate_job"]
 
+_LONG_NUMBER = re.compile(r"[0-9]{4,}")
 # Sentences with fewer tokens than this are not taken apart.
 _WORTH_SPLITTING = 12
 
@@ -32,9 +34,8 @@ def translate_job(
     speaker = Speaker(decoder.tokenizer)
     first = yield from decoder.first(job, speaker if live else None)
     result = decoder.verdict(job, first) or _second_try(decoder, job, first, speaker.shown)
-    # A second try may say what no tokens say; it can only where nothing was shown before.
-    yield speaker.rest(result.tokens) if speaker.shown else result.text
-    yield replace(result, warnings=(*job.warnings, *result.warnings))
+    yield speaker.rest(result.text)
+    yield replace(result, warnings=(*job.warnings, *result.warnings, *_lost_numbers(result)))
 
 
 def _second_try(
@@ -65,7 +66,9 @@ def _not_empty(decoder: SentenceDecoder, job: Job, first: Attempt) -> SentenceTr
     """Insist on more tokens than those that showed nothing; else the source stands for itself."""
     rule = MinNewTokens(len(first.tokens), decoder.defaults.eos_ids)
     result = decoder.verdict(job, decoder.again(job, (rule,), Attempt()))
-    return result or _copy(job, ("the translation was empty; kept as it is",))
+    if result is None:
+        return _copy(job, ("the translation was empty; kept as it is",))
+    return replace(result, warnings=("the translation was empty; translated again",))
 
 
 def _from_lower_case(decoder: SentenceDecoder, job: Job) -> SentenceTranslation | None:
@@ -80,15 +83,15 @@ def _from_lower_case(decoder: SentenceDecoder, job: Job) -> SentenceTranslation 
 
 def _in_parts(decoder: SentenceDecoder, job: Job) -> SentenceTranslation | None:
     """Take a long sentence apart: short ones are what a model knows best."""
-    if len(job.ids) < _WORTH_SPLITTING:
+    if job.part or len(job.ids) < _WORTH_SPLITTING:
         return None
-    limit = len(job.ids) - 1
+    limit = min(len(job.ids) - 1, max(_WORTH_SPLITTING, len(job.ids) // 4))
     spans = shorten(job.source, limit, lambda t: len(decoder.tokenizer.encode(t, job.code)))
     if len(spans) < 2 or not all(span.before for span in spans[1:]):
         return None  # a cut inside a word helps nobody
     reply = Reply()
     for span in spans:
-        part = _now(decoder, job, span.text)
+        part = _now(decoder, job, span.text, part=True)
         reply.open(span.before, span.text)
         reply.add(part.text)
         reply.close(part)
@@ -106,14 +109,21 @@ def _in_parts(decoder: SentenceDecoder, job: Job) -> SentenceTranslation | None:
     )
 
 
-def _now(decoder: SentenceDecoder, job: Job, text: str) -> SentenceTranslation:
+def _now(decoder: SentenceDecoder, job: Job, text: str, part: bool = False) -> SentenceTranslation:
     """Translate something else in a job's place, at once."""
     ids = decoder.tokenizer.encode(text, job.code)
-    other = Job(text, ids=ids, code=job.code, priority=job.priority)
+    other = Job(text, ids=ids, code=job.code, priority=job.priority, part=part or job.part)
     decoder.submit(other, decoder.model.encode([ids])[0])
     *_, result = translate_job(decoder, other, live=False)
     assert isinstance(result, SentenceTranslation)
     return result
+
+
+def _lost_numbers(result: SentenceTranslation) -> tuple[str, ...]:
+    """Years and telephone numbers are the same in all languages."""
+    said = "".join(filter(str.isalnum, result.text))
+    lost = [number for number in _LONG_NUMBER.findall(result.source) if number not in said]
+    return (f"the translation lacks {', '.join(lost)}",) if lost else ()
 
 
 def _copy(job: Job, warnings: tuple[str, ...]) -> SentenceTranslation:

@@ -30,6 +30,7 @@ class Span:
 _HARD_BREAK = re.compile("([\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _ODD_SPACE = re.compile(r"[^\S ]")
 _NUMBERING = re.compile(r"\W*\d{1,3}[.)]\s*")
+_ABBREVIATION = re.compile(r"\b\w{1,3}\.(?:\w{1,3}\.)+\s+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Where a long sentence comes apart best, best first. The cut is at the end of the match.
@@ -89,16 +90,23 @@ def _segment(line: str, language: str) -> list[str]:
 
 
 def _mended(found: list[str], line: str) -> Iterator[str]:
-    """Undo boundaries that leave no sentence: within "ASP.NET", and after the "2." of a list."""
+    """Undo boundaries that leave no sentence: within "ASP.NET", after the "2." of a list, and
+    after "p.m." where small letters go on."""
     start = end = 0
     for index, piece in enumerate(found):
         end += len(piece)
         following = found[index + 1] if index + 1 < len(found) else ""
         within_a_name = piece[-1:] == "." and following[:1].isalnum()
-        if following and (within_a_name or _NUMBERING.fullmatch(piece)):
+        goes_on = following[:1].islower() and _ABBREVIATION.fullmatch(_last_word(piece))
+        if following and (within_a_name or goes_on or _NUMBERING.fullmatch(piece)):
             continue
         yield line[start:end]
         start = end
+
+
+def _last_word(piece: str) -> str:
+    """With the space after it."""
+    return piece[len(piece.rstrip().rpartition(" ")[0]) :].lstrip()
 
 
 def _best_cut(sentence: str) -> int:

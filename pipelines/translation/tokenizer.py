@@ -92,10 +92,6 @@ class Tokenizer:
             piece.replace(_SPACE, "") for piece in self._split(text) if piece not in self._ids
         )
 
-    def knows_any(self, text: str) -> bool:
-        """Whether there is an id for any piece of a text but the space."""
-        return any(piece in self._ids and piece != _SPACE for piece in self._split(text))
-
     def decode(self, ids: Iterable[int]) -> str:
         """The text of target ids. Special tokens and ids outside the vocabulary leave no trace."""
         pieces = [

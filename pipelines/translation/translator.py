@@ -10,11 +10,17 @@ from typing import Literal
 
 from pipelines.engine import Engine, Priority
 from pipelines.errors import UnsupportedTask
+from pipelines.translation.assembly import Reply
 from pipelines.translation.decoding import Job, SentenceDecoder
 from pipelines.translation.generation import read_generation_defaults
 from pipelines.translation.languages import pair_in_name
 from pipelines.translation.preparation import Preparation, Targets
-from pipelines.translation.results import Done, Translation, TranslationEvent
+from pipelines.translation.results import (
+    Done,
+    SentenceTranslation,
+    Translation,
+    TranslationEvent,
+)
 from pipelines.translation.streaming import events
 from pipelines.translation.tokenizer import Tokenizer
 
@@ -80,7 +86,7 @@ class Translator:
         self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults)
         # Half of the positions, so that a translation of twice the length still fits.
         positions = architecture.max_source_positions
-        self._longest = max(2, min(positions, self.tokenizer.model_max_length or positions) // 2)
+        self._longest = max(2, min(positions // 2, self.tokenizer.model_max_length or positions))
 
     def translate(
         self, texts: str | Sequence[str], options: TranslateOptions | None = None
@@ -126,11 +132,18 @@ class Translator:
         Beyond what the model can take in at once it is cut: it is for show, until it is complete.
         """
         options = replace(options, split_sentences=False)
-        job = next(self._preparation(options).jobs(sentence))
-        if not job.ids:
-            return sentence, ()
-        tokens = self._decoder.redecode(job, fixed, draft)
-        return self.tokenizer.decode(tokens), tokens
+        reply, tokens = Reply(), None
+        for job in self._preparation(options).jobs(sentence):
+            text = job.source
+            if job.ids and tokens is not None:
+                break
+            if job.ids:
+                tokens = self._decoder.redecode(job, fixed, draft)
+                text = self.tokenizer.decode(tokens)
+            reply.open(job.before, job.source)
+            reply.add(text)
+            reply.close(SentenceTranslation(job.source, text))
+        return reply.text, tokens or ()
 
     def _preparation(self, options: TranslateOptions) -> Preparation:
         target = None if options.target is None else self._targets.choose(options.target)

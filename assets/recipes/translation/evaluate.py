@@ -2,12 +2,15 @@
 
     python assets/recipes/translation/evaluate.py --data ../shared/data \
         --model assets/models/demo-en-de
+
+The table goes to the standard output, for assets/recipes/card.py; examples to the other one.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 from itertools import zip_longest
 from pathlib import Path
@@ -55,14 +58,17 @@ def main() -> None:
 
     # sacrebleu wants one list per reference number; None, unlike "", is no reference at all.
     known = [list(column) for column in zip_longest(*references.values())]
-    first = known[:1]
-    print(f"{len(references)} sentences, {arguments.beams} beam(s), {seconds:.0f} s")
-    for name, lists in ("the first reference", first), ("all references", known):
+    print("| compared with | sentences | BLEU | chrF |")
+    print("|---|---|---|---|")
+    for name, lists in ("the first reference", known[:1]), ("all known references", known):
         score = sacrebleu.corpus_bleu(translations, lists).score
         chrf = sacrebleu.corpus_chrf(translations, lists).score
-        print(f"{name}: BLEU {score:.1f}, chrF {chrf:.1f}")
+        print(f"| {name} | {len(references)} | {score:.1f} | {chrf:.1f} |")
+    how = "Greedy" if arguments.beams == 1 else f"{arguments.beams} beams"
+    print(f"\n{how}, float32, sacrebleu; measured by `assets/recipes/translation/evaluate.py`.")
+    print(f"{seconds:.0f} s", file=sys.stderr)
     for source, translation in list(zip(references, translations, strict=True))[:5]:
-        print(f"  {source} → {translation}")
+        print(f"  {source} → {translation}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,246 @@
+"""What callers of a translator rely on: order, laziness, white space, the choice of language."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pipelines.engine import Engine, Request
+from pipelines.errors import OptionError, UnsupportedTask
+from pipelines.translation import TranslateOptions, Translation, Translator
+from tests.translation.corpus import SENTENCES
+from tests.translation.scripted import scripted
+
+
+@pytest.fixture(scope="module")
+def multilingual(marian_folder: Callable[..., Path], exact_engine: Engine) -> Translator:
+    return Translator(marian_folder("opus-mt-en-mul"), engine=exact_engine)
+
+
+@pytest.fixture(scope="module")
+def alone(demo: Translator) -> dict[str, Translation]:
+    return {sentence: demo.translate(sentence)[0] for sentence in SENTENCES[:40]}
+
+
+def test_everyday_sentences(demo: Translator) -> None:
+    texts = [
+        "Where is the station?",
+        "I would like a cup of coffee.",
+        "Open the window, please.",
+        "My brother wants to become a pilot.",
+    ]
+    assert [translation.text for translation in demo.translate(texts)] == [
+        "Wo ist der Bahnhof?",
+        "Ich hätte gerne eine Tasse Kaffee.",
+        "Öffnen Sie bitte das Fenster.",
+        "Mein Bruder will Pilot werden.",
+    ]
+    assert (demo.source_language, demo.target_language, demo.target_codes) == ("en", "de", ())
+
+
+def test_one_text_gives_a_list_of_one(demo: Translator) -> None:
+    (translation,) = demo.translate("Good morning.")
+    assert translation.source == "Good morning."
+    assert translation.warnings == ()
+    (sentence,) = translation.sentences
+    assert sentence.text == translation.text == "Guten Morgen!"
+    assert -1 < sentence.avg_logprob < 0
+    assert demo.tokenizer.decode(sentence.tokens) == sentence.text
+
+
+def test_hundreds_of_lines_keep_their_order(
+    demo: Translator, alone: dict[str, Translation]
+) -> None:
+    """Whatever is decoded beside it, and in whatever order, a line's translation is the same."""
+    draw = random.Random(0)
+    lines = []
+    for _ in range(400):
+        lines.append(" ".join(draw.choices(list(alone), k=draw.choice((0, 1, 1, 1, 2, 5)))))
+    done = list(demo.translate_lines(lines))
+    assert [translation.source for translation in done] == lines
+    for translation in done:
+        for sentence in translation.sentences:
+            assert sentence.text == alone[sentence.source].text
+        assert translation.text == " ".join(sentence.text for sentence in translation.sentences)
+
+
+def test_nothing_in_nothing_out(demo: Translator) -> None:
+    assert demo.translate([]) == []
+    assert list(demo.translate_lines(iter(()))) == []
+    blank = ["", " ", "\t", "\n\n", " \r\n "]
+    assert demo.translate(blank) == [Translation(text, text) for text in blank]
+
+
+def test_white_space_stays_as_it_is(demo: Translator) -> None:
+    text = "  Good morning.\r\n\r\n\tWhere is the station?  I have a headache. \n"
+    assert demo.translate(text)[0].text == (
+        "  Guten Morgen!\r\n\r\n\tWo ist der Bahnhof?  Ich habe Kopfschmerzen. \n"
+    )
+
+
+def test_a_text_of_several_sentences_can_be_taken_as_one(demo: Translator) -> None:
+    text = "He is tired. He is ill.\nSo am I."
+    counts = [
+        [sentence.source for sentence in demo.translate(text, options)[0].sentences]
+        for options in (TranslateOptions(), TranslateOptions(split_sentences=False))
+    ]
+    assert counts == [
+        ["He is tired.", "He is ill.", "So am I."],
+        ["He is tired. He is ill.", "So am I."],
+    ]
+
+
+def test_lines_are_read_no_further_than_needed(demo: Translator) -> None:
+    taken = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield SENTENCES[taken % len(SENTENCES)]
+
+    lines = demo.translate_lines(endless())
+    assert taken == 0, "nothing is read before it is asked for"
+    next(lines)
+    assert taken <= 32, "the first need not wait for hundreds"
+    for _ in range(300):
+        next(lines)
+    assert 301 < taken <= 301 + 256
+    lines.close()
+    before = taken
+    assert list(lines) == []
+    assert taken == before
+
+
+def test_long_lines_are_read_less_far_ahead(demo: Translator) -> None:
+    taken = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield " ".join(SENTENCES[:60])
+
+    lines = demo.translate_lines(endless())
+    next(lines)
+    assert taken <= 12
+    lines.close()
+
+
+def test_a_line_that_is_not_there_yet_holds_up_none_before_it(demo: Translator) -> None:
+    """What a terminal or a slow pipe needs: None says that nothing can be read at the moment."""
+    done: list[str] = []
+    seen_at_pause: list[list[str]] = []
+
+    def typing() -> Iterator[str | None]:
+        for line in ("Good morning.", "", "Where is the station?", None, None, "Yes."):
+            if line is None:
+                seen_at_pause.append(done.copy())
+            yield line
+
+    for translation in demo.translate_lines(typing()):
+        done.append(translation.text)
+    assert done == ["Guten Morgen!", "", "Wo ist der Bahnhof?", "Ja."]
+    # Asked for what comes after a pause only when all before it has been handed out.
+    assert seen_at_pause[1] == done[:3]
+
+
+def test_empty_lines_do_not_wait(demo: Translator) -> None:
+    lines = iter(["", " ", "Good morning."])
+    results = demo.translate_lines(lines)
+    assert [next(results).text, next(results).text] == ["", " "]
+    assert next(lines, None) == "Good morning."
+    results.close()
+
+
+def test_sentences_share_passes_of_the_encoder(demo: Translator) -> None:
+    def echo(source: tuple[int, ...], request: Request) -> tuple[int, ...]:
+        return source
+
+    translator, engine = scripted(demo, echo)
+    translator.translate(SENTENCES)
+    assert sum(engine.encoded) == len(SENTENCES)
+    assert len(engine.encoded) < len(SENTENCES) / 3
+
+
+def test_an_error_while_reading_reaches_the_caller(demo: Translator) -> None:
+    def broken() -> Iterator[str]:
+        yield "Good morning."
+        raise OSError("the disk is gone")
+
+    with pytest.raises(OSError, match="the disk is gone"):
+        list(demo.translate_lines(broken()))
+    assert demo.translate("Yes.")[0].text == "Ja."
+
+
+def test_targets_of_a_multilingual_model(multilingual: Translator) -> None:
+    assert set(multilingual.target_codes) == {"deu", "fra", "spa", "ita", "nld", "por_Latn"}
+    french = multilingual.translate("We see the old house.", TranslateOptions(target="fr"))
+    spelt = multilingual.translate("We see the old house.", TranslateOptions(target=">>fra<<"))
+    in_text = multilingual.translate(">>fra<< We see the old house.", TranslateOptions(target="de"))
+    assert french[0].text == spelt[0].text
+    assert in_text[0].text == french[0].text
+    assert in_text[0].sentences[0].tokens == french[0].sentences[0].tokens
+    german = multilingual.translate("We see the old house.", TranslateOptions(target="de"))
+    assert german[0].sentences[0].tokens != french[0].sentences[0].tokens
+
+
+def test_a_growing_sentence_keeps_what_stands_around_it(demo: Translator) -> None:
+    text, tokens = demo.redecode("“Where is the", TranslateOptions())
+    assert text.startswith("“Wo")
+    text, _ = demo.redecode("“Where is the station?”", TranslateOptions(), tokens[:1], tokens)
+    assert text == "“Wo ist der Bahnhof?”"
+    assert demo.redecode("...", TranslateOptions()) == ("...", ())
+
+
+def test_every_sentence_of_a_text_gets_the_code(multilingual: Translator) -> None:
+    sources = []
+
+    def echo(source: tuple[int, ...], request: Request) -> tuple[int, ...]:
+        sources.append(source)
+        return source
+
+    translator, _ = scripted(multilingual, echo)
+    translator.translate("  >>spa<< We see. They want.\nI forgot.")
+    (code,) = {source[0] for source in sources}
+    assert len(sources) == 3
+    assert translator.tokenizer.encode("", "spa")[0] == code
+
+
+def test_unknown_targets_are_refused_at_once(multilingual: Translator, demo: Translator) -> None:
+    with pytest.raises(UnsupportedTask, match=r"'ja'; it has deu, fra"):
+        multilingual.translate_lines(["Hello."], TranslateOptions(target="ja"))
+    with pytest.raises(UnsupportedTask, match="translates into de only, not into 'fr'"):
+        demo.stream("Hello.", TranslateOptions(target="fr"))
+    with pytest.raises(UnsupportedTask, match="jpn"):
+        multilingual.translate(">>jpn<< Hello.")
+    with pytest.raises(OptionError, match="needs a target language; it has deu"):
+        multilingual.translate("Hello.")
+    for target in ("de", "deu", "DE", ">>deu<<"):
+        assert demo.translate("Yes.", TranslateOptions(target=target))[0].text == "Ja."
+
+
+def test_a_code_that_is_none_is_read_as_text(demo: Translator) -> None:
+    assert demo.translate(">>deu<< Yes.")[0].text == "Ja."
+    (translation,) = demo.translate(">>fra<< Yes.")
+    assert any(">>fra<<" in warning for warning in translation.warnings)
+    assert ">>fra<<" in translation.text
+
+
+def test_models_of_another_kind_are_refused(
+    whisper_folder: Callable[..., Path], exact_engine: Engine
+) -> None:
+    with pytest.raises(UnsupportedTask, match="whisper model, which cannot translate text"):
+        Translator(whisper_folder("tiny"), engine=exact_engine)
+
+
+def test_preparing_a_long_text_takes_no_time(demo: Translator) -> None:
+    """Nothing in the preparation grows with the square of a line's length."""
+    translator, _ = scripted(demo, lambda source, request: source)
+    start = time.process_time()
+    translator.translate("We need more time, " * 6000)
+    assert time.process_time() - start < 20
