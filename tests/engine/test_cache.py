@@ -37,7 +37,9 @@ class CacheMachine(RuleBasedStateMachine):
         lengths = [len(row) for row in self.rows[start:stop]]
         if max(lengths) + tokens > ROOM:
             return
-        new = torch.arange(LAYERS * (stop - start) * tokens * 2 * HEADS * WIDTH, dtype=torch.float32)
+        new = torch.arange(
+            LAYERS * (stop - start) * tokens * 2 * HEADS * WIDTH, dtype=torch.float32
+        )
         new = new.view(LAYERS, stop - start, tokens, 2, HEADS, WIDTH) + 10_000 * self.stamp
         self.stamp += 1
         positions = torch.tensor(lengths)[:, None] + torch.arange(tokens)

@@ -42,7 +42,9 @@ def test_a_row_does_not_depend_on_its_neighbours(engine: Engine, marian: Model) 
     mine, *others = marian.encode(token_sources(marian, [7, 3, 11, 29, 2, 16], seed=3))
     alone = engine.generate([Request(mine, (pad,), options)])[0]
     for n in range(1, len(others) + 1):
-        requests = [Request(m, (pad, *range(10, 10 + i)), options) for i, m in enumerate(others[:n])]
+        requests = [
+            Request(m, (pad, *range(10, 10 + i)), options) for i, m in enumerate(others[:n])
+        ]
         crowd = engine.generate([*requests, Request(mine, (pad,), options)])[-1]
         assert crowd.tokens == alone.tokens
         assert crowd.logprobs == pytest.approx(alone.logprobs, abs=TOLERANCE)

@@ -117,7 +117,7 @@ def test_watched_probabilities(engine: Engine, whisper: Model) -> None:
 
 
 def test_a_closed_engine_and_an_unloaded_model_say_so(checkpoints: Folders) -> None:
-    engine = Engine(device="cpu", precision="float32", threads=2)
+    engine = Engine(device="cpu", precision="float32", threads=1)
     model = engine.load(checkpoints("marian:opus-mt-en-de"))
     memory = model.encode(token_sources(model, [4]))[0]
     running = engine.stream(Request(memory, (5,), GenerationOptions(max_new_tokens=50)))
@@ -131,7 +131,9 @@ def test_a_closed_engine_and_an_unloaded_model_say_so(checkpoints: Folders) -> N
         engine.stream(Request(memory, (5,), SOME))
     again = engine.load(checkpoints("marian:opus-mt-en-de"))
     assert engine.load(checkpoints("marian:opus-mt-en-de")) is again
-    stream = engine.stream(Request(again.encode([[4]])[0], (5,), GenerationOptions(max_new_tokens=9)))
+    stream = engine.stream(
+        Request(again.encode([[4]])[0], (5,), GenerationOptions(max_new_tokens=9))
+    )
     engine.close()
     with pytest.raises(EngineError, match="closed"):
         stream.result()

@@ -12,7 +12,14 @@ from pipelines.engine.decoding.sampling import distribution, draw, generator_for
 from tests.engine.conftest import token_sources
 
 CPU = torch.device("cpu")
-SETTINGS = [(1.0, 0, 1.0), (0.7, 0, 1.0), (1.0, 3, 1.0), (1.5, 0, 0.6), (0.8, 5, 0.9), (1.0, 50, 0.01)]
+SETTINGS = [
+    (1.0, 0, 1.0),
+    (0.7, 0, 1.0),
+    (1.0, 3, 1.0),
+    (1.5, 0, 0.6),
+    (0.8, 5, 0.9),
+    (1.0, 50, 0.01),
+]
 
 
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), SETTINGS)

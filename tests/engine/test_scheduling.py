@@ -33,7 +33,9 @@ class Jobs:
         pad = model.architecture.pad_id
         memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
         self.requests = [
-            Request(memory, (pad, *range(20, 20 + i % 3)), GenerationOptions(max_new_tokens=3 + 4 * i))
+            Request(
+                memory, (pad, *range(20, 20 + i % 3)), GenerationOptions(max_new_tokens=3 + 4 * i)
+            )
             for i, memory in enumerate(memories)
         ]
         self.alone = [engine.generate([request])[0].tokens for request in self.requests]
@@ -45,7 +47,7 @@ def jobs(engine: Engine, marian: Model) -> Jobs:
 
 
 def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
-    with Engine(device="cpu", precision="float32", threads=2, max_batch=2) as small:
+    with Engine(device="cpu", precision="float32", threads=1, max_batch=2) as small:
         model = small.load(checkpoints("marian:opus-mt-en-de"))
         memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
         requests = [
@@ -145,18 +147,22 @@ def test_cancelling_from_another_thread_ends_the_wait(engine: Engine, jobs: Jobs
 
 
 def test_urgent_requests_get_the_next_free_slot(checkpoints: Folders) -> None:
-    with Engine(device="cpu", precision="float32", threads=2, max_batch=1) as one:
+    with Engine(device="cpu", precision="float32", threads=1, max_batch=1) as one:
         model = one.load(checkpoints("marian:opus-mt-en-de"))
         memory = model.encode(token_sources(model, [4]))[0]
         pad, options = model.architecture.pad_id, GenerationOptions(max_new_tokens=5)
-        batch = [one.stream(Request(memory, (pad,), options, priority=Priority.BATCH)) for _ in "ab"]
+        batch = [
+            one.stream(Request(memory, (pad,), options, priority=Priority.BATCH)) for _ in "ab"
+        ]
         next(batch[0])
         live = one.stream(Request(memory, (pad,), options, priority=Priority.LIVE_RECOGNITION))
         live.result()
         assert batch[1]._row.generated == []
 
 
-def test_two_models_share_one_engine(engine: Engine, marian: Model, whisper: Model, jobs: Jobs) -> None:
+def test_two_models_share_one_engine(
+    engine: Engine, marian: Model, whisper: Model, jobs: Jobs
+) -> None:
     start = whisper.architecture.start_id
     memory = whisper.encode([mel_source(whisper)])[0]
     audio = Request(memory, (start,), GenerationOptions(max_new_tokens=12))
@@ -219,7 +225,7 @@ def test_out_of_gpu_memory_goes_on_with_the_cpu(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Played on the CPU: the plan claims a GPU, the third step claims to be out of memory."""
-    with Engine(device="cpu", precision="float32", threads=2) as engine:
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
         memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
         requests = [
