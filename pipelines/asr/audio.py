@@ -8,6 +8,7 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -112,7 +113,7 @@ def _load_array(source: Block) -> Samples:
 def _load_path(path: str) -> Samples:
     try:
         # Our own file object: libav would read "a:b.wav" or "http:x" as a protocol.
-        with open(path, "rb") as file:
+        with Path(path).open("rb") as file:
             return _load_file(file, path)
     except FileNotFoundError:
         raise AudioError(f"{path}: there is no such file") from None

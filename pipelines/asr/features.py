@@ -215,7 +215,7 @@ class StreamFeatures(_Features):
             self._heard += count
 
     def _forget(self, seek: int) -> None:
-        done = max(min(seek * HOP - _HALF, self._heard * HOP - _HALF) - self._offset, 0)
+        done = min(seek * HOP - _HALF, self._heard * HOP - _HALF, self._end) - self._offset
         if done > self._window * HOP:  # not at every step: it copies what remains
             self._samples = self._samples[done:].copy()
             self._offset += done

@@ -27,6 +27,8 @@ class TranscribeOptions:
     initial_prompt: text put before the first window: names, spelling, style.
     suppress_blank: a window never begins with a space alone.
     suppress_tokens: ids never chosen; -1 stands for the symbols that are not spoken.
+    without_timestamps: one segment a window, with text only. A word that is cut by the end of a
+        window is then lost.
     max_initial_timestamp: seconds; a window's first segment begins by then. None: anywhere.
     seed: makes sampling above temperature 0 repeatable; None draws anew each time.
 
@@ -43,6 +45,7 @@ class TranscribeOptions:
     initial_prompt: str | None = None
     suppress_blank: bool = True
     suppress_tokens: tuple[int, ...] = (-1,)
+    without_timestamps: bool = False
     max_initial_timestamp: float | None = 1.0
     seed: int | None = 0
 

@@ -147,9 +147,17 @@ class TextDecoder:
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def feed(self, ids: Sequence[int]) -> str:
-        """The text that these ids complete; special tokens give none."""
-        eot = self._tokenizer.special.eot
-        return self._utf8.decode(self._tokenizer.bytes_of(i for i in ids if i < eot))
+        """The text that these ids complete; special tokens give none.
+
+        No character reaches across a timestamp: segments begin there, and each is text by itself.
+        """
+        special, text = self._tokenizer.special, ""
+        for token in ids:
+            if token < special.eot:
+                text += self._utf8.decode(self._tokenizer.bytes_of((token,)))
+            elif token >= special.timestamp_begin:
+                text += self.finish()
+        return text
 
     def finish(self) -> str:
         """What an unfinished character at the end comes to."""

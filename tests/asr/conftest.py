@@ -1,12 +1,21 @@
-"""Model folders shared by the recognition tests."""
+"""Model folders and the engine shared by the recognition tests."""
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from pipelines.asr import Transcriber
+from pipelines.engine import Engine
 from tests.fixtures.checkpoints import write_whisper
+
+if TYPE_CHECKING:
+    from whisper.model import Whisper
 
 
 @pytest.fixture(scope="session")
@@ -19,3 +28,47 @@ def multilingual(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def english_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same as openai/whisper-tiny.en's."""
     return write_whisper(tmp_path_factory.mktemp("whisper") / "tiny.en", "tiny.en")
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """The exact one: float32 on the CPU."""
+    with Engine(device="cpu", precision="float32", threads=2) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def real(multilingual: Path, engine: Engine) -> Transcriber:
+    """A transcriber that says nothing of sense."""
+    return Transcriber(multilingual, engine=engine)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same weights in both programs."""
+
+    ours: Transcriber
+    theirs: Whisper
+
+
+@pytest.fixture(scope="session")
+def fitted(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """A model that knows tests.asr.recordings by heart."""
+    from tests.asr.fitted import fit
+    from tests.asr.oracle import from_openai
+
+    model = fit()
+    folder = write_whisper(tmp_path_factory.mktemp("whisper") / "fitted", "tiny")
+    return Pair(Transcriber(from_openai(model, folder), engine=engine), model)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _vocabularies() -> None:
+    """Load openai-whisper's vocabularies, which it keeps: it leaves their files open."""
+    from whisper.tokenizer import get_encoding
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        for name in ("gpt2", "multilingual"):
+            for languages in (99, 100):
+                get_encoding(name=name, num_languages=languages)

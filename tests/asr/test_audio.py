@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import subprocess
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -88,7 +87,7 @@ def test_the_sound_track_of_a_video(tmp_path: Path) -> None:
         container.mux(picture.encode(None))
         container.mux(sound.encode(None))
     assert_tone(load_audio(path), 2.0, 0.1)
-    with open(path, "rb") as file:  # its index is at the end, out of reach in a pipe
+    with path.open("rb") as file:  # its index is at the end, out of reach in a pipe
         assert_tone(load_audio(Pipe(file.read())), 2.0, 0.1)
 
 
@@ -106,7 +105,7 @@ def test_arrays_of_any_number_type(dtype: type) -> None:
     if np.issubdtype(dtype, np.integer):
         limits = np.iinfo(dtype)
         full = (int(limits.max) + 1 - int(limits.min)) / 2
-        array = (samples * (full - 1) + (full if limits.min == 0 else 0)).astype(dtype)
+        array = np.rint(samples * (full - 1) + (full if limits.min == 0 else 0)).astype(dtype)
     else:
         array = samples.astype(dtype)
     np.testing.assert_allclose(load_audio(array), samples, atol=0.01)
@@ -162,9 +161,9 @@ def test_odd_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "plain.wav", tone(1.0), RATE)
     for name in ("http:talk.wav", "-", "%03d.wav", "grüße 1'2\".wav"):
-        os.rename("plain.wav", name)
+        Path("plain.wav").rename(name)
         assert len(load_audio(name)) == RATE
-        os.rename(name, "plain.wav")
+        Path(name).rename("plain.wav")
 
 
 def test_one_sample_is_audio(tmp_path: Path) -> None:
@@ -189,9 +188,7 @@ def holed_mp3(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [truncated_flac, holed_mp3])
-def test_of_a_damaged_file_the_rest_is_kept(
-    tmp_path: Path, make: Callable[[Path], Path]
-) -> None:
+def test_of_a_damaged_file_the_rest_is_kept(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     path = make(tmp_path)
     with pytest.warns(DamagedAudio, match=path.name):
         samples = load_audio(path)
@@ -232,7 +229,7 @@ def playlist(folder: Path) -> Path:
         (content("empty.wav", b""), "is empty"),
         (content("text.mp3", b"Dear all,\nthis is no sound.\n"), "is not audio"),
         (content("long.mp3", b"and so it goes on, line by line.\n" * 5000), "no audio"),
-        (content("noise.flac", np.random.default_rng(0).bytes(50_000)), "is not audio"),
+        (content("noise.flac", np.random.default_rng(0).bytes(50_000)), "is not audio|no audio"),
         (content("head.wav", b"RIFF\x24\x00\x00\x00WAVEfmt "), "is not audio|no audio"),
         (folder_named_wav, "is a folder"),
         (no_samples, "holds no audio"),

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from whisper.audio import log_mel_spectrogram, mel_filters as openai_mel_filters
+from whisper.audio import log_mel_spectrogram
+from whisper.audio import mel_filters as openai_mel_filters
 
 from pipelines.asr.features import FileFeatures, StreamFeatures, mel_filters
 from pipelines.errors import CheckpointError
@@ -30,7 +31,9 @@ def noise(seconds: float, seed: int = 0, *, growing: bool = False) -> NDArray[np
 @pytest.mark.parametrize("n_mels", [80, 128])
 def test_filters_are_librosas_bit_for_bit(n_mels: int) -> None:
     ours = mel_filters(n_mels)
-    assert ours.numpy().tobytes() == librosa.filters.mel(sr=16_000, n_fft=400, n_mels=n_mels).tobytes()
+    assert (
+        ours.numpy().tobytes() == librosa.filters.mel(sr=16_000, n_fft=400, n_mels=n_mels).tobytes()
+    )
     assert torch.equal(ours, openai_mel_filters("cpu", n_mels))
 
 
@@ -70,7 +73,9 @@ def test_less_than_a_frame_and_silence_are_fine() -> None:
     assert torch.equal(mel[:, :100], torch.full((80, 100), -1.5))
 
 
-def blocks(samples: NDArray[np.float32], length: int, read: list[int]) -> Iterator[NDArray[np.float32]]:
+def blocks(
+    samples: NDArray[np.float32], length: int, read: list[int]
+) -> Iterator[NDArray[np.float32]]:
     """Blocks of one length; how many have been taken is kept in read[0]."""
     for start in range(0, len(samples), length):
         read[0] += 1

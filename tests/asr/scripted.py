@@ -1,0 +1,127 @@
+"""A recogniser whose every decoding is written down beforehand, in both programs.
+
+Turns are played one after the other, whatever is asked; what was asked is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Any, cast
+
+from torch import Tensor
+from whisper.decoding import DecodingOptions, DecodingResult, DecodingTask
+from whisper.model import Whisper
+from whisper.tokenizer import Tokenizer, get_tokenizer
+from whisper.utils import compression_ratio
+
+from pipelines.asr import Transcriber
+from pipelines.engine import Engine, Event, FinishReason, Model, Request, Result
+
+__all__ = ["Asked", "OurScript", "Turn", "script_theirs", "scripted"]
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What a decoding comes to. tokens: without the end of text."""
+
+    tokens: tuple[int, ...]
+    avg_logprob: float = -0.25
+    no_speech_prob: float = 0.0
+    ended: bool = True
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a decoding was asked for."""
+
+    temperature: float
+    prompt: tuple[int, ...]
+    mel: Tensor
+
+
+class _Stream:
+    """A stream of one turn, a token an event."""
+
+    def __init__(self, turn: Turn, eot: int) -> None:
+        tokens = (*turn.tokens, *[eot] * turn.ended)
+        # What the mean comes from; openai-whisper divides by one more than there are tokens.
+        scale = (len(turn.tokens) + 1) / max(len(tokens), 1)
+        logprobs = (turn.avg_logprob * scale,) * len(tokens)
+        reason = FinishReason.EOS if turn.ended else FinishReason.LENGTH
+        self._result = Result(tokens, logprobs, reason, (turn.no_speech_prob,))
+
+    def __enter__(self) -> _Stream:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[Event]:
+        tokens = self._result.tokens
+        for i, token in enumerate(tokens):
+            yield Event((token,), (), self._result.reason if i == len(tokens) - 1 else None)
+
+    def result(self) -> Result:
+        return self._result
+
+
+@dataclass
+class OurScript:
+    """Stands in for the engine, and for the model, whose encoding is the spectrum itself."""
+
+    turns: Iterator[Turn]
+    eot: int
+    architecture: Any
+    asked: list[Asked] = field(default_factory=list)
+
+    def encode(self, sources: Sequence[Tensor]) -> list[Tensor]:
+        return list(sources)
+
+    def stream(self, request: Request) -> _Stream:
+        mel = cast(Tensor, request.memory)
+        self.asked.append(Asked(request.options.temperature, request.prompt, mel))
+        return _Stream(next(self.turns), self.eot)
+
+
+def scripted(real: Transcriber, turns: Sequence[Turn]) -> tuple[Transcriber, OurScript]:
+    """A transcriber with the vocabulary of a real one that plays the turns, over and over."""
+    transcriber = copy(real)
+    eot = transcriber.tokenizer.special.eot
+    script = OurScript(cycle(turns), eot, transcriber.model.architecture)
+    transcriber.engine = cast(Engine, script)
+    transcriber.model = cast(Model, script)
+    return transcriber, script
+
+
+def script_theirs(model: Whisper, turns: Sequence[Turn]) -> list[Asked]:
+    """Let openai-whisper's model play the turns; what it is asked gets into the list returned."""
+    asked: list[Asked] = []
+    following = cycle(turns)
+
+    def decode(mel: Tensor, options: DecodingOptions) -> DecodingResult:
+        task = DecodingTask(model, options)
+        asked.append(Asked(options.temperature, tuple(task.initial_tokens), mel))
+        return _result(next(following), task.tokenizer, mel, options)
+
+    model.decode = decode
+    return asked
+
+
+def _result(
+    turn: Turn, tokenizer: Tokenizer, mel: Tensor, options: DecodingOptions
+) -> DecodingResult:
+    """As the end of DecodingTask.run makes it."""
+    text = tokenizer.decode(list(turn.tokens)).strip()
+    return DecodingResult(
+        audio_features=mel,
+        language=options.language or get_tokenizer(True).language,
+        tokens=list(turn.tokens),
+        text=text,
+        avg_logprob=turn.avg_logprob,
+        no_speech_prob=turn.no_speech_prob,
+        temperature=options.temperature,
+        compression_ratio=compression_ratio(text),
+    )
