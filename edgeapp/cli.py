@@ -1,4 +1,4 @@
-"""The command line: `edgeapp transcribe`, `translate`, `live`, `demo`, `models`."""
+"""The command line: `edgeapp transcribe`, `translate`, `live`, `demo`, `models`, `bench`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands import models
+from edgeapp.commands.bench import bench
 from edgeapp.commands.demo import demo
 from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import transcribe
@@ -30,6 +31,7 @@ app.command(epilog=EXIT_CODES, no_args_is_help=True)(transcribe)
 app.command(epilog=EXIT_CODES)(translate)
 app.command(epilog=EXIT_CODES)(live)
 app.command()(demo)
+app.command(epilog=EXIT_CODES)(bench)
 app.add_typer(models.app, name="models", help="The models on this machine: list, pull, rm, path.")
 
 

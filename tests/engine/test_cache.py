@@ -43,10 +43,10 @@ class CacheMachine(RuleBasedStateMachine):
         new = new.view(LAYERS, stop - start, tokens, 2, HEADS, WIDTH) + 10_000 * self.stamp
         self.stamp += 1
         positions = torch.tensor(lengths)[:, None] + torch.arange(tokens)
-        at = lengths[0] if len(set(lengths)) == 1 else None
+        at = lengths[0] if len(set(lengths)) == 1 else positions
         slots = slice(start, stop)
         for layer in range(LAYERS):
-            self.cache.write(layer, slots, positions, at, new[layer])
+            self.cache.write(layer, slots, at, new[layer])
         self.cache.advance(slots, tokens)
         for i, row in enumerate(self.rows[start:stop]):
             row.extend(new[:, i, t] for t in range(tokens))

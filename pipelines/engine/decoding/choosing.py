@@ -36,7 +36,7 @@ def choose(rows: Sequence[Row], logits: Tensor) -> None:
     """Apply each row's other rules to its logits [rows, vocab], and take the next token."""
     for index, row in enumerate(rows):
         _obey(row, logits[index])
-    tokens = logits.argmax(dim=-1)
+    tokens = _likeliest(logits)
     for index, row in enumerate(rows):
         if row.generator is not None:
             tokens[index : index + 1] = _sample(logits[index], row.request.options, row)
@@ -53,6 +53,13 @@ def choose(rows: Sequence[Row], logits: Tensor) -> None:
             continue
         wanted = row.request.options.logprobs
         row.accept(token, logprob if wanted else None)
+
+
+def _likeliest(logits: Tensor) -> Tensor:
+    """argmax of each row; numpy's is several times as fast as torch's on a CPU."""
+    if logits.device.type == "cpu":
+        return torch.from_numpy(logits.numpy().argmax(axis=-1))
+    return logits.argmax(dim=-1)
 
 
 def watch_last(rows: Sequence[Row], logits: Tensor) -> None:

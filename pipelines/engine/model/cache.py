@@ -87,21 +87,19 @@ class SlotCache(_Slots):
     does, once a whole step has gone well, so that a step can be repeated after an error.
     """
 
-    def write(
-        self, layer: int, slots: slice, positions: Tensor, at: int | None, keys_values: Tensor
-    ) -> None:
+    def write(self, layer: int, slots: slice, at: int | Tensor, keys_values: Tensor) -> None:
         """Store keys_values [rows, tokens, 2, heads, head_dim] of the rows `slots`.
 
-        positions [rows, tokens]: where; at: the first position when all rows agree, which makes
-        it one plain copy.
+        at: the first position when all rows agree, which makes it one plain copy; else where each
+        belongs [rows, tokens].
         """
         tokens = keys_values.shape[1]
-        if at is not None:
+        if isinstance(at, int):
             target = self._layers[layer][:, slots, :, at : at + tokens]
             target.copy_(keys_values.permute(2, 0, 3, 1, 4))
             return
-        rows = torch.arange(slots.start, slots.stop, device=positions.device)[:, None]
-        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_((rows, positions), keys_values)
+        rows = torch.arange(slots.start, slots.stop, device=at.device)[:, None]
+        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_((rows, at), keys_values)
 
     def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the rows `slots`, each a view [rows, heads, length, head_dim]."""

@@ -24,17 +24,16 @@ __all__ = ["Decoder", "Step"]
 class Step:
     """The geometry of one decoder pass, worked out once and shared by all layers.
 
-    slots: the rows, a contiguous range. positions [rows, tokens]; at: the first position when it
-    is the same for all rows. length: how much of the cache is read. mask [rows, 1, tokens,
-    length], added to the scores, or None when every row may see all of it.
+    slots: the rows, a contiguous range. at: the first new position when it is the same for all
+    rows, else all of them [rows, tokens]. length: how much of the cache is read. mask [rows, 1,
+    tokens, length], added to the scores, or None when every row may see all of it.
     memories: one per row when each is read where it lies; else None and `source_length`,
     `source_mask` [rows, 1, 1, source_length] describe the cross cache.
     readout: collects cross-attention, where anyone wants it.
     """
 
     slots: slice
-    positions: Tensor
-    at: int | None
+    at: int | Tensor
     length: int
     mask: Tensor | None
     memories: tuple[Memory, ...] | None
@@ -80,7 +79,7 @@ class _DecoderLayer:
     def _attend(self, x: Tensor, step: Step, cache: SlotCache) -> Tensor:
         rows, tokens, width = x.shape
         qkv = self._qkv(x).view(rows, tokens, 3, self._heads, -1)
-        cache.write(self._index, step.slots, step.positions, step.at, qkv[:, :, 1:])
+        cache.write(self._index, step.slots, step.at, qkv[:, :, 1:])
         keys, values = cache.read(self._index, step.slots, step.length)
         query = qkv[:, :, 0].transpose(1, 2)
         mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=step.mask)
@@ -101,18 +100,23 @@ class _DecoderLayer:
     def _consult_each(self, query: Tensor, memories: tuple[Memory, ...]) -> Tensor:
         """Long sources are read where they lie. Neighbouring rows on one memory (beams,
         fallbacks) become more queries on it, so its bytes are read once for all of them."""
+        if len(memories) == 1:
+            return self._consult_one(query, memories[0])
         parts, start, (_, heads, tokens, head_dim) = [], 0, query.shape
         while start < len(memories):
             memory, stop = memories[start], start + 1
             while stop < len(memories) and memories[stop] is memory:
                 stop += 1
             folded = query[start:stop].transpose(0, 1).reshape(1, heads, -1, head_dim)
-            mixed = F.scaled_dot_product_attention(
-                folded, memory.keys[self._index][None], memory.values[self._index][None]
-            )
+            mixed = self._consult_one(folded, memory)
             parts.append(mixed.view(heads, stop - start, tokens, head_dim).transpose(0, 1))
             start = stop
         return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def _consult_one(self, query: Tensor, memory: Memory) -> Tensor:
+        """Any number of queries [1, heads, queries, head_dim] on one source."""
+        keys, values = memory.keys[self._index], memory.values[self._index]
+        return F.scaled_dot_product_attention(query, keys[None], values[None])
 
 
 class Decoder:
@@ -154,10 +158,8 @@ class Decoder:
     def forward(self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
         """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache."""
         x = F.embedding(ids, self._embedding).to(self.dtype)
-        if step.at is not None:
-            x = x + self._positions[step.at : step.at + ids.shape[1]]
-        else:
-            x = x + self._positions[step.positions]
+        at = step.at
+        x = x + self._positions[slice(at, at + ids.shape[1]) if isinstance(at, int) else at]
         if self._embedding_norm is not None:
             x = self._embedding_norm(x)
         for layer in self._layers:

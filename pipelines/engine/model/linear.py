@@ -87,17 +87,18 @@ class _Int8:
             quantised = torch.quantize_per_channel(
                 weight, scale, torch.zeros(len(scale), dtype=torch.long), 0, torch.qint8
             )
-            # The bias is added afterwards: rows are scaled before the product.
-            self._packed = torch.ops.quantized.linear_prepack(quantised, None)
-        self._bias = None if bias is None else bias.float()
+            self._bias = None if bias is None else bias.float()
+            self._packed = torch.ops.quantized.linear_prepack(quantised, self._bias)
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.numel() == x.shape[-1]:
             y: Tensor = torch.ops.quantized.linear_dynamic(x, self._packed)
-            return y if self._bias is None else y.add_(self._bias)
+            return y
+        # One scale serves the whole of x: the rows are brought to one size, and back, which the
+        # bias, added in between, must not follow.
         peak = torch.linalg.vector_norm(x, ord=torch.inf, dim=-1, keepdim=True).clamp_min_(1e-12)
         y = torch.ops.quantized.linear_dynamic(x / peak, self._packed)
-        return y.mul_(peak) if self._bias is None else torch.addcmul(self._bias, y, peak)
+        return y.mul_(peak) if self._bias is None else torch.lerp(self._bias, y, peak)
 
 
 class _Int8Weights:

@@ -121,17 +121,14 @@ class Network:
         device, dtype = self.plan.device, self._decoder.dtype
         starts = cache.lengths[slots]
         uniform = all(start == starts[0] for start in starts)
-        positions = torch.tensor(starts, device=device)[:, None] + torch.arange(
-            tokens, device=device
-        )
-        if uniform:
-            length = starts[0] + tokens
-        else:
-            longest = max(starts) + tokens
-            rounded = -(-longest // _LENGTH_STEP) * _LENGTH_STEP
-            length = min(rounded, self.architecture.max_target_positions)
-        mask = None
+        at: int | Tensor = starts[0]
+        length, mask = max(starts) + tokens, None
         if not uniform or tokens > 1:
+            first = torch.tensor(starts, device=device)[:, None]
+            positions = first + torch.arange(tokens, device=device)
+            if not uniform:
+                at, rounded = positions, -(-length // _LENGTH_STEP) * _LENGTH_STEP
+                length = min(rounded, self.architecture.max_target_positions)
             hidden = torch.arange(length, device=device) > positions[:, :, None]
             mask = torch.zeros(hidden.shape, device=device, dtype=dtype)
             mask = mask.masked_fill_(hidden, -torch.inf)[:, None]
@@ -146,8 +143,7 @@ class Network:
             source_mask = _padding_mask(lengths, source_length, device, dtype)
         return Step(
             slots,
-            positions,
-            starts[0] if uniform else None,
+            at,
             length,
             mask,
             near,
