@@ -24,6 +24,7 @@ from tokenizers import Tokenizer
 WINDOW = 10 * RATE
 HELD_OUT_SPEAKERS = ("theo", "lucas")
 IGNORED = -100
+POSITIONS = 192  # of the decoder; at most half of them hold the prompt
 
 
 @dataclass
@@ -214,15 +215,26 @@ class Composer:
             pad_from = min(total, end + int(RATE * 0.3 * r.random()))
         else:
             pad_from = None
-        prompt: list[int] = []
-        if not self.plain and r.random() < 0.2:
-            for _ in range(r.randint(1, 2)):
-                prompt += t.text(r.choice(self.items)[1])
-            prompt = [t.previous, *prompt[-60:]]
+        prompt = [] if self.plain or r.random() < 0.6 else self._previous(len(target))
         inputs = [*prompt, t.sot, *target]
         labels = [*[IGNORED] * len(prompt), *target, t.eot]
         written = " ".join(text for _, _, text in placed)
         return Example(self._disturb(samples), inputs, labels, written, pad_from)
+
+    def _previous(self, following: int) -> list[int]:
+        """The prompt of a later window: earlier text, mostly with its timestamps, as long-form
+        decoding puts it there, and as much of it as fits before `following` tokens."""
+        r, t = self.random, self.tokens
+        timed, at, prompt = r.random() < 0.75, 0, list[int]()
+        for _ in range(r.randint(1, 8)):
+            text = t.text(r.choice(self.items)[1])
+            if timed:
+                start = r.randint(10, 50) + (at if at < 400 else 0)
+                at = min(start + 9 * len(text), WINDOW // 320)
+                text = [t.zero + start, *text, t.zero + at]
+            prompt += text
+        room = min(POSITIONS // 2 - 1, POSITIONS - 2 - following)
+        return [t.previous, *prompt[-room:]]
 
     def _disturb(self, samples: np.ndarray) -> np.ndarray:
         """A room, a background, a level."""
