@@ -234,7 +234,7 @@ def main() -> None:
         rate = PEAK_RATE * min((step + 1) / WARM_UP, 1) * max(0.02, 1 - done)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        full = 0.0 if step < SEVERAL_FROM else 0.35 if done < 0.6 else 0.5
+        full = 0.0 if step < SEVERAL_FROM else 0.35 if done < 0.45 else 0.55
         attention, ctc = losses(model, head, batches.next(step, full))
         weight = 0.9 if step < PLAIN_UNTIL // 2 else 0.5 if done < 0.7 else 0.2
         optimizer.zero_grad(set_to_none=True)
