@@ -130,5 +130,5 @@ def test_other_layouts_with_random_weights(
     """Their vocabularies, mel bands and missing language tokens; what they say is gibberish."""
     folder = write_whisper(tmp_path_factory.mktemp("other") / shape, shape)
     pair = Pair(Transcriber(folder, engine=engine), in_openai(folder))
-    found = compare(pair, samples_of(RECORDINGS["long"]))
-    assert sum(len(segment["tokens"]) for segment in found["segments"]) > 10
+    found = compare(pair, samples_of(RECORDINGS["short"]))
+    assert sum(len(segment["tokens"]) for segment in found["segments"]) > 5
