@@ -60,7 +60,7 @@ class Workshop:
         self._check(found, "asr", "recognise speech")
         from pipelines.asr import Transcriber
 
-        return Transcriber(found.folder, engine=self.engine)
+        return Transcriber(found.folder, engine=self.engine, name=found.name)
 
     def translator(self, name: str | None, source: str | None, target: str | None) -> Translator:
         """The translator named, else the setting's, else the best from source to target.
@@ -80,7 +80,7 @@ class Workshop:
             self._check(found, "translation", "translate text")
             from pipelines.translation import Translator
 
-            made = Translator(found.folder, engine=self.engine)
+            made = Translator(found.folder, engine=self.engine, name=found.name)
             _check_languages(found.name, made, source, target)
             self._translators[key] = made
         return self._translators[key]

@@ -47,18 +47,19 @@ class Transcriber:
         device: str = "auto",
         compute_type: str = "auto",
         threads: int | Literal["auto"] = "auto",
+        name: str | None = None,
     ) -> None:
-        """model: a name that pipelines.models knows, or a folder.
+        """model: a name that pipelines.models knows, or a folder. name: what messages call it.
 
         engine: one to share with others; device, compute_type (the precision) and threads only
         matter where it is not given. Raises ModelNotFound, CheckpointError, OptionError.
         """
-        folder = _folder(model)
+        folder, name = _folder(model), name or str(model)
         self.engine = engine or Engine(device=device, precision=compute_type, threads=threads)
         self.model = self.engine.load(folder)
         architecture = self.model.architecture
         if architecture.source != "audio":
-            raise ModelError(f"{model} is a {architecture.family} model for text, no recogniser")
+            raise ModelError(f"{name} is a {architecture.family} model for text, no recogniser")
         self.tokenizer = WhisperTokenizer(folder)
         special = self.tokenizer.special
         if special.timestamp_begin >= architecture.vocab_size:
@@ -67,7 +68,7 @@ class Transcriber:
                 f"token {special.timestamp_begin} of {architecture.vocab_size}"
             )
         config = read_generation_config(folder)
-        self.abilities = Abilities.of(str(model), architecture, special, config)
+        self.abilities = Abilities.of(name, architecture, special, config)
         self._listed = tuple(config.get("suppress_tokens") or ())
         self._alignment_heads = _alignment_heads(config, architecture)
         self._window = 2 * architecture.max_source_positions  # frames of 10 ms

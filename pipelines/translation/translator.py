@@ -50,6 +50,7 @@ class Translator:
     model: a folder, or a name that pipelines.models resolves.
     engine: an engine to share. Without one, a new one is made from device, compute_type
         ("float32", "bfloat16", "float16", "int8", "auto") and threads.
+    name: what messages call the model; it may tell the languages, as in opus-mt-en-de.
     source_language, target_language: what the model's files or its name say, or None.
     target_codes: what `target` may be, in models with several; else empty.
 
@@ -64,13 +65,14 @@ class Translator:
         device: str = "auto",
         compute_type: str = "auto",
         threads: int | Literal["auto"] = "auto",
+        name: str | None = None,
     ) -> None:
         folder = _folder(model)
         if engine is None:
             engine = Engine(device=device, precision=compute_type, threads=threads)
         self.engine = engine
         self.model = engine.load(folder)
-        self.name = Path(model).name
+        self.name = Path(name or model).name
         architecture = self.model.architecture
         if architecture.source != "tokens":
             raise UnsupportedTask(
