@@ -39,10 +39,15 @@ class _Example:
 
 
 def fit(steps: int = 400, seed: int = 0) -> Whisper:
-    """The fitted model, in openai-whisper's class. Leaves torch's random state as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return _fitted(steps, np.random.default_rng(seed))
+    """The fitted model, in openai-whisper's class. Leaves torch's settings as they were."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # so small a model gains nothing by more, and loses on busy cores
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return _fitted(steps, np.random.default_rng(seed))
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _fitted(steps: int, rng: np.random.Generator) -> Whisper:

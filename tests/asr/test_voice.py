@@ -403,8 +403,8 @@ def test_every_sentence_is_inside_an_utterance(
         first = start_s if loudness == 1 else start_s + 0.05
         assert handed_out[int(first * RATE) : int(end_s * RATE)].all()
     if limit is None:
-        # A pause of 0.6 s more or less ends the utterance.
-        assert len(spans) in {"talk": (6, 7, 8), "question": (1,), "digits": (1,)}[name]
+        # Pauses of 0.8 s or more are between the sentences; Silero may hear one as shorter.
+        assert len(spans) in {"talk": (8, 9), "question": (1,), "digits": (1,)}[name]
     else:
         assert all(end - start <= limit * RATE for start, end in spans)
 
