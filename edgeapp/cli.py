@@ -1,4 +1,4 @@
-"""The command line: `edgeapp transcribe`, `translate`, `live`, `demo`, `models`, `bench`."""
+"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `demo`, `models`, `bench`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands import models
-from edgeapp.commands.bench import bench
+from edgeapp.commands import bench, models
 from edgeapp.commands.demo import demo
 from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import transcribe
 from edgeapp.commands.translate import translate
+from edgeapp.commands.ui import ui
 from edgeapp.outcome import EXIT_CODES
 
 __all__ = ["app", "main"]
@@ -30,8 +30,9 @@ app = typer.Typer(
 app.command(epilog=EXIT_CODES, no_args_is_help=True)(transcribe)
 app.command(epilog=EXIT_CODES)(translate)
 app.command(epilog=EXIT_CODES)(live)
+app.command(epilog=EXIT_CODES)(ui)
 app.command()(demo)
-app.command(epilog=EXIT_CODES)(bench)
+app.add_typer(bench.app, name="bench", help="Measure: the engine, live captions.")
 app.add_typer(models.app, name="models", help="The models on this machine: list, pull, rm, path.")
 
 

@@ -157,7 +157,8 @@ class LiveSession:
     def _status(self, feed: Feed) -> Iterator[SessionEvent]:
         if feed.dropped_s > self._dropped:
             lost, self._dropped = feed.dropped_s - self._dropped, feed.dropped_s
-            yield Warned(f"this machine is too slow: {lost:.1f} s of audio were lost")
+            waiting = f"and {feed.waiting_s:.1f} s are waiting"
+            yield Warned(f"this machine is too slow: {lost:.1f} s of audio were lost, {waiting}")
         if self._clock() - self._told < _STATUS_EVERY_S:
             return
         self._told = self._clock()

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TextIO
 
 from edgeapp.cues import CueBuilder
-from edgeapp.events import Ended, SessionEvent, TranslationFinal, as_json
+from edgeapp.events import (
+    Ended,
+    SessionEvent,
+    Status,
+    TranslationFinal,
+    TranslationPartial,
+    as_json,
+)
 from edgeapp.subtitles import Cue, stamp
 from pipelines.asr.live import Committed, Partial, SpeechEnded
 from pipelines.errors import OptionError, OutputError
@@ -24,8 +31,9 @@ def kind_of(path: Path) -> str:
 
 
 class LiveOutput:
-    """Appends each cue as soon as it is complete; .jsonl each event that is final.
+    """Appends each cue as soon as it is complete.
 
+    A .jsonl file gets the events instead, but those that the next one of their kind replaces.
     translated: cues of the translation instead of what was said. Raises OptionError for an
     unknown ending, OutputError when it cannot be written.
     """
@@ -44,7 +52,7 @@ class LiveOutput:
     def take(self, event: SessionEvent) -> None:
         """Write what an event adds."""
         if self._kind == ".jsonl":
-            if not isinstance(event, Partial):
+            if not isinstance(event, Partial | TranslationPartial | Status):
                 self._write(as_json(event) + "\n")
         elif self._translated:
             if isinstance(event, TranslationFinal):

@@ -96,11 +96,11 @@ class CaptionView:
         self._show()
 
     def _commit(self, event: Committed) -> None:
-        self._open += event.text
-        for cue in self._cues.add(event.text, event.start, event.end):
+        complete = list(self._cues.add(event.text, event.start, event.end))
+        for cue in complete:
             self._print(cue)
-            # What is left on the live line is what has not gone up yet.
-            self._open = self._cues.open
+        # What is left on the live line is what has not gone up yet.
+        self._open = self._cues.open if complete else self._open + event.text
         self._tail = ""
 
     def _print(self, cue: Cue, style: str = "") -> None:

@@ -12,7 +12,7 @@ from pipelines.errors import OptionError
 if TYPE_CHECKING:
     from pipelines.asr import Segment
 
-__all__ = ["FORMATS", "Cue", "Transcript", "formats_of", "render", "stamp"]
+__all__ = ["FORMATS", "Cue", "Timed", "Transcript", "formats_of", "render", "stamp"]
 
 
 class Timed(Protocol):
@@ -39,11 +39,12 @@ class Cue:
 class Transcript:
     """A finished recording: what was said, and what that means in another language.
 
+    segments: as they were recognised; cues where no more than these was kept.
     translation: cues in `translation_language`, when one was asked for.
     """
 
     language: str
-    segments: tuple[Segment, ...]
+    segments: tuple[Segment | Cue, ...]
     translation: tuple[Cue, ...] = ()
     translation_language: str | None = None
 
@@ -110,6 +111,14 @@ def formats_of(wanted: str) -> tuple[str, ...]:
     return chosen
 
 
+def _record(segment: Segment | Cue) -> dict[str, object]:
+    """As openai-whisper's JSON has it: with words only where these were asked for."""
+    record = asdict(segment)
+    if not record.get("words", True):
+        del record["words"]
+    return record
+
+
 def render(transcript: Transcript, fmt: str, *, translated: bool = False) -> str:
     """The whole file in one format. translated: the other language's cues instead.
 
@@ -119,7 +128,7 @@ def render(transcript: Transcript, fmt: str, *, translated: bool = False) -> str
         return _WRITERS[fmt](transcript.translation if translated else transcript.segments)
     whole: dict[str, object] = {
         "text": "".join(segment.text for segment in transcript.segments),
-        "segments": [asdict(segment) for segment in transcript.segments],
+        "segments": [_record(segment) for segment in transcript.segments],
         "language": transcript.language,
     }
     if transcript.translation_language is not None:

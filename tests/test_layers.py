@@ -35,7 +35,7 @@ FOREIGN = {
     # Oracles of the tests, and what the benchmark compares with.
     "transformers": ("edgeapp.bench",),
     "whisper": (),
-    "librosa": (),
+    "librosa": ("edgeapp.ui",),
     # The terminal is the application's.
     "rich": ("edgeapp",),
     "typer": ("edgeapp",),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import platform
 from collections.abc import Sequence
-from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.bench.comparison import Figures
+from edgeapp.bench.machine import machine
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,9 +18,8 @@ _COLUMNS = ("model", "engine", "precision", "threads", "first token", "each furt
 
 def conditions(tokens: int, rounds: int) -> str:
     """What the figures depend on, in one paragraph."""
-    versions = ", ".join(f"{name} {version(name)}" for name in ("edgeapp", "torch", "transformers"))
     return (
-        f"{versions}, Python {platform.python_version()}, {_cpu()}, {os.cpu_count()} cores. "
+        f"{machine('edgeapp', 'torch', 'transformers')}. "
         f"Random weights, batch 1, greedy, {tokens} further tokens, medians of {rounds} runs "
         "taken in turn. First token: from the source, through the encoder, to the first choice. "
         "Decoding: against transformers in float32."
@@ -62,12 +58,3 @@ def _cells(figures: Figures) -> tuple[str, ...]:
         f"{figures.token_ms:.2f} ms",
         f"{figures.faster:.1f} ×",
     )
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())

@@ -1,38 +1,59 @@
-"""`edgeapp bench`: our engine and transformers side by side on this machine."""
+"""`edgeapp bench`: what this machine makes of it, in tables for the terminal and the README."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
+from typer.core import TyperGroup
 
-from edgeapp.commands.shared import Debug, Threads, chosen
-from edgeapp.outcome import ending
+from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.outcome import EXIT_CODES, ending
+from edgeapp.sharing import share_cores
 from edgeapp.terminal import note, results
 from pipelines.errors import OptionError
 
-__all__ = ["bench"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["app"]
+
+_POLICIES = ("agreement", "attention")
 
 
-def bench(
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the table as the README has it.")
-    ] = False,
+class _EngineByDefault(TyperGroup):
+    """`edgeapp bench` alone, or with options only, is `edgeapp bench engine`."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
+            args = ["engine", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(cls=_EngineByDefault, rich_markup_mode=None)
+
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as the README has it.")]
+
+
+@app.command(epilog=EXIT_CODES)
+def engine(
+    markdown: Markdown = False,
     tokens: Annotated[int, typer.Option(min=1, max=400, help="New tokens in each run.")] = 64,
     rounds: Annotated[int, typer.Option(min=1, help="Runs, of which medians are shown.")] = 5,
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Time encoding and decoding against transformers, on random weights of true shape.
+    """Encoding and decoding against transformers, on random weights of true shape.
 
     Needs the extra `bench`: pip install 'edgeapp[bench]'. Takes a minute or two.
     """
     with ending(debug):
         settings = chosen("cpu", None, threads)
         try:
+            from edgeapp.bench import report
             from edgeapp.bench.comparison import compare
-            from edgeapp.bench.report import conditions, table
-            from edgeapp.bench.report import markdown as as_markdown
         except ModuleNotFoundError as error:
             if error.name != "transformers":
                 raise
@@ -44,9 +65,68 @@ def bench(
 
         used = Engine(device="cpu", threads=settings.threads).threads
         figures = compare(used, tokens, rounds, note)
-        if markdown:
-            typer.echo(f"{as_markdown(figures)}\n\n{conditions(tokens, rounds)}")
-        else:
-            console = results()
-            console.print(table(figures))
-            console.print(conditions(tokens, rounds))
+        shown = report.markdown(figures) if markdown else report.table(figures)
+        _print(shown, report.conditions(tokens, rounds))
+
+
+@app.command(epilog=EXIT_CODES)
+def live(
+    recording: Annotated[
+        Path | None,
+        typer.Argument(
+            help="With NAME.words.tsv beside it (start, end, word). Default: the bundled story."
+        ),
+    ] = None,
+    model: Model = None,
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="agreement or attention. Default: both.")
+    ] = None,
+    min_chunk: Annotated[
+        float | None, typer.Option("--min-chunk", help="Seconds of new audio between two updates.")
+    ] = None,
+    markdown: Markdown = False,
+    device: Device = None,
+    compute_type: ComputeType = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Live captions of a recording, played in real time: lags, and what updates cost.
+
+    With the bundled recording it takes two and a half minutes.
+    """
+    with ending(debug):
+        if policy not in (None, *_POLICIES):
+            raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
+        settings = chosen(device, compute_type, threads)
+        share_cores()  # as `edgeapp live` does
+        from edgeapp.bench import captions_report as report
+        from edgeapp.bench.captions import TimingEngine, caption
+        from edgeapp.bench.spoken import read_recording
+        from pipelines.asr import Transcriber
+        from pipelines.asr.streaming import LiveOptions
+        from pipelines.models import assets_folder, choose_default, resolve
+
+        heard = read_recording(recording or assets_folder() / "samples" / "story.flac")
+        found = (
+            resolve(model) if model else choose_default("asr", "en", None, preferred=settings.model)
+        )
+        if found.note:
+            note(found.note)
+        timing = TimingEngine(settings.device, settings.compute_type, settings.threads)
+        transcriber = Transcriber(found.folder, engine=timing)
+        options = LiveOptions() if min_chunk is None else LiveOptions(min_chunk_s=min_chunk)
+        figures = []
+        for name in (policy,) if policy else _POLICIES:
+            chosen_policy = replace(options, policy=cast(Literal["agreement", "attention"], name))
+            figures.append(caption(timing, transcriber, heard, chosen_policy, note))
+        shown = report.markdown(figures) if markdown else report.table(figures)
+        _print(shown, report.conditions(heard, transcriber, options.min_chunk_s))
+
+
+def _print(shown: Table | str, conditions: str) -> None:
+    if isinstance(shown, str):
+        typer.echo(f"{shown}\n\n{conditions}")
+    else:
+        console = results()
+        console.print(shown)
+        console.print(conditions)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,20 +13,17 @@ import typer
 
 from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
 from edgeapp.outcome import DONE, ending
-from edgeapp.terminal import note
-from pipelines.errors import DeviceError, OptionError
+from edgeapp.sharing import share_cores
+from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
-    from edgeapp.feeds import Feed
     from edgeapp.live import LiveSession
     from edgeapp.live_output import LiveOutput
-    from edgeapp.recorder import Recorder
+    from edgeapp.live_source import LiveSource
     from edgeapp.workshop import Workshop
     from pipelines.asr.streaming import LiveOptions
 
 __all__ = ["live"]
-
-_LOOK_FOR_DEVICE_S = 1.0
 
 
 def live(
@@ -75,7 +71,7 @@ def live(
         Path | None, typer.Option("--save-audio", help="Keep what was heard: a .wav file.")
     ] = None,
     initial_prompt: Annotated[
-        str | None, typer.Option("--initial-prompt", help="Text before the first words: names.")
+        str | None, typer.Option("--initial-prompt", help="Text it is always reminded of: names.")
     ] = None,
     device: Device = None,
     compute_type: ComputeType = None,
@@ -96,7 +92,9 @@ def live(
         if speed < 0:
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = chosen(device, compute_type, threads)
+        share_cores()
         from edgeapp.live_output import LiveOutput, kind_of
+        from edgeapp.live_source import LiveSource
         from edgeapp.workshop import Workshop, language_named
         from pipelines.asr import TranscribeOptions
         from pipelines.asr.streaming import LiveOptions
@@ -114,8 +112,10 @@ def live(
             policy=cast(Literal["agreement", "attention"], policy),
         )
         with ExitStack() as stack:
-            source = _Source(stack, from_file, speed, device_name)
+            source = LiveSource(stack, from_file, speed, device_name)
             session = _session(Workshop(settings), options, model, translate_to, translation_model)
+            if save_audio is not None:
+                source.keep(save_audio)
             outputs = []
             for path in output or ():
                 outputs.append(LiveOutput(path))
@@ -124,68 +124,8 @@ def live(
                     other = path.with_name(f"{path.stem}.{translate_to}{path.suffix}")
                     outputs.append(LiveOutput(other, translated=True))
                     stack.callback(outputs[-1].close)
-            if save_audio is not None:
-                source.keep(save_audio)
             stack.enter_context(_stopped_by_ctrl_c(source))
             _run(session, source, outputs, translated=translate_to is not None)
-
-
-class _Source:
-    """The recording or the microphone; another microphone when that one is lost."""
-
-    def __init__(
-        self, stack: ExitStack, recording: Path | None, speed: float, device_name: str | None
-    ) -> None:
-        self._stack, self._recording, self._device_name = stack, recording, device_name
-        self._recorder: Recorder | None = None
-        self._stopped = False
-        # Opened before any model is loaded, so that errors come soon.
-        if recording is None:
-            self.feed = self._microphone()
-        else:
-            from edgeapp.feeds import FileFeed
-            from pipelines.asr import load_audio
-
-            self.feed = FileFeed(load_audio(recording), speed)
-
-    def keep(self, path: Path) -> None:
-        """Write the audio to a file as well."""
-        from edgeapp.recorder import Recorder
-
-        self._recorder = self._stack.enter_context(Recorder(path))
-        self.feed = self._recorded(self.feed)
-
-    def stop(self) -> None:
-        """No more audio is wanted."""
-        self._stopped = True
-        self.feed.stop()
-
-    def another(self) -> Feed | None:
-        """Wait for a microphone to come (back); None when that is not wanted any more."""
-        note("waiting for a microphone; Ctrl-C ends")
-        while not self._stopped:
-            try:
-                self.feed = self._recorded(self._microphone())
-            except DeviceError:
-                time.sleep(_LOOK_FOR_DEVICE_S)
-            else:
-                return self.feed
-        return None
-
-    def _microphone(self) -> Feed:
-        from edgeapp.feeds import MicrophoneFeed
-        from edgeapp.microphone import Microphone, find_device
-
-        name = self._device_name
-        device = find_device(int(name) if name and name.isdigit() else name)
-        microphone = self._stack.enter_context(Microphone(device))
-        note(f"listening to {device.name}; Ctrl-C ends")
-        return MicrophoneFeed(microphone)
-
-    def _recorded(self, feed: Feed) -> Feed:
-        from edgeapp.feeds import RecordedFeed
-
-        return feed if self._recorder is None else RecordedFeed(feed, self._recorder)
 
 
 def _session(
@@ -218,7 +158,7 @@ def _session(
 
 
 def _run(
-    session: LiveSession, source: _Source, outputs: list[LiveOutput], *, translated: bool
+    session: LiveSession, source: LiveSource, outputs: list[LiveOutput], *, translated: bool
 ) -> None:
     from edgeapp.live_view import CaptionView, JsonView
     from pipelines.asr.live import Decoded
@@ -234,7 +174,7 @@ def _run(
 
 
 @contextmanager
-def _stopped_by_ctrl_c(source: _Source) -> Iterator[None]:
+def _stopped_by_ctrl_c(source: LiveSource) -> Iterator[None]:
     """The first Ctrl-C ends the audio, and what was said is still worked on; a second one does
     not wait for that."""
 

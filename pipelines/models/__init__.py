@@ -9,10 +9,11 @@ from pipelines.models.assets import assets_folder, bundled_folder
 from pipelines.models.cache import cache_folder
 from pipelines.models.catalog import ModelInfo, ResolvedModel, list_models, remove, resolve
 from pipelines.models.defaults import choose_default
-from pipelines.models.hub import PullProgress, pull
+from pipelines.models.hub import PullPlan, PullProgress, plan_pull, pull
 
 __all__ = [
     "ModelInfo",
+    "PullPlan",
     "PullProgress",
     "ResolvedModel",
     "assets_folder",
@@ -20,6 +21,7 @@ __all__ = [
     "cache_folder",
     "choose_default",
     "list_models",
+    "plan_pull",
     "pull",
     "remove",
     "resolve",

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from logging import ERROR
 from pathlib import Path
 
-from pipelines.errors import ModelError, ModelNotFound, OptionError
+from pipelines.errors import ModelError, OptionError
 from pipelines.models.assets import BUNDLED
-from pipelines.models.cache import (
-    TASKS,
-    cache_folder,
-    cached_snapshot,
-    read_json,
-    shard_names,
-    unusable,
-)
+from pipelines.models.cache import TASKS, cache_folder, read_json, shard_names, unusable
 from pipelines.models.catalog import ResolvedModel, resolve, resolved
 from pipelines.models.names import is_repository, repository_of
+from pipelines.models.refusals import without_the_hub
 from pipelines.models.transfer import Remote, fetch_resumable, fetch_small
 
-__all__ = ["PullProgress", "pull"]
+__all__ = ["PullPlan", "PullProgress", "plan_pull", "pull"]
 
 # What the tokenizers, the features and the decoding read; a repository has some of them.
 _SMALL_FILES = (
@@ -51,6 +45,36 @@ class PullProgress:
     total_bytes: int
 
 
+@dataclass(frozen=True)
+class PullPlan:
+    """What a download would bring. files: (name, bytes). missing_bytes: not in the cache yet."""
+
+    repository: str
+    files: tuple[tuple[str, int], ...]
+    missing_bytes: int
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(size for _, size in self.files)
+
+
+def plan_pull(name: str) -> PullPlan:
+    """What `pull` would download, of which only the configuration is fetched now.
+
+    Raises ModelNotFound when the hub has no such model, refuses it, or cannot be reached;
+    ModelError when it is of a kind that does not run here.
+    """
+    repository = _repository(name)
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
+
+    try:
+        with _quiet_client():
+            return _Download(repository, lambda _: None).plan()
+    except (OSError, HTTPError) as error:
+        found = without_the_hub(name, repository, error)
+        raise ModelError(found.note or f"{repository} cannot be looked up") from error
+
+
 def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> ResolvedModel:
     """Downloads a model: a short name or a hub id. Only the files that are needed, safetensors
     where there are any, else pytorch_model.bin. What is in the cache is not fetched again, and an
@@ -63,11 +87,7 @@ def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> R
     """
     if name in BUNDLED:
         return resolve(name)
-    repository = repository_of(name) or name
-    if not is_repository(repository):
-        raise OptionError(
-            f"{name!r} is neither a known model nor a hub id like openai/whisper-tiny"
-        )
+    repository = _repository(name)
     # What the client's own HTTP library raises, whichever that is.
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
@@ -75,8 +95,17 @@ def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> R
         with _quiet_client():
             folder = _Download(repository, progress or (lambda _: None)).run()
     except (OSError, HTTPError) as error:
-        return _without_the_hub(name, repository, error)
+        return without_the_hub(name, repository, error)
     return resolved(repository, folder, "hub")
+
+
+def _repository(name: str) -> str:
+    repository = repository_of(name) or name
+    if not is_repository(repository):
+        raise OptionError(
+            f"{name!r} is neither a known model nor a hub id like openai/whisper-tiny"
+        )
+    return repository
 
 
 class _Download:
@@ -95,6 +124,27 @@ class _Download:
 
     def run(self) -> Path:
         """Returns the snapshot's folder. Small files come first, so that weights complete it."""
+        folder, names = self._needed()
+        self._total = sum(self._sizes[name] for name in names)
+        for name in names:
+            self._fetch(name)
+        # Only now does the branch point here: who asks the cache for "main" gets all or nothing.
+        fetch_small(self._remote, "config.json", revision="main")
+        reason = unusable(folder)
+        if reason is not None:
+            repository = self._remote.repository
+            raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
+        return folder
+
+    def plan(self) -> PullPlan:
+        """What `run` would fetch."""
+        folder, names = self._needed()
+        files = tuple((name, self._sizes[name]) for name in names)
+        missing = sum(size for name, size in files if not (folder / name).exists())
+        return PullPlan(self._remote.repository, files, missing)
+
+    def _needed(self) -> tuple[Path, list[str]]:
+        """The snapshot's folder, with the configuration in it, and all else that it needs."""
         repository = self._remote.repository
         if "config.json" not in self._sizes:
             raise ModelError(f"{repository} has no config.json: no model for transformers")
@@ -105,15 +155,7 @@ class _Download:
                 f"{repository} is a model of type {family!r}; only {' and '.join(TASKS)} run here"
             )
         names = [name for name in _SMALL_FILES if name in self._sizes] + self._weights()
-        self._total = sum(self._sizes[name] for name in names)
-        for name in names:
-            self._fetch(name)
-        # Only now does the branch point here: who asks the cache for "main" gets all or nothing.
-        fetch_small(self._remote, "config.json", revision="main")
-        reason = unusable(folder)
-        if reason is not None:
-            raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
-        return folder
+        return folder, names
 
     def _weights(self) -> list[str]:
         for single in ("model.safetensors", "pytorch_model.bin"):
@@ -161,50 +203,3 @@ def _quiet_client() -> Iterator[None]:
         yield
     finally:
         logging.set_verbosity(before)
-
-
-def _without_the_hub(name: str, repository: str, error: Exception) -> ResolvedModel:
-    """The copy in the cache where the hub only could not be reached; else raises what is wrong."""
-    from huggingface_hub import constants, errors
-
-    hub = constants.ENDPOINT
-    if isinstance(error, errors.GatedRepoError):
-        raise ModelNotFound(
-            f"{repository} is given to people who accepted its terms only: accept them at "
-            f"{hub}/{repository}, then run `hf auth login`"
-        ) from error
-    if isinstance(error, errors.RepositoryNotFoundError):
-        raise ModelNotFound(
-            f"{hub} has no model {repository}, or not for you; check the name, "
-            "or run `hf auth login` if it is private"
-        ) from error
-    if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
-        raise ModelError(
-            f"{repository} cannot be stored in {cache_folder()}: {error.strerror}"
-        ) from error
-    problem = f"{repository} cannot be downloaded from {hub}: {_first_line(error)}"
-    folder = cached_snapshot(repository)
-    if folder is None:
-        raise ModelNotFound(
-            f"{problem}; it is not in {cache_folder()} either; "
-            f"once the hub can be reached, `edgeapp models pull {name}` downloads it"
-        ) from error
-    if unusable(folder) is not None:
-        raise ModelNotFound(
-            f"{problem}; `edgeapp models pull {name}` goes on from what is in {cache_folder()}"
-        ) from error
-    return resolved(repository, folder, "cache", f"{problem}; the copy in the cache is used")
-
-
-def _first_line(error: BaseException) -> str:
-    from huggingface_hub import errors
-
-    if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is not None:
-        # The client's summary of several possible causes; this is the one.
-        return _first_line(error.__cause__)
-    if isinstance(error, errors.OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE is set"
-    if isinstance(error, errors.HfHubHTTPError):
-        return f"it answered {error.response.status_code} {error.response.reason_phrase}".rstrip()
-    lines: Iterable[str] = str(error).splitlines()
-    return next((line for line in lines if line.strip()), type(error).__name__)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
@@ -12,50 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.asr.arrays import Samples
-from pipelines.asr.live import Committed, Decoded, LiveEvent, Partial, SpeechEnded, SpeechStarted
-from pipelines.asr.streaming import LiveOptions, LiveTranscriber
+from pipelines.asr.live import Committed, Decoded, Partial, SpeechEnded, SpeechStarted
+from pipelines.asr.streaming import LiveTranscriber
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.voice import VoiceActivity
 from pipelines.errors import OptionError
-from tests.asr.tones import WORDS, ToneTranscriber, loudness, speak
-
-OPTIONS = LiveOptions(min_chunk_s=0.3)
-
-
-def listen(
-    samples: Samples,
-    blocks: Iterator[int],
-    options: LiveOptions = OPTIONS,
-    recogniser: ToneTranscriber | None = None,
-) -> list[LiveEvent]:
-    stub = cast(Transcriber, recogniser or ToneTranscriber())
-    live = LiveTranscriber(stub, options, VoiceActivity(options.voice, loudness))
-    events: list[LiveEvent] = []
-    at = 0
-    while at < len(samples):
-        size = next(blocks)
-        events += live.feed(samples[at : at + size])
-        at += size
-    return events + live.finish()
-
-
-def every(size: int) -> Iterator[int]:
-    while True:
-        yield size
-
-
-def text_of(events: Sequence[LiveEvent]) -> str:
-    return "".join(e.text for e in events if isinstance(e, Committed))
-
-
-def sentence(count: int, seed: int = 1) -> list[int]:
-    """Words, no two neighbours alike: a tone held on is one word."""
-    r = np.random.default_rng(seed)
-    found = [int(r.integers(len(WORDS)))]
-    while len(found) < count:
-        found.append(int((found[-1] + r.integers(1, len(WORDS))) % len(WORDS)))
-    return found
+from tests.asr.listening import OPTIONS, every, listen, sentence, text_of
+from tests.asr.tones import ToneTranscriber, loudness, speak
 
 
 @pytest.mark.parametrize("policy", ["agreement", "attention"])
@@ -134,7 +97,7 @@ def test_an_hour_costs_the_same_a_second_as_a_minute() -> None:
     samples, spoken = speak(sentence(60))
     minute = len(samples)
     recogniser = ToneTranscriber()
-    options = replace(OPTIONS, min_chunk_s=1.0)
+    options = replace(OPTIONS, min_chunk_s=1.0, context_tokens=64)
     live = LiveTranscriber(
         cast(Transcriber, recogniser), options, VoiceActivity(options.voice, loudness)
     )
@@ -152,20 +115,7 @@ def test_an_hour_costs_the_same_a_second_as_a_minute() -> None:
     assert words >= 8 * len(spoken) - 2
     assert max(costs) < 1.2 * min(costs)
     assert sizes[-1] < sizes[1] + 500_000
-    assert recogniser.longest_context <= 64
-
-
-@pytest.mark.parametrize("kind", ["silence", "clicks"])
-def test_no_speech_no_work(kind: str) -> None:
-    samples = np.zeros(16_000 * 20, np.float32)
-    if kind == "clicks":
-        samples[:: 16_000 * 3] = 0.9
-    recogniser = ToneTranscriber()
-    events = listen(samples, every(1600), recogniser=recogniser)
-    assert text_of(events) == ""
-    assert recogniser.heard_s < 5
-    if kind == "silence":
-        assert events == []
+    assert recogniser.longest_context == 64
 
 
 def test_drafts_are_the_last_hypothesis() -> None:
@@ -176,6 +126,28 @@ def test_drafts_are_the_last_hypothesis() -> None:
     assert all(c.drafted == 0 for c in without if isinstance(c, Decoded))
 
 
+def test_the_initial_prompt_is_always_in_sight() -> None:
+    class Noting(ToneTranscriber):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: set[tuple[int, ...]] = set()
+
+        def redecode(self, memory: Any, previous: Any, *rest: Any) -> Any:
+            self.seen.add(tuple(previous))
+            return super().redecode(memory, previous, *rest)
+
+    samples, _ = speak(sentence(30))
+    prompt = replace(OPTIONS.transcribe, initial_prompt="be do")
+    recogniser = Noting()
+    listen(samples, every(1600), replace(OPTIONS, transcribe=prompt), recogniser)
+    assert recogniser.seen == {(1, 7)}
+    reminded = Noting()
+    options = replace(OPTIONS, transcribe=prompt, context_tokens=4)
+    listen(samples, every(1600), options, reminded)
+    assert {seen[:2] for seen in reminded.seen} == {(1, 7)}
+    assert max(map(len, reminded.seen)) == 6
+
+
 def test_stop_loses_no_word() -> None:
     samples, spoken = speak(sentence(9), pause_every=1000)
     stop = int(spoken[6].end * 16_000) + 800
@@ -183,6 +155,11 @@ def test_stop_loses_no_word() -> None:
 
 
 def test_options_are_checked() -> None:
-    for wrong in ({"min_chunk_s": 0}, {"policy": "hope"}, {"attention_margin_s": -1}):
+    for wrong in (
+        {"min_chunk_s": 0},
+        {"policy": "hope"},
+        {"attention_margin_s": -1},
+        {"context_tokens": -1},
+    ):
         with pytest.raises(OptionError):
             replace(OPTIONS, **cast(Any, wrong))

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
+
+from pipelines.models import assets_folder
+from tests.fixtures.browser import Desk, Server, chromium, missing, serving
+from tests.fixtures.hub import Hub
 
 Edgeapp = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -16,10 +24,14 @@ Edgeapp = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     """Nobody's settings, nobody's models, no network."""
+    return _clean(tmp_path)
+
+
+def _clean(folder: Path) -> dict[str, str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("EDGEAPP_", "HF_"))}
     return clean | {
-        "EDGEAPP_CONFIG": str(tmp_path / "no-config.toml"),
-        "HF_HUB_CACHE": str(tmp_path / "no-models"),
+        "EDGEAPP_CONFIG": str(folder / "no-config.toml"),
+        "HF_HUB_CACHE": str(folder / "no-models"),
         "HF_HUB_OFFLINE": "1",
         "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
     }
@@ -41,3 +53,74 @@ def edgeapp(tmp_path: Path, environment: dict[str, str]) -> Edgeapp:
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A headless Chromium (playwright's) that hears the bundled story, once a session."""
+    if lacking := missing():
+        if os.environ.get("CI"):
+            pytest.fail(lacking)
+        pytest.skip(lacking)
+    samples, rate = soundfile.read(assets_folder() / "samples" / "story.flac")
+    microphone = tmp_path_factory.mktemp("microphone") / "story.wav"
+    soundfile.write(microphone, samples, rate)
+    with chromium(microphone) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A quarter of an hour: nobody is done with it before a test is."""
+    samples, rate = soundfile.read(assets_folder() / "samples" / "story.flac", dtype="int16")
+    path = tmp_path_factory.mktemp("long") / "long.wav"
+    soundfile.write(path, np.tile(samples, 17), rate)
+    return path
+
+
+@pytest.fixture(scope="session")
+def stand_in_hub() -> Iterator[Hub]:
+    """A hub on this machine, for a server that several tests share."""
+    hub = Hub()
+    yield hub
+    hub.stop()
+
+
+@pytest.fixture(scope="session")
+def page_environment(
+    tmp_path_factory: pytest.TempPathFactory,
+    whisper_folder: Callable[..., Path],
+    stand_in_hub: Hub,
+) -> dict[str, str]:
+    """As `environment`, for a server that several tests share, with a hub, and with a recogniser
+    of many languages in the cache: someone/many, which makes words up."""
+    folder = tmp_path_factory.mktemp("page")
+    storage = folder / "no-models" / "models--someone--many"
+    (storage / "refs").mkdir(parents=True)
+    (storage / "refs" / "main").write_text("a" * 40, "utf-8")
+    (storage / "snapshots").mkdir()
+    shutil.copytree(whisper_folder("tiny"), storage / "snapshots" / ("a" * 40))
+    environment = _clean(folder) | {
+        "EDGEAPP_HISTORY": str(folder / "history.db"),
+        "HF_ENDPOINT": stand_in_hub.url,
+        "HF_HUB_DISABLE_XET": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    del environment["HF_HUB_OFFLINE"]
+    return environment
+
+
+@pytest.fixture(scope="session")
+def ui(page_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """`edgeapp ui` for all tests that leave it as it was."""
+    log = tmp_path_factory.mktemp("ui") / "log.txt"
+    with serving(page_environment, log=log) as server:
+        yield server
+
+
+@pytest.fixture
+def desk(browser: Any, ui: Server) -> Iterator[Desk]:
+    """A person at the shared page."""
+    sitting = Desk(browser, ui.url)
+    yield sitting
+    sitting.close()

@@ -107,7 +107,7 @@ def test_kill_9_leaves_readable_files(
     talk: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     command = [*LIVE, "--from-file", str(talk), "-o", "a.srt", "-o", "a.jsonl"]
-    command += ["--save-audio", "a.wav"]
+    command += ["-o", "a.vtt", "--save-audio", "a.wav"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE
     ) as process:
@@ -115,11 +115,20 @@ def test_kill_9_leaves_readable_files(
         wait_for(process.stdout, b'"speech_end"')
         time.sleep(1.5)
         process.kill()
-    for line in (tmp_path / "a.jsonl").read_text().splitlines():
-        json.loads(line)
+        rest = process.stdout.read().decode()
+    events = events_of((tmp_path / "a.jsonl").read_text())
+    assert text_of(events)
     assert (tmp_path / "a.srt").read_text().endswith("\n\n")
-    kept, _ = soundfile.read(tmp_path / "a.wav")
-    assert len(kept) > 2 * 16_000
+    cues = (tmp_path / "a.vtt").read_text()
+    assert cues.startswith("WEBVTT\n\n")
+    assert cues.count(" --> ") == (tmp_path / "a.srt").read_text().count(" --> ") >= 1
+    kept, rate = soundfile.read(tmp_path / "a.wav")
+    said = events_of("\n".join(rest.split("\n")[1:-1]))  # lines may be cut at both ends
+    heard = max(event["time"] for event in said if event["type"] == "status")
+    assert heard > 2
+    assert len(kept) / rate > heard - 1, "it lacks a second at most"
+    truth, _ = soundfile.read(talk, frames=len(kept))
+    assert np.abs(kept - truth).max() < 1e-3
 
 
 def test_what_cannot_be_is_said_before_anything_is_loaded(edgeapp: Edgeapp, talk: Path) -> None:

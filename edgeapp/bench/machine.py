@@ -1,0 +1,25 @@
+"""What figures were taken on and with."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+__all__ = ["machine"]
+
+
+def machine(*packages: str) -> str:
+    """Versions, processor and cores, in a line."""
+    versions = ", ".join(f"{name} {version(name)}" for name in packages)
+    return f"{versions}, Python {platform.python_version()}, {_cpu()}, {os.cpu_count()} cores"
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

@@ -1,0 +1,7 @@
+"""Past live sessions and jobs, in one SQLite file on this machine."""
+
+from edgeapp.history.archive import History
+from edgeapp.history.journal import Journal, Kind
+from edgeapp.history.records import Record, Summary
+
+__all__ = ["History", "Journal", "Kind", "Record", "Summary"]

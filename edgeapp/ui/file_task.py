@@ -1,0 +1,178 @@
+"""A recording at work for the page: the text as it is decoded, and a picture of the sound."""
+
+from __future__ import annotations
+
+import threading
+import time
+import warnings
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeapp.captions import Captions
+from edgeapp.subtitles import Cue
+from edgeapp.ui.picture import spectrogram
+from edgeapp.ui.sessions import Abandoned
+from pipelines.errors import AudioError, InputError
+
+if TYPE_CHECKING:
+    from edgeapp.history import History, Journal
+    from edgeapp.ui.sessions import Send
+    from edgeapp.ui.shelf import Shelf, Wanted
+    from pipelines.asr import Info, Segment
+    from pipelines.asr.arrays import Samples
+    from pipelines.translation import Translator
+
+__all__ = ["FileTask"]
+
+
+class FileTask:
+    """Takes the file at `path` over, and deletes it. minutes: the longest recording worked on.
+    name: what it is called where it came from. history: where its text is kept."""
+
+    kind = "file"
+
+    def __init__(
+        self, shelf: Shelf, history: History, wanted: Wanted, path: Path, name: str, minutes: float
+    ) -> None:
+        self._shelf, self._history, self._wanted = shelf, history, wanted
+        self._path, self._name, self._minutes = path, name, minutes
+        self._abandoned = threading.Event()
+
+    def run(self, send: Send) -> None:
+        try:
+            samples = self._load(send)
+        finally:
+            self._path.unlink(missing_ok=True)
+        self.check()
+        # Beside the work, not before it: whoever waits for words does not wait for a picture.
+        picture = threading.Thread(target=self._draw, args=(samples, send), daemon=True)
+        picture.start()
+        self._caption(samples, send)
+        picture.join()
+
+    def _draw(self, samples: Samples, send: Send) -> None:
+        send({"type": "file_sound", **spectrogram(samples)})
+
+    def _caption(self, samples: Samples, send: Send) -> None:
+        from pipelines.asr import TranscribeOptions
+
+        wanted, shelf = self._wanted, self._shelf
+        transcriber = shelf.transcriber(wanted.model, wanted.language)
+        with ExitStack() as stack:
+            stack.enter_context(shelf.using(transcriber))
+            journal = stack.enter_context(
+                self._history.recording(
+                    "file",
+                    title=self._name,
+                    target=wanted.target,
+                    model=shelf.name_of(transcriber),
+                )
+            )
+
+            def translator_for(spoken: str) -> Translator:
+                found = shelf.translator(wanted.translation_model, spoken, wanted.target)
+                stack.enter_context(shelf.using(found))
+                return found
+
+            captions = Captions(
+                transcriber,
+                TranscribeOptions(language=wanted.language),
+                translator_for if wanted.target else None,
+                wanted.target,
+            )
+            captions.run(samples, _PageView(self, send, journal))
+        send({"type": "file_done", "language": captions.language})
+
+    def take(self, audio: bytes) -> None:
+        """A recording comes as a file."""
+
+    def stop(self) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._abandoned.set()
+        self._path.unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Raises Abandoned when nobody waits any more."""
+        if self._abandoned.is_set():
+            raise Abandoned
+
+    def _load(self, send: Send) -> Samples:
+        from pipelines.asr import DamagedAudio, load_audio
+        from pipelines.asr.arrays import SAMPLE_RATE
+
+        # What is announced is refused before it is decoded; what was announced wrongly, after.
+        self._check_length(_announced_s(self._path))
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", DamagedAudio)
+                samples = load_audio(self._path)
+        except AudioError as error:
+            # The folder and the name that it has here are nobody's business.
+            raise AudioError(str(error).replace(str(self._path), self._name)) from None
+        for one in caught:
+            send({"type": "warning", "message": str(one.message).replace(str(self._path), "it")})
+        self._check_length(len(samples) / SAMPLE_RATE)
+        return samples
+
+    def _check_length(self, seconds: float) -> None:
+        if seconds > 60 * self._minutes:
+            raise InputError(
+                f"{self._name} lasts {seconds / 60:.1f} minutes; {self._minutes:g} are taken here "
+                "(--max-minutes)"
+            )
+
+
+class _PageView:
+    """Tells the page and the history; where nobody waits any more, it ends the work."""
+
+    def __init__(self, task: FileTask, send: Send, journal: Journal) -> None:
+        self._task, self._tell, self._journal = task, send, journal
+        self._began = time.monotonic()
+        self._duration: float | None = None
+
+    def _send(self, message: dict[str, object]) -> None:
+        self._task.check()
+        self._tell(message)
+
+    def started(self, info: Info) -> None:
+        self._duration = info.duration
+        self._journal.describe(language=info.language, duration_s=info.duration or 0.0)
+        self._send({"type": "file_started", **asdict(info)})
+
+    def heard(self, text: str) -> None:
+        self._send({"type": "file_heard", "text": text})
+
+    def retracted(self) -> None:
+        self._send({"type": "file_retracted"})
+
+    def segment(self, segment: Segment) -> None:
+        self._journal.add(segment)
+        spent, left = time.monotonic() - self._began, None
+        if self._duration and segment.end:
+            left = round(spent * max(0.0, self._duration - segment.end) / segment.end, 1)
+        self._send({"type": "file_segment", "segment": asdict(segment), "left": left})
+
+    def translating(self, text: str) -> None:
+        self._send({"type": "file_translating", "text": text})
+
+    def translated(self, cue: Cue) -> None:
+        self._journal.translate(cue)
+        self._send({"type": "file_translated", "cue": asdict(cue)})
+
+    def warned(self, message: str) -> None:
+        self._send({"type": "warning", "message": message})
+
+
+def _announced_s(path: Path) -> float:
+    """How long a recording says that it is, in seconds; 0 where it does not say."""
+    import av
+
+    try:
+        with path.open("rb") as file, av.open(file, options={"protocol_whitelist": ""}) as opened:
+            return float(opened.duration or 0) / av.time_base
+    except (av.FFmpegError, ValueError, OSError):
+        return 0.0  # whoever decodes it says what is wrong

@@ -1,0 +1,32 @@
+"""The page: its tabs, in one Gradio app. What moves in them is static/*.js."""
+
+from __future__ import annotations
+
+import gradio as gr
+
+from edgeapp.ui import STATIC
+
+__all__ = ["make_page"]
+
+_TABS = ("Live", "File", "Text", "Models", "History")
+
+
+def make_page() -> gr.Blocks:
+    """The whole page; each tab comes to life when it is first looked at."""
+    with (
+        gr.Blocks(title="EdgeApp", analytics_enabled=False, fill_width=True) as page,
+        gr.Tabs(elem_id="ea-tabs", overflow_behavior="wrap"),
+    ):
+        for label in _TABS:
+            name = label.lower()
+            with gr.Tab(label, id=name, elem_id=f"ea-{name}"):
+                gr.HTML(
+                    html_template=(STATIC / f"{name}.html").read_text("utf-8"),
+                    apply_default_css=False,
+                    js_on_load=(
+                        f"import('/edgeapp/static/{name}.js').then((tab) => {{"
+                        " tab.start(element); element.dataset.ready = 'yes' })"
+                    ),
+                    elem_classes=["ea-sheet"],
+                )
+    return page

@@ -1,0 +1,86 @@
+"""Our own addresses: the page's line to the server, uploads, exports, the door, static files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
+from starlette.staticfiles import StaticFiles
+
+from edgeapp.history import History
+from edgeapp.ui import STATIC
+from edgeapp.ui.desk import Desk
+from edgeapp.ui.exports import export
+from edgeapp.ui.logins import Logins
+from edgeapp.ui.sessions import Sessions
+from edgeapp.ui.shelf import Shelf
+from edgeapp.ui.socket import SocketDoor
+from edgeapp.ui.uploads import Uploads
+
+if TYPE_CHECKING:
+    from edgeapp.ui.server import ServerOptions
+
+__all__ = ["Ours", "our_routes"]
+
+
+@dataclass(frozen=True)
+class Ours:
+    """person: who a connection is from, None for a stranger. close: to be called at the end."""
+
+    routes: list[BaseRoute]
+    person: Callable[[HTTPConnection], str | None]
+    close: Callable[[], None]
+
+
+def our_routes(shelf: Shelf, options: ServerOptions, history_path: Path | None) -> Ours:
+    """Everything that is not Gradio's. history_path: None keeps nothing."""
+    sessions, history = Sessions(options.sessions), History(history_path)
+    logins = Logins(dict(options.logins))
+    uploads = Uploads(options.upload_mb, options.minutes, options.sessions)
+    desk = Desk(shelf, sessions, changing=options.trusted)
+
+    def history_of(connection: HTTPConnection) -> History:
+        return history.of(logins.person(connection) or "")
+
+    def close() -> None:
+        sessions.close()
+        uploads.remove_all()
+        history.close()
+
+    door = SocketDoor(shelf, sessions, uploads, desk, history_of, logins.person)
+    routes: list[BaseRoute] = [
+        WebSocketRoute("/edgeapp/session", door.open),
+        Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
+        Route("/edgeapp/export", export, methods=["POST"]),
+        Route("/login", logins.page),
+        Route("/login", logins.enter, methods=["POST"]),
+        Route("/logout", logins.leave, methods=["POST"]),
+        Route("/manifest.json", _manifest),
+        Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
+    ]
+    return Ours(routes, logins.person, close)
+
+
+async def _manifest(request: Request) -> Response:
+    """What makes the page installable."""
+    icons = [
+        {"src": f"/edgeapp/static/{name}.png", "sizes": f"{size}x{size}", "type": "image/png"}
+        for name, size in (("icon", 512), ("icon-192", 192))
+    ]
+    content: dict[str, Any] = {
+        "id": "/",
+        "name": "EdgeApp",
+        "short_name": "EdgeApp",
+        "description": "Live captions and translation, on your own machine.",
+        "start_url": "/",
+        "display": "standalone",
+        "background_color": "#f7f5f1",
+        "theme_color": "#f7f5f1",
+        "icons": [*icons, icons[0] | {"purpose": "maskable"}],
+    }
+    return JSONResponse(content, media_type="application/manifest+json")

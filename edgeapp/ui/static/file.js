@@ -1,0 +1,182 @@
+// The File tab: a recording goes up, its text comes down, to be read, heard, corrected and saved.
+
+import { Player } from "/edgeapp/static/player.js";
+import { clock, fillPickers, make, picked, problem, saveTranscript, withChoices } from "/edgeapp/static/parts.js";
+import { hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { Segments } from "/edgeapp/static/segments.js";
+
+const FORMATS = ["txt", "srt", "vtt", "tsv", "json"];
+const MB = 1 << 20;
+const AGAIN_MS = 600;
+
+class File {
+  constructor(root) {
+    this.root = root;
+    this.find = (selector) => root.querySelector(selector);
+    this.player = new Player(root);
+    this.segments = new Segments(this.find(".ea-segments"), (time) => this.player.play(time));
+    this.player.moved = (time) => this.segments.mark(time);
+    this.name = "";
+    this.listen();
+  }
+
+  listen() {
+    withChoices((choices) => {
+      this.choices = choices;
+      fillPickers(this.root, choices);
+    });
+    this.find("[name=language]").onchange = () => fillPickers(this.root, this.choices);
+    on("hello", ({ limits }) => {
+      const text = `up to ${limits.megabytes} MB and ${clock(60 * limits.minutes)} of sound`;
+      this.find(".ea-limits").textContent = text;
+    });
+    const drop = this.find(".ea-drop");
+    const chosen = drop.querySelector("input");
+    chosen.onchange = () => {
+      if (chosen.files.length) this.begin(chosen.files[0]);
+      chosen.value = "";
+    };
+    drop.ondragover = (event) => {
+      event.preventDefault();
+      drop.classList.add("ea-over");
+    };
+    drop.ondragleave = () => drop.classList.remove("ea-over");
+    drop.ondrop = (event) => {
+      event.preventDefault();
+      drop.classList.remove("ea-over");
+      if (event.dataTransfer.files.length) this.begin(event.dataTransfer.files[0]);
+    };
+    this.find(".ea-cancel").onclick = () => this.cancel();
+    this.find(".ea-again").onclick = () => this.reset();
+    const buttons = FORMATS.map((format) => make("button", { type: "button", class: "ea-quiet" }, format));
+    this.find(".ea-formats").append(...buttons);
+    for (const button of buttons) button.onclick = () => this.save(button.textContent);
+    on("file_sound", (sound) => this.player.draw(sound));
+    on("file_started", ({ language, duration }) => {
+      this.language = language;
+      this.duration = duration;
+      this.player.lasts(duration);
+      this.told("");
+    });
+    on("file_heard", ({ text }) => this.segments.hear(text));
+    on("file_retracted", () => this.segments.retract());
+    on("file_segment", ({ segment, left }) => {
+      this.segments.add(segment);
+      this.progress(segment.end);
+      this.told(left === null ? "" : `about ${clock(left + 0.9)} left`);
+    });
+    on("file_translating", ({ text }) => this.segments.hear(text, true));
+    on("file_translated", ({ cue }) => this.segments.translate(cue));
+    on("file_done", () => {
+      this.progress(this.duration);
+      this.told("Done.");
+    });
+    on("error", ({ kind, message }) => kind === "file" && this.failed(message));
+    on("idle", ({ kind, cancelled }) => kind === "file" && this.ended(cancelled));
+    on("lost", () => this.working && this.failed("The connection was lost, and the work has ended."));
+  }
+
+  get working() {
+    return this.root.dataset.state === "working";
+  }
+
+  state(name) {
+    this.root.dataset.state = name;
+    const empty = name === "empty";
+    this.find(".ea-drop").hidden = !empty;
+    this.find(".ea-work").hidden = empty;
+    this.find(".ea-cancel").hidden = name !== "working";
+    // It takes the place of Cancel, where somebody may be clicking for a second time.
+    this.find(".ea-again").hidden = true;
+    clearTimeout(this.soon);
+    const again = () => (this.find(".ea-again").hidden = false);
+    if (name === "done") this.soon = setTimeout(again, AGAIN_MS);
+    this.find(".ea-exports").hidden = name === "working" || !this.segments.count;
+    for (const select of this.root.querySelectorAll(".ea-bar select")) select.disabled = !empty;
+  }
+
+  told(text) {
+    this.find(".ea-left").textContent = text;
+  }
+
+  progress(seconds) {
+    this.find(".ea-progress").value = this.duration ? Math.min(1, seconds / this.duration) : 0;
+    this.player.done(seconds);
+  }
+
+  async begin(file) {
+    const wanted = picked(this.root);
+    this.name = file.name;
+    this.target = wanted.target ?? "";
+    this.duration = 0;
+    this.segments.clear(Boolean(this.target));
+    problem(this.root, "");
+    this.find(".ea-name").textContent = file.name;
+    this.find(".ea-which").hidden = !this.target;
+    this.player.open(file);
+    this.progress(0);
+    this.state("working");
+    this.told("Sending");
+    const line = hello();
+    try {
+      if (!line) throw new Error("There is no connection to EdgeApp yet; try again.");
+      const { megabytes } = line.limits;
+      if (file.size > megabytes * MB) {
+        throw new Error(`${file.name} is larger than the ${megabytes} MB that are taken here.`);
+      }
+      this.sending = new AbortController();
+      const reply = await fetch(`/edgeapp/upload/${line.session}`, {
+        method: "PUT",
+        body: file,
+        signal: this.sending.signal,
+      });
+      if (!reply.ok) throw new Error((await reply.json()).error);
+      this.told("Listening");
+      send({ type: "file", name: file.name, keep: keeps(), ...wanted });
+    } catch (error) {
+      if (error.name !== "AbortError") this.failed(error.message);
+    }
+  }
+
+  cancel() {
+    this.sending?.abort();
+    send({ type: "cancel", kind: "file" });
+    this.ended(true);
+  }
+
+  ended(cancelled) {
+    if (!this.working) return;
+    this.segments.retract();
+    if (cancelled) this.told("Cancelled; what was done is below.");
+    this.state("done");
+  }
+
+  failed(message) {
+    problem(this.root, message);
+    this.told("");
+    this.state("done");
+  }
+
+  reset() {
+    this.player.close();
+    this.segments.clear(false);
+    problem(this.root, "");
+    this.state("empty");
+    this.find(".ea-drop input").focus();
+  }
+
+  async save(format) {
+    const { cues, translation } = this.segments.texts();
+    const transcript = {
+      language: this.language,
+      cues,
+      translation,
+      target: this.target,
+      translated: Boolean(this.target && this.find("[name=which]").value),
+    };
+    const stem = this.name.replace(/\.[^.]*$/, "") || "recording";
+    await saveTranscript(stem, format, transcript).catch((error) => problem(this.root, error.message));
+  }
+}
+
+export const start = (element) => new File(element.querySelector(".ea-file"));

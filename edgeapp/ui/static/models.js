@@ -1,0 +1,144 @@
+// The Models tab: what is on this machine, what runs, and what else could be had.
+
+import { choicesChanged, make, problem, size } from "/edgeapp/static/parts.js";
+import { ask, on, send } from "/edgeapp/static/session.js";
+
+const EVERY_MS = 3000;
+const SOURCES = { bundled: "bundled", cache: "downloaded", folder: "folder", hub: "downloaded" };
+const TASKS = { asr: "Recognition", translation: "Translation" };
+const KNOWN = ["tiny.en", "base.en", "small.en", "small", "medium", "large-v3-turbo", "large-v3",
+  "distil-small.en", "distil-large-v3", "opus-mt-en-de", "opus-mt-de-en", "opus-mt-en-fr",
+  "opus-mt-fr-en", "opus-mt-en-es", "opus-mt-es-en"];
+
+class Models {
+  constructor(root) {
+    this.root = root;
+    this.find = (selector) => root.querySelector(selector);
+    this.busy = null;
+    this.find("#ea-known").append(...KNOWN.map((name) => new Option("", name)));
+    this.find("form").onsubmit = (event) => {
+      event.preventDefault();
+      this.look(this.find("[name=name]").value.trim());
+    };
+    on("hello", () => this.refresh());
+    addEventListener("ea-tab", ({ detail }) => detail === "models" && this.refresh());
+    setInterval(() => this.seen && !this.busy && this.refresh(), EVERY_MS);
+    on("pull_progress", (state) => this.progress(state));
+    on("pull_done", ({ name, note }) => {
+      this.plan(make("p", {}, note ?? `${name} is here now.`));
+      choicesChanged();
+      this.refresh();
+    });
+    on("error", ({ kind, message }) => kind === "pull" && this.refused(message));
+    on("idle", ({ kind, cancelled }) => {
+      if (kind === "pull" && cancelled) this.plan(make("p", {}, "Cancelled; it goes on from there next time."));
+    });
+  }
+
+  get seen() {
+    return this.root.isConnected && document.body.dataset.tab === "models" && !document.hidden;
+  }
+
+  async refresh() {
+    await ask({ type: "models" }).then((answer) => this.show(answer), () => {});
+  }
+
+  show({ models, memory, running, most, changing }) {
+    const loaded = models.filter((model) => model.loaded);
+    const held = memory ? ` ${size(memory)} of memory in all.` : "";
+    const people = `${running} of ${most} places are taken.`;
+    this.find(".ea-summary").textContent =
+      `${models.length} on this machine, ${loaded.length} running.${held} ${people}`;
+    this.find("form").hidden = !changing;
+    const drawn = JSON.stringify([models, changing, this.busy]);
+    if (drawn === this.drawn) return;
+    this.drawn = drawn;
+    const focus = document.activeElement?.dataset?.key;
+    this.find(".ea-rows").replaceChildren(...models.map((model) => this.row(model, changing)));
+    if (focus) this.find(`[data-key="${CSS.escape(focus)}"]`)?.focus();
+  }
+
+  row(model, changing) {
+    const { name, task, bytes, source, languages, loaded } = model;
+    const facts = [TASKS[task], languages, `${size(bytes)} on disk`].filter(Boolean).join(" · ");
+    const row = make("li", { class: loaded ? "ea-running" : "" });
+    const title = make("h2", {}, name, make("span", { class: "ea-chip" }, SOURCES[source]));
+    row.append(make("div", { class: "ea-what" }, title, make("p", {}, facts)));
+    const place = loaded && { cpu: "CPU", cuda: "GPU" }[loaded.device];
+    const state = loaded ? `${loaded.precision} on ${place}, ${size(loaded.bytes)} in memory` : "not running";
+    row.append(make("p", { class: "ea-state" }, state));
+    const buttons = make("div", { class: "ea-buttons" });
+    if (loaded) buttons.append(this.button("unload", "Unload", name, loaded.users > 0));
+    else buttons.append(this.button("load", "Load", name));
+    if (source === "cache" && changing) buttons.append(this.button("remove", "Remove", name));
+    row.append(buttons);
+    return row;
+  }
+
+  button(type, label, name, used = false) {
+    const busy = this.busy?.name === name && this.busy.type === type;
+    const made = make("button", { type: "button", class: "ea-quiet" }, busy ? `${label}ing…` : label);
+    made.dataset.key = `${type} ${name}`;
+    made.setAttribute("aria-label", `${label} ${name}`);
+    made.disabled = this.busy !== null || used;
+    if (used) made.title = "In use now";
+    made.onclick = () => {
+      if (type !== "remove" || confirm(`Remove ${name} from this machine?`)) this.change(type, name);
+    };
+    return made;
+  }
+
+  async change(type, name) {
+    problem(this.root, "");
+    this.busy = { type, name };
+    await this.refresh();
+    try {
+      const answer = await ask({ type, name });
+      this.busy = null;
+      this.show(answer);
+      if (type === "remove") choicesChanged();
+    } catch (error) {
+      this.busy = null;
+      problem(this.root, error.message);
+      await this.refresh();
+    }
+  }
+
+  plan(...inside) {
+    const place = this.find(".ea-plan");
+    place.replaceChildren(...inside);
+    place.hidden = !inside.length;
+  }
+
+  async look(name) {
+    if (!name) return this.plan();
+    this.plan(make("p", {}, "Asking the hub…"));
+    try {
+      const { repository, bytes, missing, files } = await ask({ type: "plan", name });
+      const here = missing < bytes ? ` (${size(bytes - missing)} of it are here already)` : "";
+      const button = make("button", { type: "button", class: "ea-plain" }, `Download ${size(missing)}`);
+      button.onclick = () => {
+        send({ type: "pull", name });
+        this.progress({ name, done: 0, total: missing });
+      };
+      const list = make("ul", {}, ...files.map((file) => make("li", {}, `${file.name}, ${size(file.bytes)}`)));
+      const details = make("details", {}, make("summary", {}, `${files.length} files`), list);
+      this.plan(make("p", {}, `${repository}: ${size(bytes)}${here}`), details, button);
+    } catch (error) {
+      this.refused(error.message);
+    }
+  }
+
+  refused(message) {
+    this.plan(make("p", { class: "ea-wrong" }, message));
+  }
+
+  progress({ name, done, total }) {
+    const cancel = make("button", { type: "button", class: "ea-quiet" }, "Cancel");
+    cancel.onclick = () => send({ type: "cancel", kind: "pull" });
+    const bar = make("progress", { max: String(total || 1), value: String(done), "aria-label": `Download of ${name}` });
+    this.plan(make("p", {}, `${name}: ${size(done)} of ${size(total)}`), bar, cancel);
+  }
+}
+
+export const start = (element) => new Models(element.querySelector(".ea-models"));

@@ -1,0 +1,134 @@
+// The recording itself: a picture of its sound, where the work is, and playing it.
+
+import { clock } from "/edgeapp/static/parts.js";
+
+const STEP_S = 5;
+
+/** root: the tab. moved: is called with the time (s) as it plays. */
+export class Player {
+  constructor(root) {
+    const find = (selector) => root.querySelector(selector);
+    this.audio = find("audio");
+    this.strip = find(".ea-strip");
+    this.canvas = this.strip.querySelector("canvas");
+    this.button = find(".ea-play");
+    this.at = find(".ea-at");
+    this.of = find(".ea-of");
+    this.seconds = 0;
+    this.sound = null;
+    this.moved = () => {};
+    this.listen();
+  }
+
+  listen() {
+    const { audio, strip } = this;
+    this.button.onclick = () => (audio.paused ? audio.play() : audio.pause());
+    audio.onplay = audio.onpause = () => {
+      this.button.classList.toggle("ea-playing", !audio.paused);
+      this.button.setAttribute("aria-label", audio.paused ? "Play" : "Pause");
+      if (!audio.paused) this.follow();
+    };
+    audio.ontimeupdate = audio.onseeked = () => this.show();
+    audio.oncanplay = () => (this.button.disabled = false);
+    audio.onerror = () => (this.button.disabled = true);
+    strip.onpointerdown = (event) => {
+      const box = strip.getBoundingClientRect();
+      this.seek(((event.clientX - box.left) / box.width) * this.seconds);
+    };
+    strip.onkeydown = (event) => {
+      const steps = { ArrowRight: STEP_S, ArrowUp: STEP_S, ArrowLeft: -STEP_S, ArrowDown: -STEP_S };
+      if (event.key in steps) this.seek(audio.currentTime + steps[event.key]);
+      else if (event.key === "Home") this.seek(0);
+      else if (event.key === "End") this.seek(this.seconds);
+      else if (event.key === " ") this.button.click();
+      else return;
+      event.preventDefault();
+    };
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
+  }
+
+  /** A file of the person's own: it is played from there, and not fetched from anywhere. */
+  open(file) {
+    this.close();
+    this.url = URL.createObjectURL(file);
+    this.audio.src = this.url;
+  }
+
+  close() {
+    this.audio.pause();
+    this.audio.removeAttribute("src");
+    if (this.url) URL.revokeObjectURL(this.url);
+    this.url = this.sound = null;
+    this.seconds = 0;
+    this.button.disabled = true;
+    this.canvas.getContext("2d").clearRect(0, 0, this.canvas.width, this.canvas.height);
+    this.show();
+  }
+
+  seek(time) {
+    this.audio.currentTime = Math.max(0, Math.min(time, this.seconds));
+    this.show();
+  }
+
+  play(time) {
+    this.seek(time);
+    this.audio.play().catch(() => {});
+  }
+
+  /** The spectrogram that the server made. */
+  draw(sound) {
+    this.sound = sound;
+    this.paint();
+    this.lasts(sound.seconds);
+  }
+
+  /** How long the recording is, in seconds. */
+  lasts(seconds) {
+    this.seconds = seconds;
+    this.strip.setAttribute("aria-valuemax", Math.round(this.seconds));
+    this.of.textContent = ` / ${clock(this.seconds)}`;
+    this.show();
+  }
+
+  /** So much of it has been worked on. */
+  done(seconds) {
+    const share = this.seconds ? Math.min(1, seconds / this.seconds) : 0;
+    this.strip.style.setProperty("--done", share);
+  }
+
+  paint() {
+    if (!this.sound) return;
+    const { columns, bands, pixels } = this.sound;
+    const loud = Uint8Array.from(atob(pixels), (letter) => letter.charCodeAt(0));
+    const [red, green, blue] = colour(this.strip);
+    this.canvas.width = columns;
+    this.canvas.height = bands;
+    const pen = this.canvas.getContext("2d");
+    const image = pen.createImageData(columns, bands);
+    for (let x = 0; x < columns; x++) {
+      for (let y = 0; y < bands; y++) {
+        const at = 4 * ((bands - 1 - y) * columns + x);
+        image.data.set([red, green, blue, loud[x * bands + y]], at);
+      }
+    }
+    pen.putImageData(image, 0, 0);
+  }
+
+  follow() {
+    this.show();
+    if (!this.audio.paused) requestAnimationFrame(() => this.follow());
+  }
+
+  show() {
+    const time = this.audio.currentTime || 0;
+    this.at.textContent = clock(time);
+    this.strip.style.setProperty("--at", this.seconds ? Math.min(1, time / this.seconds) : 0);
+    this.strip.setAttribute("aria-valuenow", Math.round(time));
+    this.strip.setAttribute("aria-valuetext", clock(time));
+    this.moved(this.audio.paused && !time ? -1 : time);
+  }
+}
+
+function colour(element) {
+  return getComputedStyle(element).color.match(/[\d.]+/g).slice(0, 3).map(Number);
+}

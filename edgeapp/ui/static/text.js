@@ -1,0 +1,182 @@
+// The Text tab: what is typed on the left appears on the right in another language.
+
+import { download, fill, named, problem, withChoices } from "/edgeapp/static/parts.js";
+import { ask, keeps, on, send } from "/edgeapp/static/session.js";
+
+const PAUSE_MS = 180;
+const KEEP_MS = 2500;
+const AGAIN_MS = 2000;
+
+class Text {
+  constructor(root) {
+    this.root = root;
+    this.find = (selector) => root.querySelector(selector);
+    this.source = this.find(".ea-source");
+    this.result = this.find(".ea-result");
+    this.number = 0;
+    this.live = "";
+    this.kept = null;
+    this.listen();
+  }
+
+  listen() {
+    withChoices((choices) => {
+      this.choices = choices;
+      const sources = new Set(choices.pairs.map((pair) => pair.source).filter(Boolean));
+      fill(this.find("[name=language]"), named(sources, choices.languages));
+      this.targets();
+      this.translate();
+    });
+    this.source.oninput = () => {
+      clearTimeout(this.soon);
+      this.soon = setTimeout(() => this.translate(), PAUSE_MS);
+      this.settle();
+    };
+    this.find("[name=language]").onchange = () => {
+      this.targets();
+      this.translate();
+    };
+    this.find("[name=target]").onchange = () => this.translate();
+    this.find(".ea-swap").onclick = () => this.swap();
+    this.find(".ea-clear").onclick = () => this.put("");
+    this.find(".ea-copy").onclick = () => this.copy();
+    this.find(".ea-save").onclick = () => {
+      download(`translation.${this.find("[name=target]").value}.txt`, this.result.textContent);
+    };
+    const chosen = this.find(".ea-upload input");
+    chosen.onchange = () => this.open(chosen.files[0]).finally(() => (chosen.value = ""));
+    this.source.ondragover = (event) => event.preventDefault();
+    this.source.ondrop = (event) => {
+      if (!event.dataTransfer.files.length) return;
+      event.preventDefault();
+      this.open(event.dataTransfer.files[0]);
+    };
+    on("text_delta", ({ number, text }) => {
+      if (number !== this.number) return;
+      this.live += text;
+      // The old translation stays behind the new one until that is longer: nothing flickers.
+      this.write(this.live, this.before?.slice(this.live.length) ?? "");
+    });
+    on("text_done", (done) => done.number === this.number && this.done(done));
+    on("error", ({ kind, message, busy }) => kind === "text" && this.failed(message, busy));
+    on("lost", () => this.busy(false));
+  }
+
+  targets() {
+    const { pairs, languages } = this.choices;
+    const source = this.find("[name=language]").value;
+    const fitting = pairs.filter((pair) => !pair.source || pair.source === source);
+    const into = new Set(fitting.map((pair) => pair.target).filter((code) => code !== source));
+    fill(this.find("[name=target]"), named(into, languages));
+    const [from, to] = this.languages;
+    const back = pairs.some((pair) => [to, null].includes(pair.source) && pair.target === from);
+    this.find(".ea-swap").disabled = !back;
+    this.find(".ea-swap").title = back ? "" : "No model here translates back";
+  }
+
+  get languages() {
+    return [this.find("[name=language]").value, this.find("[name=target]").value];
+  }
+
+  put(text) {
+    this.source.value = text;
+    this.kept = null;
+    this.translate();
+    this.source.focus();
+  }
+
+  translate(again = false) {
+    clearTimeout(this.soon);
+    clearTimeout(this.later);
+    const text = this.source.value;
+    const [language, target] = this.languages;
+    this.number += 1;
+    this.before = this.result.textContent;
+    this.live = "";
+    if (!again) problem(this.root, "");
+    this.settle();
+    if (!text.trim() || !target) {
+      send({ type: "cancel", kind: "text" });
+      this.write("", "");
+      this.busy(false);
+      return;
+    }
+    this.busy(send({ type: "text", text, language, target, number: this.number }));
+  }
+
+  done({ text, warnings }) {
+    this.write(text, "");
+    this.busy(false);
+    problem(this.root, warnings.join(" "));
+    if (keeps()) this.later = setTimeout(() => this.keep(), KEEP_MS);
+  }
+
+  failed(message, busy) {
+    this.busy(false);
+    problem(this.root, message);
+    if (busy) this.soon = setTimeout(() => this.translate(true), AGAIN_MS);
+  }
+
+  write(sure, old) {
+    this.result.replaceChildren(sure);
+    if (old) this.result.append(Object.assign(document.createElement("span"), { className: "ea-tail", textContent: old }));
+    this.settle();
+  }
+
+  busy(now) {
+    this.result.setAttribute("aria-busy", now);
+    this.settle();
+  }
+
+  settle() {
+    const empty = !this.result.textContent;
+    this.find(".ea-copy").disabled = this.find(".ea-save").disabled = empty;
+    this.find(".ea-clear").disabled = !this.source.value;
+  }
+
+  /** Typed to its end: the history gets it, instead of what it has grown from. */
+  async keep() {
+    const [language, target] = this.languages;
+    const [text, translation] = [this.source.value, this.result.textContent];
+    if (!text.trim() || !translation.trim()) return;
+    const grown = this.kept && (text.startsWith(this.kept.text) || this.kept.text.startsWith(text));
+    const instead = grown ? this.kept.record : null;
+    const message = { type: "keep_text", text, translation, language, target, instead };
+    const { record } = await ask(message).catch(() => ({ record: null }));
+    this.kept = record === null ? null : { record, text };
+  }
+
+  swap() {
+    const [language, target] = this.languages;
+    const text = this.result.textContent;
+    this.find("[name=language]").value = target;
+    this.targets();
+    this.find("[name=target]").value = language;
+    if (text) this.source.value = text;
+    this.kept = null;
+    this.translate();
+  }
+
+  async copy() {
+    const text = this.result.textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      // No clipboard without HTTPS: marked, it can be copied by hand.
+      getSelection().selectAllChildren(this.result);
+      return;
+    }
+    const button = this.find(".ea-copy");
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Copy"), 1500);
+  }
+
+  async open(file) {
+    if (!file) return;
+    const text = await file.text();
+    if (text.includes("\u0000")) return problem(this.root, `${file.name} is no text.`);
+    this.put(text.replace(/^\ufeff/, "").replace(/\r\n?/g, "\n"));
+  }
+}
+
+export const start = (element) => new Text(element.querySelector(".ea-text"));

@@ -1,0 +1,92 @@
+"""What live captions cost in accuracy: committed text beside the offline transcript.
+
+    .venv/bin/python -m tests.benchmarks.live_accuracy [--words 700] [--model demo]
+
+Speaks sentences of ../shared/data with espeak-ng and flite, five voices. Live: blocks of 0.1 s, an
+update whenever one is due, as on a machine that keeps up. Both ways hear the same recordings; words
+are compared in lower case without punctuation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from edgeapp.bench.spoken import errors, plain_words
+from pipelines.asr import Transcriber
+from pipelines.asr.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.live import Committed
+from pipelines.asr.streaming import LiveOptions, LiveTranscriber
+from tests.benchmarks.speeches import speeches
+
+BLOCK = SAMPLE_RATE // 10
+
+
+def offline(transcriber: Transcriber, samples: Samples, condition: bool = True) -> str:
+    segments = transcriber.transcribe(samples, condition_on_previous_text=condition)
+    return "".join(segment.text for segment in segments)
+
+
+def live(transcriber: Transcriber, samples: Samples, options: LiveOptions) -> str:
+    session = LiveTranscriber(transcriber, options)
+    events = []
+    for at in range(0, len(samples), BLOCK):
+        events += session.feed(samples[at : at + BLOCK])
+    events += session.finish()
+    return "".join(event.text for event in events if isinstance(event, Committed))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--words", type=int, default=700)
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--compute-type", default="auto")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--min-chunk", type=float, default=LiveOptions().min_chunk_s)
+    parser.add_argument("--show", action="store_true", help="print the texts")
+    arguments = parser.parse_args()
+    transcriber = Transcriber(
+        arguments.model, compute_type=arguments.compute_type, threads=arguments.threads
+    )
+    spoken = speeches(arguments.words)
+    options = LiveOptions(min_chunk_s=arguments.min_chunk)
+    ways: dict[str, Callable[[Samples], str]] = {
+        "offline": partial(offline, transcriber),
+        "offline, no earlier text as context": partial(offline, transcriber, condition=False),
+    }
+    for name, changed in {
+        "agreement": options,
+        "agreement, whole window": replace(options, follow_window=False),
+        "agreement, 64 tokens of context": replace(options, context_tokens=64),
+        "attention": replace(options, policy="attention"),
+        "attention, whole window": replace(options, policy="attention", follow_window=False),
+    }.items():
+        ways[name] = partial(live, transcriber, options=changed)
+    truths = [plain_words(speech.text) for speech in spoken]
+    total = sum(map(len, truths))
+    seconds = sum(len(speech.samples) for speech in spoken) / SAMPLE_RATE
+    print(f"{total} words in {seconds:.0f} s, {len(spoken)} voices")
+    print("| way | wrong words | word error rate | against offline | took |\n|---|--:|--:|--:|--:|")
+    base = None
+    for name, hear in ways.items():
+        began = time.perf_counter()
+        texts = [hear(speech.samples) for speech in spoken]
+        took = time.perf_counter() - began
+        wrong = sum(
+            errors(truth, plain_words(text)) for truth, text in zip(truths, texts, strict=True)
+        )
+        rate = 100 * wrong / total
+        base = rate if base is None else base
+        print(
+            f"| {name} | {wrong} | {rate:.1f} % | {rate - base:+.1f} | {took:.0f} s |", flush=True
+        )
+        if arguments.show:
+            for speech, text in zip(spoken, texts, strict=True):
+                print(f"    {speech.voice}: {text.strip()}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,232 @@
+"""`edgeapp ui` as its users see it: in a browser, tab by tab."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pipelines.models import assets_folder
+from tests.fixtures.browser import Desk, Server
+from tests.fixtures.hub import Hosted, Hub
+
+SAMPLES = assets_folder() / "samples"
+TALK, QUESTION = SAMPLES / "talk.flac", SAMPLES / "question.flac"
+
+
+def saved(page: Any, press: str) -> tuple[str, str]:
+    """(name, text) of what a button lets the browser download."""
+    with page.expect_download() as download:
+        page.click(press)
+    return download.value.suggested_filename, download.value.path().read_text("utf-8")
+
+
+def reads(page: Any, selector: str, part: str) -> None:
+    """Wait until an element has a text in it."""
+    page.wait_for_function(
+        "([selector, part]) => document.querySelector(selector).textContent.includes(part)",
+        arg=[selector, part],
+    )
+
+
+def test_live_captions(desk: Desk) -> None:
+    page = desk.open("live")
+    page.select_option("#ea-live [name=target]", "de")
+    page.click(".ea-start")
+    page.wait_for_selector(".ea-said:has-text(' ')", timeout=15_000)
+    assert page.inner_text(".ea-clock") < "0:06", "words come while the recording still plays"
+    page.wait_for_function("document.querySelector('.ea-clock').textContent >= '0:06'")
+    page.click(".ea-start")
+    page.wait_for_selector(".ea-live[data-state=idle]", timeout=30_000)
+    assert page.locator(".ea-lines .ea-tail").count() == 0, "stopping turns the tail into text"
+    said = " ".join(page.locator(".ea-said").all_inner_texts())
+    assert len(said.split()) >= 8, said
+    assert page.locator(".ea-meant:has-text(' ')").count() > 0
+    name, text = saved(page, "#ea-live .ea-save")
+    assert name.endswith(".txt")
+    assert text.split() == said.split(), "the download equals the page"
+    page.select_option("#ea-live [name=format]", "srt")
+    assert "00:00:0" in saved(page, "#ea-live .ea-save")[1]
+    page.select_option("#ea-live [name=which]", "translated")
+    name, text = saved(page, "#ea-live .ea-save")
+    assert name.endswith(".de.srt")
+    meant = " ".join(page.locator(".ea-meant").all_inner_texts())
+    assert text.splitlines()[2].split()[0] in meant
+    page.click("#ea-live .ea-big-on")
+    assert not page.is_visible("#ea-tabs [role=tablist]")
+    page.keyboard.press("Escape")
+    assert page.is_visible("#ea-tabs [role=tablist]")
+    page.click("#ea-live .ea-clear")
+    assert page.locator(".ea-said").count() == 0
+
+
+def test_a_refused_microphone_is_explained(desk: Desk) -> None:
+    page = desk.open("live")
+    page.evaluate(
+        "() => { navigator.mediaDevices.getUserMedia ="
+        " async () => { throw new DOMException('no', 'NotAllowedError') } }"
+    )
+    page.click(".ea-start")
+    reads(page, "#ea-live .ea-problem", "Allow it beside the address")
+    page.evaluate("Object.defineProperty(navigator, 'mediaDevices', {value: undefined})")
+    page.click(".ea-start")
+    reads(page, "#ea-live .ea-problem", "--ssl-certfile")
+    assert page.inner_text(".ea-start") == "Start"
+
+
+def test_a_recording_becomes_text(desk: Desk) -> None:
+    page = desk.open("file")
+    page.select_option("#ea-file [name=target]", "de")
+    page.set_input_files("#ea-file input[type=file]", TALK)
+    page.wait_for_selector(".ea-file[data-state=done]", timeout=60_000)
+    said = page.locator(".ea-segments .ea-said").all_inner_texts()
+    assert len(said) >= 4
+    assert page.locator(".ea-segments .ea-cue").count() >= 3
+    drawn = "([...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].some((v) => v))"
+    assert page.evaluate(f"(() => {{ const c = document.querySelector('.ea-strip canvas');"
+                         f" return {drawn} }})()"), "the sound is to be seen"  # fmt: skip
+    page.wait_for_function("!document.querySelector('.ea-play').disabled")
+    page.locator(".ea-time").nth(2).click()
+    page.wait_for_selector(".ea-segments li:nth-child(3).ea-now")
+    page.click(".ea-play")
+    words = page.locator(".ea-segments .ea-said").first
+    words.fill("Something else.")
+    name, text = saved(page, ".ea-formats >> text=txt")
+    assert (name, text.splitlines()) == ("talk.txt", ["Something else.", *said[1:]])
+    assert saved(page, ".ea-formats >> text=vtt")[1].startswith("WEBVTT")
+    whole = json.loads(saved(page, ".ea-formats >> text=json")[1])
+    assert whole["segments"][0]["text"] == " Something else."
+    assert whole["translation"]["language"] == "de"
+
+
+def test_what_is_no_recording_is_refused(desk: Desk) -> None:
+    desk.expected.append("413")
+    page = desk.open("file")
+    broken = {"name": "notes.mp3", "mimeType": "audio/mpeg", "buffer": b"these are words" * 100}
+    page.set_input_files("#ea-file input[type=file]", broken)
+    reads(page, "#ea-file .ea-problem", "notes.mp3 is not audio that can be decoded")
+    page.click(".ea-again")
+    page.set_input_files("#ea-file input[type=file]", QUESTION)
+    page.wait_for_selector(".ea-file[data-state=done]", timeout=60_000)
+    assert page.locator(".ea-segments .ea-said").count() >= 1
+
+
+def test_cancelling_a_recording(desk: Desk, long_recording: Path) -> None:
+    page = desk.open("file")
+    page.set_input_files("#ea-file input[type=file]", long_recording)
+    page.wait_for_selector(".ea-segments .ea-said")
+    page.press("#ea-file .ea-cancel", "Enter")
+    reads(page, ".ea-left", "Cancelled")
+    assert page.locator(".ea-segments .ea-said").count() >= 1, "what was done is kept"
+    page.click(".ea-again")
+    page.set_input_files("#ea-file input[type=file]", QUESTION)
+    page.wait_for_selector(".ea-file[data-state=done]", timeout=60_000)
+
+
+def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
+    page = desk.open("text")
+    page.type(".ea-source", "Good morning.", delay=20)
+    reads(page, ".ea-result", "Guten")
+    page.type(".ea-source", " Where is the station?")
+    reads(page, ".ea-result", "Bahnhof")
+    page.wait_for_selector(".ea-result[aria-busy=false]")
+    said = page.inner_text(".ea-result")
+    assert said.count("Guten Morgen") == 1, said
+    assert saved(page, "#ea-text .ea-save") == ("translation.de.txt", said)
+    notes = {
+        "name": "a.txt",
+        "mimeType": "text/plain",
+        "buffer": b"\xef\xbb\xbfHello.\r\nThank you.",
+    }
+    page.set_input_files("#ea-text input[type=file]", notes)
+    assert page.input_value(".ea-source") == "Hello.\nThank you."
+    reads(page, ".ea-result", "Danke")
+    page.click("#ea-text .ea-clear")
+    assert page.inner_text(".ea-result") == ""
+
+
+def test_models_are_loaded_and_unloaded(desk: Desk) -> None:
+    page = desk.open("models")
+    row = page.locator(".ea-rows li", has_text="demo-en-de")
+    row.locator("button").wait_for()
+    if row.locator("text=Unload").count() == 0:
+        row.locator("button").click()
+    row.locator("text=Unload").click()
+    row.locator("text=not running").wait_for()
+    row.locator("button", has_text="Load").click()
+    row.locator(".ea-state", has_text=" in memory").wait_for()
+    assert "English → German" in row.inner_text()
+    assert "3 on this machine, " in page.inner_text(".ea-summary")
+    page.fill("#ea-models [name=name]", "no such thing")
+    page.click("text=Look it up")
+    reads(page, ".ea-plan", "neither a known model nor a hub id")
+
+
+def test_a_model_is_downloaded_and_removed(
+    desk: Desk, stand_in_hub: Hub, marian_folder: Callable[..., Path]
+) -> None:
+    folder = marian_folder("opus-mt-en-de")
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    stand_in_hub.repositories["Helsinki-NLP/opus-mt-en-de"] = Hosted(files)
+    page = desk.open("models")
+    page.fill("#ea-models [name=name]", "opus-mt-en-de")
+    page.click("text=Look it up")
+    reads(page, ".ea-plan", "Helsinki-NLP/opus-mt-en-de: ")
+    weights = [line for line in stand_in_hub.requests if "pytorch_model.bin" in line]
+    assert not weights, "looking it up downloads nothing of weight"
+    size = page.inner_text(".ea-plan button")
+    assert size.startswith("Download "), size
+    page.click(".ea-plan button")
+    row = page.locator(".ea-rows li", has_text="opus-mt-en-de")
+    row.locator("text=not running").wait_for()
+    page.on("dialog", lambda dialog: dialog.accept())
+    row.locator("text=Remove").click()
+    row.wait_for(state="detached")
+    del stand_in_hub.repositories["Helsinki-NLP/opus-mt-en-de"]
+
+
+def test_the_keyboard_is_enough(desk: Desk) -> None:
+    page = desk.open("live")
+    page.focus("#ea-tabs [role=tab]")
+    for tab in ("file", "text"):
+        page.keyboard.press("ArrowRight")
+        page.wait_for_selector(f"#ea-{tab} section", state="visible")
+    page.keyboard.press("End")
+    page.wait_for_selector("#ea-history section", state="visible")
+    assert page.url.endswith("#history")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    page.wait_for_selector("#ea-live section", state="visible")
+    assert page.evaluate("document.activeElement.name") == "language"
+
+
+def test_only_what_the_page_needs_is_there(ui: Server, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("secret", "utf-8")
+
+    def status(method: str, path: str) -> tuple[int, str]:
+        line = HTTPConnection(urlsplit(ui.url).netloc, timeout=20)
+        line.request(method, path, headers={"Origin": ui.url.rstrip("/")})
+        answer = line.getresponse()
+        told = answer.status, answer.read().decode("utf-8", "replace")
+        line.close()
+        return told
+
+    assert status("GET", "/")[0] == 200
+    assert status("GET", "/manifest.json")[0] == 200
+    for path in (
+        f"/gradio_api/file={secret}", f"/gradio_api/file/{secret}", f"/file={secret}",
+        "/gradio_api/upload", "/gradio_api/proxy=http://127.0.0.1/", "/gradio_api/queue/join",
+        "/gradio_api/queue/data", "/gradio_api/run/x", "/gradio_api/vibe-code", "/monitoring",
+        "/edgeapp/static/../app.py", "/edgeapp/static/%2e%2e/app.py", "/edgeapp/upload/../x",
+        "/static/../../../../../../../etc/passwd", "/static/%2e%2e/%2e%2e/routes.py", "/docs",
+        "/assets/..%2f..%2froutes.py", "/openapi.json", "/custom_component/x", "/etc/passwd",
+    ):  # fmt: skip
+        for method in ("GET", "POST"):
+            got, text = status(method, path)
+            assert got in (404, 405), (method, path, got)
+            assert "secret" not in text
+            assert "root:" not in text

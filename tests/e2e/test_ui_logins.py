@@ -1,0 +1,76 @@
+"""The page with passwords and HTTPS: nobody gets in without, and nobody reads what others did."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.test_ui_access import AXE
+from tests.fixtures.browser import Desk, ready, serving
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """(certificate, key) that this test signs itself."""
+    openssl = shutil.which("openssl")
+    assert openssl, "needs openssl"
+    made = folder / "cert.pem", folder / "key.pem"
+    subprocess.run(
+        [openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-out", made[0], "-keyout", made[1]],
+        check=True,
+        capture_output=True,
+    )  # fmt: skip
+    return made
+
+
+def arrive(desk: Desk) -> Any:
+    """The page of somebody who has not been here before: the door."""
+    desk.context = desk.browser.new_context(ignore_https_errors=True)
+    desk.context.set_default_timeout(20_000)
+    desk.context.on("request", lambda request: desk.requests.append(request.url))
+    page = desk.context.new_page()
+    page.goto(desk.url)
+    page.evaluate(AXE)
+    assert not page.evaluate("axe.run()")["violations"]
+    return page
+
+
+def log_in(page: Any, user: str, password: str) -> None:
+    page.fill("[name=user]", user)
+    page.fill("[name=password]", password)
+    page.click("button")
+
+
+def test_logins(browser: Any, page_environment: dict[str, str], tmp_path: Path) -> None:
+    users = tmp_path / "users.txt"
+    users.write_text("anna:one two\nben:three\n", "utf-8")
+    cert, key = certificate(tmp_path)
+    environment = page_environment | {"EDGEAPP_HISTORY": str(tmp_path / "history.db")}
+    options = ["--auth", users, "--ssl-certfile", cert, "--ssl-keyfile", key]
+    with serving(environment, *map(str, options), log=tmp_path / "log.txt") as server:
+        assert server.url.startswith("https://")
+        anna, ben = Desk(browser, server.url), Desk(browser, server.url)
+        page, other = arrive(anna), arrive(ben)
+        log_in(page, "anna", "wrong")
+        page.wait_for_selector("text=That is not right")
+        log_in(page, "anna", "one two")
+        ready(page, "live")
+        page.click("role=tab[name=Text]")
+        ready(page, "text")
+        page.fill(".ea-source", "Good morning.")
+        page.wait_for_selector(".ea-result:has-text('Morgen')")
+        page.wait_for_timeout(2800)  # what was typed is kept once it rests
+        page.click("role=tab[name=History]")
+        page.wait_for_selector(".ea-entry:has-text('Good morning')")
+        log_in(other, "ben", "three")
+        ready(other, "live")
+        other.click("role=tab[name=History]")
+        other.wait_for_selector(".ea-none:has-text('Nothing here yet')")
+        other.click("text=Log out")
+        other.wait_for_selector("[name=password]")
+        other.goto(desk_url := server.url)
+        assert other.url == f"{desk_url}login"
+        for desk in (anna, ben):
+            desk.close()

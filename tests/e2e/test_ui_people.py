@@ -1,0 +1,135 @@
+"""Several people at one page: each has a session of their own, and what is kept stays whole."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.models import assets_folder
+from tests.fixtures.browser import Desk, Server, ready, serving
+
+SAMPLES = assets_folder() / "samples"
+
+
+@pytest.fixture
+def office(page_environment: dict[str, str], tmp_path: Path) -> Callable[..., Any]:
+    """Starts servers that share a history: for two people at a time, open to the network."""
+    environment = page_environment | {"EDGEAPP_HISTORY": str(tmp_path / "history.db")}
+
+    def start(*options: str) -> Any:
+        return serving(environment, *options, log=tmp_path / "log.txt")
+
+    return start
+
+
+def sit(browser: Any, server: Server, tab: str) -> tuple[Desk, Any]:
+    desk = Desk(browser, server.url.replace("0.0.0.0", "127.0.0.1"))
+    page = desk.open(tab)
+    # What the server says it listens for.
+    page.evaluate(
+        "import('/edgeapp/static/session.js').then(({ on }) => { window.heard = [];"
+        " for (const type of ['live_listening', 'file_started'])"
+        " on(type, ({ language }) => heard.push(language)) })"
+    )
+    return desk, page
+
+
+def busy(server: Server, desk: Desk, page: Any) -> str:
+    page.click("role=tab[name=Models]")
+    ready(page, "models")
+    page.wait_for_selector(".ea-rows li")
+    return str(page.inner_text(".ea-summary"))
+
+
+def test_side_by_side(browser: Any, office: Any, tmp_path: Path, long_recording: Path) -> None:
+    with office("--max-sessions", "2", "--host", "0.0.0.0") as server:
+        said = (tmp_path / "log.txt").read_text("utf-8")
+        assert "--auth asks for a password" in said
+        assert "--ssl-certfile" in said
+        (anna, speaking), (ben, reading) = (
+            sit(browser, server, "live"),
+            sit(browser, server, "file"),
+        )
+        speaking.select_option("#ea-live [name=target]", "de")
+        speaking.click(".ea-start")
+        reading.select_option("#ea-file [name=language]", "de")
+        reading.select_option("#ea-file [name=model]", "someone/many")
+        reading.set_input_files("#ea-file input[type=file]", long_recording)
+        reading.wait_for_function("heard.length")
+        speaking.wait_for_selector(".ea-said:has-text(' ')")
+        assert reading.locator(".ea-cue").count() == 0, "Ben wants no translation"
+        assert reading.evaluate("heard") == ["de"]
+        assert speaking.evaluate("heard") == ["en"]
+
+        carl, typing = sit(browser, server, "text")
+        typing.fill(".ea-source", "Good morning.")
+        typing.wait_for_selector("#ea-text .ea-problem:has-text('this machine is busy')")
+        assert typing.locator("#ea-text .ea-problem").inner_text().count("2 sessions") == 1
+
+        reading.press("#ea-file .ea-cancel", "Enter")
+        reading.wait_for_selector(".ea-left:has-text('Cancelled')")
+        typing.wait_for_selector(".ea-result:has-text('Guten')")  # it was tried again
+        assert not typing.is_visible("#ea-text .ea-problem")
+
+        before = speaking.inner_text(".ea-lines")
+        speaking.wait_for_function(
+            "(before) => document.querySelector('.ea-lines').innerText !== before", arg=before
+        )
+        assert speaking.inner_text(".ea-start") == "Stop", "others' ends are not Anna's"
+        anna.close()  # in the middle of a sentence
+        deadline = time.monotonic() + 10
+        while "0 of 2 places" not in busy(server, carl, typing):
+            assert time.monotonic() < deadline, "a closed tab frees its place"
+        assert not typing.is_visible("#ea-models form"), "strangers change no models"
+        for desk in (ben, carl):
+            desk.close()
+
+
+def test_what_was_said_survives_a_kill(browser: Any, office: Any) -> None:
+    with office() as server:
+        desk, page = sit(browser, server, "live")
+        desk.expected += ["WebSocket", "ERR_CONNECTION", "Failed to load"]
+        page.click(".ea-start")
+        # Committed to its end; what may still change stands in an element of its own.
+        page.wait_for_function(
+            "/[.?!]/.test(document.querySelector('.ea-said')?.firstChild?.data ?? '')"
+        )
+        kept = re.split("[.?!]", page.locator(".ea-said").first.inner_text())[0]
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+        page.wait_for_selector(".ea-toasts:has-text('connection to EdgeApp is lost')")
+        assert page.inner_text(".ea-start") == "Start"
+        desk.close()
+    with office() as server:
+        desk, page = sit(browser, server, "history")
+        page.click(".ea-entry")
+        page.wait_for_selector(f".ea-body:has-text({kept!r})")
+        page.fill("#ea-history [name=search]", "nothing like it")
+        page.wait_for_selector(".ea-none:has-text('Nothing was found')")
+        page.fill("#ea-history [name=search]", kept.split()[0])
+        page.wait_for_selector(".ea-entry")
+        with page.expect_download() as download:
+            page.click(".ea-record >> text=srt")
+        assert kept.split()[0] in download.value.path().read_text("utf-8")
+        page.fill(".ea-record .ea-name", "Tuesday")
+        page.press(".ea-record .ea-name", "Enter")
+        page.fill("#ea-history [name=search]", "tues")
+        page.wait_for_selector(".ea-entry:has-text('Tuesday')")
+        page.on("dialog", lambda dialog: dialog.accept())
+        page.click(".ea-record >> text=Delete")
+        page.fill("#ea-history [name=search]", "")
+        page.wait_for_selector(".ea-none:has-text('Nothing here yet')")
+        page.locator("#ea-history [name=keep]").uncheck()
+        page.click("role=tab[name=File]")
+        ready(page, "file")
+        page.set_input_files("#ea-file input[type=file]", SAMPLES / "question.flac")
+        page.wait_for_selector(".ea-file[data-state=done]")
+        page.click("role=tab[name=History]")
+        page.wait_for_selector(".ea-none:has-text('Nothing here yet')")
+        desk.close()
