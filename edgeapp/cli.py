@@ -32,7 +32,7 @@ app.command(epilog=EXIT_CODES)(translate)
 app.command(epilog=EXIT_CODES)(live)
 app.command(epilog=EXIT_CODES)(ui)
 app.command()(demo)
-app.add_typer(bench.app, name="bench", help="Measure: the engine, live captions.")
+app.add_typer(bench.app, name="bench", help="Measure: the engine, ways of decoding, live captions.")
 app.add_typer(models.app, name="models", help="The models on this machine: list, pull, rm, path.")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
@@ -17,6 +18,8 @@ from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from pipelines.translation import Translator
 
 __all__ = ["app"]
 
@@ -67,6 +70,57 @@ def engine(
         figures = compare(used, tokens, rounds, note)
         shown = report.markdown(figures) if markdown else report.table(figures)
         _print(shown, report.conditions(tokens, rounds))
+
+
+@app.command(epilog=EXIT_CODES)
+def generate(
+    file: Annotated[
+        Path | None, typer.Argument(help="A text a line; - is stdin; none on a terminal: a prompt.")
+    ] = None,
+    model: Model = None,
+    drafter: Annotated[
+        str | None, typer.Option("--drafter", help="A smaller model of the same vocabulary.")
+    ] = None,
+    gamma: Annotated[int, typer.Option(min=1, help="Tokens guessed at once.")] = 5,
+    length: Annotated[int, typer.Option(min=1, help="New tokens at most.")] = 64,
+    beam_size: Annotated[int, typer.Option("--beam-size", min=2, help="Beams.")] = 4,
+    as_json: Annotated[bool, typer.Option("--json", help="One object instead of a table.")] = False,
+    device: Device = None,
+    compute_type: ComputeType = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Plain, uncached, beam, speculative and n-gram decoding of the same texts.
+
+    Speculation equals plain decoding token for token in float32 only: --compute-type float32.
+    """
+    with ending(debug):
+        settings = chosen(device, compute_type, threads)
+        from edgeapp.bench import generate as bench
+        from edgeapp.workshop import Workshop
+
+        workshop = Workshop(settings)
+
+        def load(name: str) -> Translator:
+            return workshop.translator(name, None, None)
+
+        session = bench.Session(
+            workshop.translator(model, "en", "de") if model is None else load(model),
+            load(drafter) if drafter else None,
+            gamma=gamma,
+            length=length,
+            beams=beam_size,
+        )
+        if file is None and sys.stdin.isatty():
+            bench.converse(session, results(), load)
+            return
+        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
+        lines = text.splitlines()
+        runs = list(bench.compare(session, lines))
+        if as_json:
+            typer.echo(bench.to_json(runs))
+        else:
+            results().print(bench.table(runs))
 
 
 @app.command(epilog=EXIT_CODES)

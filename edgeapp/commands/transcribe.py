@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from edgeapp.files import output_names, prepare_folder, write_whole
 from edgeapp.outcome import MODEL, SOME_FAILED, ending, report
 from edgeapp.subtitles import Transcript, formats_of, render
 from edgeapp.terminal import note
+from edgeapp.wordlines import Layout
 from pipelines.errors import EdgeError, ModelError, OptionError
 
 if TYPE_CHECKING:
@@ -60,6 +61,19 @@ def transcribe(
             help="Added when a window's text fails a threshold; 0: never.",
         ),
     ] = 0.2,
+    beam_size: Annotated[
+        int | None, typer.Option("--beam-size", help="Beams at temperature 0; greedy if not given.")
+    ] = None,
+    best_of: Annotated[
+        int | None, typer.Option("--best-of", help="Samples to choose from above temperature 0.")
+    ] = None,
+    patience: Annotated[
+        float | None, typer.Option("--patience", help="More makes the beams search on for longer.")
+    ] = None,
+    length_penalty: Annotated[
+        float | None,
+        typer.Option("--length-penalty", help="0 to 1: how much length counts among beams."),
+    ] = None,
     condition_on_previous_text: Annotated[
         str, typer.Option("--condition-on-previous-text", help="True or False.")
     ] = "True",
@@ -75,6 +89,21 @@ def transcribe(
     suppress_tokens: Annotated[
         str, typer.Option("--suppress-tokens", help="Ids never chosen; -1: unspoken symbols.")
     ] = "-1",
+    word_timestamps: Annotated[
+        str, typer.Option("--word-timestamps", help="True or False: find when each word is said.")
+    ] = "False",
+    max_line_width: Annotated[
+        int | None, typer.Option("--max-line-width", help="Of subtitles by word: characters.")
+    ] = None,
+    max_line_count: Annotated[
+        int | None, typer.Option("--max-line-count", help="Of subtitles by word: lines.")
+    ] = None,
+    max_words_per_line: Annotated[
+        int | None, typer.Option("--max-words-per-line", help="Of subtitles by word: words.")
+    ] = None,
+    highlight_words: Annotated[
+        str, typer.Option("--highlight-words", help="True or False: underline the word spoken.")
+    ] = "False",
     seed: Annotated[int, typer.Option("--seed", help="Makes sampling repeatable.")] = 0,
     device: Device = None,
     compute_type: ComputeType = None,
@@ -98,14 +127,28 @@ def transcribe(
         from edgeapp.workshop import Workshop, language_named
         from pipelines.asr import TranscribeOptions
 
+        layout = Layout(
+            max_line_width,
+            max_line_count,
+            max_words_per_line,
+            _boolean("--highlight-words", highlight_words),
+        )
+        words = _boolean("--word-timestamps", word_timestamps)
         options = TranscribeOptions(
+            word_timestamps=words or layout.asked,
             language=language,
             task=task,  # type: ignore[arg-type]  # checked by TranscribeOptions
             temperature=_ladder(temperature, temperature_increment_on_fallback),
+            beam_size=beam_size,
+            best_of=best_of,
+            patience=patience,
+            length_penalty=length_penalty,
             compression_ratio_threshold=compression_ratio_threshold,
             logprob_threshold=logprob_threshold,
             no_speech_threshold=no_speech_threshold,
-            condition_on_previous_text=_boolean(condition_on_previous_text),
+            condition_on_previous_text=_boolean(
+                "--condition-on-previous-text", condition_on_previous_text
+            ),
             initial_prompt=initial_prompt,
             suppress_tokens=_ids(suppress_tokens),
             seed=seed,
@@ -125,6 +168,7 @@ def transcribe(
             formats,
             output_dir,
             debug,
+            layout,
         )
         raise typer.Exit(batch.run(audio))
 
@@ -139,6 +183,7 @@ class _Batch:
     formats: tuple[str, ...]
     folder: Path | None
     debug: bool
+    layout: Layout
 
     def run(self, inputs: list[str]) -> int:
         """All recordings, one after the other; a failed one does not stop the rest."""
@@ -185,15 +230,22 @@ class _Batch:
         for fmt in self.formats:
             translated = transcript.translation_language is not None and fmt != "json"
             if self.folder is None:
-                sys.stdout.write(render(transcript, fmt, translated=translated))
+                sys.stdout.write(self._render(transcript, fmt, translated))
                 if fmt == "json":
                     sys.stdout.write("\n")
                 sys.stdout.flush()
                 continue
-            write_whole(self.folder / f"{name}.{fmt}{suffix}", render(transcript, fmt))
+            write_whole(self.folder / f"{name}.{fmt}{suffix}", self._render(transcript, fmt, False))
             if translated:
                 other = f"{name}.{transcript.translation_language}.{fmt}{suffix}"
                 write_whole(self.folder / other, render(transcript, fmt, translated=True))
+
+    def _render(self, transcript: Transcript, fmt: str, translated: bool) -> str:
+        """Subtitles by word where they were asked for."""
+        if self.layout.asked and fmt in ("srt", "vtt") and not translated:
+            cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # recognised
+            transcript = replace(transcript, segments=tuple(cues))
+        return render(transcript, fmt, translated=translated)
 
     def _keep(self, captions: Captions, name: str) -> None:
         """Interrupted: what has been heard so far is worth keeping, but not under the full name."""
@@ -214,14 +266,12 @@ def _ladder(first: float, step: float) -> tuple[float, ...]:
     return tuple(round(first + i * step, 6) for i in range(count + 1))
 
 
-def _boolean(text: str) -> bool:
+def _boolean(flag: str, text: str) -> bool:
     values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
     try:
         return values[text.lower()]
     except KeyError:
-        raise OptionError(
-            f"--condition-on-previous-text takes True or False, not {text!r}"
-        ) from None
+        raise OptionError(f"{flag} takes True or False, not {text!r}") from None
 
 
 def _ids(text: str) -> tuple[int, ...]:

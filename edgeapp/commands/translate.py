@@ -51,6 +51,9 @@ def translate(
     document: Annotated[
         bool, typer.Option("--document", help="Join wrapped lines into paragraphs, a line each.")
     ] = False,
+    beam_size: Annotated[
+        int, typer.Option("--beam-size", help="Beams; 1 is greedy, which is faster.")
+    ] = 1,
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
@@ -73,7 +76,9 @@ def translate(
         source, target = source and language_named(source), target and language_named(target)
         translator = Workshop(settings).translator(model, source, target)
         several = bool(translator.target_codes)
-        options = TranslateOptions(target=target if several else None, source_language=source)
+        options = TranslateOptions(
+            target=target if several else None, source_language=source, beam_size=beam_size
+        )
         suffix = target or translator.target_language or "translated"
         code = DONE
         for name, place in zip(inputs, names, strict=True):

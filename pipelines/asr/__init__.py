@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SegmentDone,
         TextDelta,
         TranscriptEvent,
+        Word,
     )
     from pipelines.asr.transcriber import Transcriber, Transcription
 
@@ -36,6 +37,7 @@ _HOMES = {
     "Transcriber": "transcriber",
     "Transcription": "transcriber",
     "TranscriptEvent": "results",
+    "Word": "results",
     "language_code": "languages",
     "load_audio": "audio",
 }
@@ -53,6 +55,7 @@ __all__ = [
     "Transcriber",
     "TranscriptEvent",
     "Transcription",
+    "Word",
     "language_code",
     "load_audio",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -11,6 +11,7 @@ from pipelines.asr.features import FRAMES_PER_SECOND, WindowFeatures
 from pipelines.asr.results import Retract, Segment, SegmentDone, TextDelta
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import TIME_PRECISION, WindowDecoder, WindowResult
+from pipelines.asr.words import WordAligner
 from pipelines.engine import Memory
 
 __all__ = ["Span", "cut", "follow"]
@@ -64,12 +65,14 @@ def follow(
     initial_prompt: Sequence[int],
     condition: bool,
     seed: int | None,
+    aligner: WordAligner | None = None,
 ) -> Iterator[TextDelta | Retract | SegmentDone]:
     """Decode a recording from start to end, moving on by what each window's timestamps say.
 
     encode: (window, its first frame) → memory; called once a window. initial_prompt: tokens put
     before the first window, and kept as long as they fit. condition: let previous text be the
-    prompt, unless a window needed a temperature above 0.5.
+    prompt, unless a window needed a temperature above 0.5. aligner: finds the words' times; then a
+    window that was cut off goes on where its last word ends.
     """
     seek, count = 0, 0
     history = list(initial_prompt)
@@ -78,8 +81,9 @@ def follow(
         mel, frames = features.window(seek)
         if frames == 0:
             return
+        memory = encode(mel, seek)
         result = yield from decoder.decode(
-            encode(mel, seek),
+            memory,
             history[remembered_from:],
             None if seed is None else seed + seek,
         )
@@ -89,11 +93,20 @@ def follow(
             seek += frames
             continue
         spans, advance = cut(result.tokens, tokenizer.special.timestamp_begin, frames)
-        for span in spans:
-            segment = _segment(count, seek, span, result, tokenizer)
+        segments = [
+            _segment(number, seek, span, result, tokenizer)
+            for number, span in enumerate(spans, count)
+        ]
+        if aligner is not None:
+            segments = aligner.add(segments, memory, frames)
+            end = next((s.words[-1].end for s in reversed(segments) if s.words), segments[-1].end)
+            single = [t >= tokenizer.special.timestamp_begin for t in result.tokens[-2:]]
+            if single != [False, True] and end > seek / FRAMES_PER_SECOND:
+                advance = round(end * FRAMES_PER_SECOND) - seek
+        for segment in map(_cleared, segments):
             history.extend(segment.tokens)
-            count += 1
             yield SegmentDone(segment)
+        count += len(segments)
         if not condition or result.temperature > 0.5:
             remembered_from = len(history)
         seek += advance
@@ -103,18 +116,22 @@ def _segment(
     count: int, seek: int, span: Span, result: WindowResult, tokenizer: WhisperTokenizer
 ) -> Segment:
     offset = seek / FRAMES_PER_SECOND
-    start, end = offset + span.start, offset + span.end
-    text = tokenizer.text(span.tokens)
-    empty = start == end or not text.strip()
     return Segment(
         id=count,
         seek=seek,
-        start=start,
-        end=end,
-        text="" if empty else text,
-        tokens=() if empty else span.tokens,
+        start=offset + span.start,
+        end=offset + span.end,
+        text=tokenizer.text(span.tokens),
+        tokens=span.tokens,
         temperature=result.temperature,
         avg_logprob=result.avg_logprob,
         compression_ratio=result.compression_ratio,
         no_speech_prob=result.no_speech_prob,
     )
+
+
+def _cleared(segment: Segment) -> Segment:
+    """Without text where it takes no time or says nothing."""
+    if segment.start != segment.end and segment.text.strip():
+        return segment
+    return replace(segment, text="", tokens=(), words=())

@@ -19,6 +19,11 @@ class TranscribeOptions:
     language: code or English name; None detects it. task: "transcribe", or "translate" into
         English.
     temperature: one, or several to fall back through when a window's text fails a threshold.
+    beam_size: at temperature 0, search with so many beams; None: greedily. patience: scales how
+        many hypotheses the search collects, 1 where None. best_of: above temperature 0, take the
+        best of so many samples.
+    length_penalty: ranks hypotheses by the Google NMT paper's length penalty, 0 to 1; None: by
+        their mean log-probability.
     compression_ratio_threshold: text that zlib shrinks more than this repeats itself: failed.
     logprob_threshold: mean log-probability of a window's tokens below this: failed.
     no_speech_threshold: a window more surely silent than this, and below logprob_threshold, is
@@ -30,6 +35,8 @@ class TranscribeOptions:
     without_timestamps: one segment a window, with text only. A word that is cut by the end of a
         window is then lost.
     max_initial_timestamp: seconds; a window's first segment begins by then. None: anywhere.
+    word_timestamps: also find when each word is spoken; segments then begin and end with theirs.
+    prepend_punctuations, append_punctuations: go to the word behind, or before them.
     seed: makes sampling above temperature 0 repeatable; None draws anew each time.
 
     Raises OptionError for values that make no sense.
@@ -38,6 +45,10 @@ class TranscribeOptions:
     language: str | None = None
     task: Literal["transcribe", "translate"] = "transcribe"
     temperature: float | tuple[float, ...] = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+    beam_size: int | None = None
+    best_of: int | None = None
+    patience: float | None = None
+    length_penalty: float | None = None
     compression_ratio_threshold: float | None = 2.4
     logprob_threshold: float | None = -1.0
     no_speech_threshold: float | None = 0.6
@@ -47,6 +58,9 @@ class TranscribeOptions:
     suppress_tokens: tuple[int, ...] = (-1,)
     without_timestamps: bool = False
     max_initial_timestamp: float | None = 1.0
+    word_timestamps: bool = False
+    prepend_punctuations: str = "\"'“¿([{-"
+    append_punctuations: str = "\"'.。,，!！?？:：”)]}、"
     seed: int | None = 0
 
     def __post_init__(self) -> None:
@@ -57,12 +71,23 @@ class TranscribeOptions:
         for temperature in self.temperatures:
             if not (math.isfinite(temperature) and temperature >= 0):
                 raise OptionError(f"temperature must be 0 or more, not {temperature}")
+        self._check_search()
         if self.max_initial_timestamp is not None and not self.max_initial_timestamp >= 0:
             raise OptionError(
                 f"max_initial_timestamp must be 0 s or more, not {self.max_initial_timestamp}"
             )
         if self.language is not None:
             object.__setattr__(self, "language", language_code(self.language))
+
+    def _check_search(self) -> None:
+        for name in ("beam_size", "best_of"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise OptionError(f"{name} must be 1 or more, not {number}")
+        if self.patience is not None and not (self.beam_size and 0 < self.patience < math.inf):
+            raise OptionError("patience is a number above 0, and needs a beam_size")
+        if self.length_penalty is not None and not 0 <= self.length_penalty <= 1:
+            raise OptionError(f"length_penalty must be from 0 to 1, not {self.length_penalty}")
 
     @property
     def temperatures(self) -> tuple[float, ...]:

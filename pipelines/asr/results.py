@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Info", "Retract", "Segment", "SegmentDone", "TextDelta", "TranscriptEvent"]
+__all__ = ["Info", "Retract", "Segment", "SegmentDone", "TextDelta", "TranscriptEvent", "Word"]
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word with the space before it and the punctuation around it; start, end: seconds.
+    probability: the mean over its tokens."""
+
+    word: str
+    start: float
+    end: float
+    probability: float
 
 
 @dataclass(frozen=True)
@@ -17,7 +28,7 @@ class Segment:
         openai-whisper clears a segment: it lasts no time or says nothing. Such a segment is kept
         so that ids agree, and is for writers to leave out.
     tokens: ids, timestamps included. temperature, avg_logprob, compression_ratio,
-    no_speech_prob: of the whole window.
+    no_speech_prob: of the whole window. words: where word_timestamps were asked for.
     """
 
     id: int
@@ -30,6 +41,7 @@ class Segment:
     avg_logprob: float
     compression_ratio: float
     no_speech_prob: float
+    words: tuple[Word, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Info, Segment, SegmentDone, TranscriptEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
+from pipelines.asr.words import WordAligner
 from pipelines.engine import Architecture, Engine, Memory
 from pipelines.errors import AudioError, CheckpointError, ModelError, OptionError
 
@@ -166,6 +167,7 @@ class Transcriber:
             initial_prompt=() if prompt is None else self.tokenizer.encode(" " + prompt.strip()),
             condition=options.condition_on_previous_text,
             seed=options.seed,
+            aligner=self._aligner(language, options) if options.word_timestamps else None,
         )
         yield from recording
 
@@ -178,14 +180,29 @@ class Transcriber:
         """The likeliest language of an encoded window."""
         return next(iter(self._languages(memory)))
 
+    def _aligner(self, language: str, options: TranscribeOptions) -> WordAligner:
+        return WordAligner(
+            lambda memory, tokens: self.model.attend(memory, tokens, self._alignment_heads),
+            self.tokenizer,
+            self._start(language, options),
+            language,
+            options.prepend_punctuations,
+            options.append_punctuations,
+        )
+
+    def _start(self, language: str, options: TranscribeOptions) -> list[int]:
+        """What the decoder's prompt ends with, but for the token against timestamps."""
+        special = self.tokenizer.special
+        if not self.abilities.multilingual:
+            return [special.sot]
+        task = special.translate if options.task == "translate" else special.transcribe
+        assert task is not None, "abilities say that the model has this task"
+        return [special.sot, special.languages[language], task]
+
     def window_decoder(self, language: str, options: TranscribeOptions) -> WindowDecoder:
         """What decodes single windows, in one language."""
         special, architecture = self.tokenizer.special, self.model.architecture
-        start = [special.sot]
-        if self.abilities.multilingual:
-            task = special.translate if options.task == "translate" else special.transcribe
-            assert task is not None, "abilities say that the model has this task"
-            start += [special.languages[language], task]
+        start = self._start(language, options)
         if options.without_timestamps:
             start.append(special.no_timestamps)
         last = special.timestamp_begin + architecture.max_source_positions

@@ -7,13 +7,39 @@ for event in engine.stream(Request(memory, prompt, GenerationOptions(max_new_tok
     event.tokens
 """
 
+from pipelines.engine.autoregressive import (
+    DebugEvent,
+    autoregressive_generate,
+    autoregressive_generate_encoder_decoder,
+    speculative_generate,
+    speculative_generate_encoder_decoder,
+)
+from pipelines.engine.decoding.drafting import (
+    Drafter,
+    Drafting,
+    ModelDrafter,
+    NgramDrafter,
+    NgramStore,
+    Proposal,
+)
+from pipelines.engine.decoding.processors import (
+    GreedyProcessor,
+    LogitsProcessor,
+    MinPProcessor,
+    MultinomialProcessor,
+    NucleusProcessor,
+    TopKNucleusProcessor,
+    TopKProcessor,
+)
 from pipelines.engine.decoding.request import (
     Event,
     FinishReason,
     GenerationOptions,
+    Hypothesis,
     Priority,
     Request,
     Result,
+    StoppingRule,
 )
 from pipelines.engine.decoding.rules import (
     BadWords,
@@ -28,33 +54,55 @@ from pipelines.engine.decoding.rules import (
     WhisperTimestamps,
     apply_rules,
 )
+from pipelines.engine.decoding.statistics import Statistics
 from pipelines.engine.engine import Engine
 from pipelines.engine.loaded import Model
-from pipelines.engine.model.families import Architecture
+from pipelines.engine.model.architecture import Architecture
 from pipelines.engine.model.memory import Memory
 from pipelines.engine.stream import Stream
 
 __all__ = [
     "Architecture",
     "BadWords",
+    "DebugEvent",
+    "Drafter",
+    "Drafting",
     "Engine",
     "Event",
     "FinishReason",
     "ForcedPrefix",
     "GenerationOptions",
+    "GreedyProcessor",
+    "Hypothesis",
+    "LogitsProcessor",
     "Memory",
     "MinNewTokens",
+    "MinPProcessor",
     "Model",
+    "ModelDrafter",
+    "MultinomialProcessor",
+    "NgramDrafter",
+    "NgramStore",
     "NoRepeatNgram",
+    "NucleusProcessor",
     "OnlyTokens",
     "Priority",
+    "Proposal",
     "RepetitionPenalty",
     "Request",
     "Result",
     "Rule",
+    "Statistics",
+    "StoppingRule",
     "Stream",
     "Suppress",
     "SuppressAtBegin",
+    "TopKNucleusProcessor",
+    "TopKProcessor",
     "WhisperTimestamps",
     "apply_rules",
+    "autoregressive_generate",
+    "autoregressive_generate_encoder_decoder",
+    "speculative_generate",
+    "speculative_generate_encoder_decoder",
 ]

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import threading
 import warnings
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
 from pipelines.engine.decoding.batch import Batch
+from pipelines.engine.decoding.budget import Budget
 from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.loaded import Model
+from pipelines.engine.model.adapter import Adapter
 from pipelines.engine.model.device import choose_device, choose_threads, plan_for
 from pipelines.engine.model.network import Network
 from pipelines.engine.stream import Stream
-from pipelines.errors import CheckpointError, RequestError
+from pipelines.errors import CheckpointError, OptionError, RequestError
 
 __all__ = ["Engine"]
 
@@ -31,7 +34,9 @@ class Engine:
     device: "auto" (CUDA when present, else the CPU), "cpu", "cuda", "cuda:N".
     precision: "float32" (token for token what transformers gives), "bfloat16", "float16",
         "int8", or "auto", the fastest that this device runs well.
-    threads: CPU threads, or "auto". max_batch: at most so many generations of a model at once.
+    threads: CPU threads, or "auto". max_batch: at most so many lanes of a model at once.
+    memory_budget: bytes for the caches of all models together; a generation that finds it used up
+        waits, and one that could never fit fails. None: as much as there is.
 
     All methods may be called from any thread. Raises OptionError for impossible choices.
     """
@@ -42,14 +47,19 @@ class Engine:
         precision: str = "auto",
         threads: int | Literal["auto"] = "auto",
         max_batch: int = 64,
+        memory_budget: int | None = None,
     ) -> None:
+        if memory_budget is not None and memory_budget < 1:
+            raise OptionError(f"memory_budget must be 1 byte or more, not {memory_budget}")
         self._device = choose_device(device)
         plan_for(precision, self._device)  # fail here rather than at the first load
         self._precision = precision
         self.threads = choose_threads(threads)
         self._max_batch = max_batch
+        self._budget = Budget(memory_budget)
         self._scheduler = Scheduler(self.threads, self._move_to_cpu)
         self._models: dict[Path, Model] = {}
+        self._wrapped: weakref.WeakSet[Model] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     @property
@@ -61,7 +71,7 @@ class Engine:
     def models(self) -> tuple[Model, ...]:
         """The loaded models."""
         with self._lock:
-            return tuple(self._models.values())
+            return (*self._models.values(), *self._wrapped)
 
     def load(self, folder: str | Path) -> Model:
         """The model in a Hugging Face folder; loaded once, then shared by everyone.
@@ -74,8 +84,18 @@ class Engine:
         with self._lock:
             if path not in self._models:
                 network = self._scheduler.run(lambda: self._build(path))
-                self._models[path] = Model(network, self._scheduler, self._max_batch)
+                self._models[path] = Model(network, self._scheduler, self._max_batch, self._budget)
             return self._models[path]
+
+    def wrap(self, module: Any) -> Model:
+        """A transformers model that is in memory already, encoder-decoder or decoder-only.
+
+        It is used with its own tensors, dtype and device, through its own forward, and stays with
+        its owner: the engine forgets it when the returned model is dropped.
+        """
+        model = Model(Adapter(module), self._scheduler, self._max_batch, self._budget)
+        self._wrapped.add(model)
+        return model
 
     def unload(self, model: Model) -> None:
         """Give a model's memory back. Its generations that still run are ended as failed."""
@@ -136,9 +156,12 @@ class Engine:
     def _move_to_cpu(self, batch: Batch) -> bool:
         """A step ran out of GPU memory: reload the model on the CPU and go on from there."""
         model = next((m for m in self.models if m.runs(batch)), None)
-        if model is None or not batch.network.plan.on_gpu:
+        former = batch.network
+        if model is None or not isinstance(former, Network) or not former.plan.on_gpu:
             return False
         rows = batch.drain()
-        self._fall_back(batch.network.folder)
-        model.move(Network(batch.network.folder, plan_for(self._precision, self._device)), rows)
+        self._fall_back(former.folder)
+        network = Network(former.folder, plan_for(self._precision, self._device))
+        network.adopt(former)
+        model.move(network, rows)
         return True

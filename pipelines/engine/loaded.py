@@ -10,12 +10,17 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.decoding.batch import Batch
+from pipelines.engine.decoding.budget import Budget
 from pipelines.engine.decoding.request import FinishReason, Request
 from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.scheduler import Scheduler
-from pipelines.engine.model.families import Architecture
+from pipelines.engine.decoding.statistics import Statistics
+from pipelines.engine.model.architecture import Architecture
+from pipelines.engine.model.backend import Backend
 from pipelines.engine.model.memory import Memory
 from pipelines.engine.model.network import Network
+from pipelines.engine.model.readout import Readout
+from pipelines.engine.model.uncached import Uncached
 from pipelines.engine.stream import Stream
 from pipelines.errors import EngineError, RequestError
 
@@ -23,12 +28,18 @@ __all__ = ["Model"]
 
 
 class Model:
-    """One loaded model. Made by Engine.load."""
+    """One loaded model. Made by Engine.load, or by Engine.wrap."""
 
-    def __init__(self, network: Network, scheduler: Scheduler, max_batch: int) -> None:
+    def __init__(
+        self,
+        network: Backend,
+        scheduler: Scheduler,
+        max_batch: int,
+        budget: Budget | None = None,
+    ) -> None:
         self._architecture, self._folder = network.architecture, network.folder
         self._scheduler = scheduler
-        self._loaded: Batch | None = Batch(network, max_batch)
+        self._loaded: Batch | None = Batch(network, max_batch, budget or Budget())
 
     @property
     def _batch(self) -> Batch:
@@ -37,8 +48,13 @@ class Model:
         return self._loaded
 
     @property
-    def _network(self) -> Network:
+    def _network(self) -> Backend:
         return self._batch.network
+
+    @property
+    def backend(self) -> Backend:
+        """What computes. Only for use between steps: by drafters, which the steps call."""
+        return self._network
 
     @property
     def architecture(self) -> Architecture:
@@ -57,29 +73,81 @@ class Model:
         """The precision in use: what "auto" became."""
         return self._network.plan.precision
 
+    @property
+    def statistics(self) -> Statistics:
+        """What it has done so far, and what it is doing."""
+        return self._batch.statistics
+
     def owns(self, memory: Memory) -> bool:
         """Whether this model made the memory, and so can read it."""
         return self._loaded is not None and self._loaded.network.owns(memory)
+
+    def nothing(self) -> Memory:
+        """The memory of a decoder-only model, which has no source.
+
+        Raises RequestError for a model with an encoder.
+        """
+        if self.architecture.source != "none":
+            raise RequestError(f"{self.folder.name} has an encoder: encode a source for it")
+        return self._scheduler.run(lambda: self._network.encode([None]))[0]
+
+    def uncached(self) -> Model:
+        """The same model without a cache: it reads everything anew for every token."""
+        return Model(Uncached(self._network), self._scheduler, self._batch.max_rows)
 
     def encode(self, sources: Sequence[Any]) -> list[Memory]:
         """Encode sources in one pass; callers choose what goes well together.
 
         Audio models: log-mel arrays or tensors [mels, frames], all of one even length of at most
         2 × max_source_positions frames. Text models: sequences of token ids, of any lengths.
+        Wrapped models of other kinds: tensors of what their encoder takes, one a source.
         Raises RequestError for anything the model cannot take in.
         """
         if not sources:
             return []
+        checked = self._checked(sources)
+        return self._scheduler.run(lambda: self._network.encode(checked))
+
+    def encode_sharing(self, sources: Sequence[Any], drafter: Model) -> list[tuple[Memory, Memory]]:
+        """As encode, with what a drafter that has the very same encoder makes of it (such as
+        distil-whisper's, beside the model that it was made from): the encoder runs once.
+
+        Only the shapes are checked; weights that differ cost guesses, never exactness. Raises
+        RequestError for models that cannot share.
+        """
+        own, other = self._network, drafter.backend
+        if not (
+            isinstance(own, Network) and isinstance(other, Network) and _same_encoder(own, other)
+        ):
+            raise RequestError(
+                f"{drafter.folder.name} has another encoder than {self.folder.name}: encode the "
+                "source with each"
+            )
+        checked = self._checked(sources)
+        return self._scheduler.run(lambda: own.encode_sharing(checked, other))
+
+    def _checked(self, sources: Sequence[Any]) -> list[Any]:
+        checked: list[Any] = list(sources)
         if self.architecture.source == "audio":
-            frames = self._check_frames(sources)
-            return self._scheduler.run(lambda: self._network.hear(frames))
-        ids = [self._check_ids(source) for source in sources]
-        return self._scheduler.run(lambda: self._network.read(ids))
+            checked = self._check_frames(sources)
+        elif self.architecture.source == "tokens":
+            checked = [self._check_ids(source) for source in sources]
+        elif self.architecture.source == "none":
+            raise RequestError(f"{self.folder.name} is decoder-only: it has nothing to encode")
+        return checked
 
     def score(self, memory: Memory, tokens: Sequence[int]) -> Tensor:
         """Logits after each token of a given target, in one pass: float32 [tokens, vocab]."""
+        return self.attend(memory, tokens, ())[0]
+
+    def attend(
+        self, memory: Memory, tokens: Sequence[int], heads: Sequence[tuple[int, int]]
+    ) -> tuple[Tensor, Tensor]:
+        """As score, and where each token looks in the source when it is read: float32 [heads,
+        tokens, source length] for (decoder layer, head) pairs."""
         self._check_target(memory, tokens)
-        return self._scheduler.run(lambda: self._score(memory, list(tokens)))
+        self._check_heads(heads)
+        return self._scheduler.run(lambda: self._attend(memory, list(tokens), heads))
 
     def stream(self, request: Request) -> Stream:
         """As Engine.stream, for a memory that this model made."""
@@ -91,14 +159,10 @@ class Model:
                 raise RequestError(
                     f"watch ({position}, {token}) lies outside the prompt or vocabulary"
                 )
-        stack = self.architecture.decoder
-        for layer, head in request.attention:
-            if not (0 <= layer < stack.layers and 0 <= head < stack.heads):
-                raise RequestError(
-                    f"attention head ({layer}, {head}): the decoder has {stack.layers} layers of "
-                    f"{stack.heads}"
-                )
+        self._check_heads(request.attention)
         _inside(request.draft, self.architecture.vocab_size, "a draft")
+        if request.drafter is not None:
+            request.drafter.check(self.architecture.vocab_size)
         row = Row(
             request,
             self.architecture.vocab_size,
@@ -111,15 +175,19 @@ class Model:
             self._scheduler.submit(self._batch, row)
         return Stream(row, self._scheduler)
 
-    def _score(self, memory: Memory, tokens: list[int]) -> Tensor:
+    def _attend(
+        self, memory: Memory, tokens: list[int], heads: Sequence[tuple[int, int]]
+    ) -> tuple[Tensor, Tensor]:
         cache, cross = self._network.caches()
         cache.alloc()
         slot = cross.alloc()
         memory = self._local(memory)
         if self.architecture.source == "tokens":
             cross.store(slot, memory)
-        hidden = self._network.decode([tokens], slice(0, 1), [memory], cache, cross)
-        return self._network.logits(hidden[0])
+        readout = Readout([memory], [heads], len(tokens)) if heads else None
+        hidden = self._network.decode([tokens], slice(0, 1), [memory], cache, cross, readout)
+        seen = readout.weights[0] if readout is not None else torch.zeros(0, len(tokens), 0)
+        return self._network.logits(hidden[0]), seen.cpu()
 
     def _local(self, memory: Memory) -> Memory:
         return memory.to(self._network.plan.device, self._network.memory_dtype)
@@ -128,10 +196,9 @@ class Model:
         """Whether `batch` is this model's."""
         return self._loaded is batch
 
-    def move(self, network: Network, rows: list[Row]) -> None:
+    def move(self, network: Backend, rows: list[Row]) -> None:
         """Go on with another network of the same weights; `rows` read their tokens again."""
-        network.adopt(self._network)
-        self._loaded = Batch(network, self._batch.max_rows)
+        self._loaded = Batch(network, self._batch.max_rows, self._batch.budget)
         for row in rows:
             row.memory = self._local(row.memory)
             row.bind(network.plan.device)
@@ -145,7 +212,7 @@ class Model:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
-    def _check_frames(self, sources: Sequence[Any]) -> Tensor:
+    def _check_frames(self, sources: Sequence[Any]) -> list[Tensor]:
         shape = (self.architecture.num_mel_bins, 2 * self.architecture.max_source_positions)
         tensors = [torch.as_tensor(source, dtype=torch.float32) for source in sources]
         for tensor in tensors:
@@ -159,7 +226,7 @@ class Model:
                 raise RequestError("sources encoded together must have the same number of frames")
             if not torch.isfinite(tensor).all():
                 raise RequestError("audio features hold NaN or infinity")
-        return torch.stack(tensors)
+        return tensors
 
     def _check_ids(self, source: Sequence[int]) -> list[int]:
         architecture = self.architecture
@@ -173,6 +240,17 @@ class Model:
             )
         _inside(ids, architecture.source_vocab_size, "a source")
         return ids
+
+    def _check_heads(self, heads: Sequence[tuple[int, int]]) -> None:
+        stack = self.architecture.decoder
+        if heads and not self._network.follows_attention:
+            raise RequestError(f"{self.folder.name} does not report its attention")
+        for layer, head in heads:
+            if not (0 <= layer < stack.layers and 0 <= head < stack.heads):
+                raise RequestError(
+                    f"attention head ({layer}, {head}): the decoder has {stack.layers} layers of "
+                    f"{stack.heads}"
+                )
 
     def _check_target(self, memory: Memory, tokens: Sequence[int]) -> None:
         if not self.owns(memory):
@@ -193,3 +271,13 @@ def _inside(ids: Sequence[int], vocab_size: int, what: str) -> None:
             raise RequestError(
                 f"{what} holds the id {token}, outside the vocabulary of {vocab_size}"
             )
+
+
+def _same_encoder(own: Network, other: Network) -> bool:
+    mine, theirs = own.architecture, other.architecture
+    return (mine.encoder, mine.source, mine.num_mel_bins, mine.source_vocab_size) == (
+        theirs.encoder,
+        theirs.source,
+        theirs.num_mel_bins,
+        theirs.source_vocab_size,
+    )

@@ -35,6 +35,7 @@ class Job:
     before: white space in front. whole: on the last job of a text, all of that text.
     ids: source ids, target code and eos included; empty when there is nothing to translate.
     code: the target language that the ids start with. warnings: known before the decoding.
+    beams: how many to search with; 1 is greedy.
     part: of a sentence that has been taken apart, and is not to be taken apart further.
     """
 
@@ -45,6 +46,7 @@ class Job:
     code: str | None = None
     priority: Priority = Priority.INTERACTIVE
     warnings: tuple[str, ...] = ()
+    beams: int = 1
     part: bool = False
     memory: Memory | None = None
     stream: Stream | None = None
@@ -74,7 +76,7 @@ class Attempt:
 
 
 class SentenceDecoder:
-    """Decodes jobs of one model, greedily."""
+    """Decodes jobs of one model."""
 
     def __init__(self, model: Model, tokenizer: Tokenizer, defaults: GenerationDefaults) -> None:
         self.model, self.tokenizer, self.defaults = model, tokenizer, defaults
@@ -144,6 +146,8 @@ class SentenceDecoder:
             max_new_tokens=max(0, cap - len(shown)),
             eos_ids=self.defaults.eos_ids,
             rules=(*self.defaults.rules, *rules),
+            beam_size=job.beams,
+            length_penalty=self.defaults.length_penalty,
             logprobs=True,
         )
         prompt = (self.defaults.start_id, *shown)

@@ -18,12 +18,14 @@ class GenerationDefaults:
     """What holds for every sentence.
 
     longest: at most so many target tokens, eos included.
+    length_penalty: of a beam search: log-probability over length to this power.
     rules: the pad token and the folder's bad words are never generated.
     """
 
     start_id: int
     eos_ids: tuple[int, ...]
     longest: int
+    length_penalty: float
     rules: tuple[Rule, ...]
 
 
@@ -41,6 +43,8 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
         bad = [tuple(int(i) for i in word) for word in config.get("bad_words_ids") or ()]
         # transformers' max_length counts the start token.
         longest = int(config.get("max_length") or architecture.max_target_positions + 1) - 1
+        penalty = config.get("length_penalty")
+        length_penalty = 1.0 if penalty is None else float(penalty)
         start = config.get("decoder_start_token_id")
         start_id = architecture.start_id if start is None else int(start)
     except (OSError, ValueError, TypeError, AttributeError) as error:
@@ -57,6 +61,7 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
         start_id=start_id,
         eos_ids=eos or architecture.eos_ids,
         longest=max(1, min(longest, architecture.max_target_positions)),
+        length_penalty=length_penalty,
         rules=(Suppress(never), BadWords(longer)) if longer else (Suppress(never),),
     )
 

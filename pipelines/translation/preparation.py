@@ -80,6 +80,7 @@ class Preparation:
     language: str | None
     split: bool
     priority: Priority
+    beams: int = 1
 
     def jobs(self, text: str) -> Iterator[Job]:
         """What to translate of a text, in order; at least one job, the last with `whole` set.
@@ -141,6 +142,7 @@ class Preparation:
                 ids=self._ids(part.text, code),
                 code=code,
                 priority=self.priority,
+                beams=self.beams,
                 warnings=(f"the model does not know {' '.join(unknown)!r}",) if unknown else (),
             )
 

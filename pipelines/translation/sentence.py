@@ -113,6 +113,7 @@ def _now(decoder: SentenceDecoder, job: Job, text: str, part: bool = False) -> S
     """Translate something else in a job's place, at once."""
     ids = decoder.tokenizer.encode(text, job.code)
     other = Job(text, ids=ids, code=job.code, priority=job.priority, part=part or job.part)
+    other.beams = job.beams
     decoder.submit(other, decoder.model.encode([ids])[0])
     *_, result = translate_job(decoder, other, live=False)
     assert isinstance(result, SentenceTranslation)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from pipelines.engine import Engine, Priority
-from pipelines.errors import UnsupportedTask
+from pipelines.errors import OptionError, UnsupportedTask
 from pipelines.translation.assembly import Reply
 from pipelines.translation.decoding import Job, SentenceDecoder
 from pipelines.translation.generation import read_generation_defaults
@@ -35,13 +35,21 @@ class TranslateOptions:
         A text may choose its own with a leading ">>fra<<".
     source_language: whose rules find the sentences; by default those of the model's source.
     split_sentences: False takes each line as one sentence.
+    beam_size: above 1, search with so many beams (slower, and mostly a little better).
     priority: whose work goes first on a shared engine.
+
+    Raises OptionError for values that make no sense.
     """
 
     target: str | None = None
     source_language: str | None = None
     split_sentences: bool = True
+    beam_size: int = 1
     priority: Priority = Priority.INTERACTIVE
+
+    def __post_init__(self) -> None:
+        if self.beam_size < 1:
+            raise OptionError(f"beam_size must be 1 or more, not {self.beam_size}")
 
 
 class Translator:
@@ -74,9 +82,9 @@ class Translator:
         self.model = engine.load(folder)
         self.name = Path(name or model).name
         architecture = self.model.architecture
-        if architecture.source != "tokens":
+        if architecture.family != "marian":
             raise UnsupportedTask(
-                f"{self.name} is a {architecture.family} model, which cannot translate text"
+                f"{self.name} is a {architecture.family} model, which cannot translate text here"
             )
         self.tokenizer = Tokenizer(folder)
         source, target = pair_in_name(self.name) or pair_in_name(folder.name) or (None, None)
@@ -157,6 +165,7 @@ class Translator:
             options.source_language or self.source_language,
             options.split_sentences,
             options.priority,
+            options.beam_size,
         )
 
     @staticmethod

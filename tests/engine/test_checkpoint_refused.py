@@ -201,14 +201,14 @@ def test_a_config_that_is_no_object(
     assert "config.json holds no JSON object" in refused(load, folder)
 
 
-@pytest.mark.parametrize("family", ["bert", "wav2vec2", "t5", "llama", None, 3, ["whisper"]])
+@pytest.mark.parametrize("family", ["bert", "wav2vec2", "pegasus", "llama", None, 3, ["whisper"]])
 def test_a_family_that_does_not_run_here(
     family: Any, stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
     stored_marian.config["model_type"] = family
     message = refused(load, stored_marian.write(tmp_path))
     assert f"model_type {family!r} is not supported" in message
-    assert "runs whisper and marian" in message
+    assert "runs whisper, marian, bart, mbart, m2m_100, t5" in message
 
 
 def test_another_familys_weights(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
-from collections.abc import Sequence
-from itertools import count
-
-from torch import Tensor
-
-from pipelines.engine.decoding.choosing import choose, note_watched, suppress, watch_last
+from pipelines.engine.decoding.attending import note_attention, readout_for
+from pipelines.engine.decoding.budget import Budget
+from pipelines.engine.decoding.choosing import (
+    choose,
+    suppress,
+    watch_last,
+)
+from pipelines.engine.decoding.passes import Passes
 from pipelines.engine.decoding.request import FinishReason
 from pipelines.engine.decoding.row import Row
-from pipelines.engine.model.network import Network
-from pipelines.engine.model.readout import Readout
+from pipelines.engine.decoding.statistics import Counters, Statistics
+from pipelines.engine.decoding.verifying import propose
+from pipelines.engine.decoding.waiting import Waiting
+from pipelines.engine.model.backend import Backend, Slots, Sources
 from pipelines.errors import EngineError
 
 __all__ = ["Batch"]
@@ -22,55 +24,92 @@ __all__ = ["Batch"]
 class Batch:
     """Rows that are stepped together, and those that wait for a slot.
 
-    Row i lies in slot i of the caches. A finished row's slot is refilled before the next step.
+    The lanes of all rows, in order, lie in the slots of the decoder's cache; row i has slot i of
+    the cross cache, which its lanes share. What a finished row leaves is refilled before the next
+    step.
     Only `add` may be called from other threads than the one that steps.
     """
 
-    def __init__(self, network: Network, max_rows: int) -> None:
-        self.network = network
-        self.max_rows = max_rows
+    def __init__(self, network: Backend, max_rows: int, budget: Budget) -> None:
+        self.network, self.max_rows, self.budget = network, max_rows, budget
+        self._counters = Counters()
         self._rows: list[Row] = []
-        self._inbox: deque[Row] = deque()
-        self._waiting: list[tuple[int, int, Row]] = []
-        self._arrivals = count()
-        self._cache, self._cross = network.caches()
+        self._waiting = Waiting()
+        self._passes = Passes(network)
+        budget.add(self)
+
+    @property
+    def _cache(self) -> Slots:
+        return self._passes.cache
+
+    @property
+    def _cross(self) -> Sources:
+        return self._passes.cross
 
     def __len__(self) -> int:
-        return len(self._rows) + len(self._waiting) + len(self._inbox)
+        return len(self._rows) + len(self._waiting)
 
     @property
     def priority(self) -> int:
         """The most urgent priority in here; lower is sooner."""
-        rows = [*self._rows, *self._inbox, *(row for _, _, row in self._waiting[:1])]
-        return min(int(row.request.priority) for row in rows)
+        running = [int(row.request.priority) for row in self._rows]
+        return min([*running, *self._waiting.priorities])
 
     @property
     def bytes(self) -> int:
         """Memory held by the caches."""
         return self._cache.bytes + self._cross.bytes
 
+    def bytes_for(self, lanes: int) -> int:
+        """What the caches of so many lanes, each with a source of its own, hold."""
+        return self._cache.bytes_for(lanes) + self._cross.bytes_for(lanes)
+
+    @property
+    def running(self) -> int:
+        """How many rows have slots."""
+        return len(self._rows)
+
+    @property
+    def statistics(self) -> Statistics:
+        """What this batch has done so far."""
+        return self._counters.report(len(self._rows), len(self._waiting), self.bytes)
+
+    def release(self) -> None:
+        """Give back the caches, which no row uses."""
+        assert not self._rows, "a running row needs its cache"
+        self._passes.forget()
+
     def add(self, row: Row) -> None:
         """Let a row in before the next step that has a slot free for it."""
-        self._inbox.append(row)
+        self._waiting.add(row)
 
-    def step(self) -> None:
-        """One token for every row: drop the cancelled, let the waiting in, decode, choose."""
-        self._collect()
+    def step(self) -> bool:
+        """One token for every row: drop the cancelled, let the waiting in, decode, choose.
+        Returns whether anything could be done."""
+        before = len(self)
         self._drop_cancelled()
         self._admit()
         if not self._rows:
-            return
+            return len(self) < before
         rows = self._rows
-        readout = self._readout(rows, 1)
-        hidden = self._decode([[row.last] for row in rows], 0, readout)
+        self._counters.stepped(len(self._cache))
+        guesses = propose(rows, self._passes.room())
+        if guesses is not None:
+            self._passes.attempt(rows, guesses)
+            self._settle()
+            return True
+        readout = readout_for(rows, 1)
+        read = [[row.last(lane)] for row in rows for lane in row.lanes]
+        hidden = self._passes.decode(rows, read, 0, readout)
         logits = self.network.logits(hidden[:, -1])
         watch_last(rows, logits)
         suppress(rows, logits)
-        self._cache.advance(slice(0, len(rows)), 1)
-        choose(rows, logits)
+        self._cache.advance(slice(0, len(logits)), 1)
         if readout is not None:
-            _keep_attention(rows, readout)
-        self._leave()
+            note_attention(rows, readout.weights)
+        choose(rows, logits)
+        self._settle()
+        return True
 
     def fail(self, error: EngineError) -> None:
         """Give up on every row, running and waiting."""
@@ -79,130 +118,104 @@ class Batch:
 
     def drain(self) -> list[Row]:
         """Take all rows out, running ones first, and forget the caches."""
-        self._collect()
-        rows = [*self._rows, *(row for _, _, row in sorted(self._waiting, key=lambda w: w[:2]))]
-        self._rows, self._waiting = [], []
-        self._cache, self._cross = self.network.caches()
+        rows = [*self._rows, *self._waiting.drain()]
+        for row in rows:
+            row.parents = None
+        self._rows = []
+        self._passes.forget()
         return rows
 
     def restart(self) -> None:
         """Begin the next step anew from what each row has generated so far."""
-        self._inbox.extend(row for row in self.drain() if not row.done)
-
-    def _collect(self) -> None:
-        while self._inbox:
-            row = self._inbox.popleft()
-            entry = (int(row.request.priority), next(self._arrivals), row)
-            heapq.heappush(self._waiting, entry)
+        for row in self.drain():
+            if not row.done:
+                self._waiting.add(row)
 
     def _drop_cancelled(self) -> None:
-        waiting = [entry for entry in self._waiting if not entry[2].cancelled]
-        gone = [row for _, _, row in self._waiting if row.cancelled]
-        gone += [row for row in self._rows if row.cancelled]
-        if not gone:
-            return
-        self._waiting = waiting
-        heapq.heapify(self._waiting)
+        gone = self._waiting.drop_unwanted()
+        gone += [row for row in self._rows if row.unwanted]
         for row in gone:
-            row.end(FinishReason.CANCELLED)
-        self._leave()
+            row.end(FinishReason.CANCELLED if row.cancelled else FinishReason.TIMEOUT)
+        if gone:
+            self._settle()
 
-    def _leave(self) -> None:
-        """Free the slots of ended rows; the last row takes the place of each."""
-        for slot in range(len(self._rows) - 1, -1, -1):
-            if self._rows[slot].done:
-                self._rows[slot] = self._rows[-1]
-                self._rows.pop()
-                self._cache.free(slot)
-                self._cross.free(slot)
+    def _settle(self) -> None:
+        """After a step: rows that have ended leave, and lanes take their parents' slots over."""
+        rows = self._rows
+        if not any(row.done or row.parents is not None for row in rows):
+            return
+        starts = self._starts()
+        for place in range(len(rows) - 1, -1, -1):
+            if rows[place].done:
+                self._counters.left(rows[place])
+                # The last one into the hole, so that little moves; where it fits.
+                fits = rows[-1].slots == rows[place].slots
+                rows[place] = rows[-1] if fits else rows[place]
+                del rows[-1 if fits else place]
+        self._cross.reorder([starts[id(row)][0] for row in rows])
+        self._cache.reorder([slot for row in rows for slot in starts[id(row)][1]])
+        for row in rows:
+            row.parents, row.slots = None, len(row.lanes)
 
     def _admit(self) -> None:
         joined: list[Row] = []
-        while self._waiting and len(self._rows) + len(joined) < self.max_rows:
-            joined.append(heapq.heappop(self._waiting)[2])
+        used = sum(row.width for row in self._rows)
+        while (row := self._waiting.next()) is not None:
+            if used and used + row.width > self.max_rows:
+                break  # but one that is wider than the whole batch runs alone
+            if not self.budget.allows(self, used + row.width):
+                if used or self.budget.others_run(self):
+                    break
+                self._waiting.pop().fail(self._too_large(row))
+                continue
+            joined.append(self._waiting.pop())
+            used += row.width
+        if not joined:
+            return
         # Neighbours with equally long prompts are read in one pass, those on one memory together.
         joined.sort(key=lambda row: (*_to_read(row), id(row.memory)))
-        start = len(self._rows)
+        start, slot = len(self._rows), len(self._cache)
         for row in joined:
             self._rows.append(row)
-            self._cache.alloc()
-            slot = self._cross.alloc()
+            self._counters.admitted(row)
+            row.slots = len(row.lanes)
+            for _ in row.lanes:
+                self._cache.alloc()
+            cross = self._cross.alloc()
             if self.network.architecture.source == "tokens":
-                self._cross.store(slot, row.memory)
+                self._cross.store(cross, row.memory)
         while start < len(self._rows):
             reading, stop = _to_read(self._rows[start]), start + 1
             while stop < len(self._rows) and _to_read(self._rows[stop]) == reading:
                 stop += 1
             length, draft = reading
             if draft:
-                self._verify(start, stop)
+                self._passes.verify(self._rows[start:stop], start, slot)
             elif length > 1:
-                self._prefill(start, stop)
+                self._passes.prefill(self._rows[start:stop], start, slot)
+            slot += sum(row.slots for row in self._rows[start:stop])
             start = stop
-        self._leave()
+        self._settle()
 
-    def _prefill(self, start: int, stop: int) -> None:
-        """Read all but the last token of some rows' sequences, equally long."""
-        rows = self._rows[start:stop]
-        hidden = self._decode([row.sequence[:-1] for row in rows], start)
-        self._cache.advance(slice(start, stop), hidden.shape[1])
-        for row, states in zip(rows, hidden, strict=True):
-            self._look_back(row, states)
+    def _too_large(self, row: Row) -> EngineError:
+        need, limit = self.bytes_for(row.width), self.budget.limit or 0
+        return EngineError(
+            f"{self.network.folder.name} needs {need / 2**20:.1f} MiB of cache for {row.width} "
+            f"lane(s), and the memory budget is {limit / 2**20:.1f} MiB; raise it, or use fewer "
+            "beams"
+        )
 
-    def _verify(self, start: int, stop: int) -> None:
-        """Read some rows' sequences with their drafts, and keep of these what would be chosen.
-
-        What follows the last token kept is chosen too: its logits are there already.
-        """
-        rows = self._rows[start:stop]
-        drafts = [row.take_draft() for row in rows]
-        read = [[*row.sequence, *draft] for row, draft in zip(rows, drafts, strict=True)]
-        readout = self._readout(rows, len(read[0]))
-        hidden = self._decode(read, start, readout)
-        self._cache.advance(slice(start, stop), hidden.shape[1])
-        for slot, (row, draft) in enumerate(zip(rows, drafts, strict=True), start):
-            states = hidden[slot - start]
-            length = len(row.sequence)
-            self._look_back(row, states[:length])
-            logits = self.network.logits(states[length - 1 :])
-            suppress([row] * len(logits), logits)
-            for expected, position in zip([*draft, None], logits, strict=True):
-                choose([row], position[None])
-                row.accepted += row.last == expected and row.error is None
-                if row.done or row.last != expected:
-                    break
-            self._cache.truncate(slot, len(row.sequence) - 1)
-            if readout is not None and row.request.attention:
-                chosen = readout.weights[slot - start][:, length - 1 : len(row.sequence) - 1]
-                row.attention.extend(chosen.unbind(1))
-
-    def _look_back(self, row: Row, states: Tensor) -> None:
-        """Note what is watched at prompt positions; states [positions, d_model] from the first."""
-        seen = [p for p, _ in row.request.watch if p < len(states)]
-        if seen:
-            note_watched(row, seen, self.network.logits(states[seen]))
-
-    def _decode(
-        self, ids: Sequence[Sequence[int]], start: int, readout: Readout | None = None
-    ) -> Tensor:
-        slots = slice(start, start + len(ids))
-        memories = [row.memory for row in self._rows[slots]]
-        return self.network.decode(ids, slots, memories, self._cache, self._cross, readout)
-
-    @staticmethod
-    def _readout(rows: Sequence[Row], tokens: int) -> Readout | None:
-        if not any(row.request.attention for row in rows):
-            return None
-        heads = [row.request.attention for row in rows]
-        return Readout([row.memory for row in rows], heads, tokens)
-
-
-def _keep_attention(rows: Sequence[Row], readout: Readout) -> None:
-    """After a step of one token for every row."""
-    for row, weights in zip(rows, readout.weights, strict=True):
-        if row.request.attention and row.error is None:
-            row.attention.append(weights[:, 0])
+    def _starts(self) -> dict[int, tuple[int, list[int]]]:
+        """For each row, by identity, its slot of the cross cache, and the slots that its lanes
+        are to be copied from."""
+        found: dict[int, tuple[int, list[int]]] = {}
+        slot = 0
+        for place, row in enumerate(self._rows):
+            parents = range(row.slots) if row.parents is None else row.parents
+            found[id(row)] = (place, [slot + parent for parent in parents])
+            slot += row.slots
+        return found
 
 
 def _to_read(row: Row) -> tuple[int, int]:
-    return len(row.sequence), len(row.draft)
+    return len(row.sequence(row.lanes[0])), len(row.draft)

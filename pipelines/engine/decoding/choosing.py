@@ -8,34 +8,84 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from pipelines.engine.decoding.lane import Lane
 from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.sampling import distribution, draw
 from pipelines.errors import EngineError
 
-__all__ = ["choose", "note_watched", "suppress", "watch_last"]
+__all__ = ["chances_of", "choose", "note_watched", "suppress", "watch_last"]
 
 
 def suppress(rows: Sequence[Row], logits: Tensor) -> None:
-    """Rule out suppressed ids, in one operation where all rows share them."""
+    """Rule out suppressed ids, in one operation where all rows share them; logits [lanes, vocab]
+    of the rows' lanes, one row's after the other's."""
     shared = rows[0].suppressed
-    if all(
+    alike = all(
         len(row.suppressed) == len(shared)
         and all(a is b for a, b in zip(row.suppressed, shared, strict=True))
         for row in rows
-    ):
+    )
+    if alike and not any(row.search for row in rows):
         for index in shared:
             logits.index_fill_(1, index, -torch.inf)
         return
-    for row, own in zip(rows, logits, strict=True):
+    for row, own in zip(rows, _per_row(rows, logits), strict=True):
+        if row.search is not None and row.search.scores_first:
+            own.copy_(own.log_softmax(-1))
         for index in row.suppressed:
-            own.index_fill_(0, index, -torch.inf)
+            own.index_fill_(1, index, -torch.inf)
 
 
 def choose(rows: Sequence[Row], logits: Tensor) -> None:
-    """Apply each row's other rules to its logits [rows, vocab], and take the next token."""
+    """Apply each lane's other rules to its logits [lanes, vocab], and go on by a token."""
+    if not any(row.search for row in rows):
+        _choose_one(rows, logits)
+        return
+    single: list[Row] = []
+    parts: list[Tensor] = []
+    for row, own in zip(rows, _per_row(rows, logits), strict=True):
+        if row.search is None:
+            single.append(row)
+            parts.append(own)
+        else:
+            _branch(row, own)
+    if single:
+        _choose_one(single, torch.cat(parts))
+
+
+def _per_row(rows: Sequence[Row], logits: Tensor) -> tuple[Tensor, ...]:
+    return torch.split(logits, [len(row.lanes) for row in rows])
+
+
+def _branch(row: Row, logits: Tensor) -> None:
+    """Let a row's search go on; logits [its lanes, vocab]."""
+    assert row.search is not None
+    for lane, own in zip(row.lanes, logits, strict=True):
+        _obey(row, lane, own)
+    if row.error is not None:
+        return
+    best = float(logits.max())
+    if math.isfinite(best):
+        row.branch(row.search.advance(row.lanes, logits))
+    else:
+        row.fail(EngineError(_nothing_left(row, best)))
+
+
+def chances_of(row: Row, logits: Tensor) -> Tensor | None:
+    """What a sampled row with a single lane draws its next token from, [vocab]; None when that is
+    impossible, and the row has failed. Applies the row's rules to the logits."""
+    _obey(row, row.lanes[0], logits)
+    best = float(logits.max())
+    if row.error is None and not math.isfinite(best):
+        row.fail(EngineError(_nothing_left(row, best)))
+    return None if row.error is not None else _chances(logits, row.request.options)
+
+
+def _choose_one(rows: Sequence[Row], logits: Tensor) -> None:
+    """The next token of rows with a single lane; logits [rows, vocab]."""
     for index, row in enumerate(rows):
-        _obey(row, logits[index])
+        _obey(row, row.lanes[0], logits[index])
     tokens = _likeliest(logits)
     for index, row in enumerate(rows):
         if row.generator is not None:
@@ -63,11 +113,13 @@ def _likeliest(logits: Tensor) -> Tensor:
 
 
 def watch_last(rows: Sequence[Row], logits: Tensor) -> None:
-    """Note what is watched at the last prompt position, once; logits [rows, vocab]."""
-    for index, row in enumerate(rows):
+    """Note what is watched at the last prompt position, once; logits [lanes, vocab]."""
+    lane = 0
+    for row in rows:
         last = len(row.request.prompt) - 1
         if not row.generated and any(p == last for p, _ in row.request.watch):
-            note_watched(row, [last], logits[index : index + 1])
+            note_watched(row, [last], logits[lane : lane + 1])
+        lane += len(row.lanes)
 
 
 def note_watched(row: Row, positions: Sequence[int], logits: Tensor) -> None:
@@ -78,10 +130,10 @@ def note_watched(row: Row, positions: Sequence[int], logits: Tensor) -> None:
                 row.watched[watched] = float(probabilities[watched[1]])
 
 
-def _obey(row: Row, logits: Tensor) -> None:
+def _obey(row: Row, lane: Lane, logits: Tensor) -> None:
     try:
-        for rule in row.rules:
-            rule(logits, row.generated)
+        for rule in lane.rules:
+            rule(logits, lane.generated)
     except Exception as error:  # a caller's own rule may do anything; its neighbours go on
         row.fail(EngineError(f"a logits rule failed: {error!r}"))
 
@@ -90,8 +142,11 @@ def _sample(logits: Tensor, options: GenerationOptions, row: Row) -> Tensor:
     assert row.generator is not None
     if not torch.isfinite(logits.max()):
         return logits.argmax(dim=-1, keepdim=True)  # reported by the caller, as for greedy rows
-    probabilities = distribution(logits, options.temperature, options.top_k, options.top_p)
-    return draw(probabilities, row.generator)
+    return draw(_chances(logits, options), row.generator)
+
+
+def _chances(logits: Tensor, options: GenerationOptions) -> Tensor:
+    return distribution(logits, options.temperature, options.top_k, options.top_p, options.min_p)
 
 
 def _nothing_left(row: Row, logprob: float) -> str:

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from pipelines.engine.decoding.drafting import Drafter
     from pipelines.engine.decoding.rules import Rule
     from pipelines.engine.model.memory import Memory
 
-__all__ = ["Event", "FinishReason", "GenerationOptions", "Priority", "Request", "Result"]
+__all__ = [
+    "Event",
+    "FinishReason",
+    "GenerationOptions",
+    "Hypothesis",
+    "Priority",
+    "Request",
+    "Result",
+    "StoppingRule",
+]
+
+StoppingRule = Literal["hf", "openai", "ct2"]
 
 
 class FinishReason(StrEnum):
@@ -23,6 +35,7 @@ class FinishReason(StrEnum):
     EOS = "eos"
     LENGTH = "length"
     CANCELLED = "cancelled"
+    TIMEOUT = "timeout"
 
 
 class Priority(IntEnum):
@@ -42,7 +55,14 @@ class GenerationOptions:
     eos_ids: any of these ends the generation; may be empty.
     temperature: 0 is greedy; otherwise logits are divided by it before sampling.
     top_k: keep the k most probable tokens (0 = off). top_p: then the smallest set that holds
-        this much probability (1 = off). Both only matter when sampling.
+        this much probability (1 = off). min_p: then what has at least this share of the best
+        token's probability (0 = off). They only matter when sampling.
+    best_of: sample so many times side by side and take the likeliest; needs a temperature.
+    beam_size: above 1, beam search with so many beams; needs temperature 0.
+    stopping: whose beam search it is: transformers' ("hf"), openai-whisper's or CTranslate2's;
+        see beam.py. patience: scales how many hypotheses that rule collects (Kasai et al. 2022).
+    length_penalty: how much length counts in the ranking; None is the rule's own default: log-
+        probability over length. n_best: how many hypotheses are reported.
     seed: makes sampling repeatable, whatever else is in the batch.
     rules: applied to the logits in this order, before the choice (see rules.py).
     logprobs: also report the log-probability of each chosen token, after the rules,
@@ -56,6 +76,13 @@ class GenerationOptions:
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    best_of: int = 1
+    beam_size: int = 1
+    stopping: StoppingRule = "hf"
+    patience: float = 1.0
+    length_penalty: float | None = None
+    n_best: int = 1
     seed: int | None = None
     rules: tuple[Rule, ...] = ()
     logprobs: bool = False
@@ -69,6 +96,31 @@ class GenerationOptions:
             raise OptionError(f"top_k must be 0 (off) or more, not {self.top_k}")
         if not 0.0 < self.top_p <= 1.0:
             raise OptionError(f"top_p must be above 0 and at most 1 (off), not {self.top_p}")
+        if not 0.0 <= self.min_p <= 1.0:
+            raise OptionError(f"min_p must be between 0 (off) and 1, not {self.min_p}")
+        self._check_search()
+
+    @property
+    def width(self) -> int:
+        """How many lanes of a batch this takes at most."""
+        return max(self.beam_size, self.best_of)
+
+    def _check_search(self) -> None:
+        for name in ("beam_size", "best_of", "n_best"):
+            if getattr(self, name) < 1:
+                raise OptionError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if self.beam_size > 1 and self.temperature > 0:
+            raise OptionError("beam_size above 1 needs temperature 0; to sample, use best_of")
+        if self.best_of > 1 and self.temperature == 0:
+            raise OptionError("best_of above 1 needs a temperature above 0")
+        if self.n_best > self.width:
+            raise OptionError(
+                f"n_best {self.n_best} needs at least as many beams or samples, not {self.width}"
+            )
+        if self.stopping not in get_args(StoppingRule):
+            raise OptionError(f"stopping {self.stopping!r} is not one of hf, openai, ct2")
+        if not 0.0 < self.patience < float("inf"):
+            raise OptionError(f"patience must be above 0, not {self.patience}")
 
 
 @dataclass(frozen=True)
@@ -80,7 +132,10 @@ class Request:
         reported in the result: Whisper reads its no-speech probability this way.
     draft: what the output will probably be. It is read together with the prompt, in one pass,
         and kept up to where the model would have chosen otherwise: the output is the same as
-        without it, only sooner.
+        without it, only sooner. Searches with several lanes make no use of it.
+    drafter: guesses at every step what comes next (see drafting.py), to the same effect; when
+        sampling, the distribution stays the same, not each draw.
+    timeout_s: seconds from its submission after which it ends with what there is.
     attention: (decoder layer, head) pairs whose attention to the source is reported.
 
     The engine checks a request when it is submitted and raises RequestError.
@@ -93,13 +148,16 @@ class Request:
     priority: Priority = Priority.INTERACTIVE
     draft: tuple[int, ...] = ()
     attention: tuple[tuple[int, int], ...] = ()
+    drafter: Drafter | None = None
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Event:
     """News of one request: the tokens added since the last event, and whether it has ended.
 
-    tokens: usually one id; the eos that ended the generation is among them.
+    tokens: usually one id; the eos that ended the generation is among them. Of a search with
+        several lanes: what has become certain, since all lanes agree on it.
     logprobs: as many as tokens when asked for, else empty.
     reason: set on the last event (final), which may carry no tokens.
     """
@@ -114,14 +172,29 @@ class Event:
 
 
 @dataclass(frozen=True)
+class Hypothesis:
+    """One way in which a search with several lanes ended.
+
+    tokens, logprobs, reason: as in Result. score: what it was ranked by.
+    """
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    score: float
+    reason: FinishReason
+
+
+@dataclass(frozen=True)
 class Result:
     """A whole generation.
 
     tokens: without the prompt, with the eos that ended it, if any.
     logprobs: one a token when asked for, else empty. watched: as many as the request's `watch`.
-    accepted: how many tokens of the request's draft were kept.
+    accepted: how many guessed tokens were kept, of the request's draft and of its drafter.
+    drafted: how many were guessed.
     attention: float32 [heads, tokens, source length], where each token was looked for in the
         source when it was chosen; None when the request asked for no heads.
+    hypotheses: of a search with several lanes the `n_best` best, the result first; else empty.
     """
 
     tokens: tuple[int, ...]
@@ -129,4 +202,6 @@ class Result:
     reason: FinishReason
     watched: tuple[float, ...] = field(default=())
     accepted: int = 0
+    drafted: int = 0
     attention: Tensor | None = field(default=None, compare=False)
+    hypotheses: tuple[Hypothesis, ...] = ()

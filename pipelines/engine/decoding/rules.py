@@ -1,7 +1,8 @@
 """Logits rules: what may be chosen next. Small, composable, applied in the order given.
 
 A rule is plain frozen data; `bind` turns it into a function for one generation, which keeps
-whatever it needs to remember and edits one row of logits in place, on its device.
+whatever it needs to remember and edits one row of logits in place, on its device. Its first call
+may come when tokens have been generated already: lanes of a beam search branch off.
 """
 
 from __future__ import annotations
@@ -202,9 +203,9 @@ class RepetitionPenalty:
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
             nonlocal counted
-            for token in generated[counted:]:
-                seen[token] = True
-            counted = len(generated)
+            if counted < len(generated):
+                seen[list(generated[counted:])] = True
+                counted = len(generated)
             penalised = torch.where(logits > 0, logits / self.penalty, logits * self.penalty)
             torch.where(seen, penalised, logits, out=logits)
 

@@ -18,23 +18,30 @@ def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
     return generator
 
 
-def distribution(logits: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0) -> Tensor:
+def distribution(
+    logits: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
+) -> Tensor:
     """Probabilities [vocab] to draw from; `logits` [vocab] is left as it is.
 
     temperature > 0. top_k keeps the k best (0 = all). top_p then keeps the smallest set of the
-    best that holds at least this probability, always the best one (Holtzman et al. 2020).
+    best that holds at least this probability, always the best one (Holtzman et al. 2020). min_p
+    then drops what has less than this share of the best one's probability (Nguyen et al. 2024).
     """
-    scaled = logits / temperature
-    if 0 < top_k < scaled.shape[-1]:
-        worst = scaled.topk(top_k).values[-1]
-        scaled = scaled.masked_fill(scaled < worst, -torch.inf)
-    probabilities = scaled.softmax(-1)
+    if 0 < top_k < logits.shape[-1]:
+        # What follows works on k numbers instead of the whole vocabulary.
+        best, places = logits.topk(top_k)
+        chances = distribution(best, temperature, 0, top_p, min_p)
+        return torch.zeros_like(logits).scatter_(0, places, chances)
+    probabilities = (logits / temperature).softmax(-1)
     if top_p < 1.0:
         ranked, order = probabilities.sort(descending=True)
         # What stands before a token must not already hold top_p.
         before = ranked.cumsum(-1) - ranked
         ranked = ranked.masked_fill(before >= top_p, 0.0)
         probabilities = torch.zeros_like(probabilities).scatter_(0, order, ranked)
+        probabilities /= probabilities.sum()
+    if min_p > 0.0:
+        probabilities = probabilities.masked_fill(probabilities < min_p * probabilities.max(), 0.0)
         probabilities /= probabilities.sum()
     return probabilities
 

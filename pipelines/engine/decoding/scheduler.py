@@ -98,15 +98,25 @@ class Scheduler:
                 self._news.notify_all()
 
     def _step(self) -> None:
-        """One step of the batch with the most urgent row; equally urgent batches take turns."""
+        """One step of the batch with the most urgent row; equally urgent batches take turns.
+        One that waits for memory which others hold lets them go first."""
         with self._news:
             self._batches = [batch for batch in self._batches if len(batch)]
             assert self._batches, "somebody waits for a row that is in no batch"
-            batch = min(self._batches, key=lambda b: b.priority)
+            order = sorted(self._batches, key=lambda b: b.priority)
+        for batch in order:
+            if self._step_of(batch):
+                return
+
+    def _step_of(self, batch: Batch) -> bool:
+        """Whether the batch could do anything."""
+        with self._news:
+            if batch not in self._batches:  # it has been closed meanwhile
+                return True
             self._batches.remove(batch)
             self._batches.append(batch)
         try:
-            batch.step()
+            return batch.step()
         except torch.cuda.OutOfMemoryError as error:
             if not self._recover(batch):
                 batch.fail(EngineError(f"out of memory while generating: {error}"))
@@ -117,3 +127,4 @@ class Scheduler:
         except BaseException:
             batch.restart()  # Ctrl-C in one caller's step must not cost the others their rows
             raise
+        return True

@@ -1,7 +1,7 @@
 """Preallocated, slot-indexed caches of keys and values.
 
-A slot belongs to one generation. Used slots are always 0 … n − 1: freeing one moves the last
-into the hole, so that a step reads plain views and never gathers.
+Used slots are always 0 … n − 1: what leaves is overwritten by what stays, so that a step reads
+plain views and never gathers.
 """
 
 from __future__ import annotations
@@ -57,15 +57,20 @@ class _Slots:
         self.lengths.append(0)
         return slot
 
-    def free(self, slot: int) -> None:
-        """Give a slot back; the last slot moves into its place."""
-        last = len(self.lengths) - 1
-        if slot != last:
-            length = self.lengths[last]
+    def reorder(self, sources: Sequence[int]) -> None:
+        """Slot i becomes a copy of what slot sources[i] was, for all i at once; these are the
+        used slots from then on. Only what changes its place is copied.
+        """
+        while len(sources) > self._layers[0].shape[1]:
+            self._grow(slots=2 * self._layers[0].shape[1], room=self.room)
+        moved = [(slot, source) for slot, source in enumerate(sources) if slot != source]
+        longest = max((self.lengths[source] for _, source in moved), default=0)
+        if longest:
+            device = self._layers[0].device
+            to, origin = torch.tensor(moved, device=device).unbind(1)
             for layer in self._layers:
-                layer[:, slot, :, :length] = layer[:, last, :, :length]
-            self.lengths[slot] = length
-        self.lengths.pop()
+                layer[:, to, :, :longest] = layer[:, origin, :, :longest]
+        self.lengths = [self.lengths[source] for source in sources]
 
     def _grow(self, slots: int, room: int) -> None:
         heads, head_dim = self._shape
@@ -75,13 +80,24 @@ class _Slots:
             self._layers[i] = new
         self.room = room
 
+    def bytes_for(self, slots: int) -> int:
+        """What this would hold with so many slots in use: their number doubles as it grows."""
+        first = self._layers[0]
+        capacity = max(1, first.shape[1])
+        while capacity < slots:
+            capacity *= 2
+        heads, head_dim = self._shape
+        width = 2 * heads * self.room * head_dim * first.element_size()
+        return len(self._layers) * capacity * width
+
     @property
     def bytes(self) -> int:
         return sum(layer.numel() * layer.element_size() for layer in self._layers)
 
 
 class SlotCache(_Slots):
-    """Keys and values of the decoder's own tokens; `room` is the longest target.
+    """Keys and values of the decoder's own tokens, a slot for each lane; `room` is the longest
+    target.
 
     `lengths[slot]` tokens of a slot are valid. Writing does not lengthen a slot: `advance`
     does, once a whole step has gone well, so that a step can be repeated after an error.
@@ -116,17 +132,10 @@ class SlotCache(_Slots):
             raise IndexError(f"slot {slot} holds {self.lengths[slot]} tokens, not {length}")
         self.lengths[slot] = length
 
-    def reorder(self, sources: Sequence[int]) -> None:
-        """Slot i becomes a copy of slot sources[i], for all used slots at once (beam search)."""
-        longest = max((self.lengths[source] for source in sources), default=0)
-        index = torch.tensor(sources, device=self._layers[0].device)
-        for layer in self._layers:
-            layer[:, : len(sources), :, :longest] = layer[:, index, :, :longest]
-        self.lengths = [self.lengths[source] for source in sources]
-
 
 class CrossCache(_Slots):
-    """Memories of short sources side by side, so that one product serves all rows of a step.
+    """Memories of short sources side by side, so that one product serves all rows of a step. The
+    lanes of one generation share a slot.
 
     Only for text: 25 positions copied once cost less than a loop over rows at every step.
     """

@@ -24,11 +24,22 @@ class Weights:
     """The tensors of a checkpoint by name, each read when asked for and checked for its shape.
 
     Names are tried as given and with the prefix "model.", which some exports leave out.
+    translate: what the checkpoint calls what the engine calls by the names of BART's family.
     """
 
-    def __init__(self, folder: Path, readers: dict[str, Callable[[], Tensor]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        readers: dict[str, Callable[[], Tensor]],
+        translate: Callable[[str], str] = str,
+    ) -> None:
         self._folder = folder
         self._readers = readers
+        self._translate = translate
+
+    def named(self, translate: Callable[[str], str]) -> Weights:
+        """The same weights, found under names of another family."""
+        return Weights(self._folder, self._readers, translate)
 
     def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
@@ -56,6 +67,7 @@ class Weights:
         return torch.cat([self.take(name, *shape) for name in names])
 
     def _find(self, name: str) -> Callable[[], Tensor] | None:
+        name = self._translate(name)
         return self._readers.get(name) or self._readers.get(name.removeprefix("model."))
 
 

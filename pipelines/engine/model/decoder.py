@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pipelines.engine.model.architecture import Architecture
 from pipelines.engine.model.cache import CrossCache, SlotCache
 from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.device import Plan, Side
-from pipelines.engine.model.families import Architecture
-from pipelines.engine.model.layers import Builder, FeedForward, embedding_name
+from pipelines.engine.model.layers import Builder, FeedForward, RelativeBias, embedding_name
 from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.memory import Memory
 from pipelines.engine.model.readout import Readout
@@ -28,8 +28,10 @@ class Step:
     rows, else all of them [rows, tokens]. length: how much of the cache is read. mask [rows, 1,
     tokens, length], added to the scores, or None when every row may see all of it.
     memories: one per row when each is read where it lies; else None and `source_length`,
-    `source_mask` [rows, 1, 1, source_length] describe the cross cache.
+    `source_mask` [sources, 1, 1, source_length] describe the cross cache.
     readout: collects cross-attention, where anyone wants it.
+    sources: slots of the cross cache. runs: (how many sources, rows on each of them) where rows
+        share sources; None when each row has its own.
     """
 
     slots: slice
@@ -39,22 +41,25 @@ class Step:
     memories: tuple[Memory, ...] | None
     source_length: int
     source_mask: Tensor | None
-    readout: Readout | None = None
+    readout: Readout | None
+    sources: slice
+    runs: tuple[tuple[int, int], ...] | None
 
 
 class _DecoderLayer:
     def __init__(self, build: Builder, index: int, encoder: Side) -> None:
-        name, width = f"model.decoder.layers.{index}", build.stack.d_model
+        name, width, inner = f"model.decoder.layers.{index}", build.stack.d_model, build.stack.inner
+        self._scale = None if build.stack.scaled else 1.0
         attn, cross = f"{name}.self_attn", f"{name}.encoder_attn"
         self._index, self._heads = index, build.stack.heads
         self._norm_first = build.stack.norm_first
-        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], width, width)
-        self._out = build.linear([f"{attn}.out_proj"], width, width)
+        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], inner, width)
+        self._out = build.linear([f"{attn}.out_proj"], width, inner)
         self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
-        self._cross_q = build.linear([f"{cross}.q_proj"], width, width)
+        self._cross_q = build.linear([f"{cross}.q_proj"], inner, width)
         # Runs once per source over all its positions: the encoder's kind of work.
-        self._cross_kv = build.linear([f"{cross}.k_proj", f"{cross}.v_proj"], width, width, encoder)
-        self._cross_out = build.linear([f"{cross}.out_proj"], width, width)
+        self._cross_kv = build.linear([f"{cross}.k_proj", f"{cross}.v_proj"], inner, width, encoder)
+        self._cross_out = build.linear([f"{cross}.out_proj"], width, inner)
         self._cross_norm = build.norm(f"{name}.encoder_attn_layer_norm")
         self._feed_forward = FeedForward(build, name)
         self._final_norm = build.norm(f"{name}.final_layer_norm")
@@ -77,25 +82,27 @@ class _DecoderLayer:
         return self._final_norm(x + self._feed_forward(x))
 
     def _attend(self, x: Tensor, step: Step, cache: SlotCache) -> Tensor:
-        rows, tokens, width = x.shape
+        rows, tokens, _ = x.shape
         qkv = self._qkv(x).view(rows, tokens, 3, self._heads, -1)
         cache.write(self._index, step.slots, step.at, qkv[:, :, 1:])
         keys, values = cache.read(self._index, step.slots, step.length)
         query = qkv[:, :, 0].transpose(1, 2)
-        mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=step.mask)
-        return self._out(mixed.transpose(1, 2).reshape(rows, tokens, width))
+        mixed = F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=step.mask, scale=self._scale
+        )
+        return self._out(mixed.transpose(1, 2).reshape(rows, tokens, -1))
 
     def _consult(self, x: Tensor, step: Step, cross: CrossCache) -> Tensor:
-        rows, tokens, width = x.shape
+        rows, tokens, _ = x.shape
         query = self._cross_q(x).view(rows, tokens, self._heads, -1).transpose(1, 2)
         if step.readout is not None:
-            step.readout.note(self._index, query)
+            step.readout.note(self._index, query, self._scale)
         if step.memories is None:
-            keys, values = cross.read(self._index, step.slots, step.source_length)
-            mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=step.source_mask)
+            keys, values = cross.read(self._index, step.sources, step.source_length)
+            mixed = _attend_shared(query, keys, values, step, self._scale)
         else:
             mixed = self._consult_each(query, step.memories)
-        return self._cross_out(mixed.transpose(1, 2).reshape(rows, tokens, width))
+        return self._cross_out(mixed.transpose(1, 2).reshape(rows, tokens, -1))
 
     def _consult_each(self, query: Tensor, memories: tuple[Memory, ...]) -> Tensor:
         """Long sources are read where they lie. Neighbouring rows on one memory (beams,
@@ -116,7 +123,33 @@ class _DecoderLayer:
     def _consult_one(self, query: Tensor, memory: Memory) -> Tensor:
         """Any number of queries [1, heads, queries, head_dim] on one source."""
         keys, values = memory.keys[self._index], memory.values[self._index]
-        return F.scaled_dot_product_attention(query, keys[None], values[None])
+        return F.scaled_dot_product_attention(query, keys[None], values[None], scale=self._scale)
+
+
+def _attend_shared(
+    query: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float | None
+) -> Tensor:
+    """query [rows, heads, tokens, head_dim] on sources [sources, heads, length, head_dim]. Rows on
+    one source become more queries on it, so that it is neither copied nor read twice."""
+    mask = step.source_mask
+    if step.runs is None:
+        return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
+    parts, row, source, (_, heads, tokens, head_dim) = [], 0, 0, query.shape
+    for count, width in step.runs:
+        own = slice(source, source + count)
+        folded = query[row : row + count * width].view(count, width, heads, tokens, head_dim)
+        folded = folded.transpose(1, 2).reshape(count, heads, width * tokens, head_dim)
+        mixed = F.scaled_dot_product_attention(
+            folded,
+            keys[own],
+            values[own],
+            attn_mask=None if mask is None else mask[own],
+            scale=scale,
+        )
+        mixed = mixed.view(count, heads, width, tokens, head_dim).transpose(1, 2)
+        parts.append(mixed.reshape(count * width, heads, tokens, head_dim))
+        row, source = row + count * width, source + count
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 class Decoder:
@@ -134,15 +167,22 @@ class Decoder:
         self._embedding = (table.float() * stack.embedding_scale).to(
             plan.device, plan.decoder.weights if exact else torch.float16
         )
-        self._positions = build.positions("model.decoder.embed_positions.weight")
+        self._relative = self._positions = None
+        if stack.relative is None:
+            self._positions = build.positions("model.decoder.embed_positions.weight")
+        else:
+            self._relative = RelativeBias(build, "model.decoder.relative_bias.weight")
         self._embedding_norm = (
             build.norm("model.decoder.layernorm_embedding") if stack.embedding_norm else None
         )
         self._layers = [_DecoderLayer(build, i, plan.encoder) for i in range(stack.layers)]
-        self._final_norm = build.norm("model.decoder.layer_norm") if stack.norm_first else None
-        if not architecture.tied_head:
-            head = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
+        self._final_norm = build.norm("model.decoder.layer_norm") if stack.final_norm else None
+        head = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
+        own = head in weights if architecture.tied_head is None else not architecture.tied_head
+        if own:
             table = weights.take(head, vocab, width)
+        if architecture.head_scale != 1.0:
+            table = table.float() * architecture.head_scale
         # A bias that the family adds to the logits after the head; often absent, often zero.
         bias = (
             weights.take("final_logits_bias", 1, vocab)[0]
@@ -158,8 +198,13 @@ class Decoder:
     def forward(self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
         """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache."""
         x = F.embedding(ids, self._embedding).to(self.dtype)
-        at = step.at
-        x = x + self._positions[slice(at, at + ids.shape[1]) if isinstance(at, int) else at]
+        at, tokens = step.at, ids.shape[1]
+        if self._positions is not None:
+            x = x + self._positions[slice(at, at + tokens) if isinstance(at, int) else at]
+        if self._relative is not None:
+            if isinstance(at, int):
+                at = torch.arange(at, at + tokens, device=self.device)[None]
+            step = replace(step, mask=self._relative(at, step.length, step.mask))
         if self._embedding_norm is not None:
             x = self._embedding_norm(x)
         for layer in self._layers:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pipelines.engine.model.architecture import Architecture
 from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.device import Plan
-from pipelines.engine.model.families import Architecture
-from pipelines.engine.model.layers import Builder, FeedForward, embedding_name
+from pipelines.engine.model.layers import Builder, FeedForward, RelativeBias, embedding_name
 
 __all__ = ["Encoder"]
 
 
 class _EncoderLayer:
     def __init__(self, build: Builder, name: str) -> None:
-        width = build.stack.d_model
+        width, inner = build.stack.d_model, build.stack.inner
+        self._scale = None if build.stack.scaled else 1.0
         attn = f"{name}.self_attn"
         self._heads, self._norm_first = build.stack.heads, build.stack.norm_first
-        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], width, width)
-        self._out = build.linear([f"{attn}.out_proj"], width, width)
+        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], inner, width)
+        self._out = build.linear([f"{attn}.out_proj"], width, inner)
         self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
         self._feed_forward = FeedForward(build, name)
         self._final_norm = build.norm(f"{name}.final_layer_norm")
@@ -33,10 +35,12 @@ class _EncoderLayer:
         return self._final_norm(x + self._feed_forward(x))
 
     def _attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        rows, length, width = x.shape
+        rows, length, _ = x.shape
         qkv = self._qkv(x).view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], attn_mask=mask)
-        return self._out(mixed.transpose(1, 2).reshape(rows, length, width))
+        mixed = F.scaled_dot_product_attention(
+            qkv[0], qkv[1], qkv[2], attn_mask=mask, scale=self._scale
+        )
+        return self._out(mixed.transpose(1, 2).reshape(rows, length, -1))
 
 
 class Encoder:
@@ -59,13 +63,17 @@ class Encoder:
             self._embedding = (
                 build.tensor(table, architecture.source_vocab_size, width) * stack.embedding_scale
             )
-        self._positions = build.positions("model.encoder.embed_positions.weight")
+        self._relative = self._positions = None
+        if stack.relative is None:
+            self._positions = build.positions("model.encoder.embed_positions.weight")
+        else:
+            self._relative = RelativeBias(build, "model.encoder.relative_bias.weight")
         self._embedding_norm = (
             build.norm("model.encoder.layernorm_embedding") if stack.embedding_norm else None
         )
         names = [f"model.encoder.layers.{i}" for i in range(stack.layers)]
         self._layers = [_EncoderLayer(build, name) for name in names]
-        self._final_norm = build.norm("model.encoder.layer_norm") if stack.norm_first else None
+        self._final_norm = build.norm("model.encoder.layer_norm") if stack.final_norm else None
 
     def hear(self, frames: Tensor) -> Tensor:
         """Log-mel frames [rows, mels, 2 × length] → hidden states [rows, length, d_model]."""
@@ -79,7 +87,11 @@ class Encoder:
         return self._run(F.embedding(ids, self._embedding), mask)
 
     def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        x = x + self._positions[: x.shape[1]]
+        if self._positions is not None:
+            x = x + self._positions[: x.shape[1]]
+        if self._relative is not None:
+            places = torch.arange(x.shape[1], device=x.device)[None]
+            mask = self._relative(places, x.shape[1], mask)
         if self._embedding_norm is not None:
             x = self._embedding_norm(x)
         for layer in self._layers:

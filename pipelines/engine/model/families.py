@@ -3,102 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from pipelines.engine.model.architecture import (
+    Activation,
+    Architecture,
+    Family,
+    Relative,
+    Stack,
+)
 from pipelines.errors import CheckpointError
 
-__all__ = ["Activation", "Architecture", "Stack", "architecture_of", "read_config"]
+__all__ = ["architecture_of", "read_config"]
 
-Activation = Literal["gelu", "relu", "silu"]
-Positions = Literal["table", "sinusoidal"]
-
-# Marian and Whisper configs spell some activations in their own way.
+# Configs spell some activations in their own way.
 _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
+    "gelu_new": "gelu_new",
+    "gelu_pytorch_tanh": "gelu_new",
     "relu": "relu",
     "silu": "silu",
     "swish": "silu",
 }
-
-
-@dataclass(frozen=True)
-class Stack:
-    """One side of the model (encoder or decoder): everything that its layers need to know.
-
-    positions: "table" reads them from the checkpoint; "sinusoidal" computes them where the
-        checkpoint leaves them out (first half sine, second half cosine, as in Marian).
-    position_offset: rows of the position table before position 0 (2 in BART).
-    norm_first: layer norm before each block and once at the end (Whisper), or after each
-        residual sum (Marian).
-    embedding_norm: a layer norm on the embeddings (BART, mBART).
-    """
-
-    layers: int
-    heads: int
-    d_model: int
-    ffn: int
-    max_positions: int
-    activation: Activation
-    positions: Positions
-    position_offset: int
-    embedding_scale: float
-    norm_first: bool
-    embedding_norm: bool
-
-    @property
-    def head_dim(self) -> int:
-        return self.d_model // self.heads
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """An encoder-decoder model in full.
-
-    source: "audio" (log-mel frames through two convolutions, halving their number) or "tokens".
-    num_mel_bins: 0 for token sources.
-    start_id: what the decoder starts from; eos_ids: what ends it; pad_id: never generated.
-    separate_embeddings: encoder and decoder have vocabularies of their own.
-    """
-
-    family: Literal["whisper", "marian"]
-    source: Literal["audio", "tokens"]
-    encoder: Stack
-    decoder: Stack
-    vocab_size: int
-    source_vocab_size: int
-    num_mel_bins: int
-    start_id: int
-    eos_ids: tuple[int, ...]
-    pad_id: int
-    separate_embeddings: bool
-    tied_head: bool
-
-    @property
-    def d_model(self) -> int:
-        return self.decoder.d_model
-
-    @property
-    def encoder_layers(self) -> int:
-        return self.encoder.layers
-
-    @property
-    def decoder_layers(self) -> int:
-        return self.decoder.layers
-
-    @property
-    def decoder_heads(self) -> int:
-        return self.decoder.heads
-
-    @property
-    def max_source_positions(self) -> int:
-        return self.encoder.max_positions
-
-    @property
-    def max_target_positions(self) -> int:
-        return self.decoder.max_positions
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -122,10 +50,11 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     missing or impossible.
     """
     family = config.get("model_type")
-    build = {"whisper": _whisper, "marian": _marian}.get(str(family))
+    build = _BUILDERS.get(str(family))
     if build is None:
         raise CheckpointError(
-            f"{where}: model_type {family!r} is not supported; this engine runs whisper and marian"
+            f"{where}: model_type {family!r} is not supported; this engine runs "
+            f"{', '.join(_BUILDERS)}"
         )
     try:
         return build(config)
@@ -146,12 +75,12 @@ def _stack(config: Mapping[str, Any], side: str, **differences: Any) -> Stack:
     return Stack(
         layers=int(config[f"{side}_layers"]),
         heads=heads,
+        head_dim=d_model // heads,
         d_model=d_model,
         ffn=int(config[f"{side}_ffn_dim"]),
         activation=_ACTIVATIONS[activation],
-        position_offset=0,
         embedding_scale=d_model**0.5 if config.get("scale_embedding") else 1.0,
-        **differences,
+        **{"position_offset": 0} | differences,
     )
 
 
@@ -168,6 +97,7 @@ def _whisper(config: Mapping[str, Any]) -> Architecture:
             max_positions=positions,
             positions="table",
             norm_first=True,
+            final_norm=True,
             embedding_norm=False,
         )
 
@@ -200,6 +130,7 @@ def _marian(config: Mapping[str, Any]) -> Architecture:
             # Fixed by formula; older checkpoints store them (in fp16), recent ones do not.
             positions="sinusoidal",
             norm_first=False,
+            final_norm=False,
             embedding_norm=False,
         )
 
@@ -219,3 +150,127 @@ def _marian(config: Mapping[str, Any]) -> Architecture:
         separate_embeddings=not shared,
         tied_head=bool(config.get("tie_word_embeddings", True)),
     )
+
+
+def _bart(config: Mapping[str, Any]) -> Architecture:
+    """BART, and mBART: the same with its norms first, and one more at the end."""
+    multilingual = config["model_type"] == "mbart"
+
+    def side(name: str) -> Stack:
+        return _stack(
+            config,
+            name,
+            max_positions=int(config["max_position_embeddings"]),
+            positions="table",
+            position_offset=2,
+            norm_first=multilingual,
+            final_norm=multilingual,
+            embedding_norm=True,
+        )
+
+    return _translator("mbart" if multilingual else "bart", config, side)
+
+
+def _m2m_100(config: Mapping[str, Any]) -> Architecture:
+    """M2M100 and NLLB."""
+
+    def side(name: str) -> Stack:
+        return _stack(
+            config,
+            name,
+            max_positions=int(config["max_position_embeddings"]),
+            positions="fairseq",
+            position_offset=2,
+            norm_first=True,
+            final_norm=True,
+            embedding_norm=False,
+        )
+
+    return _translator("m2m_100", config, side)
+
+
+def _translator(
+    family: Family, config: Mapping[str, Any], side: Callable[[str], Stack]
+) -> Architecture:
+    vocab = int(config["vocab_size"])
+    return Architecture(
+        family=family,
+        source="tokens",
+        encoder=side("encoder"),
+        decoder=side("decoder"),
+        vocab_size=vocab,
+        source_vocab_size=vocab,
+        num_mel_bins=0,
+        start_id=int(config.get("decoder_start_token_id", config["eos_token_id"])),
+        eos_ids=_eos(config),
+        pad_id=int(config["pad_token_id"]),
+        separate_embeddings=False,
+        tied_head=bool(config.get("tie_word_embeddings", True)),
+    )
+
+
+def _t5(config: Mapping[str, Any]) -> Architecture:
+    block = str(config.get("feed_forward_proj", "relu"))
+    gated, name = block.startswith("gated-"), block.removeprefix("gated-")
+    # "gated-gelu" has always meant the approximation that the first T5 code used.
+    activation = "gelu_new" if gated and name == "gelu" else name
+    if activation not in _ACTIVATIONS:
+        raise ValueError(f"feed_forward_proj {block!r} is not known")
+    width = int(config["d_model"])
+    # Recent files say so; older ones where they say that the head is the embedding.
+    scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
+
+    def side(layers: int, bidirectional: bool) -> Stack:
+        return Stack(
+            layers=layers,
+            heads=int(config["num_heads"]),
+            head_dim=int(config["d_kv"]),
+            d_model=width,
+            ffn=int(config["d_ff"]),
+            # Relative positions know no end; this much room is kept, as much as training had.
+            max_positions=max(512, int(config.get("n_positions") or 512)),
+            activation=_ACTIVATIONS[activation],
+            positions="relative",
+            position_offset=0,
+            embedding_scale=1.0,
+            norm_first=True,
+            final_norm=True,
+            embedding_norm=False,
+            relative=Relative(
+                int(config.get("relative_attention_num_buckets", 32)),
+                int(config.get("relative_attention_max_distance", 128)),
+                bidirectional,
+            ),
+            rms=True,
+            norm_eps=float(config.get("layer_norm_epsilon", 1e-6)),
+            gated=gated,
+            scaled=False,
+        )
+
+    layers = int(config["num_layers"])
+    vocab, pad = int(config["vocab_size"]), int(config["pad_token_id"])
+    return Architecture(
+        family="t5",
+        source="tokens",
+        encoder=side(layers, bidirectional=True),
+        decoder=side(int(config.get("num_decoder_layers") or layers), bidirectional=False),
+        vocab_size=vocab,
+        source_vocab_size=vocab,
+        num_mel_bins=0,
+        start_id=int(config.get("decoder_start_token_id", pad)),
+        eos_ids=_eos(config),
+        pad_id=pad,
+        separate_embeddings=False,
+        tied_head=None,
+        head_scale=width**-0.5 if scaled else 1.0,
+    )
+
+
+_BUILDERS: dict[str, Callable[[Mapping[str, Any]], Architecture]] = {
+    "whisper": _whisper,
+    "marian": _marian,
+    "bart": _bart,
+    "mbart": _bart,
+    "m2m_100": _m2m_100,
+    "t5": _t5,
+}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pipelines.engine.model.architecture import Activation, Architecture, Relative, Stack
 from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.device import Side
-from pipelines.engine.model.families import Activation, Architecture, Stack
 from pipelines.engine.model.linear import Linear, make_linear
 
-__all__ = ["Builder", "FeedForward", "Norm", "embedding_name"]
+__all__ = ["Builder", "FeedForward", "LayerNorm", "Norm", "RelativeBias", "embedding_name"]
 
-_NORM_EPS = 1e-5  # torch's default, which all families here were trained with
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
+    "gelu_new": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
     "silu": F.silu,
 }
@@ -43,8 +45,11 @@ class Builder:
         return make_linear(weight, torch.cat(biases), side or self.side, self.device)
 
     def norm(self, name: str) -> Norm:
-        width = self.stack.d_model
-        return Norm(self.tensor(f"{name}.weight", width), self.tensor(f"{name}.bias", width), width)
+        width, eps = self.stack.d_model, self.stack.norm_eps
+        weight = self.tensor(f"{name}.weight", width)
+        if self.stack.rms:
+            return _RMSNorm(weight, eps)
+        return LayerNorm(weight, self.tensor(f"{name}.bias", width), eps)
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         return self.weights.take(name, *shape).to(self.device, self.side.activations)
@@ -52,6 +57,9 @@ class Builder:
     def positions(self, name: str) -> Tensor:
         """[max_positions, d_model], in the activations' dtype."""
         stack = self.stack
+        if stack.positions == "fairseq":
+            table = _fairseq_sinusoids(stack.max_positions + stack.position_offset, stack.d_model)
+            return table[stack.position_offset :].to(self.device, self.side.activations)
         if stack.positions == "table" or name in self.weights:
             rows = stack.max_positions + stack.position_offset
             return self.tensor(name, rows, stack.d_model)[stack.position_offset :]
@@ -66,23 +74,86 @@ def _sinusoids(length: int, width: int) -> Tensor:
     return torch.cat([angles.sin(), angles[:, : width // 2].cos()], dim=1).float()
 
 
-class Norm:
-    def __init__(self, weight: Tensor, bias: Tensor, width: int) -> None:
-        self._weight, self._bias, self._shape = weight, bias, (width,)
+def _fairseq_sinusoids(length: int, width: int) -> Tensor:
+    """The same with the slowest wave at 1 / 10000, in float32 throughout, as fairseq has it."""
+    half = width // 2
+    rates = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
+    angles = torch.arange(length).float()[:, None] * rates
+    table = torch.cat([angles.sin(), angles.cos()], dim=1)
+    return F.pad(table, (0, width % 2))
+
+
+class LayerNorm:
+    def __init__(self, weight: Tensor, bias: Tensor, eps: float) -> None:
+        self._weight, self._bias, self._shape, self._eps = weight, bias, weight.shape, eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x, self._shape, self._weight, self._bias, _NORM_EPS)
+        return F.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
+
+
+class _RMSNorm:
+    def __init__(self, weight: Tensor, eps: float) -> None:
+        self._weight, self._shape, self._eps = weight, weight.shape, eps
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self._shape, self._weight, self._eps)
+
+
+Norm = LayerNorm | _RMSNorm
 
 
 class FeedForward:
     def __init__(self, build: Builder, name: str) -> None:
-        width, inner = build.stack.d_model, build.stack.ffn
-        self._up = build.linear([f"{name}.fc1"], inner, width)
+        width, inner, self._gated = build.stack.d_model, build.stack.ffn, build.stack.gated
+        # The activated half first.
+        halves = [f"{name}.gate", f"{name}.value"] if self._gated else [f"{name}.fc1"]
+        self._up = build.linear(halves, inner, width)
         self._down = build.linear([f"{name}.fc2"], width, inner)
         self._activation = _ACTIVATIONS[build.stack.activation]
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self._gated:
+            gate, value = self._up(x).chunk(2, dim=-1)
+            return self._down(self._activation(gate) * value)
         return self._down(self._activation(self._up(x)))
+
+
+class RelativeBias:
+    """Relative positions (T5): what is added to attention scores for each distance."""
+
+    def __init__(self, build: Builder, name: str) -> None:
+        relative, stack = build.stack.relative, build.stack
+        assert relative is not None, "the stack has relative positions"
+        table = build.tensor(name, relative.buckets, stack.heads)
+        self._reach = stack.max_positions
+        distances = torch.arange(1 - self._reach, self._reach)
+        # [heads, distances], from far left to far right.
+        self._values = table[_buckets(distances, relative).to(build.device)].T.contiguous()
+
+    def __call__(self, positions: Tensor, keys: int, mask: Tensor | None) -> Tensor:
+        """positions [rows, tokens] of the queries, keys from 0 on → [rows, heads, tokens, keys],
+        with the mask of that shape, or one that broadcasts to it, added."""
+        distances = torch.arange(keys, device=positions.device) - positions[:, :, None]
+        # Beyond the reach lies only what is masked.
+        places = (distances + (self._reach - 1)).clamp(0, 2 * self._reach - 2)
+        bias = self._values[:, places].transpose(0, 1)
+        return bias if mask is None else bias + mask
+
+
+def _buckets(distances: Tensor, relative: Relative) -> Tensor:
+    """T5's buckets: one for each small distance, and ever wider ones (Raffel et al. 2020)."""
+    count, found = relative.buckets, torch.zeros_like(distances)
+    if relative.bidirectional:
+        count //= 2
+        found = (distances > 0) * count
+        far = distances.abs()
+    else:
+        far = (-distances).clamp_min(0)
+    exact = count // 2
+    # As transformers rounds it, in float32.
+    wide = torch.log(far.float().clamp_min(1) / exact) / math.log(relative.max_distance / exact)
+    wide = (exact + (wide * (count - exact)).long()).clamp_max(count - 1)
+    return found + torch.where(far < exact, far, wide)
 
 
 def embedding_name(weights: Weights, architecture: Architecture, side: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "Sharing"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,3 +41,12 @@ class Memory:
             return self
         keys = tuple(t.to(device, dtype) for t in self.keys)
         return Memory(keys, tuple(t.to(device, dtype) for t in self.values), self.owner)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """How the lanes of a pass share sources: generation i, whose source lies in slot `first` + i
+    of the cross cache, has widths[i] neighbouring lanes."""
+
+    first: int
+    widths: tuple[int, ...]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +16,8 @@ from pipelines.engine.model.decoder import Decoder, Step
 from pipelines.engine.model.device import Plan
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.families import architecture_of, read_config
-from pipelines.engine.model.memory import Memory
+from pipelines.engine.model.memory import Memory, Sharing
+from pipelines.engine.model.naming import names_of
 from pipelines.engine.model.readout import Readout
 
 __all__ = ["Network"]
@@ -33,8 +36,9 @@ class Network:
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder, self.plan = folder, plan
+        self.follows_attention = True
         self.architecture = architecture_of(read_config(folder), str(folder))
-        weights = open_weights(folder)
+        weights = open_weights(folder).named(names_of(self.architecture.family))
         with torch.inference_mode():
             self._encoder = Encoder(weights, self.architecture, plan)
             self._decoder = Decoder(weights, self.architecture, plan)
@@ -59,18 +63,37 @@ class Network:
             CrossCache(stack.layers, stack.heads, stack.head_dim, *place),
         )
 
-    def hear(self, frames: Tensor) -> list[Memory]:
-        """Log-mel frames [n, mels, frames], frames even → n memories."""
+    def encode(self, sources: Sequence[Any]) -> list[Memory]:
+        """Audio: log-mel tensors [mels, frames] of one even length; text: token ids of any
+        lengths. One pass for all of them."""
+        if self.architecture.source == "audio":
+            return self._hear(torch.stack(list(sources)))
+        return self._read(sources)
+
+    def encode_sharing(self, sources: Sequence[Any], other: Network) -> list[tuple[Memory, Memory]]:
+        """Encode once for two models with the same encoder: (own memory, the other's) each."""
+        if self.architecture.source == "audio":
+            hidden = self._encoder.hear(torch.stack(list(sources)))
+            lengths = [hidden.shape[1]] * len(hidden)
+        else:
+            hidden, lengths = self._hidden(sources)
+        shared = hidden.to(other.plan.device, other._encoder.dtype)
+        own, others = self._remember(hidden, lengths), other._remember(shared, lengths)
+        return list(zip(own, others, strict=True))
+
+    def _hear(self, frames: Tensor) -> list[Memory]:
         return self._remember(self._encoder.hear(frames), [frames.shape[2] // 2] * len(frames))
 
-    def read(self, sources: Sequence[Sequence[int]]) -> list[Memory]:
-        """Token ids of any lengths → memories, in one padded pass."""
+    def _read(self, sources: Sequence[Sequence[int]]) -> list[Memory]:
+        return self._remember(*self._hidden(sources))
+
+    def _hidden(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, list[int]]:
         lengths = [len(source) for source in sources]
         ids = torch.full((len(sources), max(lengths)), self.architecture.pad_id)
         for row, source in enumerate(sources):
             ids[row, : len(source)] = torch.tensor(source)
         mask = _padding_mask(lengths, max(lengths), self.plan.device, self._encoder.dtype)
-        return self._remember(self._encoder.read(ids.to(self.plan.device), mask), lengths)
+        return self._encoder.read(ids.to(self.plan.device), mask), lengths
 
     def _remember(self, hidden: Tensor, lengths: list[int]) -> list[Memory]:
         layers = self._decoder.remember(hidden)
@@ -95,13 +118,16 @@ class Network:
         cache: SlotCache,
         cross: CrossCache,
         readout: Readout | None = None,
+        sharing: Sharing | None = None,
     ) -> Tensor:
         """One pass over the rows `slots`, as many new tokens for each → hidden states.
 
-        ids: [rows][tokens]. memories: one a row. The cache is written, not advanced.
+        ids: [rows][tokens]. memories: one a row. sharing: which rows have a source in common;
+        none by default. The cache is written, not advanced.
         Returns [rows, tokens, d_model]. Rows may stand at different positions.
         """
-        step = self._step(len(ids[0]), slots, memories, cache, cross, readout)
+        sharing = sharing or Sharing(slots.start, (1,) * len(ids))
+        step = self._step(len(ids[0]), slots, memories, cache, cross, readout, sharing)
         tokens = torch.tensor(ids, device=self.plan.device)
         return self._decoder.forward(tokens, step, cache, cross)
 
@@ -117,6 +143,7 @@ class Network:
         cache: SlotCache,
         cross: CrossCache,
         readout: Readout | None,
+        sharing: Sharing,
     ) -> Step:
         device, dtype = self.plan.device, self._decoder.dtype
         starts = cache.lengths[slots]
@@ -136,7 +163,7 @@ class Network:
             near: tuple[Memory, ...] | None = tuple(memories)
             source_length, source_mask = 0, None
         else:
-            near, lengths = None, cross.lengths[slots]
+            near, lengths = None, cross.lengths[_sources(sharing)]
             source_length = max(lengths)
             if min(lengths) != source_length:
                 source_length = min(-(-source_length // _SOURCE_STEP) * _SOURCE_STEP, cross.room)
@@ -150,7 +177,20 @@ class Network:
             source_length,
             source_mask,
             readout,
+            _sources(sharing),
+            _runs(sharing),
         )
+
+
+def _sources(sharing: Sharing) -> slice:
+    return slice(sharing.first, sharing.first + len(sharing.widths))
+
+
+def _runs(sharing: Sharing) -> tuple[tuple[int, int], ...] | None:
+    """Neighbouring generations of equal width: (how many, their width); None for one lane each."""
+    if all(width == 1 for width in sharing.widths):
+        return None
+    return tuple((len(list(same)), width) for width, same in groupby(sharing.widths))
 
 
 def _padding_mask(

@@ -44,10 +44,11 @@ class Readout:
                 wish = _Wish(row, memory, [pairs[i][1] for i in places], places)
                 self._wishes[layer].append(wish)
 
-    def note(self, layer: int, query: Tensor) -> None:
-        """Take in a layer's cross-attention queries [rows, heads, tokens, head_dim]."""
+    def note(self, layer: int, query: Tensor, scale: float | None) -> None:
+        """Take in a layer's cross-attention queries [rows, heads, tokens, head_dim]; scale: what
+        scores are multiplied with, None for one over the root of head_dim."""
         for wish in self._wishes[layer]:
             q = query[wish.row, wish.heads].float()
             k = wish.memory.keys[layer][wish.heads].float()
-            scores = q @ k.transpose(1, 2) / q.shape[-1] ** 0.5
+            scores = q @ k.transpose(1, 2) * (scale or q.shape[-1] ** -0.5)
             self.weights[wish.row][wish.places] = scores.softmax(-1)

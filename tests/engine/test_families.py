@@ -1,0 +1,114 @@
+"""Every family on the native stack, from folders that transformers wrote, equals `generate`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    M2M100Config,
+    M2M100ForConditionalGeneration,
+    MBartConfig,
+    MBartForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
+)
+
+from pipelines.engine import Engine, GenerationOptions, NgramDrafter, Request
+from tests.conftest import Exactness
+from tests.engine.modules import _SEQ2SEQ, _T5, MODULES
+
+SOURCES = [[5, 17, 33, 8, 2], [9, 2], list(range(10, 50)), [40, 41, 42, 43, 40, 41, 42, 2]]
+# No token ends a text: a random model would often stop at once.
+ENDS = (7, 30)
+
+FAMILIES: dict[str, Any] = {
+    "bart": MODULES["bart"],
+    "mbart": lambda: MBartForConditionalGeneration(
+        MBartConfig(**_SEQ2SEQ, scale_embedding=True, forced_eos_token_id=None)
+    ),
+    "m2m100": lambda: M2M100ForConditionalGeneration(
+        M2M100Config(**_SEQ2SEQ, scale_embedding=True)
+    ),
+    "t5": lambda: T5ForConditionalGeneration(
+        # Other heads than d_model would make, and distances beyond the last bucket.
+        T5Config(**_T5 | {"d_kv": 6, "num_decoder_layers": 1}, relative_attention_num_buckets=8,
+                 relative_attention_max_distance=20)
+    ),
+    "flan-t5": MODULES["flan-t5"],
+}  # fmt: skip
+
+
+def made(kind: str) -> Any:
+    """Random and not small, so that every bias, norm and position counts."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        module = FAMILIES[kind]()
+        for name, parameter in module.named_parameters():
+            if parameter.ndim > 1:
+                torch.nn.init.normal_(parameter, std=0.2)
+            elif name.endswith("bias"):
+                torch.nn.init.normal_(parameter, std=0.1)
+            else:
+                torch.nn.init.normal_(parameter, mean=1.0, std=0.1)
+        if hasattr(module, "final_logits_bias"):
+            module.final_logits_bias = torch.randn_like(module.final_logits_bias) * 0.1
+    return module.eval().requires_grad_(False)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_ids_equal_generate(
+    kind: str, engine: Engine, exactness: Exactness, tmp_path: Path
+) -> None:
+    """Greedy, with beams, and drafted: all in one ragged batch, and logits of every position."""
+    module = made(kind)
+    module.save_pretrained(tmp_path)
+    model = engine.load(tmp_path)
+    exactness.models += 1
+    start = model.architecture.start_id
+    memories = model.encode(SOURCES)
+    requests, theirs = [], []
+    for source, memory in zip(SOURCES, memories, strict=True):
+        ids = torch.tensor([source])
+        prompts: list[tuple[int, ...]] = [(start,), (start, 11, 12)]
+        for prompt in prompts:
+            target = torch.tensor([[*prompt, *range(20, 60)]])
+            logits = module(ids, decoder_input_ids=target).logits[0]
+            torch.testing.assert_close(
+                model.score(memory, target[0].tolist()), logits, atol=1e-4, rtol=1e-4
+            )
+            for beams in (1, 3):
+                out = module.generate(
+                    ids, attention_mask=torch.ones_like(ids),
+                    decoder_input_ids=torch.tensor([prompt]), max_new_tokens=30, num_beams=beams,
+                    do_sample=False, eos_token_id=list(ENDS), early_stopping=False,
+                    length_penalty=1.0,
+                )[0, len(prompt) :].tolist()  # fmt: skip
+                options = GenerationOptions(max_new_tokens=30, eos_ids=ENDS, beam_size=beams)
+                request = Request(memory, prompt, options)
+                requests += [request, replace(request, drafter=NgramDrafter())]
+                theirs += [out, out]
+    for ours, ids in zip(engine.generate(requests), theirs, strict=True):
+        assert list(ours.tokens) == ids[: len(ours.tokens)]
+        assert len(ours.tokens) in (len(ids), 30) or ours.tokens[-1] in ENDS
+        exactness.prompts += 1
+        exactness.tokens += len(ours.tokens)
+    engine.unload(model)
+
+
+@pytest.mark.parametrize("kind", ["mbart", "flan-t5"])
+def test_lower_precisions_come_close(kind: str, tmp_path: Path) -> None:
+    module = made(kind)
+    module.save_pretrained(tmp_path)
+    target = [3, *range(20, 40)]
+    ids = torch.tensor([SOURCES[0]])
+    logits = module(ids, decoder_input_ids=torch.tensor([target])).logits[0]
+    for precision in ("bfloat16", "int8"):
+        with Engine(device="cpu", precision=precision, threads=1) as other:
+            model = other.load(tmp_path)
+            ours = model.score(model.encode([SOURCES[0]])[0], target)
+            error = (ours - logits).norm() / logits.norm()
+            assert error < 0.1, precision

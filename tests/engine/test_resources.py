@@ -1,0 +1,97 @@
+"""Timeouts, the memory budget, and what the engine reports of itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pipelines.engine import Engine, FinishReason, GenerationOptions, Model, Priority, Request
+from pipelines.errors import EngineError, OptionError
+from tests.engine.conftest import Folders, mel_source, token_sources
+
+OPTIONS = GenerationOptions(max_new_tokens=12)
+
+
+def requests_of(model: Model, count: int) -> list[Request]:
+    start = model.architecture.start_id
+    memories = model.encode(token_sources(model, [4] * count))
+    return [Request(memory, (start,), OPTIONS) for memory in memories]
+
+
+def test_time_is_over(engine: Engine, marian: Model) -> None:
+    request, other = requests_of(marian, 2)
+    whole = engine.generate([request])[0]
+    late = engine.stream(replace(request, timeout_s=0.0))
+    neighbour = engine.stream(other)
+    result = late.result()
+    assert result.reason is FinishReason.TIMEOUT
+    assert result.tokens == ()
+    assert len(neighbour.result().tokens) == 12
+    assert engine.generate([replace(request, timeout_s=60.0)])[0].tokens == whole.tokens
+    stream = engine.stream(replace(request, timeout_s=60.0))
+    next(stream)
+    stream._row._deadline = 0.0
+    result = stream.result()
+    assert result.reason is FinishReason.TIMEOUT
+    assert result.tokens == whole.tokens[: len(result.tokens)] != ()
+
+
+def test_statistics(checkpoints: Folders) -> None:
+    with Engine(device="cpu", precision="float32", threads=1, max_batch=2) as small:
+        model = small.load(checkpoints("marian:opus-mt-en-de"))
+        assert model.statistics.requests == model.statistics.steps == 0
+        requests = requests_of(model, 5)
+        small.generate(requests)
+        done = model.statistics
+        assert (done.requests, done.tokens) == (5, 60)
+        assert 1.0 < done.occupancy <= 2.0
+        assert done.steps == pytest.approx(60 / done.occupancy)
+        assert done.queue_s > 0
+        assert done.cache_bytes > 0
+        assert (done.running, done.waiting) == (0, 0)
+        streams = [small.stream(request) for request in requests]
+        next(streams[0])
+        assert (model.statistics.running, model.statistics.waiting) == (2, 3)
+
+
+def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
+    """Two models under a budget that holds two lanes of one of them."""
+    folders = [checkpoints(f"marian:{name}") for name in ("opus-mt-en-de", "opus-mt-de-en")]
+    with Engine(device="cpu", precision="float32", threads=1) as free:
+        models = [free.load(folder) for folder in folders]
+        plain = [free.generate(requests_of(model, 4)) for model in models]
+        backend = models[0].backend
+        lane = backend.caches()[0].bytes_for(1)
+    budget = 2 * lane + 2**20
+    with Engine(device="cpu", precision="float32", threads=1, memory_budget=budget) as tight:
+        models = [tight.load(folder) for folder in folders]
+        requests = [request for model in models for request in requests_of(model, 4)]
+        requests[6] = replace(requests[6], priority=Priority.LIVE_RECOGNITION)
+        results = tight.generate(requests)
+        expected = [result.tokens for each in plain for result in each]
+        assert [result.tokens for result in results] == expected
+        assert sum(model.statistics.cache_bytes for model in models) <= budget
+        wide = replace(requests[0], options=replace(OPTIONS, beam_size=5))
+        neighbour = tight.stream(requests[1])
+        with pytest.raises(EngineError, match=r"needs .* MiB of cache for 5 lane.*budget is"):
+            tight.generate([wide])
+        assert neighbour.result().tokens == expected[1]
+
+
+def test_no_budget_at_all_is_refused() -> None:
+    with pytest.raises(OptionError, match="memory_budget"):
+        Engine(device="cpu", memory_budget=0)
+
+
+def test_live_work_comes_within_a_step(engine: Engine, marian: Model, whisper: Model) -> None:
+    """Across models: a live request gets the very next step, and keeps all until it is done."""
+    batch = engine.stream(replace(requests_of(marian, 1)[0], priority=Priority.BATCH))
+    next(batch)
+    before = marian.statistics.steps
+    start = whisper.architecture.start_id
+    memory = whisper.encode([mel_source(whisper)])[0]
+    live = Request(memory, (start,), OPTIONS, priority=Priority.LIVE_RECOGNITION)
+    assert len(engine.generate([live])[0].tokens) == 12
+    assert marian.statistics.steps == before
+    assert len(batch.result().tokens) == 12
