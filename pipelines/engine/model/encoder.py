@@ -13,6 +13,10 @@ from pipelines.engine.model.layers import Builder, FeedForward, RelativeBias, em
 
 __all__ = ["Encoder"]
 
+# From so many positions on, bfloat16 attention on a CPU goes head by head. 6 heads of 1,500
+# positions took 9.8 ms on four cores, torch's fused attention 16.7; at 200 positions it lost.
+_LONG = 400
+
 
 class _EncoderLayer:
     def __init__(self, build: Builder, name: str) -> None:
@@ -36,11 +40,29 @@ class _EncoderLayer:
 
     def _attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
         rows, length, _ = x.shape
-        qkv = self._qkv(x).view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(
-            qkv[0], qkv[1], qkv[2], attn_mask=mask, scale=self._scale
+        query, keys, values = (
+            self._qkv(x).view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
         )
+        if mask is None and length >= _LONG and x.dtype == torch.bfloat16 and x.is_cpu:
+            mixed = _head_by_head(query, keys, values, self._scale)
+        else:
+            mixed = F.scaled_dot_product_attention(
+                query, keys, values, attn_mask=mask, scale=self._scale
+            )
         return self._out(mixed.transpose(1, 2).reshape(rows, length, -1))
+
+
+def _head_by_head(query: Tensor, keys: Tensor, values: Tensor, scale: float | None) -> Tensor:
+    """Attention [rows, heads, length, head_dim], with one head's scores at a time in the cache.
+    The scores are bfloat16, as in transformers' own attention at this precision."""
+    rows, heads, length, head_dim = query.shape
+    query = query * (head_dim**-0.5 if scale is None else scale)
+    mixed = query.new_empty(rows, length, heads, head_dim).transpose(1, 2)
+    for row in range(rows):
+        for head in range(heads):
+            weights = torch.mm(query[row, head], keys[row, head].T).softmax(dim=-1)
+            torch.mm(weights, values[row, head], out=mixed[row, head])
+    return mixed
 
 
 class Encoder:

@@ -46,7 +46,7 @@ class Network:
 
     @property
     def memory_dtype(self) -> torch.dtype:
-        return self._decoder.dtype
+        return self._decoder.memory_dtype
 
     def owns(self, memory: Memory) -> bool:
         return memory.owner is self._owner
@@ -82,6 +82,11 @@ class Network:
         return list(zip(own, others, strict=True))
 
     def _hear(self, frames: Tensor) -> list[Memory]:
+        # On a CPU one window fills the caches: eight together took longer than one by one.
+        parts = [frames] if self.plan.on_gpu else [part[None] for part in frames]
+        return [memory for part in parts for memory in self._remember_all(part)]
+
+    def _remember_all(self, frames: Tensor) -> list[Memory]:
         return self._remember(self._encoder.hear(frames), [frames.shape[2] // 2] * len(frames))
 
     def _read(self, sources: Sequence[Sequence[int]]) -> list[Memory]:
@@ -169,6 +174,7 @@ class Network:
                 source_length = min(-(-source_length // _SOURCE_STEP) * _SOURCE_STEP, cross.room)
             source_mask = _padding_mask(lengths, source_length, device, dtype)
         return Step(
+            (len(starts), tokens),
             slots,
             at,
             length,
