@@ -17,11 +17,11 @@ from pipelines.engine.autoregressive import (
 from pipelines.engine.decoding.drafting import (
     Drafter,
     Drafting,
-    ModelDrafter,
     NgramDrafter,
     NgramStore,
     Proposal,
 )
+from pipelines.engine.decoding.model_drafts import ModelDrafter
 from pipelines.engine.decoding.processors import (
     GreedyProcessor,
     LogitsProcessor,

@@ -14,11 +14,11 @@ import torch
 from pipelines.engine.decoding.drafting import (
     Drafter,
     Drafting,
-    ModelDrafter,
     NgramDrafter,
     NgramStore,
     Proposal,
 )
+from pipelines.engine.decoding.model_drafts import ModelDrafter
 from pipelines.engine.decoding.processors import GreedyProcessor, LogitsProcessor
 from pipelines.engine.decoding.request import GenerationOptions, Request, Result
 from pipelines.engine.decoding.scheduler import Scheduler

@@ -244,7 +244,10 @@ class Model:
     def _check_heads(self, heads: Sequence[tuple[int, int]]) -> None:
         stack = self.architecture.decoder
         if heads and not self._network.follows_attention:
-            raise RequestError(f"{self.folder.name} does not report its attention")
+            raise RequestError(
+                f"{self.folder.name} does not report its attention; a module of transformers does "
+                'when it reads a source and was loaded with attn_implementation="eager"'
+            )
         for layer, head in heads:
             if not (0 <= layer < stack.layers and 0 <= head < stack.heads):
                 raise RequestError(

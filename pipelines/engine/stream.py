@@ -37,6 +37,11 @@ class Stream:
         self._read_to_the_end = event.final
         return event
 
+    @property
+    def ready(self) -> bool:
+        """Whether the next event, or the end, is there without waiting for a step."""
+        return self._read_to_the_end or self._row.has_news
+
     def cancel(self) -> None:
         """End the generation before its next step. Harmless when it has ended."""
         self._row.cancelled = True

@@ -62,8 +62,8 @@ def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
         models = [free.load(folder) for folder in folders]
         plain = [free.generate(requests_of(model, 4)) for model in models]
         backend = models[0].backend
-        lane = backend.caches()[0].bytes_for(1)
-    budget = 2 * lane + 2**20
+        cache, cross = backend.caches()
+        budget = cache.bytes_for(2, 13, 4) + cross.bytes_for(2, 4)
     with Engine(device="cpu", precision="float32", threads=1, memory_budget=budget) as tight:
         models = [tight.load(folder) for folder in folders]
         requests = [request for model in models for request in requests_of(model, 4)]

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pipelines.engine.decoding.attending import note_attention, readout_for
-from pipelines.engine.decoding.budget import Budget
+from pipelines.engine.decoding.budget import Budget, need_of
 from pipelines.engine.decoding.choosing import (
     choose,
     suppress,
     watch_last,
 )
+from pipelines.engine.decoding.draft_pool import DraftPool
 from pipelines.engine.decoding.passes import Passes
 from pipelines.engine.decoding.request import FinishReason
 from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.statistics import Counters, Statistics
-from pipelines.engine.decoding.verifying import propose
 from pipelines.engine.decoding.waiting import Waiting
 from pipelines.engine.model.backend import Backend, Slots, Sources
 from pipelines.errors import EngineError
@@ -36,6 +38,7 @@ class Batch:
         self._rows: list[Row] = []
         self._waiting = Waiting()
         self._passes = Passes(network)
+        self._drafts = DraftPool()
         budget.add(self)
 
     @property
@@ -58,11 +61,24 @@ class Batch:
     @property
     def bytes(self) -> int:
         """Memory held by the caches."""
-        return self._cache.bytes + self._cross.bytes
+        return self._cache.bytes + self._cross.bytes + self._drafts.bytes
 
-    def bytes_for(self, lanes: int) -> int:
-        """What the caches of so many lanes, each with a source of its own, hold."""
-        return self._cache.bytes_for(lanes) + self._cross.bytes_for(lanes)
+    @property
+    def promised(self) -> int:
+        """What they hold, or may come to need for the rows that run."""
+        return max(self.bytes, self._needs(self._rows))
+
+    def _needs(self, rows: Sequence[Row]) -> int:
+        """What the caches may need at the worst to have these rows in them."""
+        if not rows:
+            return 0
+        tokens = max(row.longest for row in rows)
+        if any(row.drafting is not None for row in rows):
+            # Who has fewer guesses than its neighbours reads as many tokens for nothing.
+            tokens = min(2 * tokens, self.network.architecture.max_target_positions)
+        sources, lanes = [row.memory for row in rows], sum(row.width for row in rows)
+        own = need_of(self.network, self._cache, self._cross, lanes, tokens, sources)
+        return own + self._drafts.bytes_for(rows, tokens)
 
     @property
     def running(self) -> int:
@@ -93,7 +109,7 @@ class Batch:
             return len(self) < before
         rows = self._rows
         self._counters.stepped(len(self._cache))
-        guesses = propose(rows, self._passes.room())
+        guesses = self._drafts.propose(rows, self.network.architecture.max_target_positions)
         if guesses is not None:
             self._passes.attempt(rows, guesses)
             self._settle()
@@ -123,6 +139,7 @@ class Batch:
             row.parents = None
         self._rows = []
         self._passes.forget()
+        self._drafts.forget()
         return rows
 
     def restart(self) -> None:
@@ -154,6 +171,7 @@ class Batch:
                 del rows[-1 if fits else place]
         self._cross.reorder([starts[id(row)][0] for row in rows])
         self._cache.reorder([slot for row in rows for slot in starts[id(row)][1]])
+        self._drafts.keep(rows)
         for row in rows:
             row.parents, row.slots = None, len(row.lanes)
 
@@ -163,7 +181,7 @@ class Batch:
         while (row := self._waiting.next()) is not None:
             if used and used + row.width > self.max_rows:
                 break  # but one that is wider than the whole batch runs alone
-            if not self.budget.allows(self, used + row.width):
+            if not self._affords([*self._rows, *joined, row]):
                 if used or self.budget.others_run(self):
                     break
                 self._waiting.pop().fail(self._too_large(row))
@@ -197,8 +215,17 @@ class Batch:
             start = stop
         self._settle()
 
+    def _affords(self, rows: Sequence[Row]) -> bool:
+        if self.budget.limit is None:
+            return True
+        allowed = self.budget.allows(self, max(self.bytes, self._needs(rows)))
+        if not allowed and len(rows) == 1:
+            self.release()  # alone in caches that were made for more
+            allowed = self.budget.allows(self, self._needs(rows))
+        return allowed
+
     def _too_large(self, row: Row) -> EngineError:
-        need, limit = self.bytes_for(row.width), self.budget.limit or 0
+        need, limit = self._needs([row]), self.budget.limit or 0
         return EngineError(
             f"{self.network.folder.name} needs {need / 2**20:.1f} MiB of cache for {row.width} "
             f"lane(s), and the memory budget is {limit / 2**20:.1f} MiB; raise it, or use fewer "

@@ -3,26 +3,42 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["Budget", "Holder"]
+from pipelines.engine.model.backend import Backend, Slots, Sources
+from pipelines.engine.model.memory import Memory
+
+__all__ = ["Budget", "Holder", "need_of"]
+
+
+def need_of(
+    network: Backend,
+    cache: Slots,
+    cross: Sources,
+    lanes: int,
+    tokens: int,
+    memories: Sequence[Memory],
+) -> int:
+    """Bytes that caches may need at the worst for so many lanes of at most `tokens` tokens, on
+    these sources. What is there already counts, as far as it stays."""
+    source = max((memory.length for memory in memories), default=0)
+    # Other sources than text are read where they lie.
+    beside = source if network.architecture.source == "tokens" else 0
+    return cache.bytes_for(lanes, tokens, source) + cross.bytes_for(len(memories), beside)
 
 
 class Holder(Protocol):
     """A batch, as its budget sees it."""
 
     @property
-    def bytes(self) -> int:
-        """What its caches hold now."""
+    def promised(self) -> int:
+        """Bytes that its caches hold now, or may come to need for the generations it runs."""
         ...
 
     @property
     def running(self) -> int:
         """How many generations use them."""
-        ...
-
-    def bytes_for(self, lanes: int) -> int:
-        """What they would hold with so many lanes in use."""
         ...
 
     def release(self) -> None:
@@ -40,20 +56,18 @@ class Budget:
     def add(self, holder: Holder) -> None:
         self._holders.add(holder)
 
-    def allows(self, holder: Holder, lanes: int) -> bool:
-        """Whether a batch may use so many lanes. Takes back what idle batches keep, if need be."""
+    def allows(self, holder: Holder, need: int) -> bool:
+        """Whether a batch may go on to need so many bytes beside what the others were promised.
+        Takes back what idle batches keep, if need be."""
         if self.limit is None:
             return True
-        if self._total(holder, lanes) > self.limit:
-            for other in self._holders:
+        others = [other for other in self._holders if other is not holder]
+        if need + sum(other.promised for other in others) > self.limit:
+            for other in others:
                 if not other.running:
                     other.release()
-        return self._total(holder, lanes) <= self.limit
+        return need + sum(other.promised for other in others) <= self.limit
 
     def others_run(self, holder: Holder) -> bool:
         """Whether memory may become free without this batch's doing."""
         return any(other.running for other in self._holders if other is not holder)
-
-    def _total(self, holder: Holder, lanes: int) -> int:
-        rest = sum(other.bytes for other in self._holders if other is not holder)
-        return rest + max(holder.bytes, holder.bytes_for(lanes))

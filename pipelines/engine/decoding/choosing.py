@@ -14,7 +14,7 @@ from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.sampling import distribution, draw
 from pipelines.errors import EngineError
 
-__all__ = ["chances_of", "choose", "note_watched", "suppress", "watch_last"]
+__all__ = ["chances_of", "choose", "likeliest", "note_watched", "suppress", "watch_last"]
 
 
 def suppress(rows: Sequence[Row], logits: Tensor) -> None:
@@ -86,7 +86,7 @@ def _choose_one(rows: Sequence[Row], logits: Tensor) -> None:
     """The next token of rows with a single lane; logits [rows, vocab]."""
     for index, row in enumerate(rows):
         _obey(row, row.lanes[0], logits[index])
-    tokens = _likeliest(logits)
+    tokens = likeliest(logits)
     for index, row in enumerate(rows):
         if row.generator is not None:
             tokens[index : index + 1] = _sample(logits[index], row.request.options, row)
@@ -105,7 +105,7 @@ def _choose_one(rows: Sequence[Row], logits: Tensor) -> None:
         row.accept(token, logprob if wanted else None)
 
 
-def _likeliest(logits: Tensor) -> Tensor:
+def likeliest(logits: Tensor) -> Tensor:
     """argmax of each row; numpy's is several times as fast as torch's on a CPU."""
     if logits.device.type == "cpu":
         return torch.from_numpy(logits.numpy().argmax(axis=-1))

@@ -7,20 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.rules import Suppress
-from pipelines.engine.decoding.sampling import distribution, draw, generator_for
 from pipelines.errors import OptionError, RequestError
 
 if TYPE_CHECKING:
     from pipelines.engine.decoding.request import GenerationOptions
-    from pipelines.engine.loaded import Model
-    from pipelines.engine.model.backend import Backend
-    from pipelines.engine.model.memory import Memory
 
-__all__ = ["Drafter", "Drafting", "ModelDrafter", "NgramDrafter", "NgramStore", "Proposal"]
+__all__ = [
+    "Drafter",
+    "Drafting",
+    "Length",
+    "NgramDrafter",
+    "NgramStore",
+    "Proposal",
+    "check_gamma",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +61,7 @@ class Drafter(Protocol):
         ...
 
 
-class _Length:
+class Length:
     """How many tokens to guess at once: always gamma, or more after success and fewer after
     failure, as transformers' assisted generation does."""
 
@@ -119,7 +121,7 @@ class NgramDrafter:
     adaptive: bool = False
 
     def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
+        check_gamma(self.gamma)
 
     def check(self, vocab_size: int) -> None:
         outside = [token for token in self.source if not 0 <= token < vocab_size]
@@ -135,7 +137,7 @@ class NgramDrafter:
         return _NgramDrafting(store, self.gamma, self.adaptive)
 
 
-class _NgramDrafting(_Length):
+class _NgramDrafting(Length):
     def __init__(self, store: NgramStore, gamma: int, adaptive: bool) -> None:
         super().__init__(gamma, adaptive)
         self._store, self._learned = store, 0
@@ -146,101 +148,7 @@ class _NgramDrafting(_Length):
         return Proposal(self._store.guess(sequence, min(self.gamma, most)))
 
 
-@dataclass(frozen=True, eq=False)
-class ModelDrafter:
-    """A smaller model of the same vocabulary, under the same rules and sampling.
-
-    memory: the source as this model has encoded it. gamma, adaptive: as in NgramDrafter.
-    """
-
-    model: Model
-    memory: Memory
-    gamma: int = 4
-    adaptive: bool = False
-
-    def __post_init__(self) -> None:
-        _check_gamma(self.gamma)
-        if not self.model.owns(self.memory):
-            raise RequestError("the memory of a drafter was made by another model")
-
-    def check(self, vocab_size: int) -> None:
-        own = self.model.architecture.vocab_size
-        if own != vocab_size:
-            raise RequestError(
-                f"{self.model.folder.name} has a vocabulary of {own}, the model it should draft "
-                f"for one of {vocab_size}; they must be the same"
-            )
-
-    def start(self, prompt: Sequence[int], options: GenerationOptions) -> Drafting:
-        return _ModelDrafting(self.model.backend, self, tuple(prompt), options)
-
-
-class _ModelDrafting(_Length):
-    """Keeps a cache of its own, and cuts it back to what still holds of it."""
-
-    def __init__(
-        self,
-        backend: Backend,
-        drafter: ModelDrafter,
-        prompt: tuple[int, ...],
-        options: GenerationOptions,
-    ) -> None:
-        super().__init__(drafter.gamma, drafter.adaptive)
-        self._backend, self._prompt, self._options = backend, prompt, options
-        self._memory = drafter.memory.to(backend.plan.device, backend.memory_dtype)
-        self._cache, self._cross = backend.caches()
-        self._cache.alloc()
-        slot = self._cross.alloc()
-        if backend.architecture.source == "tokens":
-            self._cross.store(slot, self._memory)
-        self._read: list[int] = []
-        # Another stream of chance than the target's, or it would draw what the target will draw.
-        seed = None if options.seed is None else options.seed ^ 0x5DEECE66D
-        self._generator = generator_for(seed, backend.plan.device)
-
-    def propose(self, sequence: Sequence[int], most: int) -> Proposal:
-        vocab, device = self._backend.architecture.vocab_size, self._backend.plan.device
-        room = self._backend.architecture.max_target_positions - len(sequence)
-        rules = [
-            rule.bind(self._prompt, vocab, device)
-            for rule in sorted(self._options.rules, key=lambda r: not isinstance(r, Suppress))
-        ]
-        tokens, chances = list(sequence), list[Tensor]()
-        for _ in range(max(0, min(self.gamma, most, room))):
-            logits = self._next(tokens)
-            for rule in rules:
-                rule(logits, tokens[len(self._prompt) :])
-            if not torch.isfinite(logits.max()):
-                break
-            tokens.append(self._choose(logits, chances))
-            if tokens[-1] in self._options.eos_ids:
-                break
-        return Proposal(tokens[len(sequence) :], torch.stack(chances) if chances else None)
-
-    def _choose(self, logits: Tensor, chances: list[Tensor]) -> int:
-        options = self._options
-        if not options.temperature:
-            return int(logits.argmax())
-        chances.append(
-            distribution(logits, options.temperature, options.top_k, options.top_p, options.min_p)
-        )
-        return int(draw(chances[-1], self._generator))
-
-    def _next(self, tokens: list[int]) -> Tensor:
-        """Logits [vocab] after tokens, of which the longest beginning in the cache is kept."""
-        same = 0
-        for mine, given in zip(self._read, tokens[:-1], strict=False):
-            if mine != given:
-                break
-            same += 1
-        self._cache.truncate(0, same)
-        new = tokens[same:]
-        hidden = self._backend.decode([new], slice(0, 1), [self._memory], self._cache, self._cross)
-        self._cache.advance(slice(0, 1), len(new))
-        self._read = list(tokens)
-        return self._backend.logits(hidden[0, -1:])[0]
-
-
-def _check_gamma(gamma: int) -> None:
+def check_gamma(gamma: int) -> None:
+    """Raises OptionError for a draft without tokens."""
     if gamma < 1:
         raise OptionError(f"gamma must be 1 or more, not {gamma}")

@@ -73,13 +73,18 @@ class Passes:
 
     def attempt(self, rows: Sequence[Row], guesses: list[Proposal]) -> None:
         """As `step`, with guesses at what comes next. Those who have fewer read on for nothing;
-        what they read does not count."""
+        what they read does not count. Near the last position they read a little again instead."""
         most = 1 + max(len(guess.tokens) for guess in guesses)
-        read = [
-            ([row.last(lane), *guess.tokens] + [0] * most)[:most]
-            for row, guess in zip(rows, guesses, strict=True)
-            for lane in row.lanes
-        ]
+        latest = self.network.architecture.max_target_positions - most
+        read: list[list[int]] = []
+        again: list[int] = []  # how many tokens of each lane
+        for row, guess in zip(rows, guesses, strict=True):
+            for lane in row.lanes:
+                known = row.sequence(lane)
+                start = min(len(known) - 1, latest)
+                again.append(len(known) - 1 - start)
+                self.cache.truncate(len(read), start)
+                read.append((known[start:] + guess.tokens + [0] * most)[:most])
         readout = readout_for(rows, most)
         hidden = self.decode(rows, read, 0, readout)
         self.cache.advance(slice(0, len(read)), most)
@@ -94,13 +99,13 @@ class Passes:
                 firsts += range(slot, slot + row.slots)
             slot += row.slots
         if plain:
-            logits = self.network.logits(hidden[firsts, 0])
+            logits = self.network.logits(hidden[firsts, [again[at] for at in firsts]])
             watch_last(plain, logits)
             suppress(plain, logits)
             for at in firsts:
-                self.cache.truncate(at, self.cache.lengths[at] - most + 1)
+                self.cache.truncate(at, self.cache.lengths[at] - most + again[at] + 1)
             if readout is not None:
-                note_attention(plain, [readout.weights[at] for at in firsts])
+                note_attention(plain, [readout.weights[at][:, again[at] :] for at in firsts])
             choose(plain, logits)
 
     def _judge(
@@ -133,8 +138,3 @@ class Passes:
         seen = [p for p, _ in row.request.watch if p < len(states)]
         if seen:
             note_watched(row, seen, self.network.logits(states[seen]))
-
-    def room(self) -> int:
-        """How many tokens beyond the next one all lanes can read."""
-        longest = max(self.cache.lengths)
-        return self.network.architecture.max_target_positions - longest - 1

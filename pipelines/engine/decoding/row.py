@@ -116,6 +116,12 @@ class Row:
         return self.reason is not None or self.error is not None
 
     @property
+    def longest(self) -> int:
+        """How many tokens a lane may come to, with its prompt."""
+        request = self.request
+        return min(len(request.prompt) + request.options.max_new_tokens, self._max_positions)
+
+    @property
     def left(self) -> int:
         """How many tokens a single lane may still get."""
         generated = len(self.lanes[0].generated)

@@ -8,44 +8,15 @@ when the model draws the same, which is that rule for a q that is sure of itself
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
 from pipelines.engine.decoding.choosing import chances_of, choose, suppress
-from pipelines.engine.decoding.drafting import Drafting, Proposal
+from pipelines.engine.decoding.drafting import Proposal
 from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.sampling import draw
-from pipelines.errors import EngineError
 
-__all__ = ["propose", "verify"]
-
-
-def propose(rows: Sequence[Row], room: int) -> list[Proposal] | None:
-    """What the rows' drafters guess, at most `room` tokens each; None where nobody guesses."""
-    if room < 1 or not any(row.drafting is not None for row in rows):
-        return None
-    found = []
-    for row in rows:
-        # The last token is never guessed: it is chosen in the same pass anyway.
-        most = min(room, row.left - 1)
-        if row.drafting is None or most < 1:
-            found.append(Proposal([]))
-        else:
-            found.append(_guess(row, row.drafting, most))
-    return found if any(proposal.tokens for proposal in found) else None
-
-
-def _guess(row: Row, drafting: Drafting, most: int) -> Proposal:
-    try:
-        guess = drafting.propose(row.sequence(row.lanes[0]), most)
-    except Exception as error:  # a caller's own drafter may do anything; its neighbours go on
-        row.fail(EngineError(f"a drafter failed: {error!r}"))
-        return Proposal([])
-    # Of a store that others feed, too: nothing that this model has no embedding for.
-    fit = next((i for i, t in enumerate(guess.tokens) if not 0 <= t < row.vocab_size), most)
-    return Proposal(guess.tokens[: min(fit, most)], guess.chances)
+__all__ = ["verify"]
 
 
 def verify(row: Row, proposal: Proposal, logits: Tensor) -> int:

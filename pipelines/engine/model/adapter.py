@@ -6,9 +6,8 @@ slower than the native network, with the same interface.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +17,7 @@ from torch import Tensor
 from pipelines.engine.model.architecture import Architecture, Stack
 from pipelines.engine.model.device import Plan, Side
 from pipelines.engine.model.memory import Memory, Sharing
+from pipelines.engine.model.module_cache import ModuleSlots, NoSources, Slot
 from pipelines.engine.model.readout import Readout
 from pipelines.errors import RequestError
 
@@ -50,107 +50,25 @@ class _Encoded(Memory):
         return self
 
 
-@dataclass
-class _Slot:
-    """ids: all that was read, of which `length` count. past: transformers' cache of them."""
-
-    ids: list[int] = field(default_factory=list)
-    length: int = 0
-    past: Any = None
-
-    def rewind(self) -> None:
-        """Forget what was read beyond `length`; the cache as a whole where it cannot be cut."""
-        extra = len(self.ids) - self.length
-        del self.ids[self.length :]
-        if extra and self.past is not None:
-            try:
-                self.past.crop(-extra)
-            except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
-                self.past = None
-
-
-class _ModuleSlots:
-    """What each lane has read, in caches of one row each."""
-
-    def __init__(self) -> None:
-        self.slots: list[_Slot] = []
-
-    def __len__(self) -> int:
-        return len(self.slots)
-
-    @property
-    def lengths(self) -> list[int]:
-        return [slot.length for slot in self.slots]
-
-    def alloc(self) -> int:
-        self.slots.append(_Slot())
-        return len(self.slots) - 1
-
-    def bytes_for(self, slots: int) -> int:
-        """Not known: transformers' caches grow with what is read."""
-        return 0
-
-    def advance(self, slots: slice, tokens: int) -> None:
-        for slot in self.slots[slots]:
-            slot.length += tokens
-
-    def truncate(self, slot: int, length: int) -> None:
-        self.slots[slot].length = length
-
-    def reorder(self, sources: Sequence[int]) -> None:
-        taken: set[int] = set()
-        moved = []
-        for source in sources:
-            slot = self.slots[source]
-            moved.append(copy.deepcopy(slot) if source in taken else slot)
-            taken.add(source)
-        self.slots = moved
-
-    @property
-    def bytes(self) -> int:
-        layers = (getattr(slot.past, "layers", ()) for slot in self.slots)
-        keys = [getattr(layer, "keys", None) for row in layers for layer in row]
-        return sum(2 * int(key.nbytes) for key in keys if key is not None)
-
-
-class _NoSources:
-    """Encoder outputs are read where they lie; only their number is kept."""
-
-    bytes = 0
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def alloc(self) -> int:
-        self._count += 1
-        return self._count - 1
-
-    def bytes_for(self, slots: int) -> int:
-        """Nothing is kept."""
-        return 0
-
-    def store(self, slot: int, memory: Memory) -> None:
-        """Nothing to store."""
-
-    def reorder(self, sources: Sequence[int]) -> None:
-        self._count = len(sources)
-
-
 class Adapter:
     """A transformers module. Not thread-safe."""
 
-    follows_attention = False
-
     def __init__(self, module: Any) -> None:
         self._module = module
+        self._decoder_config = module.config.get_text_config(decoder=True)
         self.architecture = _architecture(module)
         side = Side("dense", module.dtype, module.dtype)
         precision = str(module.dtype).removeprefix("torch.")
         self.plan = Plan(precision, module.device, side, side, "the module's own")
         self._owner = object()
+
+    @property
+    def follows_attention(self) -> bool:
+        """Whether its attention is computed the way that leaves it to be seen."""
+        if self.architecture.source == "none":
+            return False
+        config = self._module.get_decoder().config
+        return getattr(config, "_attn_implementation", None) == "eager"
 
     @property
     def folder(self) -> Path:
@@ -164,8 +82,8 @@ class Adapter:
     def owns(self, memory: Memory) -> bool:
         return memory.owner is self._owner
 
-    def caches(self) -> tuple[_ModuleSlots, _NoSources]:
-        return _ModuleSlots(), _NoSources()
+    def caches(self) -> tuple[ModuleSlots, NoSources]:
+        return ModuleSlots(self._decoder_config, self._module.dtype.itemsize), NoSources()
 
     def encode(self, sources: Sequence[Any]) -> list[Memory]:
         """Each source alone, as its module would be called with it: token ids, or a tensor of what
@@ -187,16 +105,23 @@ class Adapter:
         ids: Sequence[Sequence[int]],
         slots: slice,
         memories: Sequence[Memory],
-        cache: _ModuleSlots,
-        cross: _NoSources,
+        cache: ModuleSlots,
+        cross: NoSources,
         readout: Readout | None = None,
         sharing: Sharing | None = None,
     ) -> Tensor:
         """As Backend.decode; the "states" are the logits themselves."""
+        logits = []
         rows = zip(ids, cache.slots[slots], memories, strict=True)
-        return torch.stack([self._read(list(new), slot, memory) for new, slot, memory in rows])
+        for row, (new, slot, memory) in enumerate(rows):
+            seen = readout is not None and readout.wanted(row)
+            out = self._read(list(new), slot, memory, seen)
+            logits.append(out.logits[0, -len(new) :])
+            if readout is not None and seen:
+                readout.take(row, out.cross_attentions or ())
+        return torch.stack(logits)
 
-    def _read(self, new: list[int], slot: _Slot, memory: Memory) -> Tensor:
+    def _read(self, new: list[int], slot: Slot, memory: Memory, seen: bool) -> Any:
         assert isinstance(memory, _Encoded)
         slot.rewind()
         read = new if slot.past is not None else [*slot.ids, *new]
@@ -206,11 +131,12 @@ class Adapter:
         else:
             given = {"decoder_input_ids": tokens, "encoder_outputs": memory.outputs}
         past, slot.past = slot.past, None  # half written, should the pass fail
+        if seen:
+            given["output_attentions"] = True
         out = self._module(**given, past_key_values=past, use_cache=True, return_dict=True)
         slot.past = out.past_key_values
         slot.ids += new
-        logits: Tensor = out.logits[0, -len(new) :]
-        return logits
+        return out
 
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden.float() if hidden.dtype != torch.float32 else hidden.clone()

@@ -28,10 +28,6 @@ class _Reordered(Protocol):
         """Slot i becomes a copy of what slot sources[i] was."""
         ...
 
-    def bytes_for(self, slots: int) -> int:
-        """What it would hold with so many slots in use, where that is known; else 0."""
-        ...
-
     @property
     def bytes(self) -> int: ...
 
@@ -42,6 +38,11 @@ class Slots(_Reordered, Protocol):
     @property
     def lengths(self) -> list[int]: ...
 
+    def bytes_for(self, slots: int, tokens: int, source: int) -> int:
+        """What it may need at the worst, while growing too, with so many slots in use, of at most
+        `tokens` tokens on sources of at most `source` positions."""
+        ...
+
     def advance(self, slots: slice, tokens: int) -> None: ...
 
     def truncate(self, slot: int, length: int) -> None: ...
@@ -50,18 +51,23 @@ class Slots(_Reordered, Protocol):
 class Sources(_Reordered, Protocol):
     """The memories of the generations, where they are kept side by side."""
 
+    def bytes_for(self, slots: int, source: int) -> int:
+        """As Slots.bytes_for."""
+        ...
+
     def store(self, slot: int, memory: Memory) -> None: ...
 
 
 class Backend(Protocol):
-    """A model that reads tokens into slots: the native network, or one of transformers'.
-
-    follows_attention: whether it can report where its decoder looks.
-    """
+    """A model that reads tokens into slots: the native network, or one of transformers'."""
 
     plan: Plan
     architecture: Architecture
-    follows_attention: bool
+
+    @property
+    def follows_attention(self) -> bool:
+        """Whether it can report where its decoder looks."""
+        ...
 
     @property
     def folder(self) -> Path: ...

@@ -80,15 +80,16 @@ class _Slots:
             self._layers[i] = new
         self.room = room
 
-    def bytes_for(self, slots: int) -> int:
-        """What this would hold with so many slots in use: their number doubles as it grows."""
+    def _bytes_for(self, slots: int, room: int) -> int:
+        """What this needs at the worst to have so many slots in use: their number doubles as it
+        grows, and while it grows or moves them, a layer is there twice."""
         first = self._layers[0]
         capacity = max(1, first.shape[1])
         while capacity < slots:
             capacity *= 2
         heads, head_dim = self._shape
-        width = 2 * heads * self.room * head_dim * first.element_size()
-        return len(self._layers) * capacity * width
+        layer = 2 * capacity * heads * max(room, self.room) * head_dim * first.element_size()
+        return (len(self._layers) + 1) * layer
 
     @property
     def bytes(self) -> int:
@@ -102,6 +103,10 @@ class SlotCache(_Slots):
     `lengths[slot]` tokens of a slot are valid. Writing does not lengthen a slot: `advance`
     does, once a whole step has gone well, so that a step can be repeated after an error.
     """
+
+    def bytes_for(self, slots: int, tokens: int, source: int) -> int:
+        """As Slots.bytes_for: room for the longest target is there from the beginning."""
+        return self._bytes_for(slots, self.room)
 
     def write(self, layer: int, slots: slice, at: int | Tensor, keys_values: Tensor) -> None:
         """Store keys_values [rows, tokens, 2, heads, head_dim] of the rows `slots`.
@@ -145,13 +150,14 @@ class CrossCache(_Slots):
     ) -> None:
         super().__init__(layers, heads, _SOURCE_STEP, head_dim, device, dtype)
 
+    def bytes_for(self, slots: int, source: int) -> int:
+        """As Sources.bytes_for."""
+        return self._bytes_for(slots, _rounded(source))
+
     def store(self, slot: int, memory: Memory) -> None:
         """Put a memory into a slot; makes room when its source is the longest so far."""
         if memory.length > self.room:
-            self._grow(
-                slots=self._layers[0].shape[1],
-                room=-(-memory.length // _SOURCE_STEP) * _SOURCE_STEP,
-            )
+            self._grow(slots=self._layers[0].shape[1], room=_rounded(memory.length))
         for layer, keys, values in zip(self._layers, memory.keys, memory.values, strict=True):
             layer[0, slot, :, : memory.length] = keys
             layer[1, slot, :, : memory.length] = values
@@ -161,3 +167,7 @@ class CrossCache(_Slots):
         """As SlotCache.read, over source positions."""
         view = self._layers[layer][:, slots, :, :length]
         return view[0], view[1]
+
+
+def _rounded(source: int) -> int:
+    return -(-source // _SOURCE_STEP) * _SOURCE_STEP

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.model.memory import Memory
+from pipelines.errors import EngineError
 
 __all__ = ["Readout"]
 
@@ -37,6 +38,7 @@ class Readout:
             torch.zeros(len(pairs), tokens, memory.length, device=memory.device)
             for memory, pairs in zip(memories, heads, strict=True)
         ]
+        self._pairs = heads
         self._wishes: defaultdict[int, list[_Wish]] = defaultdict(list)
         for row, (memory, pairs) in enumerate(zip(memories, heads, strict=True)):
             for layer in {layer for layer, _ in pairs}:
@@ -52,3 +54,16 @@ class Readout:
             k = wish.memory.keys[layer][wish.heads].float()
             scores = q @ k.transpose(1, 2) * (scale or q.shape[-1] ** -0.5)
             self.weights[wish.row][wish.places] = scores.softmax(-1)
+
+    def wanted(self, row: int) -> bool:
+        """Whether a row asks for anything."""
+        return bool(self._pairs[row])
+
+    def take(self, row: int, layers: Sequence[Tensor]) -> None:
+        """Take in a row's cross-attention as transformers reports it, [1, heads, tokens, length]
+        a layer, of which the last tokens are those of the pass."""
+        for place, (layer, head) in enumerate(self._pairs[row]):
+            if layer >= len(layers):
+                raise EngineError("the module reported no cross-attention, though it was asked to")
+            weights = self.weights[row]
+            weights[place] = layers[layer][0, head, -weights.shape[1] :].float()

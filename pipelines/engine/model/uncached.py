@@ -32,7 +32,7 @@ class _Written:
         self.lengths.append(0)
         return len(self.ids) - 1
 
-    def bytes_for(self, slots: int) -> int:
+    def bytes_for(self, slots: int, *longest: int) -> int:
         """Nothing is kept."""
         return 0
 

@@ -1,0 +1,156 @@
+"""Throughput of drafting with a smaller model, for eight generations at once and for one.
+
+    .venv/bin/python -m tests.benchmarks.batched_drafts
+
+The model is the bundled recogniser with layers added that change nothing (their outputs are zero),
+so that it is as sure of itself as before and several times as slow; the drafter is the recogniser
+itself, its weights a little disturbed, on the same encoder. So the tokens are real words, and the
+share of right guesses is what the disturbance leaves. Compared: no drafter, a drafter for each
+generation alone, and one that drafts for all of them together.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from pipelines.asr.audio import load_audio
+from pipelines.asr.features import FileFeatures
+from pipelines.engine import Engine, GenerationOptions, ModelDrafter, Request, Result
+from pipelines.engine.decoding.drafting import Drafting
+from pipelines.models import assets_folder, bundled_folder
+
+LAYERS = 12
+ROWS = 8
+RUNS = 7
+TOKENS = 48
+DISTURBANCE = 0.12  # of each matrix's own deviation
+
+
+class Alone:
+    """Hides from the batch that a model drafts: each generation gets passes of its own."""
+
+    def __init__(self, drafter: ModelDrafter) -> None:
+        self._drafter = drafter
+
+    def check(self, vocab_size: int) -> None:
+        self._drafter.check(vocab_size)
+
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> Drafting:
+        return _Hidden(self._drafter.start(prompt, options))
+
+
+class _Hidden:
+    def __init__(self, inside: Drafting) -> None:
+        self.gamma, self.propose, self.judged = inside.gamma, inside.propose, inside.judged
+
+
+def deepened(source: Path, folder: Path) -> Path:
+    """A copy of a Whisper folder with LAYERS decoder layers, those added without effect."""
+    shutil.copytree(source, folder)
+    config = json.loads((folder / "config.json").read_text())
+    own, config["decoder_layers"] = config["decoder_layers"], LAYERS
+    (folder / "config.json").write_text(json.dumps(config))
+    state = load_file(folder / "model.safetensors")
+    first = "model.decoder.layers.0."
+    for name in [name for name in state if name.startswith(first)]:
+        ends = ("self_attn.out_proj", "encoder_attn.out_proj", "fc2")
+        silent = any(f".{end}." in name for end in ends)
+        for layer in range(own, LAYERS):
+            copy = torch.zeros_like(state[name]) if silent else state[name].clone()
+            state[name.replace(first, f"model.decoder.layers.{layer}.")] = copy
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def disturbed(source: Path, folder: Path) -> Path:
+    """A copy of a Whisper folder whose decoder is a little off."""
+    shutil.copytree(source, folder)
+    state, luck = load_file(folder / "model.safetensors"), torch.Generator().manual_seed(0)
+    for name, tensor in state.items():
+        if ".decoder.layers." in name and tensor.ndim == 2:
+            noise = torch.randn(tensor.shape, generator=luck) * tensor.float().std() * DISTURBANCE
+            state[name] = (tensor.float() + noise).to(tensor.dtype)
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def requests_of(engine: Engine, whole: Path, small: Path) -> list[Request]:
+    """One for each of ROWS windows of the bundled talk, with its drafter."""
+    model, drafter = engine.load(whole), engine.load(small)
+    architecture = model.architecture
+    frames = 2 * architecture.max_source_positions
+    samples = load_audio(assets_folder() / "samples" / "talk.flac")
+    features = FileFeatures(samples, architecture.num_mel_bins, frames)
+    ids = json.loads((whole / "tokenizer.json").read_text())["added_tokens"]
+    named = {token["content"]: token["id"] for token in ids}
+    prompt = (architecture.start_id, named["<|notimestamps|>"])
+    options = GenerationOptions(max_new_tokens=TOKENS)  # every row as long: no eos
+    last = max(1, len(samples) // 160 - frames)
+    windows = [features.window(i * last // ROWS)[0] for i in range(ROWS)]
+    pairs = model.encode_sharing(windows, drafter)
+    return [
+        Request(memory, prompt, options, drafter=ModelDrafter(drafter, draft))
+        for memory, draft in pairs
+    ]
+
+
+def timed(engine: Engine, ways: Sequence[list[Request]]) -> list[tuple[float, list[Result]]]:
+    """For each way tokens a second, the best of RUNS (what got in the way of the
+    others is not their fault), and what came out. Ways take turns."""
+    results = [engine.generate(requests) for requests in ways]
+    speeds: list[list[float]] = [[] for _ in ways]
+    for _ in range(RUNS):
+        for way, requests in enumerate(ways):
+            began = time.perf_counter()
+            results[way] = engine.generate(requests)
+            seconds = time.perf_counter() - began
+            speeds[way].append(sum(len(result.tokens) for result in results[way]) / seconds)
+    return [(max(each), out) for each, out in zip(speeds, results, strict=True)]
+
+
+def main() -> None:
+    precision = sys.argv[1] if len(sys.argv) > 1 else "float32"
+    with tempfile.TemporaryDirectory() as place, Engine("cpu", precision) as engine:
+        source = bundled_folder("demo")
+        whole = deepened(source, Path(place) / "deep")
+        small = disturbed(source, Path(place) / "small")
+        requests = requests_of(engine, whole, small)
+        print(f"{LAYERS} layers drafted for by 2, {TOKENS} tokens a row, {precision}, "
+              f"{engine.threads} threads; best of {RUNS}")  # fmt: skip
+        print(f"{'':24}{'tokens/s':>10}{'times':>8}{'guesses kept':>14}")
+        for rows in (1, ROWS):
+            batch = requests[:rows]
+            ways = {
+                "no drafter": [replace(request, drafter=None) for request in batch],
+                "a drafter each": [replace(request, drafter=_alone(request)) for request in batch],
+                "drafted together": batch,
+            }
+            measured = timed(engine, list(ways.values()))
+            plain_speed, plain = measured[0]
+            for name, (speed, results) in zip(ways, measured, strict=True):
+                same = [r.tokens for r in results] == [r.tokens for r in plain]
+                assert same or precision != "float32", "speculation changed the tokens"
+                drafted = sum(result.drafted for result in results)
+                kept = sum(result.accepted for result in results)
+                share = f"{100 * kept / drafted:.0f} %" if drafted else "–"
+                print(f"{rows} row{'s' * (rows > 1)}, {name:16}".ljust(24)
+                      + f"{speed:10.0f}{speed / plain_speed:8.2f}{share:>14}")  # fmt: skip
+
+
+def _alone(request: Request) -> Alone:
+    assert isinstance(request.drafter, ModelDrafter)
+    return Alone(request.drafter)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""Rows that one model drafts for do it together: fewer passes, and nothing else changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pipelines.engine import (
+    Engine,
+    FinishReason,
+    GenerationOptions,
+    Model,
+    ModelDrafter,
+    NgramDrafter,
+    NoRepeatNgram,
+    Request,
+    Result,
+    Stream,
+    Suppress,
+)
+from pipelines.errors import EngineError
+from tests.engine.conftest import mel_source, token_sources
+from tests.engine.modules import made
+from tests.fixtures.checkpoints import write_marian, write_whisper
+
+LENGTH = 16
+
+
+@pytest.fixture(scope="module", params=["marian", "whisper", "gpt2"])
+def pair(
+    request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Model, Model]]:
+    """A model, and another of the same vocabulary that agrees with it now and then."""
+    folder = tmp_path_factory.mktemp("small") / request.param
+    if request.param == "gpt2":
+        # The drafter is the same one, a little off.
+        module, other = made("gpt2"), made("gpt2")
+        for parameter in other.parameters():
+            parameter += 0.02 * torch.randn(
+                parameter.shape, generator=torch.Generator().manual_seed(1)
+            )
+        yield engine.wrap(module), engine.wrap(other)
+        return
+    model: Model = request.getfixturevalue(request.param)
+    if request.param == "marian":
+        small = write_marian(folder, layers=1, d_model=32, heads=2, ffn=64, seed=3)
+    else:
+        small = write_whisper(folder, decoder_layers=1, dtype="float32")
+    yield model, engine.load(small)
+
+
+def requests_of(pair: tuple[Model, Model], count: int = 8) -> list[Request]:
+    """Greedy, ruled and sampled ones by turns, with prompts of several lengths."""
+    model, small = pair
+    start = model.architecture.start_id
+    plain = GenerationOptions(max_new_tokens=LENGTH)
+    kinds = [
+        plain,
+        replace(plain, rules=(Suppress((5, 9)), NoRepeatNgram(2))),
+        replace(plain, temperature=0.9, top_k=20, seed=11),
+        replace(plain, max_new_tokens=7, temperature=1.2, top_p=0.9, seed=5),
+    ]
+    found = []
+    for index in range(count):
+        if model.architecture.source == "none":
+            memory, draft = model.nothing(), small.nothing()
+        elif model.architecture.source == "tokens":
+            source = token_sources(model, [3 + 5 * index], index)
+            memory, draft = model.encode(source)[0], small.encode(source)[0]
+        else:
+            sound = mel_source(model, index % 3)
+            memory, draft = model.encode([sound])[0], small.encode([sound])[0]
+        drafter = ModelDrafter(small, draft, gamma=2 + index % 3, adaptive=index % 2 == 1)
+        prompt = (start, *range(20, 20 + (0, 1, 5)[index % 3]))
+        found.append(Request(memory, prompt, kinds[index % 4], drafter=drafter))
+    return found
+
+
+def alone(engine: Engine, requests: list[Request]) -> list[Result]:
+    return [engine.generate([request])[0] for request in requests]
+
+
+@pytest.fixture(scope="module")
+def expected(engine: Engine, pair: tuple[Model, Model]) -> list[Result]:
+    """What requests_of gives, each alone."""
+    requests = requests_of(pair)
+    drafted = alone(engine, requests)
+    plain = alone(engine, [replace(request, drafter=None) for request in requests])
+    for request, before, after in zip(requests, plain, drafted, strict=True):
+        assert after.tokens == before.tokens or request.options.temperature
+    return drafted
+
+
+@given(data=st.data())
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whoever_comes_and_goes(
+    engine: Engine, pair: tuple[Model, Model], expected: list[Result], data: st.DataObject
+) -> None:
+    """Joined at any time, cancelled, out of time or done: what stays is as it is alone, also what
+    is drawn by chance, and greedily it is what comes without a drafter."""
+    requests = requests_of(pair)
+    order = data.draw(st.permutations(range(len(requests))))
+    gone = data.draw(st.sets(st.integers(0, len(requests) - 1), max_size=3))
+    streams: dict[int, Stream] = {}
+    for index in order:
+        streams[index] = engine.stream(requests[index])
+        for _ in range(data.draw(st.integers(0, 2))):
+            next(streams[data.draw(st.sampled_from(sorted(streams)))], None)
+    for index in gone:
+        if index % 2:
+            streams[index].cancel()
+        else:
+            streams[index]._row._deadline = 0.0
+    for index, stream in streams.items():
+        result, wanted = stream.result(), expected[index]
+        if index in gone and result.reason is not FinishReason.LENGTH:
+            assert result.tokens == wanted.tokens[: len(result.tokens)]
+        else:
+            assert result.tokens == wanted.tokens
+            assert (result.accepted, result.drafted) == (wanted.accepted, wanted.drafted)
+    assert not pair[0]._batch._drafts._shared, "nothing is kept of generations that have ended"
+
+
+def test_one_pass_a_guess(
+    engine: Engine, pair: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight rows need the drafter as often as one."""
+    small, passes = pair[1], 0
+    decode = small.backend.decode
+
+    def counted(*args: object) -> torch.Tensor:
+        nonlocal passes
+        passes += 1
+        return decode(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(small.backend, "decode", counted)
+    request = requests_of(pair)[0]
+    (one,) = engine.generate([request])
+    needed, passes = passes, 0
+    results = engine.generate([request] * 8)
+    assert passes == needed
+    assert [result.tokens for result in results] == [one.tokens] * 8
+
+
+class Wrong:
+    """A rule that works for the model and fails for its drafter."""
+
+    def __init__(self, bad: bool) -> None:
+        self.bad, self.binds = bad, 0
+
+    def bind(self, prompt: object, vocab_size: int, device: object) -> Wrong:
+        self.binds += 1
+        return self
+
+    def __call__(self, logits: torch.Tensor, generated: object) -> None:
+        if self.bad and self.binds > 2:
+            raise ZeroDivisionError("oops")
+
+
+def test_errors_and_their_reach(
+    engine: Engine, pair: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule harms its own row; a drafter that breaks, those that it drafts for; nobody else."""
+    requests = requests_of(pair)
+    good = requests[1]
+    (expected,) = engine.generate([good])
+    options = replace(requests[0].options, rules=(Wrong(bad=True),))
+    bad = engine.stream(replace(requests[0], options=options))
+    neighbour = engine.stream(good)
+    assert neighbour.result().tokens == expected.tokens
+    with pytest.raises(EngineError, match="oops"):
+        bad.result()
+
+    def broken(*args: object) -> torch.Tensor:
+        raise RuntimeError("no drafts today")
+
+    ngrams = replace(good, drafter=NgramDrafter())
+    streams = [engine.stream(request) for request in (requests[0], ngrams, requests[4])]
+    with monkeypatch.context() as patch:
+        patch.setattr(pair[1].backend, "decode", broken)
+        assert streams[1].result().tokens == expected.tokens
+    for stream in (streams[0], streams[2]):
+        with pytest.raises(EngineError, match="a drafter failed.*no drafts today"):
+            stream.result()
+    assert engine.generate([good])[0].tokens == expected.tokens
+
+
+def test_up_to_the_last_position(engine: Engine, pair: tuple[Model, Model]) -> None:
+    """Where one row has no room to guess, the others still do, as if they were alone."""
+    requests = requests_of(pair, 4)
+    most = pair[0].architecture.max_target_positions
+    luck = random.Random(0)
+    long = [
+        replace(
+            request,
+            prompt=(
+                request.prompt[0],
+                *(luck.randrange(10, 60) for _ in range(most - 2 - 3 * index)),
+            ),
+            options=replace(request.options, max_new_tokens=10_000),
+        )
+        for index, request in enumerate(requests)
+    ]
+    mixed = [*long, *requests]
+    expected = alone(engine, mixed)
+    for ours, wanted in zip(engine.generate(mixed), expected, strict=True):
+        assert ours.tokens == wanted.tokens
+        assert (ours.accepted, ours.drafted) == (wanted.accepted, wanted.drafted)
+    plain = alone(engine, [replace(request, drafter=None) for request in long[:2]])
+    assert [result.tokens for result in expected[:2]] == [result.tokens for result in plain]
