@@ -80,7 +80,7 @@ class Workshop:
             self._check(found, "translation", "translate text")
             from pipelines.translation import Translator
 
-            made = Translator(found.folder, engine=self.engine, name=found.name)
+            made = Translator(found.folder, engine=self.engine, name=found.name, source=source)
             _check_languages(found.name, made, source, target)
             self._translators[key] = made
         return self._translators[key]

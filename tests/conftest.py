@@ -131,6 +131,14 @@ def marian_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
     return _once(write_marian, tmp_path_factory.mktemp("marian"))
 
 
+@pytest.fixture(scope="session")
+def many_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`write_many` into a folder of its own, once a session for the same arguments."""
+    from tests.fixtures.checkpoints import write_many
+
+    return _once(write_many, tmp_path_factory.mktemp("many"))
+
+
 def _once(write: Callable[..., Path], root: Path) -> Callable[..., Path]:
     written: dict[str, Path] = {}
 

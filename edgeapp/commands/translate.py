@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -21,6 +22,7 @@ from edgeapp.lines import Unit, read_units
 from edgeapp.outcome import DONE, SOME_FAILED, ending, report
 from edgeapp.resume import PartFile, job_key
 from edgeapp.terminal import note, progress
+from edgeapp.textlines import WRITERS
 from pipelines.errors import EdgeError, InputError, OptionError
 
 if TYPE_CHECKING:
@@ -30,6 +32,12 @@ __all__ = ["translate"]
 
 # A file with a zero byte in its first part is no text, whatever it is called.
 _LOOK_AT = 8192
+
+
+class _Format(StrEnum):
+    TEXT = "text"
+    TSV = "tsv"
+    JSON = "json"
 
 
 def translate(
@@ -42,7 +50,10 @@ def translate(
         str | None, typer.Option("-f", "--from", help="The language of the text: en.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option("-t", "--to", help="The language to translate into: de.")
+        str | None,
+        typer.Option(
+            "-t", "--to", help="The language to translate into: de; or a model's zho_Hant."
+        ),
     ] = None,
     output: Annotated[
         str | None,
@@ -54,12 +65,26 @@ def translate(
     beam_size: Annotated[
         int, typer.Option("--beam-size", help="Beams; 1 is greedy, which is faster.")
     ] = 1,
+    format: Annotated[
+        _Format,
+        typer.Option(
+            "--format", help="text; tsv: source, tab, translation; json: an object a line."
+        ),
+    ] = _Format.TEXT,
+    alignments: Annotated[
+        bool,
+        typer.Option(
+            "--alignments",
+            help="Add which word comes from which, as pairs of numbers: 0-0 1-2 (after ||| in "
+            "text; words are what spaces separate).",
+        ),
+    ] = False,
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Translate text: exactly one line out for each line in.
+    """Translate text: exactly one line out for each line in, in every format.
 
     Each line is written as soon as it and those before it are done. With -o, a run that was
     interrupted leaves its lines in a file that ends with .part; the same command goes on there.
@@ -73,22 +98,33 @@ def translate(
         from edgeapp.workshop import Workshop, language_named
         from pipelines.translation import TranslateOptions
 
-        source, target = source and language_named(source), target and language_named(target)
-        translator = Workshop(settings).translator(model, source, target)
+        spoken, wanted = source and language_named(source), target and language_named(target)
+        translator = Workshop(settings).translator(model, spoken, wanted)
+        source, target = _in_full(source, spoken), _in_full(target, wanted)
         several = bool(translator.target_codes)
         options = TranslateOptions(
-            target=target if several else None, source_language=source, beam_size=beam_size
+            target=target if several else None,
+            source_language=source,
+            beam_size=beam_size,
+            word_alignments=alignments,
         )
         suffix = target or translator.target_language or "translated"
         code = DONE
         for name, place in zip(inputs, names, strict=True):
-            job = _Job(translator, options, name, document)
+            job = _Job(translator, options, name, document, WRITERS[format.value])
             try:
                 job.run(None if place is None else place(suffix))
             except EdgeError as error:
                 report(error, None if name == "-" else name, debug)
                 code = SOME_FAILED
         raise typer.Exit(code)
+
+
+def _in_full(typed: str | None, code: str | None) -> str | None:
+    """The code of a language, with the region or script that was typed with it ("zho_Hant")."""
+    if typed is None or code is None or not set("-_") & set(typed.strip()):
+        return code
+    return typed.strip()
 
 
 def _outputs(inputs: list[str], output: str | None) -> list[Callable[[str], Path] | None]:
@@ -126,6 +162,7 @@ class _Job:
     options: TranslateOptions
     name: str
     document: bool
+    written: Callable[[Translation], str]
 
     def run(self, target: Path | None) -> None:
         """Raises InputError, OutputError."""
@@ -170,6 +207,7 @@ class _Job:
             precision=self.translator.model.precision,
             options=self.options,
             document=self.document,
+            format=self.written.__name__,
         )
 
     def _translate(
@@ -183,9 +221,7 @@ class _Job:
         with progress(shown=shown and size is not None) as bar:
             task = bar.add_task(self.name, total=size, completed=read)
             for unit, translation in self._pairs(units):
-                # One line out for each line in, whatever the model came up with.
-                text = " ".join(translation.text.split("\n"))
-                write(text + unit.ending)
+                write(self.written(translation) + unit.ending)
                 for warning in translation.warnings:
                     note(f"{self._where(unit)}: {warning}")
                 bar.advance(task, unit.size)

@@ -10,6 +10,7 @@ from typing import Any
 
 from pipelines.asr.languages import LANGUAGES
 from pipelines.models import ModelInfo, list_models
+from pipelines.translation.folders import between
 from pipelines.translation.languages import is_one_language, pair_in_name, two_letter
 
 __all__ = ["Choices", "Pair", "Recogniser", "choices", "language_name"]
@@ -74,6 +75,13 @@ def _languages(folder: Path) -> tuple[str, ...]:
 
 
 def _pairs(model: ModelInfo) -> list[Pair]:
+    many = between(model.folder, model.name)
+    if many is not None:
+        sources, targets = ([code for code in codes if len(code) == 2] for codes in many)
+        # Not all with all, which would be 40,000: each source and each target stands for itself.
+        known = [(source, next((t for t in targets if t != source), None)) for source in sources]
+        known += [(None if len(sources) > 1 else sources[0], target) for target in targets]
+        return [Pair(model.name, source, target) for source, target in known if target]
     config = _read(model.folder / "tokenizer_config.json")
     named = pair_in_name(model.name) or pair_in_name(model.folder.name) or (None, None)
     source = two_letter(config.get("source_lang")) or named[0]

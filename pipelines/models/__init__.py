@@ -7,7 +7,14 @@ found too.
 
 from pipelines.models.assets import assets_folder, bundled_folder
 from pipelines.models.cache import cache_folder
-from pipelines.models.catalog import ModelInfo, ResolvedModel, list_models, remove, resolve
+from pipelines.models.catalog import (
+    ModelInfo,
+    ResolvedModel,
+    folder_of,
+    list_models,
+    remove,
+    resolve,
+)
 from pipelines.models.defaults import choose_default
 from pipelines.models.hub import PullPlan, PullProgress, plan_pull, pull
 
@@ -20,6 +27,7 @@ __all__ = [
     "bundled_folder",
     "cache_folder",
     "choose_default",
+    "folder_of",
     "list_models",
     "plan_pull",
     "pull",

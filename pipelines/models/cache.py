@@ -16,6 +16,7 @@ from pipelines.models.assets import Task
 from pipelines.models.names import is_repository
 
 __all__ = [
+    "FAMILIES",
     "TASKS",
     "cache_folder",
     "cached_models",
@@ -29,12 +30,23 @@ __all__ = [
 ]
 
 # The families that the engine runs, and what they are for.
-TASKS: dict[str, Task] = {"whisper": "asr", "marian": "translation"}
+TASKS: dict[str, Task] = {
+    "whisper": "asr",
+    "marian": "translation",
+    "m2m_100": "translation",
+    "mbart": "translation",
+    "t5": "translation",
+}
+
+FAMILIES = " and ".join([", ".join([*TASKS][:-1]), [*TASKS][-1]])
 
 # One of each group has to be there.
-_TOKENIZER_FILES: dict[Task, tuple[tuple[str, ...], ...]] = {
-    "asr": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
-    "translation": (("source.spm",), ("target.spm",), ("vocab.json",)),
+_TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "whisper": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
+    "marian": (("source.spm",), ("target.spm",), ("vocab.json",)),
+    "m2m_100": (("sentencepiece.bpe.model", "tokenizer.json"),),
+    "mbart": (("sentencepiece.bpe.model", "tokenizer.json"),),
+    "t5": (("spiece.model", "tokenizer.json"),),
 }
 _SEPARATE_VOCABULARIES = (("target_vocab.json",),)
 
@@ -101,14 +113,15 @@ def unusable(folder: Path) -> str | None:
     config = read_json(folder / "config.json")
     if not config:
         return "it has no readable config.json"
-    task = TASKS.get(str(config.get("model_type")))
-    if task is None:
-        known = " and ".join(TASKS)
-        return f"its model_type is {config.get('model_type')!r}, and only {known} models run here"
+    family = str(config.get("model_type"))
+    if family not in TASKS:
+        return (
+            f"its model_type is {config.get('model_type')!r}, and only {FAMILIES} models run here"
+        )
     missing = _missing_weights(folder)
     if missing:
         return f"it lacks {missing}"
-    groups = _TOKENIZER_FILES[task]
+    groups = _TOKENIZER_FILES[family]
     if read_json(folder / "tokenizer_config.json").get("separate_vocabs"):
         groups += _SEPARATE_VOCABULARIES
     for group in groups:

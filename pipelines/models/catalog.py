@@ -22,7 +22,15 @@ from pipelines.models.cache import (
 )
 from pipelines.models.names import is_repository, repository_of, short_name, similar_names
 
-__all__ = ["ModelInfo", "ResolvedModel", "list_models", "remove", "resolve", "resolved"]
+__all__ = [
+    "ModelInfo",
+    "ResolvedModel",
+    "folder_of",
+    "list_models",
+    "remove",
+    "resolve",
+    "resolved",
+]
 
 Source = Literal["bundled", "cache", "folder", "hub"]
 
@@ -79,6 +87,11 @@ def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
         if not is_repository(text):
             raise ModelNotFound(_unknown(text))
     return _cached(text, repository or text)
+
+
+def folder_of(model: str | os.PathLike[str]) -> Path:
+    """The folder of a model: a Path as it is, else what `resolve` finds and raises."""
+    return resolve(model).folder if isinstance(model, str) else Path(model)
 
 
 def resolved(

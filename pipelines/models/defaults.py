@@ -8,7 +8,9 @@ translation into English by the recogniser itself, turbo and distil do not count
 trained without that task.
 
 Translation from s to t, best first: opus-mt-tc-big-s-t, opus-mt-s-t, then the models for several
-languages: opus-mt-s-ROMANCE, opus-mt-ROMANCE-t, opus-mt-s-mul, opus-mt-mul-t.
+languages: opus-mt-s-ROMANCE, opus-mt-ROMANCE-t, where they know both nllb-200-3.3b,
+nllb-200-distilled-1.3b, nllb-200-1.3b, nllb-200-distilled-600m, m2m100-1.2b, mbart-50-many-to-many,
+m2m100-418m, and at last opus-mt-s-mul, opus-mt-mul-t.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pipelines.models.assets import BUNDLED, Task, bundled_folder
 from pipelines.models.cache import cache_folder, cached_snapshot, unusable
 from pipelines.models.catalog import ResolvedModel, resolve, resolved
 from pipelines.models.names import repository_of
+from pipelines.models.translators import translating
 
 __all__ = ["choose_default"]
 
@@ -128,6 +131,7 @@ def _translators(source: str, target: str) -> Iterator[str]:
         yield f"opus-mt-{source}-ROMANCE"
     if source in _ROMANCE:
         yield f"opus-mt-ROMANCE-{target}"
+    yield from translating(source, target)
     yield f"opus-mt-{source}-mul"
     yield f"opus-mt-mul-{target}"
 

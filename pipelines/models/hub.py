@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipelines.errors import ModelError, OptionError
 from pipelines.models.assets import BUNDLED
-from pipelines.models.cache import TASKS, cache_folder, read_json, shard_names, unusable
+from pipelines.models.cache import FAMILIES, TASKS, cache_folder, read_json, shard_names, unusable
 from pipelines.models.catalog import ResolvedModel, resolve, resolved
 from pipelines.models.names import is_repository, repository_of
 from pipelines.models.refusals import without_the_hub
@@ -33,6 +33,8 @@ _SMALL_FILES = (
     "merges.txt",
     "source.spm",
     "target.spm",
+    "sentencepiece.bpe.model",
+    "spiece.model",
 )
 
 
@@ -152,7 +154,7 @@ class _Download:
         family = read_json(folder / "config.json").get("model_type")
         if family not in TASKS:
             raise ModelError(
-                f"{repository} is a model of type {family!r}; only {' and '.join(TASKS)} run here"
+                f"{repository} is a model of type {family!r}; only {FAMILIES} run here"
             )
         names = [name for name in _SMALL_FILES if name in self._sizes] + self._weights()
         return folder, names

@@ -1,9 +1,11 @@
-"""Short names of published models, as users of openai-whisper and OPUS-MT type them."""
+"""Short names of published models, as users of openai-whisper, OPUS-MT and NLLB type them."""
 
 from __future__ import annotations
 
 import difflib
 import re
+
+from pipelines.models.translators import REPOSITORIES as _TRANSLATORS
 
 __all__ = ["is_repository", "repository_of", "short_name", "similar_names"]
 
@@ -29,7 +31,9 @@ _REPOSITORIES = {
     **{size: f"openai/whisper-{size}" for size in _WHISPER_SIZES},
     "large": "openai/whisper-large-v3",
     **{f"distil-{size}": f"distil-whisper/distil-{size}" for size in _DISTIL_SIZES},
+    **_TRANSLATORS,
 }
+_OWN_NAMES = {known.partition("/")[2].lower(): known for known in _TRANSLATORS.values()}
 _OPUS = re.compile(r"opus-mt-[A-Za-z0-9_.-]+")
 _PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 _HUB_ID = re.compile(f"{_PART}/{_PART}")
@@ -40,11 +44,14 @@ _PAIR = re.compile(r"(?:(?:opus[-_]?(?:mt)?|mt)[-_])?([a-z]{2})[-_]([a-z]{2})")
 def repository_of(name: str) -> str | None:
     """The hub repository that a short name stands for: "tiny" → "openai/whisper-tiny".
 
-    "whisper-tiny" is understood as "tiny"; None for what is no short name.
+    "whisper-tiny" is understood as "tiny", and so are the translators' names in any case, with
+    their repositories' own ("nllb-200-distilled-600M", "mbart-large-50-many-to-many-mmt"). None for
+    what is no short name.
     """
     if _OPUS.fullmatch(name) and is_repository(f"Helsinki-NLP/{name}"):
         return f"Helsinki-NLP/{name}"
-    return _REPOSITORIES.get(name.removeprefix("whisper-"))
+    found = _REPOSITORIES.get(name.removeprefix("whisper-")) or _TRANSLATORS.get(name.lower())
+    return found or _OWN_NAMES.get(name.lower())
 
 
 def is_repository(name: str) -> bool:

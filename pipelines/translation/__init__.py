@@ -1,6 +1,7 @@
-"""Text in one language → text in another, with Marian models."""
+"""Text in one language → text in another, with Marian, NLLB, M2M100, mBART and T5 models."""
 
 from pipelines.translation.results import (
+    Alignment,
     Done,
     SentenceDone,
     SentenceTranslation,
@@ -11,6 +12,7 @@ from pipelines.translation.results import (
 from pipelines.translation.translator import TranslateOptions, Translator
 
 __all__ = [
+    "Alignment",
     "Done",
     "SentenceDone",
     "SentenceTranslation",

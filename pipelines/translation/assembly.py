@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
+from pipelines.translation.alignment import joined
 from pipelines.translation.results import SentenceTranslation, Translation
 
 __all__ = ["Reply"]
@@ -52,14 +53,20 @@ class Reply:
         """The complete sentences."""
         return tuple(self._sentences)
 
-    def finish(self, source: str) -> Translation:
-        """The text is complete; `source` is all of it."""
+    def finish(self, source: str, aligned: bool = False) -> Translation:
+        """The text is complete; `source` is all of it. aligned: its sentences are."""
         warnings = [
             f'"{_excerpt(sentence.source)}": {warning}'
             for sentence in self._sentences
             for warning in sentence.warnings
         ]
-        return Translation(source, self.text, self.sentences, tuple(dict.fromkeys(warnings)))
+        return Translation(
+            source,
+            self.text,
+            self.sentences,
+            tuple(dict.fromkeys(warnings)),
+            joined(source, self.text, self._sentences) if aligned else None,
+        )
 
     def _gap(self, first: str) -> str:
         """The white space before a sentence. Chinese has none where German needs some."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from pipelines.engine import (
     FinishReason,
     ForcedPrefix,
@@ -19,7 +21,8 @@ from pipelines.engine import (
 from pipelines.translation.generation import GenerationDefaults
 from pipelines.translation.guard import LoopWatch, length_cap
 from pipelines.translation.results import SentenceTranslation
-from pipelines.translation.tokenizer import IncrementalDecoder, Tokenizer
+from pipelines.translation.tokenizer import IncrementalDecoder
+from pipelines.translation.tokens import TextTokenizer
 from pipelines.translation.verbatim import without_new_stop
 
 __all__ = ["Attempt", "Job", "SentenceDecoder", "Speaker"]
@@ -34,8 +37,10 @@ class Job:
 
     before: white space in front. whole: on the last job of a text, all of that text.
     ids: source ids, target code and eos included; empty when there is nothing to translate.
-    code: the target language that the ids start with. warnings: known before the decoding.
-    beams: how many to search with; 1 is greedy.
+    code: the target language that was asked for; origin: that of the source, for models that
+    want it. warnings: known before the decoding.
+    beams: how many to search with; 1 is greedy. aligned: whether to tell which words come from
+    which.
     part: of a sentence that has been taken apart, and is not to be taken apart further.
     """
 
@@ -44,9 +49,11 @@ class Job:
     whole: str | None = None
     ids: Sequence[int] = ()
     code: str | None = None
+    origin: str | None = None
     priority: Priority = Priority.INTERACTIVE
     warnings: tuple[str, ...] = ()
     beams: int = 1
+    aligned: bool = False
     part: bool = False
     memory: Memory | None = None
     stream: Stream | None = None
@@ -78,7 +85,9 @@ class Attempt:
 class SentenceDecoder:
     """Decodes jobs of one model."""
 
-    def __init__(self, model: Model, tokenizer: Tokenizer, defaults: GenerationDefaults) -> None:
+    def __init__(
+        self, model: Model, tokenizer: TextTokenizer, defaults: GenerationDefaults
+    ) -> None:
         self.model, self.tokenizer, self.defaults = model, tokenizer, defaults
 
     def submit(self, job: Job, memory: Memory) -> None:
@@ -108,13 +117,14 @@ class SentenceDecoder:
         They begin with `fixed`; `draft` is verified in one pass.
         """
         (memory,) = self.model.encode([job.ids])
+        start, opening = self._begin(job)
         options = GenerationOptions(
             max_new_tokens=length_cap(len(job.ids), self.defaults.longest),
             eos_ids=self.defaults.eos_ids,
-            rules=(*self.defaults.rules, ForcedPrefix(tuple(fixed))),
+            rules=(*self.defaults.rules, ForcedPrefix(tuple(fixed) or opening)),
         )
         request = Request(
-            memory, (self.defaults.start_id,), options, priority=job.priority, draft=tuple(draft)
+            memory, (start,), options, priority=job.priority, draft=tuple(draft) or opening
         )
         watch, tokens = LoopWatch(job.ids), []
         with self.model.stream(request) as stream:
@@ -139,19 +149,36 @@ class SentenceDecoder:
             job.source, without_new_stop(job.source, text), tuple(attempt.tokens), average
         )
 
+    def attention(self, job: Job, tokens: Sequence[int]) -> Tensor:
+        """Where in the source each token of a translation was looked for: float32 [tokens, source
+        ids]. One more pass."""
+        assert job.memory is not None, "it has been translated"
+        prompt = [self._begin(job)[0], *tokens[:-1]]
+        return self.model.attend(job.memory, prompt, self.defaults.alignment_heads)[1].mean(0)
+
     def _start(self, job: Job, shown: Sequence[int], rules: tuple[Rule, ...]) -> Stream:
         assert job.memory is not None
         cap = length_cap(len(job.ids), self.defaults.longest)
+        start, opening = self._begin(job)
+        # Said as `generate` does, where it counts for the length of a beam; read with the start.
+        opening = () if shown else opening
         options = GenerationOptions(
             max_new_tokens=max(0, cap - len(shown)),
             eos_ids=self.defaults.eos_ids,
-            rules=(*self.defaults.rules, *rules),
+            rules=(*self.defaults.rules, *rules, *[ForcedPrefix(opening)] * bool(opening)),
             beam_size=job.beams,
             length_penalty=self.defaults.length_penalty,
             logprobs=True,
         )
-        prompt = (self.defaults.start_id, *shown)
-        return self.model.stream(Request(job.memory, prompt, options, priority=job.priority))
+        return self.model.stream(
+            Request(job.memory, (start, *shown), options, priority=job.priority, draft=opening)
+        )
+
+    def _begin(self, job: Job) -> tuple[int, tuple[int, ...]]:
+        """What the decoder starts from, and what it is made to say first: often a language."""
+        start = self.tokenizer.start(job.code)
+        opening = self.tokenizer.opening(job.code)
+        return self.defaults.start_id if start is None else start, opening or self.defaults.forced
 
     def _follow(
         self, stream: Stream, attempt: Attempt, watch: LoopWatch, speaker: Speaker | None
@@ -174,7 +201,7 @@ class SentenceDecoder:
 class Speaker:
     """Says what of a growing sentence is certain. A full stop is not, until more comes."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: TextTokenizer) -> None:
         self._decoder = IncrementalDecoder(tokenizer)
         self._tokens = 0
         self._known = ""

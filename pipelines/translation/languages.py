@@ -1,10 +1,12 @@
-"""Language codes: the two letters people type, the three letters in Marian's vocabularies."""
+"""Language codes: the two letters people type, and what models call the same language."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["find_target", "is_one_language", "pair_in_name", "two_letter"]
+from pipelines.translation.codes import NLLB
+
+__all__ = ["find_language", "find_target", "is_one_language", "pair_in_name", "two_letter"]
 
 # ISO 639-1:639-3. Where OPUS names another member of a macrolanguage as well, it follows.
 _CODES = """
@@ -24,7 +26,20 @@ tl:tgl tn:tsn to:ton tr:tur ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:
 vo:vol wa:wln wo:wol xh:xho yi:yid yo:yor za:zha zh:zho:cmn zu:zul
 """
 _LONG = {short: tuple(long) for short, *long in (entry.split(":") for entry in _CODES.split())}
+# Members of macrolanguages that only NLLB names.
+_MEMBERS = dict(
+    entry.split(":")
+    for entry in """
+ay:ayr ff:fuv kr:knc lv:lvs mg:plt mn:khk ne:npi om:gaz or:ory ps:pbt qu:quy sq:als tl:fil uz:uzn
+yi:ydd
+""".split()
+)
+# What else people, and Whisper, call a language.
+_OTHERWISE = {"jw": "jv", "iw": "he", "in": "id", "ji": "yi", "nb": "no"}
+# What a region's Chinese is written in; where nobody says which, it is the one of most readers.
+_CHINESE = {"": "hans", "cn": "hans", "sg": "hans", "tw": "hant", "hk": "hant", "mo": "hant"}
 _SHORT = {code: short for short, long in reversed(_LONG.items()) for code in long}
+_SHORT |= {member: short for short, member in _MEMBERS.items()}
 
 
 def two_letter(code: str | None) -> str | None:
@@ -73,5 +88,25 @@ def find_target(wanted: str, codes: Iterable[str]) -> str | None:
     return None
 
 
+def find_language(wanted: str, codes: Iterable[str]) -> str | None:
+    """As find_target, for models with one code for each language and script ("por_Latn", "pt_XX").
+
+    A region that the model does not know is left out ("pt-BR", "de_AT"), and so is the script of
+    a language that has but one (another model's "deu_Latn"). Chinese is what its region writes.
+    """
+    codes = tuple(codes)
+    language, _, variant = _plain(wanted).partition("_")
+    short = _OTHERWISE.get(two_letter(language) or "", two_letter(language) or "")
+    attempts = [wanted]
+    if short == "zh":
+        script = _CHINESE.get(variant, variant)
+        attempts += [f"zh_{script}", *["zh"] * (script == "hans")]
+    elif len(variant) != 4 or all(find_target(code, NLLB) for code in (wanted, language)):
+        attempts += [language, short, _MEMBERS.get(short, "")]
+    found = (find_target(attempt, codes) for attempt in attempts if attempt)
+    return next((code for code in found if code is not None), None)
+
+
 def _plain(code: str) -> str:
-    return code.strip().removeprefix(">>").removesuffix("<<").replace("-", "_").lower()
+    bare = code.strip().removeprefix(">>").removesuffix("<<").strip("_")
+    return bare.replace("-", "_").lower()

@@ -10,14 +10,53 @@ from dataclasses import dataclass
 from pipelines.engine import Priority
 from pipelines.errors import OptionError, UnsupportedTask
 from pipelines.translation.decoding import Job
-from pipelines.translation.languages import find_target, is_one_language, two_letter
+from pipelines.translation.languages import (
+    find_language,
+    find_target,
+    is_one_language,
+    two_letter,
+)
 from pipelines.translation.sentences import Span, shorten, split_sentences
-from pipelines.translation.tokenizer import Tokenizer
+from pipelines.translation.tokens import TextTokenizer
 from pipelines.translation.verbatim import plain_quotes, set_apart
 
-__all__ = ["Preparation", "Targets"]
+__all__ = ["Preparation", "Sources", "Targets"]
 
 _CODE = re.compile(r">>(\w{2,3}(?:[-_]\w+)?)<<")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What a model translates from.
+
+    codes: what it has to be told of a text; empty in a model that is told nothing.
+    stated: what its files, its name or the user's settings say, or None.
+    """
+
+    model: str
+    codes: tuple[str, ...]
+    stated: str | None
+
+    def choose(self, wanted: str | None) -> str | None:
+        """The code to tell; None where the model is told nothing.
+
+        Raises UnsupportedTask for a language that the model does not have, OptionError when it
+        has to be told and nobody does.
+        """
+        if not self.codes:
+            return None
+        wanted = wanted or self.stated
+        if not wanted:
+            raise OptionError(
+                f"{self.model} needs the language of the text (--from); "
+                f"it has {', '.join(self.codes)}"
+            )
+        code = find_language(wanted, self.codes)
+        if code is None:
+            raise UnsupportedTask(
+                f"{self.model} does not translate from {wanted!r}; it has {', '.join(self.codes)}"
+            )
+        return code
 
 
 @dataclass(frozen=True)
@@ -25,19 +64,21 @@ class Targets:
     """What a model translates into.
 
     codes: what its vocabulary can be asked for; empty in a model for one language.
+    one_each: it has one code for each language and script, so that near ones will do.
     stated: the target language that its files or its name state, or None.
     """
 
     model: str
     codes: tuple[str, ...]
     stated: str | None
+    one_each: bool = False
 
     def choose(self, wanted: str) -> str | None:
         """The code to ask for; None where the model needs none.
 
         Raises UnsupportedTask for a language that the model does not have.
         """
-        code = find_target(wanted, self.codes)
+        code = self._find(wanted)
         plain = two_letter(wanted.strip().removeprefix(">>").removesuffix("<<"))
         if code is not None or (self.stated and plain == two_letter(self.stated)):
             return code
@@ -56,12 +97,15 @@ class Targets:
 
         Raises OptionError for a model that would not know which language to speak.
         """
-        code = find_target(self.stated, self.codes) if self.stated else None
+        code = self._find(self.stated) if self.stated else None
         if code is None and self.codes and not is_one_language(self.stated):
             raise OptionError(
                 f"{self.model} needs a target language; it has {', '.join(self.codes)}"
             )
         return code
+
+    def _find(self, wanted: str) -> str | None:
+        return (find_language if self.one_each else find_target)(wanted, self.codes)
 
 
 @dataclass(frozen=True)
@@ -69,18 +113,21 @@ class Preparation:
     """Cuts texts for one model and one choice of options.
 
     target: one of the model's codes, or None for its default.
-    longest: the most tokens of a source, target code and eos included.
+    origin: what the model is told of the source's language. longest: the most tokens of a
+    source, with all that the model wants around it.
     language: whose rules find the sentences. split: False takes each line as one sentence.
     """
 
-    tokenizer: Tokenizer
+    tokenizer: TextTokenizer
     targets: Targets
     target: str | None
+    origin: str | None
     longest: int
     language: str | None
     split: bool
     priority: Priority
     beams: int = 1
+    aligned: bool = False
 
     def jobs(self, text: str) -> Iterator[Job]:
         """What to translate of a text, in order; at least one job, the last with `whole` set.
@@ -89,7 +136,7 @@ class Preparation:
         OptionError when neither it nor the options choose among several.
         """
         code, body, notes = self._choose(text)
-        job = Job("", warnings=notes)
+        job = Job("", warnings=notes, aligned=self.aligned)
         for index, following in enumerate(self._sentences(body, code)):
             if index:
                 yield job
@@ -129,35 +176,46 @@ class Preparation:
     def _kept(self, span: Span) -> Job:
         words = any(char.isalpha() for char in span.text) and self._unreadable(span.text)
         warnings = ("the model does not know it; kept as it is",) if words else ()
-        return Job(span.text, span.before, priority=self.priority, warnings=warnings)
+        return Job(
+            span.text,
+            span.before,
+            priority=self.priority,
+            warnings=warnings,
+            aligned=self.aligned,
+        )
 
     def _translated(self, span: Span, code: str | None) -> Iterator[Job]:
         """Jobs for a part of a sentence, as many as it takes to fit the model."""
         first, *rest = shorten(span.text, self.longest, lambda text: len(self._ids(text, code)))
         for part in (Span(span.before, first.text), *rest):
-            unknown = self.tokenizer.unknown(plain_quotes(part.text))
+            unknown = self.tokenizer.unknown(self._quotes(part.text))
             yield Job(
                 part.text,
                 part.before,
                 ids=self._ids(part.text, code),
                 code=code,
+                origin=self.origin,
                 priority=self.priority,
                 beams=self.beams,
+                aligned=self.aligned,
                 warnings=(f"the model does not know {' '.join(unknown)!r}",) if unknown else (),
             )
 
     def _ids(self, text: str, code: str | None) -> list[int]:
-        return self.tokenizer.encode(self._plain(text), code)
+        return self.tokenizer.encode(self._plain(text), code, self.origin)
 
     def _unreadable(self, text: str) -> bool:
         return bool(self.tokenizer.unknown(self._plain(text)))
 
     def _plain(self, text: str) -> str:
-        """A text as the model is to read it: with plain quotes, and unknown letters bare."""
-        text = plain_quotes(text)
+        """A text as the model is to read it, unknown letters bare."""
+        text = self._quotes(text)
         for piece in self.tokenizer.unknown(text):
             text = text.replace(piece, _bare(piece))
         return text
+
+    def _quotes(self, text: str) -> str:
+        return plain_quotes(text) if self.tokenizer.plain_quotes else text
 
 
 def _bare(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pipelines.engine import MinNewTokens, NoRepeatNgram
+from pipelines.translation.alignment import aligned, joined
 from pipelines.translation.assembly import Reply
 from pipelines.translation.decoding import Attempt, Job, SentenceDecoder, Speaker
 from pipelines.translation.results import SentenceTranslation
@@ -29,12 +30,13 @@ def translate_job(
     """
     if not job.ids:
         yield job.source
-        yield _copy(job, job.warnings)
+        yield aligned(decoder, job, _copy(job, job.warnings))
         return
     speaker = Speaker(decoder.tokenizer)
     first = yield from decoder.first(job, speaker if live else None)
     result = decoder.verdict(job, first) or _second_try(decoder, job, first, speaker.shown)
     yield speaker.rest(result.text)
+    result = aligned(decoder, job, result)
     yield replace(result, warnings=(*job.warnings, *result.warnings, *_lost_numbers(result)))
 
 
@@ -86,7 +88,8 @@ def _in_parts(decoder: SentenceDecoder, job: Job) -> SentenceTranslation | None:
     if job.part or len(job.ids) < _WORTH_SPLITTING:
         return None
     limit = min(len(job.ids) - 1, max(_WORTH_SPLITTING, len(job.ids) // 4))
-    spans = shorten(job.source, limit, lambda t: len(decoder.tokenizer.encode(t, job.code)))
+    encode = decoder.tokenizer.encode
+    spans = shorten(job.source, limit, lambda text: len(encode(text, job.code, job.origin)))
     if len(spans) < 2 or not all(span.before for span in spans[1:]):
         return None  # a cut inside a word helps nobody
     reply = Reply()
@@ -106,14 +109,14 @@ def _in_parts(decoder: SentenceDecoder, job: Job) -> SentenceTranslation | None:
         total / max(1, len(tokens)),
         truncated=any(part.truncated for part in parts),
         warnings=tuple(dict.fromkeys(["it looped; translated in parts", *warnings])),
+        alignment=joined(job.source, reply.text, parts),
     )
 
 
 def _now(decoder: SentenceDecoder, job: Job, text: str, part: bool = False) -> SentenceTranslation:
     """Translate something else in a job's place, at once."""
-    ids = decoder.tokenizer.encode(text, job.code)
-    other = Job(text, ids=ids, code=job.code, priority=job.priority, part=part or job.part)
-    other.beams = job.beams
+    ids = decoder.tokenizer.encode(text, job.code, job.origin)
+    other = replace(job, source=text, ids=ids, part=part or job.part, memory=None, stream=None)
     decoder.submit(other, decoder.model.encode([ids])[0])
     *_, result = translate_job(decoder, other, live=False)
     assert isinstance(result, SentenceTranslation)

@@ -27,7 +27,7 @@ def events(
         for job in ahead:
             yield from _sentence(job, decoder, reply, live)
             if job.whole is not None:
-                yield Done(reply.finish(job.whole))
+                yield Done(reply.finish(job.whole, job.aligned))
                 reply = Reply()
     finally:
         if job is not None:

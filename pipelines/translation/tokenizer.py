@@ -7,14 +7,19 @@ opens none of the model's language codes is kept.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
-
-from sentencepiece import SentencePieceProcessor
 
 from pipelines.errors import CheckpointError
+from pipelines.translation.reading import (
+    longest_source,
+    name_or_none,
+    read_json,
+    read_spm,
+    read_vocabulary,
+    token_content,
+)
+from pipelines.translation.tokens import TextTokenizer
 
 __all__ = ["IncrementalDecoder", "Tokenizer"]
 
@@ -29,37 +34,41 @@ class Tokenizer:
     source_language, target_language: as tokenizer_config.json has them, or None.
     target_codes: the languages of the ">>xxx<<" tokens, without the angle brackets; may be empty.
     model_max_length: the longest source in tokens, eos included, or None.
+    source_codes: none, for the source needs no code. plain_quotes: Marian models know no others.
     eos_id, unk_id: ids in the source vocabulary.
 
     Raises CheckpointError for a folder with missing or damaged files.
     """
 
+    source_codes: tuple[str, ...] = ()
+    plain_quotes = True
+
     def __init__(self, folder: str | Path) -> None:
         folder = Path(folder)
-        config = _read_json(folder / "tokenizer_config.json", optional=True)
-        self.source_language = _name(config.get("source_lang"))
-        self.target_language = _name(config.get("target_lang"))
-        longest = config.get("model_max_length")
-        # transformers writes 1e30 for "unlimited".
-        self.model_max_length = int(longest) if longest and longest < 1_000_000 else None
+        config = read_json(folder / "tokenizer_config.json", optional=True)
+        self.source_language = name_or_none(config.get("source_lang"))
+        self.target_language = name_or_none(config.get("target_lang"))
+        self.model_max_length = longest_source(config)
 
-        self._source = _read_spm(folder / "source.spm")
-        self._target = _read_spm(folder / "target.spm")
-        vocabulary = _read_vocabulary(folder / "vocab.json")
+        self._source = read_spm(folder / "source.spm")
+        self._target = read_spm(folder / "target.spm")
+        vocabulary = read_vocabulary(folder / "vocab.json")
         target_vocabulary = vocabulary
         if config.get("separate_vocabs"):
-            target_vocabulary = _read_vocabulary(folder / "target_vocab.json")
+            target_vocabulary = read_vocabulary(folder / "target_vocab.json")
         self._ids = vocabulary
+        self._source_pieces = {index: piece for piece, index in vocabulary.items()}
         self._pieces = {index: piece for piece, index in target_vocabulary.items()}
 
         eos, unk, pad = (
-            _content(config.get(f"{name}_token"), default)
+            token_content(config.get(f"{name}_token"), default)
             for name, default in (("eos", "</s>"), ("unk", "<unk>"), ("pad", "<pad>"))
         )
         for special in (eos, unk):
             if special not in vocabulary:
                 raise CheckpointError(f"{folder / 'vocab.json'} lacks the token {special!r}")
         self.eos_id, self.unk_id = vocabulary[eos], vocabulary[unk]
+        self._specials = {eos, unk, pad}
         self._silent = {target_vocabulary.get(special) for special in (eos, unk, pad)}
         self._codes = {
             piece: index
@@ -75,7 +84,7 @@ class Tokenizer:
             return text[2 : end - 2], text[end:]
         return None, text
 
-    def encode(self, text: str, code: str | None = None) -> list[int]:
+    def encode(self, text: str, code: str | None = None, origin: str | None = None) -> list[int]:
         """Source ids of a sentence, the target language first where there is one, eos last.
 
         code: one of target_codes. Without it, a leading ">>xxx<<" in the text counts.
@@ -102,6 +111,20 @@ class Tokenizer:
         text: str = self._target.decode_pieces(pieces)
         return text.replace(_SPACE, " ").strip()
 
+    def source_text(self, ids: Iterable[int]) -> str:
+        """The text of source ids, target codes spelt out."""
+        said = [self._source_pieces.get(index, "") for index in ids]
+        text: str = self._source.decode_pieces([p for p in said if p and p not in self._specials])
+        return text.replace(_SPACE, " ").strip()
+
+    def start(self, code: str | None) -> int | None:
+        """None: what the folder says."""
+        return None
+
+    def opening(self, code: str | None) -> tuple[int, ...]:
+        """Nothing: the source says what the target shall be."""
+        return ()
+
     def _split(self, text: str) -> list[str]:
         # Lone surrogates (what "surrogateescape" leaves of undecodable bytes) have no UTF-8.
         pieces: list[str] = self._source.encode(text.translate(_SURROGATES), out_type=str)
@@ -115,7 +138,7 @@ class IncrementalDecoder:
     which only some bytes are there, and a space that may turn out to be the last, are held back.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
         self._ids: list[int] = []
         self._said = ""
@@ -134,44 +157,3 @@ class IncrementalDecoder:
             return ""
         new, self._said = text[len(self._said) :], text
         return new
-
-
-def _read_json(path: Path, optional: bool = False) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        if optional:
-            return {}
-        raise CheckpointError(f"{path.parent} is incomplete: it has no {path.name}") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds no JSON object")
-    return content
-
-
-def _read_vocabulary(path: Path) -> dict[str, int]:
-    vocabulary = _read_json(path)
-    if not all(isinstance(index, int) for index in vocabulary.values()):
-        raise CheckpointError(f"{path} is no vocabulary: it must map pieces to ids")
-    return vocabulary
-
-
-def _read_spm(path: Path) -> SentencePieceProcessor:
-    if not path.is_file():
-        raise CheckpointError(f"{path.parent} is incomplete: it has no {path.name}")
-    try:
-        return SentencePieceProcessor(model_file=str(path))
-    except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path} is no sentencepiece model: {error}") from error
-
-
-def _content(token: Any, default: str) -> str:
-    """A special token, which configs hold as a string or as {"content": …}."""
-    if isinstance(token, dict):
-        token = token.get("content")
-    return token if isinstance(token, str) else default
-
-
-def _name(language: Any) -> str | None:
-    return language if isinstance(language, str) and language else None

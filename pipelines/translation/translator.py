@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 from pipelines.engine import Engine, Priority
-from pipelines.errors import OptionError, UnsupportedTask
+from pipelines.errors import OptionError
+from pipelines.models import folder_of
 from pipelines.translation.assembly import Reply
 from pipelines.translation.decoding import Job, SentenceDecoder
+from pipelines.translation.folders import open_tokenizer
 from pipelines.translation.generation import read_generation_defaults
-from pipelines.translation.languages import pair_in_name
-from pipelines.translation.preparation import Preparation, Targets
+from pipelines.translation.languages import pair_in_name, two_letter
+from pipelines.translation.preparation import Preparation, Sources, Targets
 from pipelines.translation.results import (
     Done,
     SentenceTranslation,
@@ -22,7 +24,6 @@ from pipelines.translation.results import (
     TranslationEvent,
 )
 from pipelines.translation.streaming import events
-from pipelines.translation.tokenizer import Tokenizer
 
 __all__ = ["TranslateOptions", "Translator"]
 
@@ -31,11 +32,14 @@ __all__ = ["TranslateOptions", "Translator"]
 class TranslateOptions:
     """How to translate.
 
-    target: the language to translate into ("fr", "fra", ">>fra<<"), for models with several.
+    target: the language to translate into ("fr", "fra", ">>fra<<", "fra_Latn", "fr_XX"), for models
+        with several.
         A text may choose its own with a leading ">>fra<<".
-    source_language: whose rules find the sentences; by default those of the model's source.
+    source_language: what the text is in, for models that have to be told; and whose rules find the
+        sentences. By default that of the model's source.
     split_sentences: False takes each line as one sentence.
     beam_size: above 1, search with so many beams (slower, and mostly a little better).
+    word_alignments: also tell which words of the source each word comes from (one more pass).
     priority: whose work goes first on a shared engine.
 
     Raises OptionError for values that make no sense.
@@ -45,6 +49,7 @@ class TranslateOptions:
     source_language: str | None = None
     split_sentences: bool = True
     beam_size: int = 1
+    word_alignments: bool = False
     priority: Priority = Priority.INTERACTIVE
 
     def __post_init__(self) -> None:
@@ -59,8 +64,10 @@ class Translator:
     engine: an engine to share. Without one, a new one is made from device, compute_type
         ("float32", "bfloat16", "float16", "int8", "auto") and threads.
     name: what messages call the model; it may tell the languages, as in opus-mt-en-de.
+    source: the language of texts for which the options name none, for models that have to be told.
     source_language, target_language: what the model's files or its name say, or None.
-    target_codes: what `target` may be, in models with several; else empty.
+    source_codes, target_codes: what `source_language` and `target` of the options may be, in
+        models that have to be told; else empty.
 
     Raises ModelNotFound, CheckpointError, or UnsupportedTask for a model of another kind.
     """
@@ -74,25 +81,27 @@ class Translator:
         compute_type: str = "auto",
         threads: int | Literal["auto"] = "auto",
         name: str | None = None,
+        source: str | None = None,
     ) -> None:
-        folder = _folder(model)
+        folder = folder_of(model)
         if engine is None:
             engine = Engine(device=device, precision=compute_type, threads=threads)
         self.engine = engine
         self.model = engine.load(folder)
         self.name = Path(name or model).name
         architecture = self.model.architecture
-        if architecture.family != "marian":
-            raise UnsupportedTask(
-                f"{self.name} is a {architecture.family} model, which cannot translate text here"
-            )
-        self.tokenizer = Tokenizer(folder)
-        source, target = pair_in_name(self.name) or pair_in_name(folder.name) or (None, None)
-        self.source_language = self.tokenizer.source_language or source
-        self.target_language = self.tokenizer.target_language or target
-        self.target_codes = self.tokenizer.target_codes
-        self._targets = Targets(self.name, self.target_codes, self.target_language)
         defaults = read_generation_defaults(folder, architecture)
+        self.tokenizer = open_tokenizer(folder, architecture.family, defaults, self.name)
+        named = pair_in_name(self.name) or pair_in_name(folder.name) or (None, None)
+        self.source_language = self.tokenizer.source_language or named[0]
+        target = self.tokenizer.target_language or named[1]
+        self.source_codes = self.tokenizer.source_codes
+        self.target_codes = self.tokenizer.target_codes
+        several = bool(self.source_codes)
+        self.target_language = two_letter(target) if several else target
+        self._sources = Sources(self.name, self.source_codes, source or self.source_language)
+        stated = target if self.target_codes else self.target_language
+        self._targets = Targets(self.name, self.target_codes, stated, one_each=several)
         self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults)
         # Half of the positions, so that a translation of twice the length still fits.
         positions = architecture.max_source_positions
@@ -157,15 +166,18 @@ class Translator:
 
     def _preparation(self, options: TranslateOptions) -> Preparation:
         target = None if options.target is None else self._targets.choose(options.target)
+        origin = self._sources.choose(options.source_language)
         return Preparation(
             self.tokenizer,
             self._targets,
             target,
+            origin,
             self._longest,
-            options.source_language or self.source_language,
+            options.source_language or origin or self.source_language,
             options.split_sentences,
             options.priority,
             options.beam_size,
+            options.word_alignments,
         )
 
     @staticmethod
@@ -186,11 +198,3 @@ def _finished(
                 yield event.translation
     finally:
         stream.close()
-
-
-def _folder(model: str | PathLike[str]) -> Path:
-    if not isinstance(model, str) or Path(model).is_dir():
-        return Path(model)
-    from pipelines.models import resolve
-
-    return resolve(model).folder

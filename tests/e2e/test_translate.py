@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import subprocess
@@ -26,6 +27,23 @@ def test_three_lines_in_three_lines_out(edgeapp: Edgeapp) -> None:
     assert second == end == ""
     assert "Kaffee" in third
     assert done.stderr == "", "a model that was named needs no explanation"
+
+
+def test_which_word_comes_from_which(edgeapp: Edgeapp) -> None:
+    """After each line as marian-decoder writes it, in a column, and with all details in JSON."""
+    command = ("translate", "-m", "demo-en-de", "--alignments")
+    done = edgeapp(*command, stdin="Tom lives in Boston.\n\n")
+    line, empty, end = done.stdout.split("\n")
+    text, links = line.split(" ||| ")
+    last = len(text.split()) - 1
+    assert {"0-0", f"3-{last}"} <= set(links.split())
+    assert (empty, end) == (" |||", "")
+    done = edgeapp(*command, "--format", "tsv", stdin="Tom lives in Boston.\n")
+    assert done.stdout == f"Tom lives in Boston.\t{text}\t{links}\n"
+    done = edgeapp(*command, "--format", "json", stdin="Tom lives in Boston.\n")
+    content = json.loads(done.stdout)
+    assert (content["text"], content["alignment"]["pharaoh"]) == (text, links)
+    assert content["alignment"]["target_words"][0] == {"text": "Tom", "start": 0, "end": 3}
 
 
 def test_line_ends_damage_and_odd_characters(edgeapp: Edgeapp) -> None:

@@ -60,6 +60,22 @@ def opus_files() -> Files:
     }
 
 
+def many_files(family: str = "m2m_100") -> Files:
+    """What the repositories of models for many languages list, facebook/nllb-200-* for one."""
+    spm = "spiece.model" if family == "t5" else "sentencepiece.bpe.model"
+    return {
+        "config.json": json.dumps({"model_type": family}).encode(),
+        "generation_config.json": b'{"max_length": 200}',
+        "tokenizer_config.json": b"{}",
+        "special_tokens_map.json": b"{}",
+        "tokenizer.json": b"{}",
+        spm: b"spm" * 300,
+        "pytorch_model.bin": b"bin" * 1000,
+        "rust_model.ot": b"rust" * 1000,
+        "README.md": b"# Many",
+    }
+
+
 def write_files(folder: Path, files: Files) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():

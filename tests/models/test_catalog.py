@@ -37,7 +37,7 @@ def test_the_list_leaves_out_what_cannot_be_used(
     half = cached("openai/whisper-tiny", whisper_files())
     for weights in ("model.safetensors", "pytorch_model.bin"):
         (half / weights).unlink()
-    cached("google/t5", {"config.json": b'{"model_type": "t5"}', "model.safetensors": b"x"})
+    cached("openai/gpt2", {"config.json": b'{"model_type": "gpt2"}', "model.safetensors": b"x"})
     cached("nobody", whisper_files())
     (hub_cache / "models--broken--json" / "snapshots" / "c").mkdir(parents=True)
     (hub_cache / "models--empty--one").mkdir()

@@ -9,7 +9,8 @@ import pytest
 from pipelines.errors import ModelNotFound, UnsupportedTask
 from pipelines.models import choose_default, defaults
 from pipelines.models.names import repository_of
-from tests.models.conftest import Cached, opus_files, whisper_files
+from pipelines.models.translators import LANGUAGES
+from tests.models.conftest import Cached, many_files, opus_files, whisper_files
 
 pytestmark = pytest.mark.usefixtures("bundled", "hub_cache")
 
@@ -22,8 +23,21 @@ ENGLISH = (
 ENGLISH_ONLY = [name for name in ENGLISH if name not in MULTILINGUAL]
 PAIR = (
     "opus-mt-tc-big-{s}-{t} opus-mt-{s}-{t} opus-mt-{s}-ROMANCE opus-mt-ROMANCE-{t} "
-    "opus-mt-{s}-mul opus-mt-mul-{t}"
+    "nllb-200-3.3b nllb-200-distilled-1.3b nllb-200-1.3b nllb-200-distilled-600m m2m100-1.2b "
+    "mbart-50-many-to-many m2m100-418m opus-mt-{s}-mul opus-mt-mul-{t}"
 )
+
+NLLB = [name for name in LANGUAGES if name.startswith("nllb")]
+NOT_NLLB = [name for name in LANGUAGES if name not in NLLB]
+
+
+def test_the_languages_are_those_of_the_tokenizers() -> None:
+    from pipelines.translation.codes import M2M100, MBART50, NLLB
+    from pipelines.translation.languages import _LONG, find_language
+
+    codes = {"nllb": NLLB, "m2m1": M2M100, "mbar": MBART50}
+    for name, known in LANGUAGES.items():
+        assert known == {code for code in _LONG if find_language(code, codes[name[:4]])}
 
 
 def put(cached: Cached, *names: str) -> None:
@@ -31,6 +45,8 @@ def put(cached: Cached, *names: str) -> None:
         repository = repository_of(name)
         assert repository is not None
         files = opus_files() if name.startswith("opus") else whisper_files()
+        if name in LANGUAGES:
+            files = many_files("mbart" if name.startswith("mbart") else "m2m_100")
         # No more than makes a model, as there are many here.
         needed = "config.json tokenizer.json vocab.json source.spm target.spm pytorch_model.bin"
         cached(repository, {name: files[name] for name in needed.split() if name in files})
@@ -83,6 +99,8 @@ def test_recognisers_for_a_language(
     [
         ("en", "de", {"opus-mt-en-ROMANCE", "opus-mt-ROMANCE-de"}),
         ("en", "fr", {"opus-mt-ROMANCE-fr"}),
+        ("en", "br", {"opus-mt-en-ROMANCE", "opus-mt-ROMANCE-br", *NLLB, "mbart-50-many-to-many"}),
+        ("en", "eo", {"opus-mt-en-ROMANCE", "opus-mt-ROMANCE-eo", *NOT_NLLB}),
         ("it", "de", {"opus-mt-it-ROMANCE"}),
         ("fr", "es", set()),
     ],

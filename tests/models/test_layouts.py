@@ -15,6 +15,10 @@ from tests.fixtures.hub import Hub
 
 WHISPER = "tiny tiny.en large-v3 turbo distil".split()
 MARIAN = "opus-mt-en-de opus-mt-en-mul opus-mt-tc-big-en-fr separate-vocabs".split()
+MANY = (
+    "nllb-200-distilled-600M m2m100_418M mbart-large-50-many-to-many-mmt mbart-large-en-ro "
+    "t5-small flan-t5-small"
+).split()
 Folders = Callable[..., Path]
 
 
@@ -136,8 +140,44 @@ def test_transformers_takes_all_of_a_marian_folder(
         assert tokenizer.convert_ids_to_tokens(code) == ">>deu<<"
 
 
+def test_the_files_of_the_many_language_models(many_folder: Folders) -> None:
+    common = {"config.json", "generation_config.json", "tokenizer_config.json", "pytorch_model.bin"}
+    own = {
+        "nllb-200-distilled-600M": "sentencepiece.bpe.model special_tokens_map.json tokenizer.json",
+        "m2m100_418M": "sentencepiece.bpe.model special_tokens_map.json vocab.json",
+        "mbart-large-50-many-to-many-mmt": "sentencepiece.bpe.model special_tokens_map.json",
+        "mbart-large-en-ro": "sentencepiece.bpe.model",
+        "t5-small": "special_tokens_map.json spiece.model tokenizer.json",
+    }
+    for shape, names in own.items():
+        files = {file.name for file in many_folder(shape, seed=1).iterdir()}
+        assert files == common | set(names.split())
+
+
+@pytest.mark.parametrize("shape", MANY)
+def test_transformers_takes_all_of_a_many_language_folder(many_folder: Folders, shape: str) -> None:
+    from transformers import AutoModelForSeq2SeqLM
+
+    folder = many_folder(shape, seed=1)
+    model, info = AutoModelForSeq2SeqLM.from_pretrained(folder, output_loading_info=True)
+    assert not any(info.values()), info
+    assert model.config.model_type == read(folder, "config.json")["model_type"]
+
+
+@pytest.mark.parametrize("shape", ["nllb-200-distilled-600M", "t5-small"])
+def test_their_weights_as_safetensors(many_folder: Folders, shape: str) -> None:
+    from pipelines.engine import Engine
+
+    folders = [many_folder(shape, seed=1, weights=form) for form in ("bin", "safetensors")]
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        one, other = (engine.load(folder) for folder in folders)
+        source = [[5, 9, 2]]
+        logits = [model.score(model.encode(source)[0], [2, 7]) for model in (one, other)]
+    assert (logits[0] == logits[1]).all()
+
+
 def test_downloaded_they_load_and_run(
-    hub: Hub, whisper_folder: Folders, marian_folder: Folders
+    hub: Hub, whisper_folder: Folders, marian_folder: Folders, many_folder: Folders
 ) -> None:
     from pipelines.asr import Transcriber
     from pipelines.engine import Engine
@@ -151,7 +191,18 @@ def test_downloaded_they_load_and_run(
         pull("opus-mt-en-de")
         translator = Translator("opus-mt-en-de", engine=engine)
         assert (translator.source_language, translator.target_language) == ("en", "de")
+        for name, shape, repository in (
+            ("nllb-200-distilled-600m", "nllb-200-distilled-600M", None),
+            ("m2m100-418m", "m2m100_418M", None),
+            ("mbart-50-many-to-one", "mbart-large-50-many-to-one-mmt", None),
+            ("t5-small", "t5-small", "google-t5/t5-small"),
+        ):
+            hub.host(repository or f"facebook/{shape}", many_folder(shape, seed=1))
+            assert pull(name).name == name
+            assert Translator(name, engine=engine).source_codes
+        names = (
+            "tiny opus-mt-en-de nllb-200-distilled-600m m2m100-418m mbart-50-many-to-one t5-small"
+        )
         assert {model.folder for model in engine.models} == {
-            resolve("tiny").folder,
-            resolve("opus-mt-en-de").folder,
+            resolve(name).folder for name in names.split()
         }

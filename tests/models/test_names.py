@@ -29,6 +29,16 @@ from pipelines.models.names import is_repository, repository_of, short_name, sim
         ("opus-mt-tc-big-en-fr", "Helsinki-NLP/opus-mt-tc-big-en-fr"),
         ("opus-mt-en-ROMANCE", "Helsinki-NLP/opus-mt-en-ROMANCE"),
         ("opus-mt-zh-en", "Helsinki-NLP/opus-mt-zh-en"),
+        ("nllb-200-distilled-600m", "facebook/nllb-200-distilled-600M"),
+        ("nllb-200-distilled-600M", "facebook/nllb-200-distilled-600M"),
+        ("nllb-200-3.3B", "facebook/nllb-200-3.3B"),
+        ("m2m100-418m", "facebook/m2m100_418M"),
+        ("m2m100_418M", "facebook/m2m100_418M"),
+        ("mbart-50-many-to-one", "facebook/mbart-large-50-many-to-one-mmt"),
+        ("mbart-large-50-many-to-one-mmt", "facebook/mbart-large-50-many-to-one-mmt"),
+        ("mbart-en-ro", "facebook/mbart-large-en-ro"),
+        ("t5-small", "google-t5/t5-small"),
+        ("flan-t5-xl", "google/flan-t5-xl"),
         # No short names.
         ("openai/whisper-tiny", None),
         ("Helsinki-NLP/opus-mt-en-de", None),
@@ -46,7 +56,8 @@ def test_short_names(name: str, repository: str | None) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["tiny", "turbo", "large-v1", "large-v3", "distil-large-v3.5", "opus-mt-en-de"],
+    ["tiny", "turbo", "large-v1", "large-v3", "distil-large-v3.5", "opus-mt-en-de"]
+    + ["nllb-200-distilled-600m", "m2m100-418m", "mbart-50-many-to-many", "flan-t5-small"],
 )
 def test_a_short_name_survives_the_round_trip(name: str) -> None:
     repository = repository_of(name)
@@ -112,6 +123,9 @@ def test_hub_ids(name: str, good: bool) -> None:
         ("OPUS-MT-EN-DE", "opus-mt-en-de"),
         ("opus_mt_en_de", "opus-mt-en-de"),
         ("en-de", "opus-mt-en-de"),
+        ("nllb-200-600m", "nllb-200-distilled-600m"),
+        ("nllb200-1.3B", "nllb-200-1.3b"),
+        ("mbart50-many-to-many", "mbart-50-many-to-many"),
     ],
 )
 def test_near_misses(typed: str, meant: str) -> None:

@@ -11,7 +11,15 @@ import pytest
 
 from pipelines.models import PullProgress, pull, remove, resolve
 from tests.fixtures.hub import Hub
-from tests.models.conftest import OPUS, TINY, WEIGHTS, opus_files, resolve_here, whisper_files
+from tests.models.conftest import (
+    OPUS,
+    TINY,
+    WEIGHTS,
+    many_files,
+    opus_files,
+    resolve_here,
+    whisper_files,
+)
 
 
 def blob_bytes(cache: Path) -> int:
@@ -38,6 +46,23 @@ def test_an_opus_model_that_has_only_a_bin(hub: Hub) -> None:
     unwanted = {"rust_model.ot", "tf_model.h5", "README.md", ".gitattributes"}
     assert {file.name for file in found.folder.iterdir()} == opus_files().keys() - unwanted
     assert found.task == "translation"
+
+
+@pytest.mark.parametrize(
+    ("name", "repository", "family"),
+    [
+        ("nllb-200-distilled-600m", "facebook/nllb-200-distilled-600M", "m2m_100"),
+        ("mbart-50-many-to-many", "facebook/mbart-large-50-many-to-many-mmt", "mbart"),
+        ("flan-t5-small", "google/flan-t5-small", "t5"),
+    ],
+)
+def test_a_model_for_many_languages(hub: Hub, name: str, repository: str, family: str) -> None:
+    files = many_files(family)
+    hub.host_files(repository, files)
+    found = pull(name)
+    assert (found.name, found.task) == (name, "translation")
+    unwanted = {"rust_model.ot", "README.md"}
+    assert {file.name for file in found.folder.iterdir()} == files.keys() - unwanted
 
 
 def test_by_hub_id_and_by_short_name_it_is_one_download(hub: Hub) -> None:

@@ -60,8 +60,9 @@ def test_the_token_stays_with_the_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_kinds_of_models_that_do_not_run_here(hub: Hub) -> None:
-    hub.host_files("google/t5", {**opus_files(), "config.json": b'{"model_type": "t5"}'})
-    assert "is a model of type 't5'; only whisper and marian run here" in refusal("google/t5")
+    hub.host_files("openai/gpt2", {**opus_files(), "config.json": b'{"model_type": "gpt2"}'})
+    said = "is a model of type 'gpt2'; only whisper, marian, m2m_100, mbart and t5 run here"
+    assert said in refusal("openai/gpt2")
     assert hub.fetched() == ["config.json"], "nothing large was fetched to find that out"
 
     hub.host_files("some/lists", {"README.md": b"# Lists"})
