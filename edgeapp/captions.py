@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from pipelines.asr import AudioSource, Info, Segment, TranscribeOptions, Transcriber
     from pipelines.translation import Translator
 
-__all__ = ["Captions", "View"]
+__all__ = ["BATCH_SIZE", "Captions", "View"]
+
+BATCH_SIZE = 8  # pieces of a recording at once, where nothing else is asked for
 
 
 class View(Protocol):

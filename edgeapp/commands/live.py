@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.commands.shared import (
+    ComputeType,
+    Debug,
+    Device,
+    Language,
+    Model,
+    Task,
+    Threads,
+    TranslateTo,
+    TranslationModel,
+    chosen,
+)
 from edgeapp.outcome import DONE, ending
 from edgeapp.sharing import share_cores
 from pipelines.errors import OptionError
@@ -28,18 +39,10 @@ __all__ = ["live"]
 
 def live(
     model: Model = None,
-    language: Annotated[
-        str | None, typer.Option("-l", "--language", help="What is spoken; detected if not given.")
-    ] = None,
-    task: Annotated[
-        str, typer.Option("--task", help="transcribe, or translate into English.")
-    ] = "transcribe",
-    translate_to: Annotated[
-        str | None, typer.Option("--translate-to", help="Also translate into this language: de.")
-    ] = None,
-    translation_model: Annotated[
-        str | None, typer.Option("--translation-model", help="The model for --translate-to.")
-    ] = None,
+    language: Language = None,
+    task: Task = "transcribe",
+    translate_to: TranslateTo = None,
+    translation_model: TranslationModel = None,
     list_devices: Annotated[
         bool, typer.Option("--list-devices", help="Show the microphones and end.")
     ] = False,

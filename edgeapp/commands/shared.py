@@ -9,11 +9,32 @@ import typer
 
 from edgeapp.settings import Settings, load_settings, parse_threads
 
-__all__ = ["ComputeType", "Debug", "Device", "Model", "Threads", "chosen"]
+__all__ = [
+    "ComputeType",
+    "Debug",
+    "Device",
+    "Language",
+    "Model",
+    "Task",
+    "Threads",
+    "TranslateTo",
+    "TranslationModel",
+    "chosen",
+]
 
 Model = Annotated[
     str | None,
     typer.Option("-m", "--model", help="A bundled or short name, a hub id, or a folder."),
+]
+Language = Annotated[
+    str | None, typer.Option("-l", "--language", help="What is spoken; detected if not given.")
+]
+Task = Annotated[str, typer.Option("--task", help="transcribe, or translate into English.")]
+TranslateTo = Annotated[
+    str | None, typer.Option("--translate-to", help="Also translate into this language: de.")
+]
+TranslationModel = Annotated[
+    str | None, typer.Option("--translation-model", help="The model for --translate-to.")
 ]
 Device = Annotated[
     str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:N.", show_default="auto")

@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.captions import BATCH_SIZE
+from edgeapp.commands.shared import (
+    ComputeType,
+    Debug,
+    Device,
+    Language,
+    Model,
+    Task,
+    Threads,
+    TranslateTo,
+    TranslationModel,
+    chosen,
+)
 from edgeapp.files import output_names, prepare_folder, write_whole
 from edgeapp.outcome import MODEL, SOME_FAILED, ending, report
 from edgeapp.subtitles import Transcript, formats_of, render
@@ -28,12 +40,8 @@ __all__ = ["transcribe"]
 def transcribe(
     audio: Annotated[list[str], typer.Argument(help="Audio or video files; - is stdin.")],
     model: Model = None,
-    language: Annotated[
-        str | None, typer.Option("-l", "--language", help="What is spoken; detected if not given.")
-    ] = None,
-    task: Annotated[
-        str, typer.Option("--task", help="transcribe, or translate into English.")
-    ] = "transcribe",
+    language: Language = None,
+    task: Task = "transcribe",
     output_format: Annotated[
         str | None,
         typer.Option(
@@ -43,15 +51,11 @@ def transcribe(
     output_dir: Annotated[
         Path | None, typer.Option("-o", "--output-dir", help="Where files go.")
     ] = None,
-    translate_to: Annotated[
-        str | None, typer.Option("--translate-to", help="Also translate into this language: de.")
-    ] = None,
-    translation_model: Annotated[
-        str | None, typer.Option("--translation-model", help="The model for --translate-to.")
-    ] = None,
+    translate_to: TranslateTo = None,
+    translation_model: TranslationModel = None,
     initial_prompt: Annotated[
         str | None,
-        typer.Option("--initial-prompt", help="Text before the first window: names, style."),
+        typer.Option("--initial-prompt", help="Text put before each piece: names, style."),
     ] = None,
     temperature: Annotated[float, typer.Option("--temperature", help="0 is greedy.")] = 0.0,
     temperature_increment_on_fallback: Annotated[
@@ -75,7 +79,10 @@ def transcribe(
         typer.Option("--length-penalty", help="0 to 1: how much length counts among beams."),
     ] = None,
     condition_on_previous_text: Annotated[
-        str, typer.Option("--condition-on-previous-text", help="True or False.")
+        str,
+        typer.Option(
+            "--condition-on-previous-text", help="True or False; matters with --batch-size 1."
+        ),
     ] = "True",
     compression_ratio_threshold: Annotated[
         float, typer.Option("--compression-ratio-threshold", help="Above it, text repeats itself.")
@@ -104,6 +111,14 @@ def transcribe(
     highlight_words: Annotated[
         str, typer.Option("--highlight-words", help="True or False: underline the word spoken.")
     ] = "False",
+    batch_size: Annotated[
+        int,
+        typer.Option(
+            "--batch-size",
+            help="Pieces decoded side by side, cut at pauses and each without the text before it; "
+            "1: window after window, exactly as openai-whisper.",
+        ),
+    ] = BATCH_SIZE,
     seed: Annotated[int, typer.Option("--seed", help="Makes sampling repeatable.")] = 0,
     device: Device = None,
     compute_type: ComputeType = None,
@@ -152,6 +167,7 @@ def transcribe(
             initial_prompt=initial_prompt,
             suppress_tokens=_ids(suppress_tokens),
             seed=seed,
+            batch_size=batch_size,
         )
         translate_to = translate_to and language_named(translate_to)
         workshop = Workshop(settings)

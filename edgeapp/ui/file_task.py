@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.captions import Captions
+from edgeapp.captions import BATCH_SIZE, Captions
 from edgeapp.subtitles import Cue
 from edgeapp.ui.picture import spectrogram
 from edgeapp.ui.sessions import Abandoned
@@ -78,7 +78,7 @@ class FileTask:
 
             captions = Captions(
                 transcriber,
-                TranscribeOptions(language=wanted.language),
+                TranscribeOptions(language=wanted.language, batch_size=BATCH_SIZE),
                 translator_for if wanted.target else None,
                 wanted.target,
             )

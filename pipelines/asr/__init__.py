@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         TranscriptEvent,
         Word,
     )
-    from pipelines.asr.transcriber import Transcriber, Transcription
+    from pipelines.asr.transcriber import Transcriber
+    from pipelines.asr.transcription import Transcription
 
 _HOMES = {
     "AudioSource": "audio",
@@ -35,7 +36,7 @@ _HOMES = {
     "TextDelta": "results",
     "TranscribeOptions": "options",
     "Transcriber": "transcriber",
-    "Transcription": "transcriber",
+    "Transcription": "transcription",
     "TranscriptEvent": "results",
     "Word": "results",
     "language_code": "languages",

@@ -13,7 +13,7 @@ from pipelines.asr.tokenizer import SpecialTokens
 from pipelines.engine import Architecture
 from pipelines.errors import CheckpointError, UnsupportedTask
 
-__all__ = ["Abilities", "read_generation_config"]
+__all__ = ["Abilities", "alignment_heads", "read_generation_config"]
 
 # large-v3-turbo: large-v3 (128 mels, 51,866 tokens) with 4 of its 32 decoder layers.
 _TURBO = (4, 128, 51_866)
@@ -92,3 +92,14 @@ def read_generation_config(folder: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise CheckpointError(f"{path} holds no JSON object")
     return config
+
+
+def alignment_heads(config: dict[str, Any], architecture: Architecture) -> list[tuple[int, int]]:
+    """Those that the model's files name, else all of the upper half of the decoder, as
+    openai-whisper does."""
+    layers, heads = architecture.decoder_layers, architecture.decoder_heads
+    named = config.get("alignment_heads") or ()
+    found = [(int(layer), int(head)) for layer, head in named]
+    if found and all(layer < layers and head < heads for layer, head in found):
+        return found
+    return [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]

@@ -14,6 +14,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from pipelines.asr.arrays import SAMPLE_RATE, Samples
 from pipelines.errors import CheckpointError
@@ -21,7 +22,9 @@ from pipelines.errors import CheckpointError
 __all__ = [
     "FRAMES_PER_SECOND",
     "HOP",
+    "MARGIN",
     "FileFeatures",
+    "PieceFeatures",
     "StreamFeatures",
     "WindowFeatures",
     "mel_filters",
@@ -30,9 +33,10 @@ __all__ = [
 N_FFT = 400  # samples a frame looks at: 25 ms
 HOP = 160  # samples from one frame to the next: 10 ms
 FRAMES_PER_SECOND = SAMPLE_RATE // HOP
-_HALF = N_FFT // 2  # a frame looks this far to both sides of its centre
+MARGIN = N_FFT // 2  # samples that a frame looks at on both sides of its centre
 _TAIL = 2  # frames after the last whole one that still hear some of the recording
-_LOWEST = 1e-10  # power below this is silence
+_LOWEST = 1e-10  # power below this is silence,
+_SILENT = -10.0  # and its logarithm
 _RANGE = 8.0  # powers of ten kept below the loudest frame
 _BLOCK = 6000  # frames at once when the whole input is measured: 20 MB of temporaries
 
@@ -75,7 +79,7 @@ def _surroundings(samples: Samples, offset: int, first: int, count: int) -> Samp
     samples: the input from sample `offset` on. Before the input begins it is mirrored, as
     torch.stft does; after its end there is silence, as openai-whisper pads it.
     """
-    start, stop = first * HOP - _HALF, (first + count - 1) * HOP + _HALF
+    start, stop = first * HOP - MARGIN, (first + count - 1) * HOP + MARGIN
     low, high = max(start, 0) - offset, max(stop - offset, 0)
     piece = samples[low:high]
     before = max(-start, 0)
@@ -120,7 +124,7 @@ class _Features:
         self._window = window
         self._samples: Samples = np.zeros(0, np.float32)
         self._offset = 0  # of the first of _samples in the input
-        self._loudest = float(np.log10(_LOWEST))
+        self._loudest = _SILENT
 
     def _power(self, first: int, count: int) -> Tensor:
         surroundings = _surroundings(self._samples, self._offset, first, count)
@@ -132,7 +136,7 @@ class _Features:
         if size <= 0:
             return torch.zeros(self._n_mels, self._window), 0
         audio = _normalised(self._power(seek, size), self._loudest)
-        return torch.nn.functional.pad(audio, (0, self._window - size)), size
+        return pad(audio, (0, self._window - size)), size
 
 
 class FileFeatures(_Features):
@@ -166,6 +170,37 @@ class FileFeatures(_Features):
         return _normalised(self._power(0, self._window), self._loudest)
 
 
+class PieceFeatures:
+    """Windows of a piece of a recording, whose frames count from the recording's start.
+
+    The floor is that of the piece, as if it were a file of its own.
+    """
+
+    def __init__(
+        self, samples: Samples, offset: int, first: int, last: int, n_mels: int, window: int
+    ) -> None:
+        """samples: mono float32 at 16 kHz, from sample `offset` of the recording on, with MARGIN
+        around the frames from `first` to before `last` where the recording has it."""
+        self._first, self._window = first, window
+        surroundings = _surroundings(samples, offset, first, max(last - first, 1))
+        self._power = _log_power(surroundings, n_mels)[:, : last - first]
+        self._loudest = float(self._power.max()) if last > first else _SILENT
+
+    @property
+    def duration(self) -> float:
+        return self._power.shape[1] / FRAMES_PER_SECOND
+
+    def window(self, seek: int) -> tuple[Tensor, int]:
+        power = self._power[:, seek - self._first :][:, : self._window]
+        size = power.shape[1]
+        return pad(_normalised(power, self._loudest), (0, self._window - size)), size
+
+    def opening(self) -> Tensor:
+        power = self._power[:, : self._window]
+        silence = self._window - power.shape[1]
+        return _normalised(pad(power, (0, silence), value=_SILENT), self._loudest)
+
+
 class StreamFeatures(_Features):
     """Windows of an iterator of blocks, read only as far as the next window needs.
 
@@ -194,7 +229,7 @@ class StreamFeatures(_Features):
         """Read on until `frames` frames are complete, or the end; frames there are."""
         pieces = [self._samples]
         end = self._end
-        while not self._ended and end < frames * HOP + _HALF:
+        while not self._ended and end < frames * HOP + MARGIN:
             block = next(self._blocks, None)
             if block is None:
                 self._ended = True
@@ -215,7 +250,7 @@ class StreamFeatures(_Features):
             self._heard += count
 
     def _forget(self, seek: int) -> None:
-        done = min(seek * HOP - _HALF, self._heard * HOP - _HALF, self._end) - self._offset
+        done = min(seek * HOP - MARGIN, self._heard * HOP - MARGIN, self._end) - self._offset
         if done > self._window * HOP:  # not at every step: it copies what remains
             self._samples = self._samples[done:].copy()
             self._offset += done

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from torch import Tensor
-
+from pipelines.asr.course import Course, Hear
 from pipelines.asr.features import FRAMES_PER_SECOND, WindowFeatures
-from pipelines.asr.results import Retract, Segment, SegmentDone, TextDelta
+from pipelines.asr.results import Retract, Segment, SegmentDone
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import TIME_PRECISION, WindowDecoder, WindowResult
 from pipelines.asr.words import WordAligner
-from pipelines.engine import Memory
 
 __all__ = ["Span", "cut", "follow"]
 
@@ -58,7 +56,6 @@ def cut(tokens: Sequence[int], timestamp_begin: int, frames: int) -> tuple[list[
 
 def follow(
     features: WindowFeatures,
-    encode: Callable[[Tensor, int], Memory],
     decoder: WindowDecoder,
     tokenizer: WhisperTokenizer,
     *,
@@ -66,22 +63,24 @@ def follow(
     condition: bool,
     seed: int | None,
     aligner: WordAligner | None = None,
-) -> Iterator[TextDelta | Retract | SegmentDone]:
+    start: int = 0,
+) -> Course:
     """Decode a recording from start to end, moving on by what each window's timestamps say.
 
-    encode: (window, its first frame) → memory; called once a window. initial_prompt: tokens put
-    before the first window, and kept as long as they fit. condition: let previous text be the
-    prompt, unless a window needed a temperature above 0.5. aligner: finds the words' times; then a
-    window that was cut off goes on where its last word ends.
+    start: its first frame. initial_prompt: tokens put before the first window, and kept as long
+    as they fit. condition: let previous text be the prompt, unless a window needed a temperature
+    above 0.5. aligner: finds the words' times; then a window that was cut off goes on where its
+    last word ends.
     """
-    seek, count = 0, 0
+    seek, count = start, 0
     history = list(initial_prompt)
     remembered_from = 0  # history before this is not shown to the decoder any more
     while True:
         mel, frames = features.window(seek)
         if frames == 0:
             return
-        memory = encode(mel, seek)
+        memory = yield Hear(mel)
+        assert memory is not None, "whoever runs a course encodes what it wants to hear"
         result = yield from decoder.decode(
             memory,
             history[remembered_from:],

@@ -38,6 +38,11 @@ class TranscribeOptions:
     word_timestamps: also find when each word is spoken; segments then begin and end with theirs.
     prepend_punctuations, append_punctuations: go to the word behind, or before them.
     seed: makes sampling above temperature 0 repeatable; None draws anew each time.
+    batch_size: 1: window after window, exactly as openai-whisper. Above, the recording is cut at
+        pauses, and up to so many pieces are decoded side by side. Each is as a recording of its
+        own: it begins with initial_prompt, and condition_on_previous_text does not reach over
+        from the one before. What holds no speech is left out. A stream of blocks is read ahead.
+    chunk_s: seconds; with a batch_size above 1, no piece is longer. None: as long as the window.
 
     Raises OptionError for values that make no sense.
     """
@@ -62,6 +67,8 @@ class TranscribeOptions:
     prepend_punctuations: str = "\"'“¿([{-"
     append_punctuations: str = "\"'.。,，!！?？:：”)]}、"
     seed: int | None = 0
+    batch_size: int = 1
+    chunk_s: float | None = None
 
     def __post_init__(self) -> None:
         if self.task not in ("transcribe", "translate"):
@@ -72,6 +79,8 @@ class TranscribeOptions:
             if not (math.isfinite(temperature) and temperature >= 0):
                 raise OptionError(f"temperature must be 0 or more, not {temperature}")
         self._check_search()
+        if self.chunk_s is not None and not 2 <= self.chunk_s < math.inf:
+            raise OptionError(f"chunk_s must be 2 s or more, not {self.chunk_s}")
         if self.max_initial_timestamp is not None and not self.max_initial_timestamp >= 0:
             raise OptionError(
                 f"max_initial_timestamp must be 0 s or more, not {self.max_initial_timestamp}"
@@ -80,7 +89,7 @@ class TranscribeOptions:
             object.__setattr__(self, "language", language_code(self.language))
 
     def _check_search(self) -> None:
-        for name in ("beam_size", "best_of"):
+        for name in ("beam_size", "best_of", "batch_size"):
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise OptionError(f"{name} must be 1 or more, not {number}")

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor
 
-from pipelines.asr.abilities import Abilities, read_generation_config
+from pipelines.asr.abilities import Abilities, alignment_heads, read_generation_config
 from pipelines.asr.arrays import read_blocks
 from pipelines.asr.audio import AudioSource, is_stream, load_audio
+from pipelines.asr.batched import side_by_side
+from pipelines.asr.course import Course, alone
 from pipelines.asr.features import (
     FRAMES_PER_SECOND,
     FileFeatures,
@@ -21,12 +22,14 @@ from pipelines.asr.features import (
 )
 from pipelines.asr.longform import follow
 from pipelines.asr.options import TranscribeOptions
-from pipelines.asr.results import Info, Segment, SegmentDone, TranscriptEvent
+from pipelines.asr.results import Info, TranscriptEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
+from pipelines.asr.transcription import Transcription
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.words import WordAligner
-from pipelines.engine import Architecture, Engine, Memory
+from pipelines.engine import Engine, Memory
 from pipelines.errors import AudioError, CheckpointError, ModelError, OptionError
+from pipelines.models import folder_of
 
 __all__ = ["Transcriber", "Transcription"]
 
@@ -55,7 +58,7 @@ class Transcriber:
         engine: one to share with others; device, compute_type (the precision) and threads only
         matter where it is not given. Raises ModelNotFound, CheckpointError, OptionError.
         """
-        folder, name = _folder(model), name or str(model)
+        folder, name = folder_of(model), name or str(model)
         self.engine = engine or Engine(device=device, precision=compute_type, threads=threads)
         self.model = self.engine.load(folder)
         architecture = self.model.architecture
@@ -71,7 +74,7 @@ class Transcriber:
         config = read_generation_config(folder)
         self.abilities = Abilities.of(name, architecture, special, config)
         self._listed = tuple(config.get("suppress_tokens") or ())
-        self._alignment_heads = _alignment_heads(config, architecture)
+        self._alignment_heads = alignment_heads(config, architecture)
         self._window = 2 * architecture.max_source_positions  # frames of 10 ms
 
     def transcribe(
@@ -112,11 +115,13 @@ class Transcriber:
                 f"suppress_tokens: {outside[0]} is no token of {self.abilities.name}, "
                 f"whose ids end at {vocab_size - 1}"
             )
+        if options.batch_size > 1:
+            return side_by_side(self, audio, options)
         return self._events(self._features(audio), options)
 
     def detect_language(self, audio: AudioSource) -> dict[str, float]:
         """Language code → probability, likeliest first, judged by the first window."""
-        return self._languages(self._features(audio).opening())
+        return self.languages_of(self._features(audio).opening())
 
     def _features(self, audio: AudioSource) -> WindowFeatures:
         mels = self.model.architecture.num_mel_bins
@@ -127,13 +132,11 @@ class Transcriber:
             raise AudioError("the audio array is empty")
         return FileFeatures(samples, mels, self._window)
 
-    def _encode(self, mel: Tensor) -> Memory:
-        return self.model.encode([mel])[0]
-
-    def _languages(self, window: Tensor | Memory) -> dict[str, float]:
+    def languages_of(self, window: Tensor | Memory) -> dict[str, float]:
+        """As detect_language, of one window, encoded or not."""
         if not self.abilities.multilingual:
             return {"en": 1.0}
-        memory = window if isinstance(window, Memory) else self._encode(window)
+        memory = window if isinstance(window, Memory) else self.model.encode([window])[0]
         special = self.tokenizer.special
         ids = list(special.languages.values())
         chances = self.model.score(memory, [special.sot])[0, ids].softmax(-1).tolist()
@@ -144,32 +147,46 @@ class Transcriber:
         self, features: WindowFeatures, options: TranscribeOptions
     ) -> Generator[TranscriptEvent, None, None]:
         first: list[Memory] = []  # the first window's, when detection has encoded it
-        language, chance = options.language, None  # type: str | None, float | None
-        if not self.abilities.multilingual:
-            language = "en"
+        language, chance = self.told_language(options), None  # type: str | None, float | None
         if language is None:
             mel, frames = features.window(0)
             if frames == self._window:
-                first.append(self._encode(mel))
-            chances = self._languages(first[0] if first else features.opening())
+                first = self.model.encode([mel])
+            chances = self.languages_of(first[0] if first else features.opening())
             language, chance = next(iter(chances.items()))
         yield Info(language, chance, features.duration)
 
-        def encode(mel: Tensor, seek: int) -> Memory:
-            return first.pop() if first and seek == 0 else self._encode(mel)
+        def encode(windows: Sequence[Tensor]) -> list[Memory]:
+            return [first.pop()] if first else self.model.encode(windows)
 
+        yield from alone(self.course(features, language, options), encode)
+
+    def told_language(self, options: TranscribeOptions) -> str | None:
+        """The language that need not be detected; None where it must be."""
+        return options.language if self.abilities.multilingual else "en"
+
+    def course(
+        self,
+        features: WindowFeatures,
+        language: str,
+        options: TranscribeOptions,
+        start: int = 0,
+        last_speech: float = 0.0,
+    ) -> Course:
+        """The decoding of a recording, or of a piece of one that begins at frame `start`.
+        last_speech: seconds at which the speech before it ended."""
         prompt = options.initial_prompt
-        recording = follow(
+        aligner = self._aligner(language, options, last_speech) if options.word_timestamps else None
+        return follow(
             features,
-            encode,
             self.window_decoder(language, options),
             self.tokenizer,
             initial_prompt=() if prompt is None else self.tokenizer.encode(" " + prompt.strip()),
             condition=options.condition_on_previous_text,
             seed=options.seed,
-            aligner=self._aligner(language, options) if options.word_timestamps else None,
+            aligner=aligner,
+            start=start,
         )
-        yield from recording
 
     @property
     def window_s(self) -> float:
@@ -178,9 +195,11 @@ class Transcriber:
 
     def language_of(self, memory: Memory) -> str:
         """The likeliest language of an encoded window."""
-        return next(iter(self._languages(memory)))
+        return next(iter(self.languages_of(memory)))
 
-    def _aligner(self, language: str, options: TranscribeOptions) -> WordAligner:
+    def _aligner(
+        self, language: str, options: TranscribeOptions, last_speech: float
+    ) -> WordAligner:
         return WordAligner(
             lambda memory, tokens: self.model.attend(memory, tokens, self._alignment_heads),
             self.tokenizer,
@@ -188,6 +207,7 @@ class Transcriber:
             language,
             options.prepend_punctuations,
             options.append_punctuations,
+            last_speech,
         )
 
     def _start(self, language: str, options: TranscribeOptions) -> list[int]:
@@ -228,69 +248,3 @@ class Transcriber:
         ids.update(self.tokenizer.special.control)
         ids.update(range(last_timestamp + 1, self.model.architecture.vocab_size))
         return sorted(ids)
-
-
-class Transcription(Iterator[Segment]):
-    """The segments of one recording, decoded as they are asked for; can be gone through once.
-
-    Closing it, or leaving it as a context manager, cancels what is being decoded.
-    """
-
-    def __init__(self, events: Generator[TranscriptEvent, None, None]) -> None:
-        self._events = events
-        self._info: Info | None = None
-
-    @property
-    def info(self) -> Info:
-        """What is known from the start. Detects the language, if it is to be."""
-        if self._info is None:
-            first = next(self._events)
-            assert isinstance(first, Info), "Info is the first event"
-            self._info = first
-        return self._info
-
-    @property
-    def language(self) -> str:
-        """The code of the language, given or detected."""
-        return self.info.language
-
-    @property
-    def duration(self) -> float | None:
-        """Seconds of audio; None for a stream."""
-        return self.info.duration
-
-    def __next__(self) -> Segment:
-        self._info = self.info
-        for event in self._events:
-            if isinstance(event, SegmentDone):
-                return event.segment
-        raise StopIteration
-
-    def close(self) -> None:
-        """Stop decoding; there are no further segments."""
-        self._events.close()
-
-    def __enter__(self) -> Transcription:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-def _alignment_heads(config: dict[str, Any], architecture: Architecture) -> list[tuple[int, int]]:
-    """Those that the model's files name, else all of the upper half of the decoder, as
-    openai-whisper does."""
-    layers, heads = architecture.decoder_layers, architecture.decoder_heads
-    named = config.get("alignment_heads") or ()
-    found = [(int(layer), int(head)) for layer, head in named]
-    if found and all(layer < layers and head < heads for layer, head in found):
-        return found
-    return [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]
-
-
-def _folder(model: str | PathLike[str]) -> Path:
-    if not isinstance(model, str):
-        return Path(model)
-    from pipelines.models import resolve
-
-    return resolve(model).folder

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+from pipelines.asr.course import Waiting
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.tokenizer import TextDecoder, WhisperTokenizer
@@ -119,7 +120,7 @@ class WindowDecoder:
 
     def decode(
         self, memory: Memory, previous: Sequence[int], seed: int | None
-    ) -> Generator[TextDelta | Retract, None, WindowResult]:
+    ) -> Generator[TextDelta | Retract | Waiting, Memory | None, WindowResult]:
         """Decode a window, with live text as it comes; returns the result of the last attempt.
 
         previous: tokens before this window. Closing the generator cancels the decoding.
@@ -204,7 +205,7 @@ class WindowDecoder:
 
     def _attempt(
         self, memory: Memory, prompt: tuple[int, ...], temperature: float, seed: int | None
-    ) -> Generator[TextDelta, None, WindowResult]:
+    ) -> Generator[TextDelta | Waiting, Memory | None, WindowResult]:
         special = self._tokenizer.special
         options = GenerationOptions(
             max_new_tokens=self._positions // 2,
@@ -222,7 +223,12 @@ class WindowDecoder:
         text = TextDecoder(self._tokenizer)
         request = Request(memory, prompt, options, self._watch(prompt))
         with self._engine.stream(request) as stream:
-            for event in stream:
+            while True:
+                if not stream.ready:
+                    yield Waiting(stream)
+                event = next(stream, None)
+                if event is None:
+                    break
                 if delta := text.feed(event.tokens):
                     yield TextDelta(delta)
             if delta := text.finish():

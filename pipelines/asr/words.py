@@ -58,10 +58,12 @@ class WordAligner:
         language: str,
         prepended: str,
         appended: str,
+        last_speech: float = 0.0,
     ) -> None:
+        """last_speech: seconds of the recording at which the speech before it ended."""
         self._attend, self._tokenizer, self._start = attend, tokenizer, tuple(start)
         self._language, self._prepended, self._appended = language, prepended, appended
-        self._last_speech = 0.0
+        self._last_speech = last_speech
 
     def add(self, segments: Sequence[Segment], memory: Memory, frames: int) -> list[Segment]:
         """The segments of one window with their words, and with their times set to these."""

@@ -52,6 +52,8 @@ class _Stream:
         logprobs = (turn.avg_logprob * scale,) * len(tokens)
         reason = FinishReason.EOS if turn.ended else FinishReason.LENGTH
         self._result = Result(tokens, logprobs, reason, (turn.no_speech_prob,))
+        self._events = self._told()
+        self.ready = True
 
     def __enter__(self) -> _Stream:
         return self
@@ -59,7 +61,10 @@ class _Stream:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def __iter__(self) -> Iterator[Event]:
+    def __next__(self) -> Event:
+        return next(self._events)
+
+    def _told(self) -> Iterator[Event]:
         tokens = self._result.tokens
         for i, token in enumerate(tokens):
             yield Event((token,), (), self._result.reason if i == len(tokens) - 1 else None)

@@ -1,0 +1,93 @@
+"""Several pieces of a recording decoded side by side, cut at the pauses of the speech."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pipelines.asr.arrays import SAMPLE_RATE, Samples, read_blocks
+from pipelines.asr.audio import AudioSource, is_stream, load_audio
+from pipelines.asr.chunks import Chunk, chunks
+from pipelines.asr.course import Course, Piece, together
+from pipelines.asr.features import FRAMES_PER_SECOND, PieceFeatures
+from pipelines.asr.options import TranscribeOptions
+from pipelines.asr.results import Info, SegmentDone, TranscriptEvent
+from pipelines.errors import AudioError
+
+if TYPE_CHECKING:
+    from pipelines.asr.transcriber import Transcriber
+
+__all__ = ["side_by_side"]
+
+_BLOCK = 30 * SAMPLE_RATE
+
+
+def side_by_side(
+    transcriber: Transcriber, audio: AudioSource, options: TranscribeOptions
+) -> Generator[TranscriptEvent, None, None]:
+    """The events of a recording, as Transcriber.stream gives them, in the order of the recording.
+
+    Raises AudioError before anything is decoded; of an iterable, later, when a block is no audio.
+    """
+    if is_stream(audio):
+        return _events(transcriber, read_blocks(audio), None, options)
+    samples = load_audio(audio)
+    if not len(samples):
+        raise AudioError("the audio array is empty")
+    blocks = (samples[at : at + _BLOCK] for at in range(0, len(samples), _BLOCK))
+    return _events(transcriber, blocks, len(samples) / SAMPLE_RATE, options)
+
+
+def _events(
+    transcriber: Transcriber,
+    blocks: Iterable[Samples],
+    duration: float | None,
+    options: TranscribeOptions,
+) -> Generator[TranscriptEvent, None, None]:
+    found = chunks(blocks, min(options.chunk_s or transcriber.window_s, transcriber.window_s))
+    language, chance = transcriber.told_language(options), None  # type: str | None, float | None
+    if language is None:
+        first = next(found, None)
+        heard = first or Chunk(0, 0, 0, np.zeros(0, np.float32))
+        chances = transcriber.languages_of(_features(transcriber, heard).opening())
+        language, chance = next(iter(chances.items()))
+        found = chain(() if first is None else (first,), found)
+    yield Info(language, chance, duration)
+    pieces = _pieces(transcriber, found, language, options)
+    count = 0
+    for event in together(pieces, transcriber.model.encode, options.batch_size):
+        if isinstance(event, SegmentDone):
+            event = SegmentDone(replace(event.segment, id=count))
+            count += 1
+        yield event
+
+
+def _pieces(
+    transcriber: Transcriber, found: Iterator[Chunk], language: str, options: TranscribeOptions
+) -> Iterator[Piece]:
+    last_speech = 0.0
+    for chunk in found:
+        start, stop = chunk.first / FRAMES_PER_SECOND, chunk.last / FRAMES_PER_SECOND
+
+        def begin(chunk: Chunk = chunk, last_speech: float = last_speech) -> Course:
+            features = _features(transcriber, chunk)
+            return transcriber.course(features, language, options, chunk.first, last_speech)
+
+        yield Piece(begin, f"what is said from {start:.1f} to {stop:.1f} s")
+        last_speech = stop
+
+
+def _features(transcriber: Transcriber, chunk: Chunk) -> PieceFeatures:
+    architecture = transcriber.model.architecture
+    return PieceFeatures(
+        chunk.samples,
+        chunk.offset,
+        chunk.first,
+        chunk.last,
+        architecture.num_mel_bins,
+        2 * architecture.max_source_positions,
+    )

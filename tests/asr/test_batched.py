@@ -1,0 +1,215 @@
+"""Several pieces of a recording decoded side by side."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from pipelines.asr import (
+    Info,
+    Segment,
+    TextDelta,
+    Transcriber,
+    load_audio,
+)
+from pipelines.asr.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.chunks import Chunk, chunks
+from pipelines.engine import Engine
+from pipelines.errors import AudioError, OptionError
+from tests.asr.test_events import Screen
+
+SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[Transcriber]:
+    with Engine(device="cpu", precision="float32", threads=2) as engine:
+        yield Transcriber("demo", engine=engine)
+
+
+@pytest.fixture(scope="module")
+def talk() -> Samples:
+    return load_audio(SAMPLES / "talk.flac")
+
+
+def sentences(name: str) -> list[tuple[float, float]]:
+    """When each sentence of a sample begins and ends, s."""
+    lines = (SAMPLES / f"{name}.tsv").read_text(encoding="utf-8").splitlines()
+    return [(float(start), float(end)) for start, end, _ in (line.split("\t") for line in lines)]
+
+
+# --- Where a recording is cut ---
+
+
+@pytest.mark.parametrize("longest_s", [8.0, 10.0, 30.0])
+def test_chunks_are_cut_in_the_pauses(longest_s: float) -> None:
+    samples = load_audio(SAMPLES / "story.flac")
+    found = list(chunks([samples], longest_s))
+    for chunk in found:
+        assert 0 < chunk.last - chunk.first <= longest_s * 100
+    for before, after in pairwise(found):
+        assert before.last <= after.first
+    for start, end in sentences("story"):
+        middles = [c for c in found if c.first / 100 <= start + 0.1 and end - 0.1 <= c.last / 100]
+        assert len(middles) == 1, f"the sentence at {start} s is in one chunk"
+
+
+def test_blocks_of_any_size_give_the_same_chunks(talk: Samples) -> None:
+    def told(found: Iterator[Chunk]) -> list[tuple[int, int, int, bytes]]:
+        return [(c.first, c.last, c.offset, c.samples.tobytes()) for c in found]
+
+    whole = told(chunks([talk], 10.0))
+    for size in (1_000, 16_001, 400_000):
+        blocks = [talk[at : at + size] for at in range(0, len(talk), size)]
+        assert told(chunks(blocks, 10.0)) == whole
+
+
+def test_hours_of_silence_are_neither_kept_nor_heard(talk: Samples) -> None:
+    longest = 0
+
+    def blocks() -> Iterator[Samples]:
+        yield talk
+        for _ in range(60):
+            yield np.zeros(10 * SAMPLE_RATE, np.float32)
+        yield talk
+
+    found = list(chunks(blocks(), 10.0))
+    longest = max(len(c.samples) for c in found)
+    half = len(found) // 2
+    assert longest <= 10.1 * SAMPLE_RATE
+    assert found[half - 1].last < len(talk) / 160 + 1
+    assert found[half].first >= 60_000
+    assert list(chunks([np.zeros(5 * SAMPLE_RATE, np.float32)], 10.0)) == []
+    assert list(chunks([], 10.0)) == []
+
+
+def test_speech_without_a_pause_is_cut_all_the_same(talk: Samples) -> None:
+    rows = sentences("talk")
+    speech = np.concatenate([talk[int(a * SAMPLE_RATE) : int(b * SAMPLE_RATE)] for a, b in rows])
+    found = list(chunks([speech], 5.0))
+    assert max(c.last - c.first for c in found) <= 500
+    assert sum(c.last - c.first for c in found) > 0.95 * len(speech) / 160
+
+
+# --- What is heard ---
+
+
+def words_of(segments: Sequence[Segment]) -> list[str]:
+    return "".join(s.text for s in segments).lower().replace(".", "").split()
+
+
+def test_the_text_is_right_and_in_its_place(demo: Transcriber, talk: Samples) -> None:
+    found = list(demo.transcribe(talk, batch_size=4))
+    truth = (SAMPLES / "talk.txt").read_text().lower().replace(".", "").split()
+    assert len(set(truth) - set(words_of(found))) <= 3
+    assert [s.id for s in found] == list(range(len(found)))
+    rows = sentences("talk")
+    assert len(found) == len(rows)
+    for segment, (start, end) in zip(found, rows, strict=True):
+        assert abs(segment.start - start) < 0.3
+        assert abs(segment.end - end) < 0.3
+
+
+def test_the_same_however_many_are_side_by_side(demo: Transcriber, talk: Samples) -> None:
+    """A piece is decoded as if it were alone."""
+    together = list(demo.transcribe(talk, batch_size=8, word_timestamps=True))
+    for size in (2, 3):
+        other = list(demo.transcribe(talk, batch_size=size, word_timestamps=True))
+        assert [rounded(s) for s in other] == [rounded(s) for s in together]
+    blocks = [talk[at : at + 12_345] for at in range(0, len(talk), 12_345)]
+    streamed = demo.transcribe(iter(blocks), batch_size=8, word_timestamps=True)
+    assert streamed.duration is None
+    assert [rounded(s) for s in streamed] == [rounded(s) for s in together]
+
+
+def rounded(segment: Segment) -> object:
+    """But for the last digits, which depend on what else is in a product."""
+    close = {"avg_logprob": round(segment.avg_logprob, 3), "words": ()}
+    words = [(w.word, w.start, w.end, round(w.probability, 3)) for w in segment.words]
+    return dataclasses.replace(segment, no_speech_prob=0.0, **close), words  # type: ignore[arg-type]
+
+
+def test_words_lie_in_the_recording(demo: Transcriber, talk: Samples) -> None:
+    rows = sentences("talk")
+    for segment in demo.transcribe(talk, batch_size=4, word_timestamps=True):
+        assert segment.words
+        assert segment.start == segment.words[0].start
+        assert any(a - 0.5 < segment.start and segment.end < b + 0.5 for a, b in rows)
+        for before, after in pairwise(segment.words):
+            assert before.end <= after.start + 1e-6
+
+
+def test_live_text_is_the_segments_text(demo: Transcriber, talk: Samples) -> None:
+    events = list(demo.stream(talk, batch_size=4))
+    assert events[0] == Info("en", None, len(talk) / SAMPLE_RATE)
+    screen = Screen().show(events)
+    assert "".join(screen.lives) == screen.final
+    assert sum(isinstance(event, TextDelta) for event in events) > 3 * len(screen.segments)
+
+
+def test_nothing_said_nothing_heard(demo: Transcriber) -> None:
+    for samples in (np.zeros(1, np.float32), np.zeros(20 * SAMPLE_RATE, np.float32)):
+        assert list(demo.transcribe(samples, batch_size=4)) == []
+    assert list(demo.transcribe(iter([]), batch_size=4)) == []
+
+
+def test_every_piece_is_told_the_prompt(
+    demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts: list[tuple[int, ...]] = []
+    stream = Engine.stream
+
+    def watched(engine: Engine, request: Any) -> Any:
+        prompts.append(request.prompt)
+        return stream(engine, request)
+
+    monkeypatch.setattr(Engine, "stream", watched)
+    list(demo.transcribe(talk, batch_size=4, temperature=0.0, initial_prompt="A garden."))
+    previous = demo.tokenizer.special.previous
+    told = (previous, *demo.tokenizer.encode(" A garden."))
+    assert len(prompts) >= 3
+    assert all(prompt[: len(told)] == told for prompt in prompts)
+
+
+def test_a_window_that_fails_is_tried_hotter(demo: Transcriber, talk: Samples) -> None:
+    options: dict[str, Any] = {"temperature": (0.0, 0.4), "logprob_threshold": 0.0}
+    screen = Screen().show(demo.stream(talk, batch_size=4, no_speech_threshold=None, **options))
+    assert {segment.temperature for segment in screen.segments} == {0.4}
+    assert len(screen.rejected) >= 3
+    again = demo.transcribe(talk, batch_size=4, no_speech_threshold=None, **options)
+    assert [s.text for s in again] == [s.text for s in screen.segments], "seeds make it repeatable"
+
+
+def test_the_language_is_found_on_the_first_speech(real: Transcriber, talk: Samples) -> None:
+    late = np.concatenate([np.zeros(40 * SAMPLE_RATE, np.float32), talk])
+    found = real.transcribe(late, batch_size=2, temperature=0.0)
+    assert found.language in real.abilities.languages
+    assert found.info.language_probability is not None
+    assert all(s.start >= 40 for s in found)
+    assert real.transcribe(late, batch_size=2, language="fr").language == "fr"
+
+
+def test_closing_cancels_all(demo: Transcriber, talk: Samples) -> None:
+    events = demo.stream(talk, batch_size=4)
+    assert isinstance(next(events), Info)
+    assert isinstance(next(events), TextDelta)
+    events.close()
+    list(demo.transcribe(talk[: 3 * SAMPLE_RATE], batch_size=1))
+    assert demo.model.statistics.running == 0
+
+
+def test_what_cannot_be_is_said_at_once(demo: Transcriber) -> None:
+    with pytest.raises(OptionError, match="batch_size must be 1 or more"):
+        demo.transcribe(np.zeros(1), batch_size=0)
+    with pytest.raises(OptionError, match="chunk_s must be 2 s or more"):
+        demo.transcribe(np.zeros(1), batch_size=2, chunk_s=1.0)
+    for source in (np.zeros(0), "missing.wav", 5):
+        with pytest.raises(AudioError):
+            demo.transcribe(cast(Any, source), batch_size=2)

@@ -1,0 +1,78 @@
+"""Pieces of a recording side by side: what they cost and gain in accuracy, and the time they save.
+
+    .venv/bin/python -m tests.benchmarks.batched [--words 700] [--sizes 1,4,8,16] [--model demo]
+
+Speaks sentences of ../shared/data with espeak-ng and flite, five voices. Words are compared in
+lower case without punctuation. Times are the best of several rounds, in which all sizes take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from edgeapp.bench.spoken import errors, plain_words
+from pipelines.asr import TranscribeOptions, Transcriber
+from pipelines.asr.arrays import SAMPLE_RATE
+from tests.benchmarks.speeches import Speech, speeches
+
+
+def hear(
+    transcriber: Transcriber, spoken: list[Speech], options: TranscribeOptions
+) -> tuple[list[str], float]:
+    """What is heard of each speech, and how long all take together, s."""
+    began = time.perf_counter()
+    texts = [
+        "".join(segment.text for segment in transcriber.transcribe(speech.samples, options))
+        for speech in spoken
+    ]
+    return texts, time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--words", type=int, default=700)
+    parser.add_argument("--sizes", default="1,4,8,16", help="the first is compared with")
+    parser.add_argument("--chunk", type=float, help="seconds of the longest piece")
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--model", default="demo")
+    parser.add_argument("--compute-type", default="auto")
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    transcriber = Transcriber(
+        arguments.model, compute_type=arguments.compute_type, threads=arguments.threads
+    )
+    spoken = speeches(arguments.words)
+    sizes = [int(size) for size in arguments.sizes.split(",")]
+    ways = {
+        str(size): TranscribeOptions(batch_size=size, chunk_s=arguments.chunk) for size in sizes
+    }
+    ways["1, no earlier text as context"] = TranscribeOptions(condition_on_previous_text=False)
+    truths = [plain_words(speech.text) for speech in spoken]
+    total = sum(map(len, truths))
+    seconds = sum(len(speech.samples) for speech in spoken) / SAMPLE_RATE
+    print(
+        f"{total} words in {seconds:.0f} s, {len(spoken)} voices; {transcriber.model.precision}, "
+        f"{transcriber.engine.threads} threads"
+    )
+    hear(transcriber, spoken[:1], TranscribeOptions(batch_size=4))  # warm
+    best: dict[str, float] = {}
+    heard: dict[str, list[str]] = {}
+    for _ in range(arguments.rounds):
+        for name, options in ways.items():
+            heard[name], took = hear(transcriber, spoken, options)
+            best[name] = min(took, best.get(name, took))
+    print("| batch size | wrong words | word error rate | × real time | against the first |")
+    print("|---|--:|--:|--:|--:|")
+    for name, texts in heard.items():
+        wrong = sum(
+            errors(truth, plain_words(text)) for truth, text in zip(truths, texts, strict=True)
+        )
+        print(
+            f"| {name} | {wrong} | {100 * wrong / total:.1f} % | {seconds / best[name]:.0f} "
+            f"| {best[str(sizes[0])] / best[name]:.2f} × |"
+        )
+
+
+if __name__ == "__main__":
+    main()
