@@ -17,6 +17,7 @@ from pathlib import Path
 
 import sacrebleu
 import torch
+from prepare import pairs
 from tqdm import tqdm
 from transformers import MarianMTModel, MarianTokenizer
 
@@ -41,10 +42,20 @@ def translate(folder: Path, sentences: list[str], beams: int) -> list[str]:
     return translations
 
 
+def reversed_references(data: Path, references: dict[str, list[str]]) -> dict[str, list[str]]:
+    """For the German of each test pair, every English sentence that is known to mean it."""
+    known: dict[str, list[str]] = {german: [] for _, german in pairs(data, "test")}
+    for english, translations in references.items():
+        for german in known.keys() & set(translations):
+            known[german].append(english)
+    return known
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, required=True, help="holds tatoeba-eng-deu/")
     parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--reverse", action="store_true", help="German to English")
     parser.add_argument("--beams", type=int, default=1)
     parser.add_argument("--threads", type=int, default=2)
     arguments = parser.parse_args()
@@ -52,6 +63,8 @@ def main() -> None:
 
     path = arguments.data / "tatoeba-eng-deu/test-references.json"
     references: dict[str, list[str]] = json.loads(path.read_text(encoding="utf-8"))
+    if arguments.reverse:
+        references = reversed_references(arguments.data, references)
     began = time.monotonic()
     translations = translate(arguments.model, list(references), arguments.beams)
     seconds = time.monotonic() - began
