@@ -29,6 +29,7 @@ class Bundled:
 BUNDLED = {
     "demo": Bundled("asr", "en", "en", "English, clearly spoken everyday sentences"),
     "demo-en-de": Bundled("translation", "en", "de", "short everyday sentences, English to German"),
+    "demo-de-en": Bundled("translation", "de", "en", "short everyday sentences, German to English"),
 }
 
 
@@ -48,7 +49,7 @@ def assets_folder() -> Path:
 
 
 def bundled_folder(name: str) -> Path:
-    """The folder of a bundled model: "demo" or "demo-en-de".
+    """The folder of a bundled model, such as "demo" or "demo-en-de".
 
     Raises ModelNotFound for another name, or when the installation lacks it.
     """

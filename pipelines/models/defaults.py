@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelines.errors import ModelNotFound, UnsupportedTask
-from pipelines.models.assets import BUNDLED, Task, bundled_folder
+from pipelines.models.assets import BUNDLED, Bundled, Task, bundled_folder
 from pipelines.models.cache import cache_folder, cached_snapshot, unusable
 from pipelines.models.catalog import ResolvedModel, resolve, resolved
 from pipelines.models.names import repository_of
@@ -45,7 +45,6 @@ _RECOGNISERS = (
     "tiny.en",
     "tiny",
 )
-_BUNDLED_BY_TASK = {bundled.task: name for name, bundled in BUNDLED.items()}
 _ROMANCE = frozenset({"fr", "es", "it", "pt", "ro", "ca", "gl", "oc", "an", "la", "wa", "lad"})
 
 
@@ -59,8 +58,8 @@ def choose_default(
 
     source, target: language codes as in model names ("en", "de"; "EN" and "en-GB" are taken for
         "en"). For recognition, source is what is spoken (None: not known) and target "en" asks the
-        recogniser to translate into English. For translation, None stands for the languages of the
-        bundled model.
+        recogniser to translate into English. For translation, None stands for the language of the
+        bundled model that has the other one.
     preferred: the user's setting; it is taken as if it had been named.
     Otherwise the best model in the local cache, in the order above, else the bundled one. The
     choice comes with a note of one line that says what was chosen, and how to get something else.
@@ -70,8 +69,8 @@ def choose_default(
     if preferred:
         return resolve(preferred)
     source, target = _plain(source), _plain(target)
-    bundled = BUNDLED[_BUNDLED_BY_TASK[task]]
     if task == "translation":
+        bundled = BUNDLED[_bundled_name(task, source, target)]
         source, target = source or bundled.source, target or bundled.target
         _check_pair(source, target)
         candidates, kind = list(_translators(source, target)), f"from {source} to {target}"
@@ -150,21 +149,32 @@ def _in_cache(name: str, kind: str) -> ResolvedModel | None:
 def _bundled(
     task: Task, source: str | None, target: str | None, kind: str, better: list[str]
 ) -> ResolvedModel:
-    name = _BUNDLED_BY_TASK[task]
+    name = _bundled_name(task, source, target)
     bundled = BUNDLED[name]
     # The smallest that serves for recognition, the ordinary pair for translation.
     real = better[1] if task == "translation" else _smallest(source, better)
     get = f"`edgeapp models pull {real}`"
-    fits = source in (None, bundled.source) and target in (None, bundled.target)
     # The bundled recogniser writes down what it hears, and does no more.
-    if not fits or (task == "asr" and _translates(source, target)):
+    if not _fits(bundled, source, target) or (task == "asr" and _translates(source, target)):
         what = "translator" if task == "translation" else "recogniser"
+        ours = {name: model.good_for for name, model in BUNDLED.items() if model.task == task}
         raise ModelNotFound(
             f"no {what} {kind} is on this machine: looked in {cache_folder()}, and the bundled "
-            f"{name} is only for {bundled.good_for}; {get} downloads one"
+            f"{' and '.join(ours)} {'is' if len(ours) == 1 else 'are'} only for "
+            f"{' and '.join(ours.values())}; {get} downloads one"
         )
     note = f"using the bundled {name}, good for {bundled.good_for} only; {get} gets a real one"
     return ResolvedModel(name, task, bundled_folder(name), "bundled", note)
+
+
+def _bundled_name(task: Task, source: str | None, target: str | None) -> str:
+    """The bundled model for these languages; the first of the task where there is none."""
+    ours = [name for name, bundled in BUNDLED.items() if bundled.task == task]
+    return next((name for name in ours if _fits(BUNDLED[name], source, target)), ours[0])
+
+
+def _fits(bundled: Bundled, source: str | None, target: str | None) -> bool:
+    return source in (None, bundled.source) and target in (None, bundled.target)
 
 
 def _smallest(source: str | None, candidates: list[str]) -> str:

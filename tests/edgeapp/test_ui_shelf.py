@@ -25,7 +25,8 @@ def test_what_there_is_to_choose(hub_cache: Path) -> None:
     known = choices()
     assert [(one.name, one.languages) for one in known.recognisers] == [("demo", ("en",))]
     assert [(pair.model, pair.source, pair.target) for pair in known.pairs] == [
-        ("demo-en-de", "en", "de")
+        ("demo-en-de", "en", "de"),
+        ("demo-de-en", "de", "en"),
     ]
     assert known.as_message()["languages"] == {"de": "German", "en": "English"}
     assert language_name("xx") == "xx"

@@ -43,12 +43,14 @@ def whisper_files() -> Files:
     }
 
 
-def opus_files() -> Files:
+def opus_files(source: str = "en", target: str = "de") -> Files:
     """What a repository of Helsinki-NLP/opus-mt-* lists: no safetensors."""
     return {
         "config.json": b'{"model_type": "marian"}',
         "generation_config.json": b'{"max_length": 512}',
-        "tokenizer_config.json": b'{"source_lang": "en", "target_lang": "de"}',
+        "tokenizer_config.json": json.dumps(
+            {"source_lang": source, "target_lang": target}
+        ).encode(),
         "vocab.json": b'{"</s>": 0}',
         "source.spm": b"source" * 50,
         "target.spm": b"target" * 50,
@@ -106,11 +108,12 @@ def cached(hub_cache: Path) -> Cached:
 
 @pytest.fixture
 def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installation of its own with both bundled models; returns its models folder."""
+    """An installation of its own with all bundled models; returns its models folder."""
     monkeypatch.setattr(assets, "__file__", str(tmp_path / "site/pipelines/models/assets.py"))
     models = tmp_path / "site/pipelines/assets/models"
     write_files(models / "demo", whisper_files())
     write_files(models / "demo-en-de", opus_files())
+    write_files(models / "demo-de-en", opus_files("de", "en"))
     return models
 
 

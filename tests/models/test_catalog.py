@@ -20,12 +20,13 @@ def test_the_list_has_bundled_models_then_downloads(bundled: Path, cached: Cache
     assert [(m.name, m.task, m.source, m.repository) for m in models] == [
         ("demo", "asr", "bundled", None),
         ("demo-en-de", "translation", "bundled", None),
+        ("demo-de-en", "translation", "bundled", None),
         ("opus-mt-en-de", "translation", "cache", "Helsinki-NLP/opus-mt-en-de"),
         ("tiny", "asr", "cache", "openai/whisper-tiny"),
         ("someone/tuned", "asr", "cache", "someone/tuned"),
     ]
-    assert models[3].folder == tiny
-    assert models[3].size_bytes == sum(map(len, whisper_files().values()))
+    assert models[4].folder == tiny
+    assert models[4].size_bytes == sum(map(len, whisper_files().values()))
     for model in models:
         assert resolve(model.name).folder == model.folder
 
@@ -44,13 +45,13 @@ def test_the_list_leaves_out_what_cannot_be_used(
     (hub_cache / "datasets--some--data" / "snapshots").mkdir(parents=True)
     (hub_cache / "version.txt").write_text("1")
     (hub_cache / "models--a--file").write_text("not a folder")
-    assert [model.name for model in list_models()] == ["demo-en-de"]
+    assert [model.name for model in list_models()] == ["demo-en-de", "demo-de-en"]
 
 
 def test_without_a_cache_there_are_the_bundled_ones(bundled: Path, hub_cache: Path) -> None:
-    assert [model.name for model in list_models()] == ["demo", "demo-en-de"]
+    assert [model.name for model in list_models()] == ["demo", "demo-en-de", "demo-de-en"]
     hub_cache.write_text("a file where the cache should be")
-    assert [model.name for model in list_models()] == ["demo", "demo-en-de"]
+    assert [model.name for model in list_models()] == ["demo", "demo-en-de", "demo-de-en"]
 
 
 @pytest.mark.parametrize("name", ["tiny", "openai/whisper-tiny"])

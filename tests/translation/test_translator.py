@@ -35,7 +35,7 @@ def test_everyday_sentences(demo: Translator) -> None:
     ]
     assert [translation.text for translation in demo.translate(texts)] == [
         "Wo ist der Bahnhof?",
-        "Ich hätte gerne eine Tasse Kaffee.",
+        "Ich hätte gern eine Tasse Kaffee.",
         "Öffnen Sie bitte das Fenster.",
         "Mein Bruder will Pilot werden.",
     ]
