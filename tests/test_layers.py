@@ -42,7 +42,7 @@ FOREIGN = {
     "gradio": ("edgeapp",),
     # Ids in, ids out: the engine reads no text and no sound.
     "torch": ("pipelines.engine", "pipelines.asr", "pipelines.translation", "edgeapp.bench"),
-    "tokenizers": ("pipelines.asr",),
+    "tokenizers": ("pipelines.asr", "pipelines.translation"),
     "sentencepiece": ("pipelines.translation",),
     "av": ("pipelines.asr", "edgeapp"),
     "huggingface_hub": ("pipelines.models",),

@@ -1,78 +1,57 @@
-"""Ways of decoding the same text, side by side: plain, uncached, beams, drafted by a smaller model
-or by n-grams; and a prompt on which to try them."""
+"""Ways of decoding the same source, side by side: plain, uncached, beams, drafted by a smaller
+model or by n-grams."""
 
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import mean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pipelines.engine import (
     DebugEvent,
     GreedyProcessor,
     LogitsProcessor,
-    MinPProcessor,
-    MultinomialProcessor,
     NgramDrafter,
-    NucleusProcessor,
     Request,
-    TopKNucleusProcessor,
-    TopKProcessor,
     autoregressive_generate_encoder_decoder,
     speculative_generate_encoder_decoder,
 )
-from pipelines.errors import EdgeError, OptionError
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from pipelines.translation import Translator
 
 __all__ = [
     "METHODS",
+    "Comparable",
+    "Listener",
     "Run",
     "Session",
-    "command",
     "compare",
-    "converse",
+    "methods_of",
+    "runs_of",
     "summary",
     "table",
     "to_json",
 ]
 
 METHODS = ("plain", "uncached", "beam", "speculative", "n-gram")
-_STYLES = {"token": "", "accept": "green", "reject": "red strike", "resample": "yellow"}
 _COLUMNS = ("method", "tokens", "tokens/s", "against plain", "guesses kept", "agreement")
-_PROCESSORS: dict[str, tuple[type[LogitsProcessor], tuple[type, ...]]] = {
-    "greedy": (GreedyProcessor, ()),
-    "multinomial": (MultinomialProcessor, (float,)),
-    "topk": (TopKProcessor, (float, int)),
-    "nucleus": (NucleusProcessor, (float, float)),
-    "topknucleus": (TopKNucleusProcessor, (float, int, float)),
-    "minp": (MinPProcessor, (float, float)),
-}
-_HELP = """\
-a text        decode it in every way
-/processor    greedy, or with a temperature and what else it takes: topk 0.8 40
-/gamma N      how many tokens are guessed at once
-/length N     at most so many new tokens
-/beams N      of the beam search
-/drafter      a model of the same vocabulary; off for none
-/quit         or Ctrl-D"""
-
 Listener = Callable[[DebugEvent], None]
+Source = TypeVar("Source")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One text decoded in one way. tokens: new ones. kept: share of the guesses that were right,
-    None without guesses. agreement: share of plain decoding's tokens before the first that
-    differs."""
+    """One source decoded in one way.
+
+    text: what it is called. tokens: new ones. kept: share of the guesses that were right, None
+    without guesses. agreement: share of plain decoding's tokens before the first that differs.
+    """
 
     method: str
     text: str
@@ -82,9 +61,27 @@ class Run:
     agreement: float
 
 
+class Comparable(Protocol[Source]):
+    """What `compare` needs to know of a session: its ways, and a run in one of them."""
+
+    @property
+    def methods(self) -> tuple[str, ...]: ...
+
+    def generate(
+        self, method: str, source: Source, listener: Listener | None = None
+    ) -> tuple[list[int], float | None]: ...
+
+
+def methods_of(processor: LogitsProcessor, drafted: bool) -> tuple[str, ...]:
+    """Those that can be run: beams do not sample, and speculation needs a drafter."""
+    left_out = {"beam"} if processor.temperature > 0 else set[str]()
+    left_out |= set() if drafted else {"speculative"}
+    return tuple(method for method in METHODS if method not in left_out)
+
+
 @dataclass
 class Session:
-    """What is compared, and how. drafter: a translator with the same vocabulary, or None."""
+    """Translations compared. drafter: a translator with the same vocabulary, or None."""
 
     translator: Translator
     drafter: Translator | None = None
@@ -96,15 +93,17 @@ class Session:
     @property
     def methods(self) -> tuple[str, ...]:
         """Those that this session can run."""
-        sampled = self.processor.temperature > 0
-        left_out = {"beam"} if sampled else set[str]()
-        left_out |= set() if self.drafter is not None else {"speculative"}
-        return tuple(method for method in METHODS if method not in left_out)
+        return methods_of(self.processor, self.drafter is not None)
+
+    def read(self, text: str) -> list[int]:
+        """A text as the model reads it."""
+        return self.translator.tokenizer.encode(text.strip(), None)
 
     def generate(
-        self, method: str, ids: Sequence[int], listener: Listener | None = None
+        self, method: str, source: Sequence[int], listener: Listener | None = None
     ) -> tuple[list[int], float | None]:
         """New ids, eos included, and the share of guesses kept."""
+        ids = source
         model, debug = self.translator.model, listener or False
         eos = model.architecture.eos_ids
         if method in ("plain", "uncached"):
@@ -137,26 +136,29 @@ class Session:
             return list(stream.result().tokens)
 
 
-def compare(session: Session, texts: Iterable[str]) -> Iterator[Run]:
-    """Every text in every way; each model is warm before it is timed."""
-    for number, text in enumerate(text for text in texts if text.strip()):
-        ids = session.translator.tokenizer.encode(text.strip(), None)
-        if number == 0:
+def compare(session: Comparable[Source], sources: Iterable[tuple[str, Source]]) -> Iterator[Run]:
+    """Every source, with what to call it, in every way; each model is warm before it is timed."""
+    for place, (name, source) in enumerate(sources):
+        if place == 0:
             for method in session.methods:
-                session.generate(method, ids)
-        yield from _runs(session, text.strip(), ids, None)
+                session.generate(method, source)
+        yield from runs_of(session, name, source, None)
 
 
-def _runs(
-    session: Session, text: str, ids: Sequence[int], listen: Callable[[str], Listener] | None
+def runs_of(
+    session: Comparable[Source],
+    name: str,
+    source: Source,
+    listen: Callable[[str], Listener] | None,
 ) -> Iterator[Run]:
+    """One source in every way. listen: makes a listener for each of them."""
     plain: list[int] = []
     for method in session.methods:
         started = time.perf_counter()
-        out, kept = session.generate(method, ids, None if listen is None else listen(method))
+        out, kept = session.generate(method, source, None if listen is None else listen(method))
         seconds = time.perf_counter() - started
         plain = out if method == "plain" else plain
-        yield Run(method, text, len(out), seconds, kept, _agreement(out, plain))
+        yield Run(method, name, len(out), seconds, kept, _agreement(out, plain))
 
 
 def _agreement(ours: Sequence[int], plain: Sequence[int]) -> float:
@@ -208,77 +210,3 @@ def table(runs: Sequence[Run]) -> Table:
 def to_json(runs: Sequence[Run]) -> str:
     """One object with all runs."""
     return json.dumps({"runs": [asdict(run) for run in runs]}, ensure_ascii=False)
-
-
-def converse(
-    session: Session,
-    console: Console,
-    load: Callable[[str], Translator],
-    read: Callable[[str], str] = input,
-) -> None:
-    """Ask for texts and commands until the end of input. load: a drafter by its name."""
-    console.print("A text to decode, /help, or /quit.", highlight=False)
-    while True:
-        try:
-            line = read("> ").strip()
-        except EOFError:
-            return
-        if line == "/quit":
-            return
-        try:
-            if line == "/help":
-                console.print(_HELP, markup=False, highlight=False)
-            elif line.startswith("/"):
-                console.print(command(session, line, load), markup=False, highlight=False)
-            elif line:
-                _show(session, console, line)
-        except EdgeError as error:
-            console.print(str(error), style="red", markup=False, highlight=False)
-
-
-def _show(session: Session, console: Console, text: str) -> None:
-    tokenizer = session.translator.tokenizer
-
-    def listen(method: str) -> Listener:
-        console.print(f"\n{method}: ", end="", style="bold")
-
-        def told(event: DebugEvent) -> None:
-            piece = tokenizer.decode(event.tokens)
-            console.print(
-                f"{piece} ", end="", style=_STYLES[event.kind], markup=False, highlight=False
-            )
-
-        return told
-
-    runs = list(_runs(session, text, tokenizer.encode(text, None), listen))
-    console.print("\n")
-    console.print(table(runs))
-
-
-def command(session: Session, line: str, load: Callable[[str], Translator]) -> str:
-    """Carry out a slash command; what to answer. Raises OptionError for one that makes no sense."""
-    name, *values = shlex.split(line)
-    if name == "/processor" and values and values[0] in _PROCESSORS:
-        kind, types = _PROCESSORS[values[0]]
-        session.processor = kind(*_numbers(values[1:], types))
-        return repr(session.processor)
-    if name == "/drafter" and len(values) == 1:
-        session.drafter = None if values[0] == "off" else load(values[0])
-        return f"drafter: {values[0]}"
-    fields = {"/gamma": "gamma", "/length": "length", "/beams": "beams"}
-    if name in fields and len(values) == 1:
-        (number,) = _numbers(values, (int,))
-        if number < 1:
-            raise OptionError(f"{name} takes a number from 1 on, not {number}")
-        setattr(session, fields[name], number)
-        return f"{fields[name]}: {number}"
-    raise OptionError(f"{line!r} is no command that is known here; /help lists them")
-
-
-def _numbers(values: Sequence[str], types: Sequence[type]) -> list[float]:
-    if len(values) > len(types):
-        raise OptionError(f"at most {len(types)} numbers, not {len(values)}")
-    try:
-        return [kind(value) for kind, value in zip(types, values, strict=False)]
-    except ValueError as error:
-        raise OptionError(f"a number is wanted: {error}") from None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 from typer.core import TyperGroup
 
+from edgeapp.commands.bench_rivals import Markdown, engine, print_table, rivals
 from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
 from edgeapp.outcome import EXIT_CODES, ending
 from edgeapp.sharing import share_cores
@@ -17,8 +18,6 @@ from edgeapp.terminal import note, results
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from pipelines.translation import Translator
 
 __all__ = ["app"]
@@ -37,45 +36,17 @@ class _EngineByDefault(TyperGroup):
 
 app = typer.Typer(cls=_EngineByDefault, rich_markup_mode=None)
 
-Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as the README has it.")]
-
-
-@app.command(epilog=EXIT_CODES)
-def engine(
-    markdown: Markdown = False,
-    tokens: Annotated[int, typer.Option(min=1, max=400, help="New tokens in each run.")] = 64,
-    rounds: Annotated[int, typer.Option(min=1, help="Runs, of which medians are shown.")] = 5,
-    threads: Threads = None,
-    debug: Debug = False,
-) -> None:
-    """Encoding and decoding against transformers, on random weights of true shape.
-
-    Needs the extra `bench`: pip install 'edgeapp[bench]'. Takes a minute or two.
-    """
-    with ending(debug):
-        settings = chosen("cpu", None, threads)
-        try:
-            from edgeapp.bench import report
-            from edgeapp.bench.comparison import compare
-        except ModuleNotFoundError as error:
-            if error.name != "transformers":
-                raise
-            raise OptionError(
-                "the benchmark compares with transformers, which is not installed: "
-                "pip install 'edgeapp[bench]'"
-            ) from None
-        from pipelines.engine import Engine
-
-        used = Engine(device="cpu", threads=settings.threads).threads
-        figures = compare(used, tokens, rounds, note)
-        shown = report.markdown(figures) if markdown else report.table(figures)
-        _print(shown, report.conditions(tokens, rounds))
+app.command(epilog=EXIT_CODES)(engine)
+app.command(epilog=EXIT_CODES)(rivals)
 
 
 @app.command(epilog=EXIT_CODES)
 def generate(
     file: Annotated[
-        Path | None, typer.Argument(help="A text a line; - is stdin; none on a terminal: a prompt.")
+        Path | None,
+        typer.Argument(
+            help="A text a line, - is stdin, none on a terminal: a prompt; or a recording."
+        ),
     ] = None,
     model: Model = None,
     drafter: Annotated[
@@ -90,8 +61,9 @@ def generate(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Plain, uncached, beam, speculative and n-gram decoding of the same texts.
+    """Plain, uncached, beam, speculative and n-gram decoding of the same texts or recording.
 
+    A recording goes to a Whisper model, window by window; --drafter may then be another.
     Speculation equals plain decoding token for token in float32 only: --compute-type float32.
     """
     with ending(debug):
@@ -100,23 +72,37 @@ def generate(
         from edgeapp.workshop import Workshop
 
         workshop = Workshop(settings)
+        if file is not None and str(file) != "-" and _is_recording(file):
+            from edgeapp.bench.generate_heard import HeardSession, windows
 
-        def load(name: str) -> Translator:
-            return workshop.translator(name, None, None)
+            heard = HeardSession(
+                workshop.transcriber(model, "en" if model is None else None, "transcribe"),
+                workshop.transcriber(drafter, None, "transcribe") if drafter else None,
+                gamma=gamma,
+                length=length,
+                beams=beam_size,
+            )
+            runs = list(bench.compare(heard, windows(heard.transcriber, file)))
+        else:
 
-        session = bench.Session(
-            workshop.translator(model, "en", "de") if model is None else load(model),
-            load(drafter) if drafter else None,
-            gamma=gamma,
-            length=length,
-            beams=beam_size,
-        )
-        if file is None and sys.stdin.isatty():
-            bench.converse(session, results(), load)
-            return
-        text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
-        lines = text.splitlines()
-        runs = list(bench.compare(session, lines))
+            def load(name: str) -> Translator:
+                return workshop.translator(name, None, None)
+
+            session = bench.Session(
+                workshop.translator(model, "en", "de") if model is None else load(model),
+                load(drafter) if drafter else None,
+                gamma=gamma,
+                length=length,
+                beams=beam_size,
+            )
+            if file is None and sys.stdin.isatty():
+                from edgeapp.bench.generate_prompt import converse
+
+                converse(session, results(), load)
+                return
+            text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
+            lines = [line.strip() for line in text.splitlines() if line.strip()]
+            runs = list(bench.compare(session, [(line, session.read(line)) for line in lines]))
         if as_json:
             typer.echo(bench.to_json(runs))
         else:
@@ -173,14 +159,17 @@ def live(
         for name in (policy,) if policy else _POLICIES:
             chosen_policy = replace(options, policy=cast(Literal["agreement", "attention"], name))
             figures.append(caption(timing, transcriber, heard, chosen_policy, note))
-        shown = report.markdown(figures) if markdown else report.table(figures)
-        _print(shown, report.conditions(heard, transcriber, options.min_chunk_s))
+        conditions = report.conditions(heard, transcriber, options.min_chunk_s)
+        if markdown:
+            typer.echo(f"{report.markdown(figures)}\n\n{conditions}")
+        else:
+            print_table(report.table(figures))
+            results().print(conditions)
 
 
-def _print(shown: Table | str, conditions: str) -> None:
-    if isinstance(shown, str):
-        typer.echo(f"{shown}\n\n{conditions}")
-    else:
-        console = results()
-        console.print(shown)
-        console.print(conditions)
+def _is_recording(file: Path) -> bool:
+    """Whether a file holds no text: audio files hold zeros early on."""
+    if not file.is_file():
+        raise OptionError(f"{file} is no file")
+    with file.open("rb") as opened:
+        return b"\0" in opened.read(4096)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from edgeapp.bench.generate import Session, command, compare, converse, summary, to_json
+from edgeapp.bench.generate import Session, compare, summary, to_json
+from edgeapp.bench.generate_heard import HeardSession, windows
+from edgeapp.bench.generate_prompt import command, converse
+from edgeapp.cli import main
+from pipelines.asr import Transcriber
 from pipelines.engine import Engine, TopKProcessor
 from pipelines.errors import OptionError
-from pipelines.models import bundled_folder
+from pipelines.models import assets_folder, bundled_folder
 from pipelines.translation import Translator
 
-TEXTS = ["Where is the station?", "", "I would like a cup of coffee, please."]
+TEXTS = ["Where is the station?", "I would like a cup of coffee, please."]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +30,8 @@ def translator() -> Iterator[Translator]:
 
 
 def test_every_way_gives_the_same_text_greedily(translator: Translator) -> None:
-    runs = list(compare(Session(translator, drafter=translator, length=12), TEXTS))
+    session = Session(translator, drafter=translator, length=12)
+    runs = list(compare(session, [(text, session.read(text)) for text in TEXTS]))
     assert [run.method for run in runs] == 2 * [
         "plain", "uncached", "beam", "speculative", "n-gram",
     ]  # fmt: skip
@@ -40,10 +46,37 @@ def test_every_way_gives_the_same_text_greedily(translator: Translator) -> None:
     assert len(json.loads(to_json(runs))["runs"]) == len(runs)
 
 
+def test_recordings_too() -> None:
+    talk = assets_folder() / "samples" / "talk.flac"
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        transcriber = Transcriber(bundled_folder("demo"), engine=engine)
+        heard = list(windows(transcriber, talk))
+        runs = list(compare(HeardSession(transcriber, transcriber, length=12), heard[:1]))
+    assert [name for name, _ in heard[:2]] == ["00:00.000", "00:10.000"][: len(heard)]
+    assert [run.method for run in runs] == ["plain", "uncached", "beam", "speculative", "n-gram"]
+    for run in runs:
+        assert run.tokens > 3
+        assert run.method == "beam" or run.agreement == 1.0
+    assert next(run.kept for run in runs if run.method == "speculative") == 1.0
+
+
+def test_the_command_takes_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "lines.txt"
+    text.write_text("Yes.\n\nNo.\n", "utf-8")
+    for file, several in ((text, 2), (assets_folder() / "samples" / "question.flac", 1)):
+        with pytest.raises(SystemExit) as stop:
+            main(["bench", "generate", str(file), "--json", "--length", "5", "--threads", "1"])
+        assert not stop.value.code
+        runs = json.loads(capsys.readouterr().out)["runs"]
+        assert [run["method"] for run in runs].count("plain") == several
+
+
 def test_sampling_leaves_beams_out(translator: Translator) -> None:
     session = Session(translator, processor=TopKProcessor(0.7, 5), length=5)
     assert session.methods == ("plain", "uncached", "n-gram")
-    assert {run.method for run in compare(session, TEXTS[:1])} == set(session.methods)
+    assert {run.method for run in compare(session, [("", session.read(TEXTS[0]))])} == set(
+        session.methods
+    )
 
 
 def test_a_conversation(translator: Translator) -> None:

@@ -1,0 +1,98 @@
+"""The same ways of decoding for Whisper models: a recording, window by window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from torch import Tensor
+
+from edgeapp.bench.generate import Listener, methods_of
+from edgeapp.terminal import clock
+from pipelines.asr import Transcriber, load_audio
+from pipelines.asr.features import FRAMES_PER_SECOND, FileFeatures
+from pipelines.engine import (
+    DebugEvent,
+    Drafter,
+    GreedyProcessor,
+    LogitsProcessor,
+    Memory,
+    ModelDrafter,
+    NgramDrafter,
+    Request,
+    Suppress,
+)
+
+__all__ = ["HeardSession", "windows"]
+
+
+@dataclass
+class HeardSession:
+    """Transcripts compared, without times. drafter: a recogniser with the same vocabulary."""
+
+    transcriber: Transcriber
+    drafter: Transcriber | None = None
+    processor: LogitsProcessor = field(default_factory=GreedyProcessor)
+    gamma: int = 5
+    length: int = 64
+    beams: int = 4
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Those that this session can run."""
+        return methods_of(self.processor, self.drafter is not None)
+
+    def generate(
+        self, method: str, source: Tensor, listener: Listener | None = None
+    ) -> tuple[list[int], float | None]:
+        """New ids of a window [mels, frames], eos included, and the share of guesses kept."""
+        model = self.transcriber.model
+        model = model.uncached() if method == "uncached" else model
+        memory = model.encode([source])[0]
+        special, architecture = self.transcriber.tokenizer.special, model.architecture
+        options = self.processor.options(self.length, architecture.eos_ids)
+        times = range(special.timestamp_begin, architecture.vocab_size)
+        options = replace(
+            options,
+            beam_size=self.beams if method == "beam" else 1,
+            rules=(*options.rules, Suppress((*special.control, *times))),
+        )
+        drafter = self._drafter(method, source)
+        with model.stream(
+            Request(memory, self._prompt(memory), options, drafter=drafter)
+        ) as stream:
+            for event in stream:
+                if listener is not None and event.tokens:
+                    listener(DebugEvent("token", event.tokens))
+            result = stream.result()
+        if drafter is None:
+            return list(result.tokens), None
+        return list(result.tokens), result.accepted / max(1, result.drafted)
+
+    def _drafter(self, method: str, source: Tensor) -> Drafter | None:
+        if method == "n-gram":
+            return NgramDrafter(gamma=self.gamma)
+        if method == "speculative":
+            assert self.drafter is not None, "only with a drafter"
+            model = self.drafter.model
+            return ModelDrafter(model, model.encode([source])[0], self.gamma)
+        return None
+
+    def _prompt(self, memory: Memory) -> tuple[int, ...]:
+        special = self.transcriber.tokenizer.special
+        start: Sequence[int] = (special.sot,)
+        if self.transcriber.abilities.multilingual:
+            # Not detected: that would be timed, and an uncached model cannot.
+            assert special.transcribe is not None, "all multilingual models have it"
+            start = (special.sot, special.languages["en"], special.transcribe)
+        return (*start, special.no_timestamps)
+
+
+def windows(transcriber: Transcriber, file: Path) -> Iterator[tuple[str, Tensor]]:
+    """The windows of a recording, each with when it begins. Raises AudioError."""
+    architecture = transcriber.model.architecture
+    frames = 2 * architecture.max_source_positions
+    features = FileFeatures(load_audio(file), architecture.num_mel_bins, frames)
+    for seek in range(0, round(features.duration * FRAMES_PER_SECOND), frames):
+        yield clock(seek / FRAMES_PER_SECOND), features.window(seek)[0]

@@ -1,0 +1,1 @@
+"""Everybody side by side on the same random weights: `edgeapp bench rivals`, and `bench engine`."""

@@ -1,0 +1,69 @@
+"""The whole of a comparison: weights, machine, all shapes, all pieces of work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from edgeapp.bench.rivals.contenders import Rival
+from edgeapp.bench.rivals.figures import Figure
+from edgeapp.bench.rivals.process import Missing, RivalProcess
+from edgeapp.bench.rivals.rounds import Said, measure
+from edgeapp.bench.rivals.shapes import Shape
+from edgeapp.bench.rivals.work import Task
+from pipelines.errors import OptionError
+
+__all__ = ["Results", "race"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was measured. bytes_per_s: what memory gives to all threads together, 0 on a GPU."""
+
+    figures: tuple[Figure, ...]
+    bytes_per_s: float = 0.0
+
+
+def race(
+    work: Mapping[Shape, Sequence[Task]],
+    rivals: Sequence[Rival],
+    *,
+    rounds: int,
+    device: str,
+    threads: Sequence[int] | None,
+    said: Said,
+) -> Results:
+    """Everything that is asked for of each shape, by everybody.
+
+    Raises OptionError without transformers, which makes the weights.
+    """
+    figures: list[Figure] = []
+    bytes_per_s = 0.0
+    with TemporaryDirectory(prefix="edgeapp-bench-") as name:
+        for shape, tasks in work.items():
+            folder = Path(name) / shape.name
+            said(f"{shape.name}: making random weights")
+            with RivalProcess("prepare", shape, folder, device) as writer:
+                try:
+                    writer.ask("write")
+                except Missing:
+                    raise OptionError(
+                        "transformers makes the models that are compared, and is not installed: "
+                        "pip install 'edgeapp[bench]'"
+                    ) from None
+                if device == "cpu" and not bytes_per_s:
+                    bytes_per_s = float(writer.ask("bandwidth"))
+            figures += measure(
+                shape,
+                folder,
+                tasks,
+                rivals,
+                rounds=rounds,
+                bytes_per_s=bytes_per_s,
+                device=device,
+                threads=threads,
+                said=said,
+            )
+    return Results(tuple(figures), bytes_per_s)

@@ -1,0 +1,161 @@
+"""`edgeapp bench rivals` and `edgeapp bench engine`: everybody on the same random weights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeapp.commands.shared import Debug, Device, Threads, chosen
+from edgeapp.outcome import ending
+from edgeapp.terminal import note, results
+from pipelines.errors import OptionError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["Markdown", "engine", "print_table", "rivals"]
+
+_QUICK_KINDS = ("step", "encode", "window", "lines")
+_TABLE_WIDTH = 120  # what the widest table takes; cut cells would be of no use in a file
+
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as the README has it.")]
+Json = Annotated[bool, typer.Option("--json", help="One object instead of a table.")]
+
+
+def rivals(
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            help="By commas, of step, encode, window, windows, lines, growth, memory, quality.",
+        ),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape", help="By commas, of whisper-tiny, -base, -small and opus-mt-en-de."
+        ),
+    ] = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", help="By commas, how many are stepped at once.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A first look, in two minutes.")] = False,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Runs at most, of which medians are shown.")
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option("--data", help="For quality: a folder with digits/ and tatoeba-eng-deu/."),
+    ] = None,
+    as_json: Json = False,
+    markdown: Markdown = False,
+    device: Device = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Everybody side by side: transformers, openai-whisper, CTranslate2, faster-whisper, EdgeApp.
+
+    On the same random weights of true shape, each in its best configuration; and what precisions
+    cost in quality. Needs the extra `bench`: pip install 'edgeapp[bench]'; whoever is not installed
+    is left out. Takes some ten minutes.
+    """
+    with ending(debug):
+        from edgeapp.bench.rivals import report
+        from edgeapp.bench.rivals.contenders import RIVALS
+        from edgeapp.bench.rivals.quality import quality
+        from edgeapp.bench.rivals.race import Results, race
+        from edgeapp.bench.rivals.shapes import SHAPES
+        from edgeapp.bench.rivals.work import KINDS, tasks_for
+
+        every = {each.name: each for each in SHAPES}
+        few = [name for name in every if not every[name].large]
+        names = _listed(shape, "--shape", list(every)) or (few if quick else list(every))
+        kinds = _listed(only, "--only", [*KINDS, "quality"])
+        kinds = kinds or list(_QUICK_KINDS if quick else (*KINDS, "quality"))
+        sizes = [int(size) for size in _listed(batch, "--batch", None)] or ([1] if quick else [])
+        settings, said = chosen(device, None, threads), _with_time(note)
+        work = {every[name]: tasks_for(every[name], kinds, sizes) for name in names}
+        found = Results(())
+        if any(work.values()):
+            found = race(
+                work,
+                RIVALS,
+                rounds=rounds or 3,
+                device=_computing(settings.device),
+                threads=_counts(settings.threads),
+                said=said,
+            )
+        costs = quality(data, settings.device, settings.threads, said) if "quality" in kinds else ()
+        if as_json:
+            typer.echo(report.to_json(found, costs))
+        else:
+            typer.echo((report.markdown if markdown else report.text)(found, costs))
+
+
+def engine(
+    markdown: Markdown = False,
+    tokens: Annotated[int, typer.Option(min=1, max=400, help="New tokens in each run.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Runs, of which medians are shown.")] = 5,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Encoding and decoding against transformers, on random weights of true shape.
+
+    Needs the extra `bench`: pip install 'edgeapp[bench]'. Takes a minute or two.
+    """
+    with ending(debug):
+        from edgeapp.bench.rivals import versus_transformers as report
+        from edgeapp.bench.rivals.race import race
+
+        settings = chosen("cpu", None, threads)
+        found = race(
+            report.work(tokens),
+            report.ENTRANTS,
+            rounds=rounds,
+            device="cpu",
+            threads=_counts(settings.threads),
+            said=note,
+        ).figures
+        if markdown:
+            typer.echo(f"{report.markdown(found)}\n\n{report.conditions(tokens, rounds)}")
+        else:
+            print_table(report.table(found))
+            results().print(report.conditions(tokens, rounds))
+
+
+def print_table(shown: Table) -> None:
+    """With all of its columns, however narrow the terminal or where there is none."""
+    console = results()
+    console.width = max(console.width, _TABLE_WIDTH)
+    console.print(shown)
+
+
+def _listed(wanted: str | None, option: str, known: list[str] | None) -> list[str]:
+    """What is listed in an option. known: what there is; None for numbers from 1 on."""
+    parts = [part.strip() for part in (wanted or "").split(",") if part.strip()]
+    for part in parts:
+        if not (part in known if known is not None else part.isdecimal() and int(part) > 0):
+            allowed = ", ".join(known) if known is not None else "numbers from 1 on"
+            raise OptionError(f"{option} takes {allowed}, not {part!r}")
+    return parts
+
+
+def _counts(threads: int | str) -> list[int] | None:
+    return [threads] if isinstance(threads, int) else None
+
+
+def _computing(device: str) -> str:
+    """ "cpu" or "cuda" for what may be "auto"."""
+    from pipelines.engine import Engine
+
+    return Engine(device=device).device
+
+
+def _with_time(said: Callable[[str], None]) -> Callable[[str], None]:
+    """Notes that say when they were made."""
+    began = time.perf_counter()
+    return lambda message: said(f"{time.perf_counter() - began:4.0f} s  {message}")
