@@ -159,7 +159,7 @@ def test_models_are_loaded_and_unloaded(desk: Desk) -> None:
     row.locator("button", has_text="Load").click()
     row.locator(".ea-state", has_text=" in memory").wait_for()
     assert "English → German" in row.inner_text()
-    assert "3 on this machine, " in page.inner_text(".ea-summary")
+    assert "4 on this machine, " in page.inner_text(".ea-summary")
     page.fill("#ea-models [name=name]", "no such thing")
     page.click("text=Look it up")
     reads(page, ".ea-plan", "neither a known model nor a hub id")
