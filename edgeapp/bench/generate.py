@@ -23,6 +23,7 @@ from pipelines.engine import (
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from pipelines.engine import Model, Result
     from pipelines.translation import Translator
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "summary",
     "table",
     "to_json",
+    "told",
 ]
 
 METHODS = ("plain", "uncached", "beam", "speculative", "n-gram")
@@ -129,11 +131,16 @@ class Session:
         options = GreedyProcessor().options(self.length, model.architecture.eos_ids)
         options = replace(options, beam_size=self.beams)
         start = (model.architecture.start_id,)
-        with model.stream(Request(model.encode([ids])[0], start, options)) as stream:
-            for event in stream:
-                if listener is not None and event.tokens:
-                    listener(DebugEvent("token", event.tokens))
-            return list(stream.result().tokens)
+        return list(told(model, Request(model.encode([ids])[0], start, options), listener).tokens)
+
+
+def told(model: Model, request: Request, listener: Listener | None) -> Result:
+    """The result of a request, of whose tokens the listener has heard as they came."""
+    with model.stream(request) as stream:
+        for event in stream:
+            if listener is not None and event.tokens:
+                listener(DebugEvent("token", event.tokens))
+        return stream.result()
 
 
 def compare(session: Comparable[Source], sources: Iterable[tuple[str, Source]]) -> Iterator[Run]:

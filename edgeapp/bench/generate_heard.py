@@ -8,16 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
-from edgeapp.bench.generate import Listener, methods_of
+from edgeapp.bench.generate import Listener, methods_of, told
 from edgeapp.terminal import clock
 from pipelines.asr import Transcriber, load_audio
 from pipelines.asr.features import FRAMES_PER_SECOND, FileFeatures
 from pipelines.engine import (
-    DebugEvent,
     Drafter,
     GreedyProcessor,
     LogitsProcessor,
-    Memory,
     ModelDrafter,
     NgramDrafter,
     Request,
@@ -59,13 +57,8 @@ class HeardSession:
             rules=(*options.rules, Suppress((*special.control, *times))),
         )
         drafter = self._drafter(method, source)
-        with model.stream(
-            Request(memory, self._prompt(memory), options, drafter=drafter)
-        ) as stream:
-            for event in stream:
-                if listener is not None and event.tokens:
-                    listener(DebugEvent("token", event.tokens))
-            result = stream.result()
+        request = Request(memory, self._prompt(), options, drafter=drafter)
+        result = told(model, request, listener)
         if drafter is None:
             return list(result.tokens), None
         return list(result.tokens), result.accepted / max(1, result.drafted)
@@ -79,7 +72,7 @@ class HeardSession:
             return ModelDrafter(model, model.encode([source])[0], self.gamma)
         return None
 
-    def _prompt(self, memory: Memory) -> tuple[int, ...]:
+    def _prompt(self) -> tuple[int, ...]:
         special = self.transcriber.tokenizer.special
         start: Sequence[int] = (special.sot,)
         if self.transcriber.abilities.multilingual:

@@ -65,9 +65,9 @@ class Network:
 
     def encode(self, sources: Sequence[Any]) -> list[Memory]:
         """Audio: log-mel tensors [mels, frames] of one even length; text: token ids of any
-        lengths. One pass for all of them."""
+        lengths. One pass for all of them, but for audio on a CPU."""
         if self.architecture.source == "audio":
-            return self._hear(torch.stack(list(sources)))
+            return self._hear(sources)
         return self._read(sources)
 
     def encode_sharing(self, sources: Sequence[Any], other: Network) -> list[tuple[Memory, Memory]]:
@@ -81,13 +81,14 @@ class Network:
         own, others = self._remember(hidden, lengths), other._remember(shared, lengths)
         return list(zip(own, others, strict=True))
 
-    def _hear(self, frames: Tensor) -> list[Memory]:
+    def _hear(self, sources: Sequence[Tensor]) -> list[Memory]:
         # On a CPU one window fills the caches: eight together took longer than one by one.
-        parts = [frames] if self.plan.on_gpu else [part[None] for part in frames]
-        return [memory for part in parts for memory in self._remember_all(part)]
-
-    def _remember_all(self, frames: Tensor) -> list[Memory]:
-        return self._remember(self._encoder.hear(frames), [frames.shape[2] // 2] * len(frames))
+        parts = [sources] if self.plan.on_gpu else [[source] for source in sources]
+        memories: list[Memory] = []
+        for part in parts:
+            hidden = self._encoder.hear(torch.stack(list(part)))
+            memories += self._remember(hidden, [hidden.shape[1]] * len(hidden))
+        return memories
 
     def _read(self, sources: Sequence[Sequence[int]]) -> list[Memory]:
         return self._remember(*self._hidden(sources))
