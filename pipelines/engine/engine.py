@@ -22,6 +22,8 @@ from pipelines.engine.loaded import Model
 from pipelines.engine.model.adapter import Adapter
 from pipelines.engine.model.device import choose_device, choose_threads, plan_for
 from pipelines.engine.model.network import Network
+from pipelines.engine.model.pages import keep_freed_memory
+from pipelines.engine.model.workers import Workers
 from pipelines.engine.stream import Stream
 from pipelines.errors import CheckpointError, OptionError, RequestError
 
@@ -57,6 +59,8 @@ class Engine:
         self.threads = choose_threads(threads)
         self._max_batch = max_batch
         self._budget = Budget(memory_budget)
+        keep_freed_memory()
+        self._workers = Workers(self.threads)
         self._scheduler = Scheduler(self.threads, self._move_to_cpu)
         self._models: dict[Path, Model] = {}
         self._wrapped: weakref.WeakSet[Model] = weakref.WeakSet()
@@ -139,10 +143,13 @@ class Engine:
 
     def _build(self, path: Path) -> Network:
         try:
-            return Network(path, plan_for(self._precision, self._device))
+            return self._network(path)
         except torch.cuda.OutOfMemoryError:
             self._fall_back(path)
-            return Network(path, plan_for(self._precision, self._device))
+            return self._network(path)
+
+    def _network(self, path: Path) -> Network:
+        return Network(path, plan_for(self._precision, self._device), self._workers)
 
     def _fall_back(self, path: Path) -> None:
         warnings.warn(
@@ -161,7 +168,7 @@ class Engine:
             return False
         rows = batch.drain()
         self._fall_back(former.folder)
-        network = Network(former.folder, plan_for(self._precision, self._device))
+        network = self._network(former.folder)
         network.adopt(former)
         model.move(network, rows)
         return True

@@ -7,10 +7,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from pipelines.engine import Engine
 from pipelines.engine.model.cache import CrossCache, SlotCache
 from pipelines.engine.model.memory import Memory
+from pipelines.engine.model.network import Network
+from tests.engine.conftest import Folders
 
-LAYERS, HEADS, ROOM, WIDTH = 2, 3, 10, 4
+LAYERS, HEADS, ROOM, WIDTH = 2, 3, 150, 4
 CPU = torch.device("cpu")
 
 
@@ -30,7 +33,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.rows.append([])
 
     @precondition(lambda self: self.rows)
-    @rule(data=st.data(), tokens=st.integers(1, 3))
+    @rule(data=st.data(), tokens=st.integers(1, 60))
     def write(self, data: st.DataObject, tokens: int) -> None:
         start = data.draw(st.integers(0, len(self.rows) - 1))
         stop = data.draw(st.integers(start + 1, len(self.rows)))
@@ -45,6 +48,7 @@ class CacheMachine(RuleBasedStateMachine):
         positions = torch.tensor(lengths)[:, None] + torch.arange(tokens)
         at = lengths[0] if len(set(lengths)) == 1 else positions
         slots = slice(start, stop)
+        self.cache.reserve(max(lengths) + tokens)
         for layer in range(LAYERS):
             self.cache.write(layer, slots, at, new[layer])
         self.cache.advance(slots, tokens)
@@ -110,3 +114,10 @@ def test_cross_cache_grows_for_longer_sources_and_keeps_the_others() -> None:
     keys, values = cross.read(1, slice(0, 2), 33)
     assert (keys[0] == 21).all()
     assert (values[1] == 11.5).all()
+
+
+def test_a_table_of_both_sides_is_in_memory_once(checkpoints: Folders, engine: Engine) -> None:
+    network = engine.load(checkpoints("marian:opus-mt-en-de")).backend
+    assert isinstance(network, Network)
+    mine, others = network._encoder._embedding, network._decoder._embedding
+    assert mine.table.data_ptr() == others.table.data_ptr()

@@ -13,6 +13,7 @@ from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
 from pipelines.engine import engine as engine_module
 from pipelines.engine.model.device import Plan, choose_device, choose_threads, plan_for
 from pipelines.engine.model.network import Network
+from pipelines.engine.model.workers import Workers
 from pipelines.errors import OptionError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -20,6 +21,10 @@ CPU = torch.device("cpu")
 SPECS = ["whisper:tiny", "marian:opus-mt-en-de"]
 # How far logits (of unit spread) may be from float32. int8 rounds activations to 8 bits too.
 TOLERANCES = {"bfloat16": 0.1, "float16": 0.01, "int8": 0.12, "auto": 0.12}
+AGREEING = 0.75  # of the choices
+# For text the encoder is int8, too, and random weights have no choice by much: that translations of
+# a trained model hardly change is for tests/translation/test_quality.py.
+INT8_OF_TEXT, AGREEING_INT8_OF_TEXT = 0.15, 0.6
 
 
 @pytest.fixture
@@ -110,10 +115,13 @@ def test_lower_precisions_are_close_to_float32(
         found, _ = _scores(model, tokens)
         assert torch.isfinite(found).all()
         error = float((found - expected).square().mean().sqrt())
-        assert error < TOLERANCES[precision] * float(expected.std())
+        tolerance, agreeing = TOLERANCES[precision], AGREEING
+        if model.backend.plan.encoder.kernel == "int8":
+            tolerance, agreeing = INT8_OF_TEXT, AGREEING_INT8_OF_TEXT
+        assert error < tolerance * float(expected.std())
         # Teacher-forced, so that one other choice does not make all that follow another text.
         same = (found.argmax(-1) == expected.argmax(-1)).float().mean()
-        assert same > 0.75
+        assert same > agreeing
         _check_batches(other, model)
 
 
@@ -178,11 +186,11 @@ def test_out_of_gpu_memory_at_load_is_one_warning_and_the_cpu(
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
 
-    def build(folder: Path, plan: Plan) -> Network:
+    def build(folder: Path, plan: Plan, workers: Workers) -> Network:
         asked.append(plan.device.type)
         if plan.on_gpu:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return Network(folder, plan)
+        return Network(folder, plan, workers)
 
     monkeypatch.setattr(engine_module, "Network", build)
     with Engine(threads=1) as engine:

@@ -20,6 +20,11 @@ from pipelines.errors import CheckpointError
 __all__ = ["Weights", "open_weights"]
 
 
+# Bytes of a file that are read before it is mapped anew.
+_READ_AT_ONCE = 16 << 20
+_SMALL = 1 << 16
+
+
 class Weights:
     """The tensors of a checkpoint by name, each read when asked for and checked for its shape.
 
@@ -36,6 +41,7 @@ class Weights:
         self._folder = folder
         self._readers = readers
         self._translate = translate
+        self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
         """The same weights, found under names of another family."""
@@ -61,6 +67,15 @@ class Weights:
         if not tensor.is_floating_point():
             raise CheckpointError(f"{self._folder}: {name!r} holds {tensor.dtype}, not floats")
         return tensor
+
+    def shared(
+        self, name: str, rows: int, width: int, device: torch.device, dtype: torch.dtype
+    ) -> Tensor:
+        """As `take`, on a device and in a dtype: one and the same tensor to all who ask for it."""
+        key = (self._translate(name), device, dtype)
+        if key not in self._shared:
+            self._shared[key] = self.take(name, rows, width).to(device, dtype)
+        return self._shared[key]
 
     def stacked(self, names: Sequence[str], *shape: int) -> Tensor:
         """Several tensors of one shape, one below the other."""
@@ -110,9 +125,29 @@ def _readers(path: Path) -> dict[str, Callable[[], Tensor]]:
         raise CheckpointError(f"{path} is damaged or incomplete: {_reason(error)}") from error
 
 
+class _Safetensors:
+    """A file that is mapped into memory anew from time to time, so that what has been read of it,
+    and laid out elsewhere, does not stay."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._read = path, 0
+        self._file: Any = safe_open(path, framework="pt")
+
+    def names(self) -> list[str]:
+        return list(self._file.keys())
+
+    def take(self, name: str) -> Tensor:
+        if self._read > _READ_AT_ONCE:
+            self._file, self._read = safe_open(self._path, framework="pt"), 0
+        tensor: Tensor = self._file.get_tensor(name)
+        self._read += tensor.nbytes
+        # A norm's weights would keep everything mapped that has been read beside them.
+        return tensor.clone() if tensor.nbytes <= _SMALL else tensor
+
+
 def _safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
-    file: Any = safe_open(path, framework="pt")
-    return {name: partial(file.get_tensor, name) for name in file.keys()}  # noqa: SIM118
+    file = _Safetensors(path)
+    return {name: partial(file.take, name) for name in file.names()}
 
 
 def _pickled(path: Path) -> dict[str, Callable[[], Tensor]]:

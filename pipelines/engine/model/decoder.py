@@ -12,7 +12,13 @@ from pipelines.engine.model.architecture import Architecture
 from pipelines.engine.model.cache import CrossCache, SlotCache
 from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.device import Plan, Side
-from pipelines.engine.model.layers import Builder, FeedForward, RelativeBias, embedding_name
+from pipelines.engine.model.layers import (
+    Builder,
+    Embedding,
+    FeedForward,
+    RelativeBias,
+    embedding_name,
+)
 from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.memory import Memory
 from pipelines.engine.model.readout import Readout
@@ -173,12 +179,7 @@ class Decoder:
         self.memory_dtype = plan.encoder.activations if long else self.dtype
         width, vocab = stack.d_model, architecture.vocab_size
         name = embedding_name(weights, architecture, "decoder")
-        table = weights.take(name, vocab, width)
-        exact = plan.decoder.weights.is_floating_point
-        # Scaled in float32: a product of fp16 weights would be rounded once more.
-        self._embedding = (table.float() * stack.embedding_scale).to(
-            plan.device, plan.decoder.weights if exact else torch.float16
-        )
+        self._embedding = Embedding(build, name, vocab)
         self._relative = self._positions = None
         if stack.relative is None:
             self._positions = build.positions("model.decoder.embed_positions.weight")
@@ -191,16 +192,14 @@ class Decoder:
         self._final_norm = build.norm("model.decoder.layer_norm") if stack.final_norm else None
         head = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
         own = head in weights if architecture.tied_head is None else not architecture.tied_head
-        if own:
-            table = weights.take(head, vocab, width)
+        table = weights.take(head, vocab, width) if own else self._embedding.table
         if architecture.head_scale != 1.0:
             table = table.float() * architecture.head_scale
-        # A bias that the family adds to the logits after the head; often absent, often zero.
-        bias = (
-            weights.take("final_logits_bias", 1, vocab)[0]
-            if "final_logits_bias" in weights
-            else None
-        )
+        # What a family adds to the logits after the head is often absent, and else often zero.
+        bias = None
+        if "final_logits_bias" in weights:
+            bias = weights.take("final_logits_bias", 1, vocab)[0]
+            bias = bias if bias.any() else None
         self._head = make_linear(table, bias, plan.decoder, plan.device)
 
     def remember(self, hidden: Tensor) -> list[Tensor]:
@@ -209,7 +208,7 @@ class Decoder:
 
     def forward(self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
         """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache."""
-        x = F.embedding(ids, self._embedding).to(self.dtype)
+        x = self._embedding(ids)
         at, (_, tokens) = step.at, step.shape
         if self._positions is not None:
             x = x + self._positions[slice(at, at + tokens) if isinstance(at, int) else at]

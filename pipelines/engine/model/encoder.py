@@ -9,7 +9,13 @@ from torch import Tensor
 from pipelines.engine.model.architecture import Architecture
 from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.device import Plan
-from pipelines.engine.model.layers import Builder, FeedForward, RelativeBias, embedding_name
+from pipelines.engine.model.layers import (
+    Builder,
+    Embedding,
+    FeedForward,
+    RelativeBias,
+    embedding_name,
+)
 
 __all__ = ["Encoder"]
 
@@ -82,9 +88,7 @@ class Encoder:
             ]  # fmt: skip
         else:
             table = embedding_name(weights, architecture, "encoder")
-            self._embedding = (
-                build.tensor(table, architecture.source_vocab_size, width) * stack.embedding_scale
-            )
+            self._embedding = Embedding(build, table, architecture.source_vocab_size)
         self._relative = self._positions = None
         if stack.relative is None:
             self._positions = build.positions("model.encoder.embed_positions.weight")
@@ -106,7 +110,7 @@ class Encoder:
 
     def read(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """Token ids [rows, length] → hidden states; mask [rows, 1, 1, length] hides padding."""
-        return self._run(F.embedding(ids, self._embedding), mask)
+        return self._run(self._embedding(ids), mask)
 
     def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
         if self._positions is not None:

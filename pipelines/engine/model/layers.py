@@ -15,7 +15,15 @@ from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.device import Side
 from pipelines.engine.model.linear import Linear, make_linear
 
-__all__ = ["Builder", "FeedForward", "LayerNorm", "Norm", "RelativeBias", "embedding_name"]
+__all__ = [
+    "Builder",
+    "Embedding",
+    "FeedForward",
+    "LayerNorm",
+    "Norm",
+    "RelativeBias",
+    "embedding_name",
+]
 
 _FEW = 8_192
 
@@ -90,6 +98,24 @@ def _fairseq_sinusoids(length: int, width: int) -> Tensor:
     angles = torch.arange(length).float()[:, None] * rates
     table = torch.cat([angles.sin(), angles.cos()], dim=1)
     return F.pad(table, (0, width % 2))
+
+
+class Embedding:
+    """Token ids of any shape → their rows of the table, in the activations' dtype.
+
+    Beside int8 layers the table is fp16. Scaled when they have been looked up: so the table is that
+    of the checkpoint, and where both sides have it in common, it is there once.
+    """
+
+    def __init__(self, build: Builder, name: str, rows: int) -> None:
+        exact = build.side.weights.is_floating_point
+        dtype = build.side.weights if exact else torch.float16
+        self.table = build.weights.shared(name, rows, build.stack.d_model, build.device, dtype)
+        self._dtype, self._scale = build.side.activations, build.stack.embedding_scale
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        x = F.embedding(ids, self.table).to(self._dtype)
+        return x if self._scale == 1.0 else x * self._scale
 
 
 class LayerNorm:

@@ -23,6 +23,10 @@ _PACKED_ROWS = 8
 _SMALL = 2**20
 
 
+# A table of 58,000 tokens is quantised in parts of so many rows: as float32 it takes 119 MB.
+_ROWS_AT_ONCE = 2048
+
+
 class Linear(Protocol):
     """x [..., in] → [..., out], in the dtype of x."""
 
@@ -86,16 +90,14 @@ class _Int8:
     single rows on small weights stay bfloat16."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        weight = weight.float()
-        scale = weight.abs().amax(dim=1).clamp_min(1e-12) / 127.0
+        numbers, scale = _quantised(weight)
         with warnings.catch_warnings():  # torch announces the quantised dtypes' successor here
             warnings.simplefilter("ignore")
-            quantised = torch.quantize_per_channel(
-                weight, scale, torch.zeros(len(scale), dtype=torch.long), 0, torch.qint8
-            )
+            nowhere = torch.zeros(len(scale), dtype=torch.long)
+            quantised = torch._make_per_channel_quantized_tensor(numbers, scale, nowhere, 0)
             self._bias = None if bias is None else bias.float()
             self._packed = torch.ops.quantized.linear_prepack(quantised, self._bias)
-        self._small = (quantised.int_repr(), scale.bfloat16()) if weight.numel() <= _SMALL else None
+        self._small = (numbers, scale.bfloat16()) if weight.numel() <= _SMALL else None
         # Without the packet's detour for fake objects, which costs 2 µs a call.
         self._multiply = torch.ops.quantized.linear_dynamic.default._op
 
@@ -113,7 +115,7 @@ class _Int8:
         # long as these two operations.)
         peak = x.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)
         y = self._multiply(x / peak, self._packed)
-        return y.mul_(peak) if self._bias is None else torch.lerp(self._bias, y, peak)
+        return y.mul_(peak) if self._bias is None else torch.lerp(self._bias, y, peak, out=y)
 
 
 class _Int8Weights:
@@ -122,12 +124,22 @@ class _Int8Weights:
     def __init__(
         self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
     ) -> None:
-        weight = weight.float()
-        scale = weight.abs().amax(dim=1).clamp_min(1e-12) / 127.0
-        self._weight = (weight / scale[:, None]).round().to(device, torch.int8)
-        self._scale = scale.to(device, dtype)
+        numbers, scale = _quantised(weight)
+        self._weight, self._scale = numbers.to(device), scale.to(device, dtype)
         self._bias = None if bias is None else bias.to(device, dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         y = F.linear(x, self._weight.to(x.dtype)) * self._scale
         return y if self._bias is None else y + self._bias
+
+
+def _quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
+    """[out, in] of any float dtype → int8 of that shape, and what it is to be multiplied with,
+    float32 [out]."""
+    numbers, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
+    for start in range(0, len(weight), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        part = weight[rows].float()
+        scale[rows] = part.abs().amax(dim=1).clamp_min(1e-12) / 127.0
+        numbers[rows] = (part / scale[rows, None]).round_()
+    return numbers, scale

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from functools import partial
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,30 +19,45 @@ from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.families import architecture_of, read_config
 from pipelines.engine.model.memory import Memory, Sharing
 from pipelines.engine.model.naming import names_of
+from pipelines.engine.model.pages import give_back_freed_memory
 from pipelines.engine.model.readout import Readout
+from pipelines.engine.model.workers import Workers
 
 __all__ = ["Network"]
 
 # When rows stand at different positions the cache is read up to a multiple of this, behind a
-# mask: few shapes, so that libraries which build a kernel per shape build few.
-_LENGTH_STEP = 64
+# mask: few shapes where libraries build a kernel per shape. For float32 on a CPU none does, and
+# the padding costs its full time.
+_LENGTH_STEP, _CPU_LENGTH_STEP = 64, 8
 _SOURCE_STEP = 16
+
+# How much text is read at once on a CPU: few enough tokens that what the layers hand on stays in
+# its caches.
+_PART_TOKENS = 512
 
 
 class Network:
     """The weights of one model folder, laid out for one plan. Not thread-safe.
 
-    Raises CheckpointError when the folder is no usable model.
+    workers: to encode several recordings side by side. Raises CheckpointError when the folder is
+    no usable model.
     """
 
-    def __init__(self, folder: Path, plan: Plan) -> None:
-        self.folder, self.plan = folder, plan
-        self.follows_attention = True
+    def __init__(self, folder: Path, plan: Plan, workers: Workers | None = None) -> None:
+        self.folder, self.follows_attention = folder, True
         self.architecture = architecture_of(read_config(folder), str(folder))
+        plan = plan if self.architecture.source == "audio" else plan.for_text()
+        self.plan = plan
+        self._workers = workers or Workers()
         weights = open_weights(folder).named(names_of(self.architecture.family))
         with torch.inference_mode():
-            self._encoder = Encoder(weights, self.architecture, plan)
+            # First what takes the most memory to lay out, the decoder's table of tokens.
             self._decoder = Decoder(weights, self.architecture, plan)
+            give_back_freed_memory()
+            self._encoder = Encoder(weights, self.architecture, plan)
+            give_back_freed_memory()
+        exact = plan.decoder.activations == torch.float32 and not plan.on_gpu
+        self._length_step = _CPU_LENGTH_STEP if exact else _LENGTH_STEP
         self._owner = object()
 
     @property
@@ -65,33 +81,52 @@ class Network:
 
     def encode(self, sources: Sequence[Any]) -> list[Memory]:
         """Audio: log-mel tensors [mels, frames] of one even length; text: token ids of any
-        lengths. One pass for all of them, but for audio on a CPU."""
-        if self.architecture.source == "audio":
-            return self._hear(sources)
-        return self._read(sources)
+        lengths."""
+        return [own for (own,) in self._encode(sources, [self])]
 
     def encode_sharing(self, sources: Sequence[Any], other: Network) -> list[tuple[Memory, Memory]]:
         """Encode once for two models with the same encoder: (own memory, the other's) each."""
+        return [(own, others) for own, others in self._encode(sources, [self, other])]
+
+    def _encode(
+        self, sources: Sequence[Any], readers: Sequence[Network]
+    ) -> list[tuple[Memory, ...]]:
+        """For each source the memory of every reader."""
+        parts = self._parts(sources)
+        jobs = [
+            partial(self._encode_together, [sources[at] for at in part], readers) for part in parts
+        ]
+        if self.architecture.source == "audio":
+            done = self._workers.run(jobs)
+        else:
+            done = [job() for job in jobs]
+        places = [at for part in parts for at in part]
+        found = dict(zip(places, chain.from_iterable(done), strict=True))
+        return [found[at] for at in range(len(sources))]
+
+    def _parts(self, sources: Sequence[Any]) -> list[list[int]]:
+        """Places of the sources that are encoded together."""
+        if self.plan.on_gpu:
+            return [list(range(len(sources)))]
+        if self.architecture.source == "audio":
+            # On a CPU one window fills the caches: eight together took longer than one by one, and
+            # each of four at a time on a thread of its own an eighth less than that.
+            return [[at] for at in range(len(sources))]
+        return _alike([len(source) for source in sources], _PART_TOKENS)
+
+    def _encode_together(
+        self, sources: Sequence[Any], readers: Sequence[Network]
+    ) -> list[tuple[Memory, ...]]:
         if self.architecture.source == "audio":
             hidden = self._encoder.hear(torch.stack(list(sources)))
             lengths = [hidden.shape[1]] * len(hidden)
         else:
             hidden, lengths = self._hidden(sources)
-        shared = hidden.to(other.plan.device, other._encoder.dtype)
-        own, others = self._remember(hidden, lengths), other._remember(shared, lengths)
-        return list(zip(own, others, strict=True))
-
-    def _hear(self, sources: Sequence[Tensor]) -> list[Memory]:
-        # On a CPU one window fills the caches: eight together took longer than one by one.
-        parts = [sources] if self.plan.on_gpu else [[source] for source in sources]
-        memories: list[Memory] = []
-        for part in parts:
-            hidden = self._encoder.hear(torch.stack(list(part)))
-            memories += self._remember(hidden, [hidden.shape[1]] * len(hidden))
-        return memories
-
-    def _read(self, sources: Sequence[Sequence[int]]) -> list[Memory]:
-        return self._remember(*self._hidden(sources))
+        kept = [
+            reader._remember(hidden.to(reader.plan.device, reader._encoder.dtype), lengths)
+            for reader in readers
+        ]
+        return list(zip(*kept, strict=True))
 
     def _hidden(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, list[int]]:
         lengths = [len(source) for source in sources]
@@ -160,11 +195,12 @@ class Network:
             first = torch.tensor(starts, device=device)[:, None]
             positions = first + torch.arange(tokens, device=device)
             if not uniform:
-                at, rounded = positions, -(-length // _LENGTH_STEP) * _LENGTH_STEP
+                at, rounded = positions, -(-length // self._length_step) * self._length_step
                 length = min(rounded, self.architecture.max_target_positions)
             hidden = torch.arange(length, device=device) > positions[:, :, None]
             mask = torch.zeros(hidden.shape, device=device, dtype=dtype)
             mask = mask.masked_fill_(hidden, -torch.inf)[:, None]
+        cache.reserve(length)
         if self.architecture.source == "audio":
             near: tuple[Memory, ...] | None = tuple(memories)
             source_length, source_mask = 0, None
@@ -187,6 +223,17 @@ class Network:
             _sources(sharing),
             _runs(sharing),
         )
+
+
+def _alike(lengths: Sequence[int], most: int) -> list[list[int]]:
+    """Places of sources of like length, as many as have `most` tokens together with their
+    padding, but one at least."""
+    parts: list[list[int]] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if not parts or (len(parts[-1]) + 1) * lengths[place] > most:
+            parts.append([])
+        parts[-1].append(place)
+    return parts
 
 
 def _sources(sharing: Sharing) -> slice:
