@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 
 import typer
 
@@ -79,6 +79,15 @@ def translate(
             "text; words are what spaces separate).",
         ),
     ] = False,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers",
+            min=1,
+            help="Processes side by side, each with a copy of the model and a share of the "
+            "threads: for long files on a CPU.",
+        ),
+    ] = 1,
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
@@ -110,14 +119,28 @@ def translate(
         )
         suffix = target or translator.target_language or "translated"
         code = DONE
-        for name, place in zip(inputs, names, strict=True):
-            job = _Job(translator, options, name, document, WRITERS[format.value])
-            try:
-                job.run(None if place is None else place(suffix))
-            except EdgeError as error:
-                report(error, None if name == "-" else name, debug)
-                code = SOME_FAILED
+        with _able(translator, workers) as able:
+            for name, place in zip(inputs, names, strict=True):
+                job = _Job(able, translator, options, name, document, WRITERS[format.value])
+                try:
+                    job.run(None if place is None else place(suffix))
+                except EdgeError as error:
+                    report(error, None if name == "-" else name, debug)
+                    code = SOME_FAILED
         raise typer.Exit(code)
+
+
+@contextmanager
+def _able(translator: Translator, workers: int) -> Iterator[_Able]:
+    """Who translates lines: the translator itself, or several processes. Raises OptionError."""
+    if workers == 1:
+        yield translator
+        return
+    from pipelines.translation import SideBySide
+
+    share = max(1, translator.engine.threads // workers)
+    with SideBySide(translator, workers, share) as crew:
+        yield crew
 
 
 def _in_full(typed: str | None, code: str | None) -> str | None:
@@ -154,10 +177,17 @@ def _named(folder: Path, stem: str, end: str, language: str) -> Path:
     return folder / f"{stem}.{language}{end}"
 
 
+class _Able(Protocol):
+    def translate_lines(
+        self, lines: Iterable[str | None], options: TranslateOptions | None = None
+    ) -> Iterator[Translation]: ...
+
+
 @dataclass
 class _Job:
     """One input on its way to its output."""
 
+    able: _Able
     translator: Translator
     options: TranslateOptions
     name: str
@@ -242,7 +272,7 @@ class _Job:
             except OSError as error:
                 raise InputError(f"{self.name} cannot be read on: {error.strerror}") from error
 
-        for translation in self.translator.translate_lines(texts(), self.options):
+        for translation in self.able.translate_lines(texts(), self.options):
             yield asked.popleft(), translation
 
     def _where(self, unit: Unit) -> str:

@@ -14,6 +14,7 @@ from pipelines.engine.autoregressive import (
     speculative_generate,
     speculative_generate_encoder_decoder,
 )
+from pipelines.engine.crew import Crew
 from pipelines.engine.decoding.drafting import (
     Drafter,
     Drafting,
@@ -64,6 +65,7 @@ from pipelines.engine.stream import Stream
 __all__ = [
     "Architecture",
     "BadWords",
+    "Crew",
     "DebugEvent",
     "Drafter",
     "Drafting",

@@ -9,6 +9,7 @@ from pipelines.translation.results import (
     Translation,
     TranslationEvent,
 )
+from pipelines.translation.side_by_side import SideBySide
 from pipelines.translation.translator import TranslateOptions, Translator
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "Done",
     "SentenceDone",
     "SentenceTranslation",
+    "SideBySide",
     "TextDelta",
     "TranslateOptions",
     "Translation",

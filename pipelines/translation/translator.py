@@ -88,7 +88,7 @@ class Translator:
             engine = Engine(device=device, precision=compute_type, threads=threads)
         self.engine = engine
         self.model = engine.load(folder)
-        self.name = Path(name or model).name
+        self.name, self.source = Path(name or model).name, source
         architecture = self.model.architecture
         defaults = read_generation_defaults(folder, architecture)
         self.tokenizer = open_tokenizer(folder, architecture.family, defaults, self.name)

@@ -95,14 +95,26 @@ def test_another_pair_than_the_models_is_said(edgeapp: Edgeapp) -> None:
     assert "opus-mt-en-fr" in done.stderr
 
 
+def test_workers_write_what_one_process_writes(edgeapp: Edgeapp, tmp_path: Path) -> None:
+    lines = [f"Tom has {n} green apples." for n in range(300)]
+    (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
+    command = ("translate", "long.txt", "-m", "demo-en-de", "--compute-type", "float32")
+    alone, together = edgeapp(*command), edgeapp(*command, "--workers", "2")
+    assert together.returncode == 0
+    assert together.stdout == alone.stdout
+    assert together.stderr == ""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
-    edgeapp: Edgeapp, tmp_path: Path, environment: dict[str, str]
+    edgeapp: Edgeapp, tmp_path: Path, environment: dict[str, str], workers: str
 ) -> None:
-    lines = [f"Tom has {n} green apples and likes to eat them at home." for n in range(900)]
+    count = 900 if workers == "1" else 2000
+    lines = [f"Tom has {n} green apples and likes to eat them at home." for n in range(count)]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
     command = [sys.executable, "-m", "edgeapp", "translate", "long.txt", "-o", "long.de.txt",
-               "-m", "demo-en-de"]  # fmt: skip
+               "-m", "demo-en-de", "--workers", workers]  # fmt: skip
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
     part = tmp_path / "long.de.txt.part"
     deadline = time.monotonic() + 60
@@ -121,7 +133,7 @@ def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
     assert re.search(r"going on after the \d+ lines", done.stderr)
     whole = (tmp_path / "long.de.txt").read_bytes()
     assert whole.startswith(kept[: kept.rfind(b"\n") + 1])
-    assert whole.count(b"\n") == 900
+    assert whole.count(b"\n") == count
     assert not part.exists()
 
 

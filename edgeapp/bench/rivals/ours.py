@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.bench.rivals.contender import Configuration, Contender, Runner
 from edgeapp.bench.rivals.shapes import Shape
 from edgeapp.bench.rivals.work import Line, features, sentence
-from pipelines.engine import Engine, GenerationOptions, Memory, Model, Request, Stream
+from pipelines.engine import Crew, Engine, GenerationOptions, Memory, Model, Request, Stream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Ours", "OursInEveryPrecision"]
 
 _ENCODED_AT_ONCE = 32
+_PART = 500  # lines of a part, where processes share them
 _AHEAD = 192  # lines that are there to join the batch when others leave it
 
 
@@ -31,16 +34,24 @@ class Ours(Contender):
         return ["auto", "float32"]
 
     def cuts(self, best: Configuration, cores: int) -> Sequence[Configuration]:
-        return [replace(best, batch=size) for size in (32, 128)]
+        batches = [replace(best, batch=size) for size in (32, 128)]
+        able = cores > 1 and self.device == "cpu"
+        return [*batches, *[replace(best, threads=1, workers=cores)] * able]
 
     def load(self, configuration: Configuration) -> Runner:
-        engine = Engine(
-            device=self.device,
-            precision=configuration.dtype,
-            threads=configuration.threads,
-            **({"max_batch": configuration.batch} if configuration.batch else {}),
-        )
-        return _Engine(engine, engine.load(self.folder), self.shape)
+        if configuration.workers > 1:
+            return _Workers(self.shape, self.folder, configuration)
+        return _open(self.shape, self.folder, self.device, configuration)
+
+
+def _open(shape: Shape, folder: Path, device: str, configuration: Configuration) -> _Engine:
+    engine = Engine(
+        device=device,
+        precision=configuration.dtype,
+        threads=configuration.threads,
+        **({"max_batch": configuration.batch} if configuration.batch else {}),
+    )
+    return _Engine(engine, engine.load(folder), shape)
 
 
 class OursInEveryPrecision(Ours):
@@ -97,7 +108,8 @@ class _Engine(Runner):
         return f"{plan.precision}: {', '.join(sides)}; {plan.why}"
 
     def translate(self, lines: Sequence[Line]) -> int:
-        ordered = sorted(lines, key=lambda line: len(line.ids))
+        # The longest first: those that end last are short then, and leave the batch soon.
+        ordered = sorted(lines, key=lambda line: -len(line.ids))
         tokens, pending = 0, deque[Stream]()
         while ordered or pending:
             while ordered and len(pending) < _AHEAD:
@@ -109,3 +121,24 @@ class _Engine(Runner):
                     pending.append(self._engine.stream(request))
             tokens += len(pending.popleft().result().tokens)
         return tokens
+
+
+class _Workers(_Engine):
+    """Lines in parts by several processes, as `edgeapp translate --workers` has them translated."""
+
+    def __init__(self, shape: Shape, folder: Path, configuration: Configuration) -> None:
+        alone = replace(configuration, workers=1)
+        one = _open(shape, folder, "cpu", alone)
+        super().__init__(one._engine, one._model, shape)
+        make = partial(_translating, shape, folder, alone)
+        self._crew: Crew[Sequence[Line], int] = Crew(configuration.workers, make)
+
+    def translate(self, lines: Sequence[Line]) -> int:
+        count = max(self._crew.size, len(lines) // _PART)
+        return sum(self._crew.map(lines[first::count] for first in range(count)))
+
+
+def _translating(
+    shape: Shape, folder: Path, configuration: Configuration
+) -> Callable[[Sequence[Line]], int]:
+    return _open(shape, folder, "cpu", configuration).translate
