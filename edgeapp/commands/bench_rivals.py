@@ -66,7 +66,7 @@ def rivals(
     with ending(debug):
         from edgeapp.bench.rivals import report
         from edgeapp.bench.rivals.contenders import RIVALS
-        from edgeapp.bench.rivals.quality import quality
+        from edgeapp.bench.rivals.quality import Cost, quality
         from edgeapp.bench.rivals.race import Results, race
         from edgeapp.bench.rivals.shapes import SHAPES
         from edgeapp.bench.rivals.work import KINDS, tasks_for
@@ -79,21 +79,24 @@ def rivals(
         sizes = [int(size) for size in _listed(batch, "--batch", None)] or ([1] if quick else [])
         settings, said = chosen(device, None, threads), _with_time(note)
         work = {every[name]: tasks_for(every[name], kinds, sizes) for name in names}
-        found = Results(())
-        if any(work.values()):
-            found = race(
-                work,
-                RIVALS,
-                rounds=rounds or 3,
-                device=_computing(settings.device),
-                threads=_counts(settings.threads),
-                said=said,
-            )
-        costs = quality(data, settings.device, settings.threads, said) if "quality" in kinds else ()
-        if as_json:
-            typer.echo(report.to_json(found, costs))
-        else:
-            typer.echo((report.markdown if markdown else report.text)(found, costs))
+        form = report.markdown if markdown else report.text
+        found, costs = Results(()), list[Cost]()
+        try:
+            for one, tasks in work.items():
+                if tasks:
+                    found += race(
+                        {one: tasks},
+                        RIVALS,
+                        rounds=rounds or 3,
+                        device=_computing(settings.device),
+                        threads=_counts(settings.threads),
+                        said=said,
+                    )
+            if "quality" in kinds:
+                costs += quality(data, settings.device, settings.threads, said)
+        finally:  # Ctrl-C in the third shape does not cost the first two
+            if found.figures or costs:
+                typer.echo((report.to_json if as_json else form)(found, costs))
 
 
 def engine(

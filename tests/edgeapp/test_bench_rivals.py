@@ -6,7 +6,7 @@ No figure is compared with another: they are true of the machine that runs the t
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -176,3 +176,32 @@ def test_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
         assert stop.value.code == 2
         assert option in capsys.readouterr().err
     assert thread_counts()[0] == 1
+
+
+def test_lines_by_several_of_our_processes(tmp_path: Path) -> None:
+    """The way that `edgeapp translate --workers` goes is one of ours, and does all of the work."""
+    with RivalProcess("prepare", MARIAN, tmp_path / "m", "cpu") as process:
+        process.ask("write")
+    place = RIVALS[-1].place
+    with RivalProcess("race", MARIAN, tmp_path / "m", "cpu", place) as process:
+        one, task = asdict(Configuration("auto", 1)), asdict(Task("lines", 30, 0))
+        cuts = process.ask("cuts", one, 2)
+        (several,) = [cut for cut in cuts if cut["workers"] == 2]
+        process.ask("keep", [several])
+        assert process.ask("run", several, task) > 0
+
+
+def test_ctrl_c_keeps_the_shapes_that_are_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(work: dict[Shape, list[Task]], *_: object, **__: object) -> Results:
+        (shape,) = work
+        if shape.name == "whisper-base":
+            raise KeyboardInterrupt
+        return Results((Figure(shape.name, "step 1", "a step, batch 1", OURS, "ms", (2.0,)),), 1e9)
+
+    monkeypatch.setattr("edgeapp.bench.rivals.race.race", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", "rivals", "--only", "step"])
+    assert stop.value.code == 130
+    assert "whisper-tiny, a step, batch 1" in capsys.readouterr().out

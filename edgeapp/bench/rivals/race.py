@@ -25,6 +25,9 @@ class Results:
     figures: tuple[Figure, ...]
     bytes_per_s: float = 0.0
 
+    def __add__(self, more: Results) -> Results:
+        return Results(self.figures + more.figures, self.bytes_per_s or more.bytes_per_s)
+
 
 def race(
     work: Mapping[Shape, Sequence[Task]],
