@@ -142,7 +142,9 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
         "buffer": b"\xef\xbb\xbfHello.\r\nThank you.",
     }
     page.set_input_files("#ea-text input[type=file]", notes)
-    assert page.input_value(".ea-source") == "Hello.\nThank you."
+    page.wait_for_function(  # the browser reads the file while this goes on
+        "document.querySelector('.ea-source').value === 'Hello.\\nThank you.'"
+    )
     reads(page, ".ea-result", "Danke")
     page.click("#ea-text .ea-clear")
     assert page.inner_text(".ea-result") == ""
