@@ -43,11 +43,20 @@ def noise(n: int, color: str, generator: np.random.Generator) -> np.ndarray:
 
 def warp_mel(mel: torch.Tensor, r: random.Random) -> torch.Tensor:
     """Vocal tract length perturbation (Jaitly and Hinton 2013) on a log-mel [mels, frames]."""
-    alpha = r.uniform(0.84, 1.18)
+    alpha = r.uniform(0.8, 1.22)
     position = (torch.arange(MELS, dtype=torch.float32) * alpha).clamp(max=MELS - 1.001)
     low = position.long()
     part = (position - low)[:, None]
     return mel[low] * (1 - part) + mel[low + 1] * part
+
+
+def equalize(mel: torch.Tensor, r: random.Random) -> torch.Tensor:
+    """Another microphone, another throat: a smooth gain over the mels, mostly within ±8 dB."""
+    position = torch.arange(MELS, dtype=torch.float32) / MELS * torch.pi
+    # 0.25 of a log-mel is 10 dB.
+    gain = sum(r.gauss(0, 0.1) / k * torch.cos(k * position + r.uniform(0, 6.3)) for k in (1, 2, 3))
+    shifted = mel + gain[:, None]
+    return torch.maximum(shifted, shifted.max() - 2)
 
 
 def limit_band(mel: torch.Tensor, r: random.Random) -> torch.Tensor:

@@ -86,12 +86,22 @@ def flite(text: str, voice: str, stretch: float, f0: float) -> tuple[np.ndarray,
     return samples, rate
 
 
-def speak(text: str, r: random.Random, only: str | None = None) -> Utterance | None:
+@dataclass(frozen=True)
+class Cast:
+    """Whom to draw from: one voice only, or a share by flite at f0 times its voices' own."""
+
+    only: str | None = None
+    flite: float = 0.3
+    f0: tuple[float, float] = (0.75, 1.3)
+
+
+def speak(text: str, r: random.Random, cast: Cast) -> Utterance | None:
     """One utterance in a random voice, cut to the speech itself; None when it is too long."""
-    if only in HELD_OUT or only in FLITE or (only is None and r.random() < 0.3):
+    only = cast.only
+    if only in HELD_OUT or only in FLITE or (only is None and r.random() < cast.flite):
         voice = only or r.choice(list(FLITE))
         f0 = (FLITE | HELD_OUT)[voice]
-        spread = (0.97, 1.03) if only else (0.75, 1.3)
+        spread = (0.97, 1.03) if only else cast.f0
         samples, rate = flite(text, voice, r.uniform(0.8, 1.2), f0 * r.uniform(*spread))
         voice = f"flite:{voice}"
     else:
@@ -111,13 +121,13 @@ def speak(text: str, r: random.Random, only: str | None = None) -> Utterance | N
 
 
 def utterances(
-    texts: list[str], seed: int, workers: int, digits: float, voice: str | None
+    texts: list[str], seed: int, workers: int, digits: float, cast: Cast
 ) -> Iterator[Utterance]:
     def one(index: int) -> Utterance | None:
         r = random.Random(f"{seed}/{index}")
         text = digit_string(r) if r.random() < digits else texts[index]
         try:
-            return speak(text, r, voice)
+            return speak(text, r, cast)
         except (subprocess.SubprocessError, soundfile.LibsndfileError):
             return None  # a voice this machine's espeak-ng lacks
 
@@ -146,13 +156,19 @@ def main() -> None:
     parser.add_argument(
         "--voice", help="only this one: slt, awb, rms, kal16, or one of espeak-ng's"
     )
+    parser.add_argument("--flite", type=float, default=0.3, help="share of flite's voices")
+    parser.add_argument(
+        "--f0", type=float, nargs=2, default=(0.75, 1.3), metavar=("LOW", "HIGH"),
+        help="pitch of flite's voices, times their own: from 0.5 a woman's voice is a man's too",
+    )  # fmt: skip
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
     texts = sentences(arguments.data, arguments.part)
     texts = (texts * (1 + (arguments.skip + arguments.count) // len(texts)))[arguments.skip :]
     texts = texts[: arguments.count]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    made = utterances(texts, arguments.seed, arguments.workers, arguments.digits, arguments.voice)
+    cast = Cast(arguments.voice, arguments.flite, tuple(arguments.f0))
+    made = utterances(texts, arguments.seed, arguments.workers, arguments.digits, cast)
     spoken = list(tqdm(made, total=len(texts), unit="utt", smoothing=0.05))
     save(arguments.out / arguments.name, spoken)
     hours = sum(len(u.samples) for u in spoken) / RATE / 3600

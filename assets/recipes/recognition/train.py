@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from augment import limit_band, mask, warp_mel
+from augment import equalize, limit_band, mask, warp_mel
 from scoring import error_rate, read_back
 from tokenizers import Tokenizer
 from torch import Tensor, nn
@@ -99,8 +99,10 @@ def collate(examples: list[Example], composer: Composer, step: int) -> Batch:
         samples[row, : len(e.samples)] = torch.from_numpy(e.samples[:longest])
     mel = log_mel(samples)
     for row, e in enumerate(examples):
-        if r.random() < 0.6 * strength:
+        if r.random() < 1.2 * strength:
             mel[row] = warp_mel(mel[row], r)
+        if r.random() < 0.8 * strength:
+            mel[row] = equalize(mel[row], r)
         if r.random() < 0.15 * strength:
             mel[row] = limit_band(mel[row], r)
         if e.pad_mel_from is not None:

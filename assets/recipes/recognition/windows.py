@@ -132,7 +132,7 @@ class Composer:
     def speech(self, index: int | None) -> tuple[np.ndarray, str]:
         """One utterance (a random one without index), in a disguise of its own."""
         r = self.random
-        if index is None and r.random() < 0.15:
+        if index is None and r.random() < 0.25:
             samples, text = self.digits.string(r, 1, 7)
         else:
             raw, text, _ = self.items[r.randrange(len(self.items)) if index is None else index]
@@ -163,7 +163,9 @@ class Composer:
                     cut = (at, samples[: WINDOW - at], text)
                 break
             placed.append((at, samples, text))
-            at += len(samples) + int(RATE * r.uniform(0.15, 1.3))
+            # Longer than the pauses inside a string of digits, which sound alike to its end.
+            least = 0.6 if text.rstrip(".").rpartition(" ")[2].lower() in DIGITS else 0.15
+            at += len(samples) + int(RATE * r.uniform(least, 1.3))
         if not placed:
             return self.single(None, WINDOW)
         return self._write(WINDOW, placed, cut)
