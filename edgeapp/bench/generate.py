@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import mean
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pipelines.engine import (
     DebugEvent,
@@ -19,12 +20,12 @@ from pipelines.engine import (
     autoregressive_generate_encoder_decoder,
     speculative_generate_encoder_decoder,
 )
+from pipelines.translation import Translator
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from pipelines.engine import Model, Result
-    from pipelines.translation import Translator
 
 __all__ = [
     "METHODS",
@@ -33,7 +34,6 @@ __all__ = [
     "Run",
     "Session",
     "compare",
-    "methods_of",
     "runs_of",
     "summary",
     "table",
@@ -44,7 +44,7 @@ __all__ = [
 METHODS = ("plain", "uncached", "beam", "speculative", "n-gram")
 _COLUMNS = ("method", "tokens", "tokens/s", "against plain", "guesses kept", "agreement")
 Listener = Callable[[DebugEvent], None]
-Source = TypeVar("Source")
+Tool, Source = TypeVar("Tool"), TypeVar("Source")
 
 
 @dataclass(frozen=True)
@@ -63,30 +63,12 @@ class Run:
     agreement: float
 
 
-class Comparable(Protocol[Source]):
-    """What `compare` needs to know of a session: its ways, and a run in one of them."""
-
-    @property
-    def methods(self) -> tuple[str, ...]: ...
-
-    def generate(
-        self, method: str, source: Source, listener: Listener | None = None
-    ) -> tuple[list[int], float | None]: ...
-
-
-def methods_of(processor: LogitsProcessor, drafted: bool) -> tuple[str, ...]:
-    """Those that can be run: beams do not sample, and speculation needs a drafter."""
-    left_out = {"beam"} if processor.temperature > 0 else set[str]()
-    left_out |= set() if drafted else {"speculative"}
-    return tuple(method for method in METHODS if method not in left_out)
-
-
 @dataclass
-class Session:
-    """Translations compared. drafter: a translator with the same vocabulary, or None."""
+class Comparable(ABC, Generic[Tool, Source]):
+    """What is compared, and how. tool: decodes. drafter: another one, with the same vocabulary."""
 
-    translator: Translator
-    drafter: Translator | None = None
+    tool: Tool
+    drafter: Tool | None = None
     processor: LogitsProcessor = field(default_factory=GreedyProcessor)
     gamma: int = 5
     length: int = 64
@@ -94,40 +76,51 @@ class Session:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Those that this session can run."""
-        return methods_of(self.processor, self.drafter is not None)
+        """Those that can be run: beams do not sample, and speculation needs a drafter."""
+        left_out = {"beam"} if self.processor.temperature > 0 else set[str]()
+        left_out |= set() if self.drafter is not None else {"speculative"}
+        return tuple(method for method in METHODS if method not in left_out)
+
+    @abstractmethod
+    def generate(
+        self, method: str, source: Source, listener: Listener | None = None
+    ) -> tuple[list[int], float | None]:
+        """New ids, eos included, and the share of guesses kept."""
+
+
+class Session(Comparable[Translator, Sequence[int]]):
+    """Translations compared."""
 
     def read(self, text: str) -> list[int]:
         """A text as the model reads it."""
-        return self.translator.tokenizer.encode(text.strip(), None)
+        return self.tool.tokenizer.encode(text.strip(), None)
 
     def generate(
         self, method: str, source: Sequence[int], listener: Listener | None = None
     ) -> tuple[list[int], float | None]:
-        """New ids, eos included, and the share of guesses kept."""
-        ids = source
-        model, debug = self.translator.model, listener or False
+        """As Comparable.generate."""
+        model, debug = self.tool.model, listener or False
         eos = model.architecture.eos_ids
         if method in ("plain", "uncached"):
             out = autoregressive_generate_encoder_decoder(
-                ids, model, self.length, self.processor, eos,
+                source, model, self.length, self.processor, eos,
                 use_cache=method == "plain", debug=debug,
             )  # fmt: skip
             return out[1:], None
         if method == "beam":
-            return self._with_beams(ids, listener), None
-        drafter: object = NgramDrafter(source=tuple(ids), gamma=self.gamma)
+            return self._with_beams(source, listener), None
+        drafter: object = NgramDrafter(source=tuple(source), gamma=self.gamma)
         if method == "speculative":
             assert self.drafter is not None, "only with a drafter"
             drafter = self.drafter.model
         out, kept = speculative_generate_encoder_decoder(
-            ids, drafter, model, self.gamma, self.processor, self.length, eos,
+            source, drafter, model, self.gamma, self.processor, self.length, eos,
             use_cache=True, debug=debug,
         )  # fmt: skip
         return out[1:], kept
 
     def _with_beams(self, ids: Sequence[int], listener: Listener | None) -> list[int]:
-        model = self.translator.model
+        model = self.tool.model
         options = GreedyProcessor().options(self.length, model.architecture.eos_ids)
         options = replace(options, beam_size=self.beams)
         start = (model.architecture.start_id,)
@@ -143,7 +136,9 @@ def told(model: Model, request: Request, listener: Listener | None) -> Result:
         return stream.result()
 
 
-def compare(session: Comparable[Source], sources: Iterable[tuple[str, Source]]) -> Iterator[Run]:
+def compare(
+    session: Comparable[Any, Source], sources: Iterable[tuple[str, Source]]
+) -> Iterator[Run]:
     """Every source, with what to call it, in every way; each model is warm before it is timed."""
     for place, (name, source) in enumerate(sources):
         if place == 0:
@@ -153,7 +148,7 @@ def compare(session: Comparable[Source], sources: Iterable[tuple[str, Source]]) 
 
 
 def runs_of(
-    session: Comparable[Source],
+    session: Comparable[Any, Source],
     name: str,
     source: Source,
     listen: Callable[[str], Listener] | None,

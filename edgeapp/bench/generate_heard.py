@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 from torch import Tensor
 
-from edgeapp.bench.generate import Listener, methods_of, told
+from edgeapp.bench.generate import Comparable, Listener, told
 from edgeapp.terminal import clock
 from pipelines.asr import Transcriber, load_audio
 from pipelines.asr.features import FRAMES_PER_SECOND, FileFeatures
 from pipelines.engine import (
     Drafter,
-    GreedyProcessor,
-    LogitsProcessor,
     ModelDrafter,
     NgramDrafter,
     Request,
@@ -25,30 +23,17 @@ from pipelines.engine import (
 __all__ = ["HeardSession", "windows"]
 
 
-@dataclass
-class HeardSession:
-    """Transcripts compared, without times. drafter: a recogniser with the same vocabulary."""
-
-    transcriber: Transcriber
-    drafter: Transcriber | None = None
-    processor: LogitsProcessor = field(default_factory=GreedyProcessor)
-    gamma: int = 5
-    length: int = 64
-    beams: int = 4
-
-    @property
-    def methods(self) -> tuple[str, ...]:
-        """Those that this session can run."""
-        return methods_of(self.processor, self.drafter is not None)
+class HeardSession(Comparable[Transcriber, Tensor]):
+    """Transcripts compared, without times."""
 
     def generate(
         self, method: str, source: Tensor, listener: Listener | None = None
     ) -> tuple[list[int], float | None]:
         """New ids of a window [mels, frames], eos included, and the share of guesses kept."""
-        model = self.transcriber.model
+        model = self.tool.model
         model = model.uncached() if method == "uncached" else model
         memory = model.encode([source])[0]
-        special, architecture = self.transcriber.tokenizer.special, model.architecture
+        special, architecture = self.tool.tokenizer.special, model.architecture
         options = self.processor.options(self.length, architecture.eos_ids)
         times = range(special.timestamp_begin, architecture.vocab_size)
         options = replace(
@@ -73,9 +58,9 @@ class HeardSession:
         return None
 
     def _prompt(self) -> tuple[int, ...]:
-        special = self.transcriber.tokenizer.special
+        special = self.tool.tokenizer.special
         start: Sequence[int] = (special.sot,)
-        if self.transcriber.abilities.multilingual:
+        if self.tool.abilities.multilingual:
             # Not detected: that would be timed, and an uncached model cannot.
             assert special.transcribe is not None, "all multilingual models have it"
             start = (special.sot, special.languages["en"], special.transcribe)

@@ -73,7 +73,7 @@ def converse(
 
 
 def _show(session: Session, console: Console, text: str) -> None:
-    tokenizer = session.translator.tokenizer
+    tokenizer = session.tool.tokenizer
 
     def listen(method: str) -> Listener:
         console.print(f"\n{method}: ", end="", style="bold")

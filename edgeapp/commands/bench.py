@@ -82,7 +82,7 @@ def generate(
                 length=length,
                 beams=beam_size,
             )
-            runs = list(bench.compare(heard, windows(heard.transcriber, file)))
+            runs = list(bench.compare(heard, windows(heard.tool, file)))
         else:
 
             def load(name: str) -> Translator:
