@@ -35,7 +35,7 @@ class Workshop:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._engine: Engine | None = None
-        self._translators: dict[tuple[str | None, str | None, str | None], Translator] = {}
+        self._translators: dict[tuple[str | None, str | None, str | None, bool], Translator] = {}
 
     @property
     def engine(self) -> Engine:
@@ -62,12 +62,15 @@ class Workshop:
 
         return Transcriber(found.folder, engine=self.engine, name=found.name)
 
-    def translator(self, name: str | None, source: str | None, target: str | None) -> Translator:
+    def translator(
+        self, name: str | None, source: str | None, target: str | None, shortlist: bool = False
+    ) -> Translator:
         """The translator named, else the setting's, else the best from source to target.
 
-        Raises UnsupportedTask when it translates from or into another language.
+        Raises UnsupportedTask when it translates from or into another language, OptionError where
+        it has no shortlist.
         """
-        key = (name, source, target)
+        key = (name, source, target, shortlist)
         if key not in self._translators:
             from pipelines.models import choose_default, resolve
 
@@ -80,7 +83,10 @@ class Workshop:
             self._check(found, "translation", "translate text")
             from pipelines.translation import Translator
 
-            made = Translator(found.folder, engine=self.engine, name=found.name, source=source)
+            made = Translator(
+                found.folder, engine=self.engine, name=found.name, source=source,
+                shortlist=shortlist,
+            )  # fmt: skip
             _check_languages(found.name, made, source, target)
             self._translators[key] = made
         return self._translators[key]

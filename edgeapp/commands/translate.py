@@ -79,6 +79,14 @@ def translate(
             "text; words are what spaces separate).",
         ),
     ] = False,
+    shortlist: Annotated[
+        bool,
+        typer.Option(
+            "--shortlist",
+            help="Write only with pieces of the target language's own vocabulary: faster, where "
+            "a model has one of each language.",
+        ),
+    ] = False,
     workers: Annotated[
         int,
         typer.Option(
@@ -108,7 +116,7 @@ def translate(
         from pipelines.translation import TranslateOptions
 
         spoken, wanted = source and language_named(source), target and language_named(target)
-        translator = Workshop(settings).translator(model, spoken, wanted)
+        translator = Workshop(settings).translator(model, spoken, wanted, shortlist)
         source, target = _in_full(source, spoken), _in_full(target, wanted)
         several = bool(translator.target_codes)
         options = TranslateOptions(

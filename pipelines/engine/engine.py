@@ -62,7 +62,7 @@ class Engine:
         keep_freed_memory()
         self._workers = Workers(self.threads)
         self._scheduler = Scheduler(self.threads, self._move_to_cpu)
-        self._models: dict[Path, Model] = {}
+        self._models: dict[tuple[Path, tuple[int, ...] | None], Model] = {}
         self._wrapped: weakref.WeakSet[Model] = weakref.WeakSet()
         self._lock = threading.Lock()
 
@@ -77,19 +77,22 @@ class Engine:
         with self._lock:
             return (*self._models.values(), *self._wrapped)
 
-    def load(self, folder: str | Path) -> Model:
+    def load(self, folder: str | Path, shortlist: Sequence[int] | None = None) -> Model:
         """The model in a Hugging Face folder; loaded once, then shared by everyone.
 
-        Raises CheckpointError when the folder holds no usable model.
+        shortlist: the only ids that are ever to be generated. The last layer computes no others:
+        all other logits are −∞. Raises CheckpointError when the folder holds no usable model,
+        OptionError for a shortlist of ids that it lacks, or without an end of text.
         """
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
             raise CheckpointError(f"{folder} is not a folder")
         with self._lock:
-            if path not in self._models:
-                network = self._scheduler.run(lambda: self._build(path))
-                self._models[path] = Model(network, self._scheduler, self._max_batch, self._budget)
-            return self._models[path]
+            key = path, None if shortlist is None else tuple(shortlist)
+            if key not in self._models:
+                network = self._scheduler.run(lambda: self._build(*key))
+                self._models[key] = Model(network, self._scheduler, self._max_batch, self._budget)
+            return self._models[key]
 
     def wrap(self, module: Any) -> Model:
         """A transformers model that is in memory already, encoder-decoder or decoder-only.
@@ -104,7 +107,7 @@ class Engine:
     def unload(self, model: Model) -> None:
         """Give a model's memory back. Its generations that still run are ended as failed."""
         with self._lock:
-            self._models = {path: kept for path, kept in self._models.items() if kept is not model}
+            self._models = {key: kept for key, kept in self._models.items() if kept is not model}
         self._scheduler.run(model.release)
 
     def stream(self, request: Request) -> Stream:
@@ -141,15 +144,16 @@ class Engine:
                 return model
         raise RequestError("the memory of this request was made by no model that is loaded here")
 
-    def _build(self, path: Path) -> Network:
+    def _build(self, path: Path, shortlist: Sequence[int] | None) -> Network:
         try:
-            return self._network(path)
+            return self._network(path, shortlist)
         except torch.cuda.OutOfMemoryError:
             self._fall_back(path)
-            return self._network(path)
+            return self._network(path, shortlist)
 
-    def _network(self, path: Path) -> Network:
-        return Network(path, plan_for(self._precision, self._device), self._workers)
+    def _network(self, path: Path, shortlist: Sequence[int] | None) -> Network:
+        plan = plan_for(self._precision, self._device)
+        return Network(path, plan, self._workers, shortlist)
 
     def _fall_back(self, path: Path) -> None:
         warnings.warn(
@@ -168,7 +172,7 @@ class Engine:
             return False
         rows = batch.drain()
         self._fall_back(former.folder)
-        network = self._network(former.folder)
+        network = self._network(former.folder, former.shortlist)
         network.adopt(former)
         model.move(network, rows)
         return True

@@ -30,8 +30,9 @@ class SideBySide:
             raise OptionError("several workers are for the CPU; leave them out, or use device cpu")
         model = translator.model
         make = partial(
-            _open, model.folder, model.precision, threads, translator.name, translator.source
-        )
+            _open, model.folder, model.precision, threads,
+            translator.name, translator.source, translator.shortlist,
+        )  # fmt: skip
         self._crew: Crew[_Part, list[Translation]] = Crew(workers, make)
 
     def translate_lines(
@@ -71,10 +72,10 @@ def _parts(lines: Iterable[str | None], options: TranslateOptions) -> Iterator[_
 
 
 def _open(
-    folder: Path, precision: str, threads: int, name: str, source: str | None
+    folder: Path, precision: str, threads: int, name: str, source: str | None, shortlist: bool
 ) -> Callable[[_Part], list[Translation]]:
     engine = Engine(device="cpu", precision=precision, threads=threads)
-    translator = Translator(folder, engine=engine, name=name, source=source)
+    translator = Translator(folder, engine=engine, name=name, source=source, shortlist=shortlist)
 
     def translate(part: _Part) -> list[Translation]:
         lines, options = part

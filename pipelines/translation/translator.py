@@ -23,6 +23,7 @@ from pipelines.translation.results import (
     Translation,
     TranslationEvent,
 )
+from pipelines.translation.shortlist import target_pieces
 from pipelines.translation.streaming import events
 
 __all__ = ["TranslateOptions", "Translator"]
@@ -65,11 +66,14 @@ class Translator:
         ("float32", "bfloat16", "float16", "int8", "auto") and threads.
     name: what messages call the model; it may tell the languages, as in opus-mt-en-de.
     source: the language of texts for which the options name none, for models that have to be told.
+    shortlist: write only with the pieces of the target language's own vocabulary, for models that
+        have one (shortlist.py): less to compute for each token.
     source_language, target_language: what the model's files or its name say, or None.
     source_codes, target_codes: what `source_language` and `target` of the options may be, in
         models that have to be told; else empty.
 
-    Raises ModelNotFound, CheckpointError, or UnsupportedTask for a model of another kind.
+    Raises ModelNotFound, CheckpointError, UnsupportedTask for a model of another kind, or
+    OptionError where there is no shortlist.
     """
 
     def __init__(
@@ -82,12 +86,14 @@ class Translator:
         threads: int | Literal["auto"] = "auto",
         name: str | None = None,
         source: str | None = None,
+        shortlist: bool = False,
     ) -> None:
         folder = folder_of(model)
         if engine is None:
             engine = Engine(device=device, precision=compute_type, threads=threads)
         self.engine = engine
-        self.model = engine.load(folder)
+        self.model = engine.load(folder, target_pieces(folder) if shortlist else None)
+        self.shortlist = shortlist
         self.name, self.source = Path(name or model).name, source
         architecture = self.model.architecture
         defaults = read_generation_defaults(folder, architecture)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,17 @@ def test_workers_write_what_one_process_writes(edgeapp: Edgeapp, tmp_path: Path)
     assert together.returncode == 0
     assert together.stdout == alone.stdout
     assert together.stderr == ""
+
+
+def test_a_shortlist_where_there_is_one(edgeapp: Edgeapp, many_folder: Callable[..., Path]) -> None:
+    text = "Where is the station?\nI would like a cup of coffee.\n"
+    command = ("translate", "-m", "demo-en-de", "--compute-type", "float32")
+    short = edgeapp(*command, "--shortlist", stdin=text)
+    assert short.stdout == edgeapp(*command, stdin=text).stdout
+    folder = many_folder("m2m100_418M", seed=1)
+    none = edgeapp("translate", "-m", str(folder), "-t", "de", "--shortlist", stdin=text)
+    assert (none.returncode, none.stdout, none.stderr.count("\n")) == (2, "", 1)
+    assert "no shortlist" in none.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")

@@ -58,7 +58,7 @@ class ScriptedEngine:
     streams: list[ScriptedStream] = field(default_factory=list)
     encoded: list[int] = field(default_factory=list)
 
-    def load(self, folder: Path) -> ScriptedEngine:
+    def load(self, folder: Path, shortlist: Sequence[int] | None = None) -> ScriptedEngine:
         return self
 
     def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:

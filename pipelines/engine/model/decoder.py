@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -170,7 +171,13 @@ def _attend_shared(
 class Decoder:
     """Tokens and memories → hidden states → logits, over the caches."""
 
-    def __init__(self, weights: Weights, architecture: Architecture, plan: Plan) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        architecture: Architecture,
+        plan: Plan,
+        shortlist: Sequence[int] | None = None,
+    ) -> None:
         stack = architecture.decoder
         build = Builder(weights, stack, plan.decoder, plan.device)
         self.dtype, self.device = plan.decoder.activations, plan.device
@@ -200,6 +207,11 @@ class Decoder:
         if "final_logits_bias" in weights:
             bias = weights.take("final_logits_bias", 1, vocab)[0]
             bias = bias if bias.any() else None
+        self._vocab, self._shortlist = vocab, None
+        if shortlist is not None:
+            kept = torch.tensor(shortlist)
+            table, bias = table[kept], None if bias is None else bias[kept]
+            self._shortlist = kept.to(plan.device)
         self._head = make_linear(table, bias, plan.decoder, plan.device)
 
     def remember(self, hidden: Tensor) -> list[Tensor]:
@@ -225,5 +237,9 @@ class Decoder:
         return x.view(*ids.shape, -1)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Hidden states [n, d_model] → float32 logits [n, vocab]."""
-        return self._head(hidden).float()
+        """Hidden states [n, d_model] → float32 logits [n, vocab]: −∞ outside the shortlist."""
+        logits = self._head(hidden).float()
+        if self._shortlist is None:
+            return logits
+        whole = logits.new_full((len(logits), self._vocab), -torch.inf)
+        return whole.index_copy_(1, self._shortlist, logits)

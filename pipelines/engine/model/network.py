@@ -22,6 +22,7 @@ from pipelines.engine.model.naming import names_of
 from pipelines.engine.model.pages import give_back_freed_memory
 from pipelines.engine.model.readout import Readout
 from pipelines.engine.model.workers import Workers
+from pipelines.errors import OptionError
 
 __all__ = ["Network"]
 
@@ -39,26 +40,43 @@ _PART_TOKENS = 512
 class Network:
     """The weights of one model folder, laid out for one plan. Not thread-safe.
 
-    workers: to encode several recordings side by side. Raises CheckpointError when the folder is
-    no usable model.
+    workers: to encode several recordings side by side. shortlist: the ids that can be generated,
+    in order, or None for all. Raises CheckpointError when the folder is no usable model.
     """
 
-    def __init__(self, folder: Path, plan: Plan, workers: Workers | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        plan: Plan,
+        workers: Workers | None = None,
+        shortlist: Sequence[int] | None = None,
+    ) -> None:
         self.folder, self.follows_attention = folder, True
         self.architecture = architecture_of(read_config(folder), str(folder))
+        self.shortlist = self._checked(shortlist)
         plan = plan if self.architecture.source == "audio" else plan.for_text()
         self.plan = plan
         self._workers = workers or Workers()
         weights = open_weights(folder).named(names_of(self.architecture.family))
         with torch.inference_mode():
             # First what takes the most memory to lay out, the decoder's table of tokens.
-            self._decoder = Decoder(weights, self.architecture, plan)
+            self._decoder = Decoder(weights, self.architecture, plan, self.shortlist)
             give_back_freed_memory()
             self._encoder = Encoder(weights, self.architecture, plan)
             give_back_freed_memory()
         exact = plan.decoder.activations == torch.float32 and not plan.on_gpu
         self._length_step = _CPU_LENGTH_STEP if exact else _LENGTH_STEP
         self._owner = object()
+
+    def _checked(self, shortlist: Sequence[int] | None) -> Sequence[int] | None:
+        if shortlist is None:
+            return None
+        known, kept = range(self.architecture.vocab_size), set(shortlist)
+        wrong = next((index for index in shortlist if index not in known), None)
+        if wrong is not None or not kept.intersection(self.architecture.eos_ids):
+            what = f"names the id {wrong} of {len(known)}" if wrong is not None else "has no end"
+            raise OptionError(f"the shortlist for {self.folder.name} {what}")
+        return tuple(sorted(kept))
 
     @property
     def memory_dtype(self) -> torch.dtype:

@@ -1,0 +1,97 @@
+"""A shortlist: what is in it is computed as ever, the rest cannot be generated."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
+from pipelines.errors import OptionError
+from tests.engine.conftest import Folders, token_sources
+
+MARIAN, WHISPER = "marian:opus-mt-en-de", "whisper:tiny"
+
+
+def some_of(model: Model, share: float = 0.3) -> list[int]:
+    """Ids of a model, its end among them, in no order."""
+    ids = range(model.architecture.vocab_size)
+    kept = random.Random(3).sample(ids, round(len(ids) * share))
+    return [*{*kept, *model.architecture.eos_ids}]
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16", "int8"])
+def test_what_is_in_it_is_computed_as_ever(checkpoints: Folders, precision: str) -> None:
+    folder = checkpoints(MARIAN)
+    with Engine(device="cpu", precision=precision, threads=1) as engine:
+        whole = engine.load(folder)
+        kept = some_of(whole)
+        short = engine.load(folder, kept)
+        prompt, (source,) = [whole.architecture.start_id, 5, 77], token_sources(whole, [9])
+        expected = whole.score(whole.encode([source])[0], prompt)
+        found = short.score(short.encode([source])[0], prompt)
+    torch.testing.assert_close(found[:, kept], expected[:, kept], rtol=1e-4, atol=1e-4)
+    others = torch.ones(found.shape[1], dtype=torch.bool)
+    others[kept] = False
+    assert (found[:, others] == -torch.inf).all()
+
+
+@pytest.mark.parametrize("changes", [{}, {"temperature": 0.8, "seed": 4}], ids=str)
+def test_generates_as_if_the_rest_were_suppressed(
+    engine: Engine, marian: Model, changes: dict[str, object]
+) -> None:
+    kept = some_of(marian)
+    others = tuple({*range(marian.architecture.vocab_size)} - {*kept})
+    short = engine.load(marian.folder, kept)
+    told = {"max_new_tokens": 12, "eos_ids": marian.architecture.eos_ids, **changes}
+    for source in token_sources(marian, [5, 12, 30]):
+        results = [
+            engine.generate([Request(model.encode([source])[0], (58_100,), options)])[0]
+            for model, options in (
+                (marian, GenerationOptions(**told, rules=(Suppress(others),))),
+                (short, GenerationOptions(**told)),
+            )
+        ]
+        assert results[0].tokens == results[1].tokens
+        assert {*results[1].tokens} <= {*kept}
+
+
+def test_beams_weigh_it_alone(engine: Engine, marian: Model) -> None:
+    """Their log-probabilities are shares of the shortlist, as they are of the whole elsewhere."""
+    kept = some_of(marian)
+    short = engine.load(marian.folder, kept)
+    options = GenerationOptions(max_new_tokens=8, beam_size=4, n_best=2, logprobs=True)
+    (memory,) = short.encode(token_sources(marian, [12]))
+    found = engine.generate([Request(memory, (58_100,), options)])[0]
+    assert {*found.tokens} <= {*kept}
+    read = short.score(memory, [58_100, *found.tokens[:-1]]).log_softmax(-1)
+    expected = read[range(len(found.tokens)), list(found.tokens)]
+    torch.testing.assert_close(torch.tensor(found.logprobs), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_that_hears_can_have_one(engine: Engine, whisper: Model) -> None:
+    kept = some_of(whisper)
+    short = engine.load(whisper.folder, kept)
+    mel = torch.zeros(80, 2 * whisper.architecture.max_source_positions)
+    options = GenerationOptions(max_new_tokens=5)
+    request = Request(short.encode([mel])[0], (whisper.architecture.start_id,), options)
+    assert {*engine.generate([request])[0].tokens} <= {*kept}
+
+
+def test_models_are_shared_by_those_with_the_same_one(engine: Engine, marian: Model) -> None:
+    kept = some_of(marian)
+    short = engine.load(marian.folder, kept)
+    assert engine.load(marian.folder, kept) is short
+    assert engine.load(marian.folder) is marian
+    assert short is not marian
+
+
+@pytest.mark.parametrize(
+    ("ids", "why"), [([0, 58_101], "58101"), ([0, -1], "-1"), ([5, 6], "no end"), ([], "no end")]
+)
+def test_senseless_ones_are_refused(
+    engine: Engine, marian: Model, ids: list[int], why: str
+) -> None:
+    with pytest.raises(OptionError, match=why):
+        engine.load(marian.folder, ids)

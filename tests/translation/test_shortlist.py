@@ -1,0 +1,52 @@
+"""Translating with the pieces of the target language alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pipelines.engine import Engine
+from pipelines.errors import OptionError
+from pipelines.translation import SideBySide, Translator
+from pipelines.translation.shortlist import target_pieces
+from tests.fixtures.checkpoints import write_marian
+
+
+def test_the_pieces_of_the_target_and_its_end(tmp_path: Path) -> None:
+    folder = write_marian(tmp_path / "opus-mt-en-de")
+    vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    kept = {*target_pieces(folder)}
+    assert vocabulary["</s>"] in kept
+    assert vocabulary["<unk>"] in kept
+    assert vocabulary["<pad>"] not in kept
+    assert 0 < len(kept) < len(vocabulary)
+
+
+def test_nothing_else_is_written(tmp_path: Path, exact_engine: Engine) -> None:
+    folder = write_marian(tmp_path / "opus-mt-en-de")
+    short = Translator(folder, engine=exact_engine, shortlist=True)
+    kept = {*target_pieces(folder)}
+    for done in short.translate(["Good morning!", "Where is my book? It was here."]):
+        for sentence in done.sentences:
+            assert {*sentence.tokens} <= kept
+
+
+def test_a_trained_model_writes_what_it_always_does(
+    demo: Translator, demo_folder: Path, exact_engine: Engine
+) -> None:
+    short = Translator(demo_folder, engine=exact_engine, shortlist=True)
+    lines = ["Good morning!", "Tom lives in Boston. He likes it there.", "Where is my book?"]
+    expected = [each.text for each in demo.translate(lines)]
+    assert [each.text for each in short.translate(lines)] == expected
+    with SideBySide(short, 2) as crew:
+        assert [each.text for each in crew.translate_lines(lines)] == expected
+
+
+def test_where_the_target_has_no_vocabulary_of_its_own(
+    many_folder: Callable[..., Path], exact_engine: Engine
+) -> None:
+    with pytest.raises(OptionError, match="no shortlist"):
+        Translator(many_folder("m2m100_418M", seed=1), engine=exact_engine, shortlist=True)
