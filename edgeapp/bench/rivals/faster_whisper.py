@@ -63,7 +63,8 @@ class _Transcribe(Runner):
             no_speech_threshold=None,
             condition_on_previous_text=False,
             suppress_blank=False,
-            suppress_tokens=[self._shape.eos],
+            # Neither an end nor timestamps: random weights write them, faster-whisper drops them.
+            suppress_tokens=list(range(self._shape.eos, self._shape.config["vocab_size"])),
             without_timestamps=True,
             # CTranslate2 makes at most half of the length that faster-whisper passes on, less one
             # for the no-speech probability.
