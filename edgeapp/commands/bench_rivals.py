@@ -57,7 +57,7 @@ def rivals(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Everybody side by side: transformers, openai-whisper, CTranslate2, faster-whisper, EdgeApp.
+    """EdgeApp beside transformers, openai-whisper, CTranslate2, faster-whisper and whisper.cpp.
 
     On the same random weights of true shape, each in its best configuration; and what precisions
     cost in quality. Needs the extra `bench`: pip install 'edgeapp[bench]'; whoever is not installed

@@ -14,7 +14,7 @@ import pytest
 from edgeapp.bench.rivals import versus_transformers
 from edgeapp.bench.rivals.aims import aim_of, aims
 from edgeapp.bench.rivals.contender import Configuration
-from edgeapp.bench.rivals.contenders import CT2, HF_EXACT, OURS, RIVALS, Rival
+from edgeapp.bench.rivals.contenders import CT2, HF_EXACT, OURS, RIVALS, WHISPER_CPP, Rival
 from edgeapp.bench.rivals.figures import Figure
 from edgeapp.bench.rivals.limits import step_bytes
 from edgeapp.bench.rivals.process import Missing, RivalFailed, RivalProcess
@@ -46,6 +46,7 @@ def entered(work: dict[Shape, list[Task]], rivals: tuple[Rival, ...] = RIVALS) -
 def test_everybody_does_the_same_work_on_whisper() -> None:
     pytest.importorskip("ctranslate2")
     pytest.importorskip("faster_whisper")
+    pytest.importorskip("_pywhispercpp")
     tasks = [
         Task("step", 1, 6),
         Task("step", 2, 4),
@@ -67,7 +68,7 @@ def test_everybody_does_the_same_work_on_whisper() -> None:
         assert all(value > 0 for value in each.runs) or each.work.startswith("step")
     assert took_part["growth"] == [OURS]
     assert {CT2, HF_EXACT, OURS} < set(took_part["step 1"])
-    assert "faster-whisper" in took_part["window"]
+    assert {"faster-whisper", WHISPER_CPP} < set(took_part["window"])
     assert any("encoder" in each.why for each in results.figures if each.rival == OURS)
     assert results.bytes_per_s > 1e8
     _check_reports(results)

@@ -19,6 +19,7 @@ __all__ = [
     "OURS",
     "OURS_EXACT",
     "RIVALS",
+    "WHISPER_CPP",
     "Column",
     "Rival",
     "contender",
@@ -42,7 +43,7 @@ class Rival:
     above. separate: a process for each configuration,
     because each model has threads of its own, and more of them than cores disturb each other.
     quick: fast enough to take part in everything; the others are left out of batches that
-    would take them minutes.
+    would take them minutes. single: it knows no batches.
     """
 
     columns: tuple[Column, ...]
@@ -53,17 +54,20 @@ class Rival:
     base: str = "torch"
     quick: bool = False
     separate: bool = False
+    single: bool = False
 
     def takes(self, shape: Shape, task: Task) -> bool:
         """Whether it has a part in this piece of work."""
         too_long = task.kind == "step" and task.batch > (1 if shape.large else 8)
         able = self.family in (None, shape.kind) and task.kind in self.work
+        able = able and not (self.single and task.batch > 1)
         return able and (self.quick or not too_long)
 
 
 OURS, OURS_EXACT = "EdgeApp", "EdgeApp float32"
 HF, HF_EXACT = "transformers", "transformers float32"
 OPENAI, CT2, FASTER = "openai-whisper", "CTranslate2", "faster-whisper"
+WHISPER_CPP = "whisper.cpp"
 
 _ALONE: tuple[Kind, ...] = ("step", "encode", "window")
 
@@ -93,6 +97,16 @@ RIVALS = (
         "ctranslate2",
         quick=True,
         separate=True,
+    ),
+    Rival(
+        (Column(WHISPER_CPP),),
+        "whisper_cpp:WhisperCpp",
+        "pywhispercpp",
+        ("step", "window", "memory"),
+        "whisper",
+        "numpy",
+        quick=True,
+        single=True,
     ),
     Rival(
         (Column(OURS_EXACT, ("float32",)), Column(OURS, ("auto",))),

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from edgeapp.bench.rivals.contender import Configuration, Contender, Runner
+from edgeapp.bench.rivals.openai_names import openai_name
 from edgeapp.bench.rivals.shapes import Shape
 from edgeapp.bench.rivals.work import features
 
@@ -25,27 +26,6 @@ __all__ = ["OpenAIWhisper"]
 # dependencies, as the Makefile does, sees it compared.
 _audio, _decoding, _model = (
     import_module(f"whisper.{part}") for part in ("audio", "decoding", "model")
-)
-
-# transformers' names → openai-whisper's, in this order.
-_NAMES = (
-    ("model.", ""),
-    (".layers.", ".blocks."),
-    ("self_attn_layer_norm", "attn_ln"),
-    ("encoder_attn_layer_norm", "cross_attn_ln"),
-    ("final_layer_norm", "mlp_ln"),
-    ("self_attn", "attn"),
-    ("encoder_attn", "cross_attn"),
-    ("q_proj", "query"),
-    ("k_proj", "key"),
-    ("v_proj", "value"),
-    ("out_proj", "out"),
-    ("fc1", "mlp.0"),
-    ("fc2", "mlp.2"),
-    ("embed_positions.weight", "positional_embedding"),
-    ("embed_tokens", "token_embedding"),
-    ("encoder.layer_norm", "encoder.ln_post"),
-    ("decoder.layer_norm", "decoder.ln"),
 )
 
 
@@ -73,7 +53,7 @@ class OpenAIWhisper(Contender):
         model = _model.Whisper(dims)
         weights = load_file(self.folder / "model.safetensors")
         weights.pop("proj_out.weight", None)  # the token embedding once more
-        model.load_state_dict({_renamed(name): tensor for name, tensor in weights.items()})
+        model.load_state_dict({openai_name(name): tensor for name, tensor in weights.items()})
         model = model.to(self.device).eval()
         return _Inference(model.half() if configuration.dtype == "float16" else model,
                           self.shape, configuration)  # fmt: skip
@@ -124,9 +104,3 @@ class _Inference(Runner):
 
     def step_bytes(self, encoded: Tensor) -> tuple[float, float]:
         return self._dtype.itemsize, self._dtype.itemsize
-
-
-def _renamed(name: str) -> str:
-    for theirs, openai in _NAMES:
-        name = name.replace(theirs, openai)
-    return name

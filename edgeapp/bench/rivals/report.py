@@ -165,6 +165,8 @@ def _cell(figure: Figure | None) -> str:
 def _installed() -> list[str]:
     from importlib.util import find_spec
 
-    packages = ("torch", "transformers", "openai-whisper", "ctranslate2", "faster-whisper")
+    packages = (
+        "torch", "transformers", "openai-whisper", "ctranslate2", "faster-whisper", "pywhispercpp"
+    )  # fmt: skip
     modules = {"openai-whisper": "whisper", "faster-whisper": "faster_whisper"}
     return [name for name in packages if find_spec(modules.get(name, name))]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["SHAPES", "Shape", "converted_folder"]
+__all__ = ["SHAPES", "Shape", "converted_folder", "ggml_file"]
 
 _SPECIAL = {"bos_token_id": 50_257, "eos_token_id": 50_257, "pad_token_id": 50_257}
 
@@ -88,3 +88,8 @@ SHAPES = (
 def converted_folder(folder: Path) -> Path:
     """Where the weights of `folder` lie in CTranslate2's layout."""
     return folder.with_name(f"{folder.name}-ctranslate2")
+
+
+def ggml_file(folder: Path, precision: str) -> Path:
+    """Where the weights of `folder` lie in whisper.cpp's layout."""
+    return folder.with_name(f"{folder.name}-{precision}.bin")

@@ -15,6 +15,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -36,12 +37,16 @@ class Preparation:
         self._shape, self._folder = shape, folder
 
     def write(self) -> None:
-        """The weights, and what CTranslate2 makes of them where it is installed."""
+        """The weights, and what CTranslate2 and whisper.cpp read where they are installed."""
+        from edgeapp.bench.rivals.ggml import PRECISIONS, write_ggml
         from edgeapp.bench.rivals.weights import convert, write
 
         write(self._shape, self._folder)
         with suppress(ModuleNotFoundError):
             convert(self._shape, self._folder)
+        if self._shape.kind == "whisper" and find_spec("_pywhispercpp"):
+            for precision in PRECISIONS:
+                write_ggml(self._shape, self._folder, precision)
 
     def bandwidth(self) -> float:
         """Bytes a second."""
