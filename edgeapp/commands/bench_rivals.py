@@ -61,7 +61,7 @@ def rivals(
 
     On the same random weights of true shape, each in its best configuration; and what precisions
     cost in quality. Needs the extra `bench`: pip install 'edgeapp[bench]'; whoever is not installed
-    is left out. Takes some ten minutes.
+    is left out. Takes some twenty minutes.
     """
     with ending(debug):
         from edgeapp.bench.rivals import report

@@ -1,0 +1,57 @@
+"""What whisper.cpp reads are the weights that everybody has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeapp.bench.rivals.contender import Configuration
+from edgeapp.bench.rivals.contenders import contender
+from edgeapp.bench.rivals.shapes import SHAPES, ggml_file
+from edgeapp.bench.rivals.work import samples
+
+_SMALL = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1,
+          "encoder_attention_heads": 2, "decoder_attention_heads": 2,
+          "encoder_ffn_dim": 256, "decoder_ffn_dim": 256}  # fmt: skip
+SHAPE = replace(SHAPES[0], name="small-whisper", config={**SHAPES[0].config, **_SMALL})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("_pywhispercpp")
+    from edgeapp.bench.rivals.ggml import PRECISIONS, write_ggml
+    from edgeapp.bench.rivals.weights import write
+
+    made = tmp_path_factory.mktemp("ggml") / SHAPE.name
+    write(SHAPE, made)
+    for precision in PRECISIONS:
+        write_ggml(SHAPE, made, precision)
+    return made
+
+
+@pytest.mark.parametrize("precision", ["float16", "q8_0"])
+def test_it_says_what_the_others_say(folder: Path, precision: str) -> None:
+    said = []
+    for place, dtype in (("whisper_cpp:WhisperCpp", precision), ("ours:Ours", "float32")):
+        runner = contender(place, SHAPE, folder, "cpu").load(Configuration(dtype, 1))
+        runner.ready()
+        said.append([*runner.transcribe(samples(), 5)])
+    assert said[0] == said[1]
+
+
+def test_eight_bits_are_nearly_half_of_sixteen(folder: Path) -> None:
+    halves, bytes_ = (ggml_file(folder, each).stat().st_size for each in ("float16", "q8_0"))
+    assert 0.5 < bytes_ / halves < 0.8
+
+
+def test_blocks_hold_what_they_were_made_from() -> None:
+    from edgeapp.bench.rivals.ggml import _blocks
+
+    values = np.random.default_rng(0).standard_normal((3, 64), np.float32)
+    read = np.frombuffer(_blocks(values), np.int8).reshape(-1, 34)
+    scale = read[:, :2].copy().view(np.float16).astype(np.float32)
+    back = (read[:, 2:] * scale).reshape(values.shape)
+    np.testing.assert_allclose(back, values, atol=np.abs(values).max() / 127)
