@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 from scoring import error_rate, plain
-from speak import RATE, save, sentences, utterances
+from speak import RATE, Cast, save, sentences, utterances
 from tqdm import tqdm
 from windows import HELD_OUT_SPEAKERS, Digits, Utterances, noise
 
@@ -53,7 +53,7 @@ def spoken(name: str, data: Path, speech: Path, workers: int) -> list[Recording]
     path = speech / name
     if not path.with_suffix(".npy").exists():
         texts = sentences(data, "dev")[:SENTENCES]
-        made = list(utterances(texts, SENTENCE_SEED, workers, 0.0, SPOKEN[name][0]))
+        made = list(utterances(texts, SENTENCE_SEED, workers, 0.0, Cast(SPOKEN[name][0])))
         speech.mkdir(parents=True, exist_ok=True)
         save(path, made)
     items = Utterances([path]).items

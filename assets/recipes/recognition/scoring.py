@@ -26,14 +26,15 @@ def error_rate(references: list[str], heard: list[str]) -> float:
 def read_back(
     model: WhisperForConditionalGeneration,
     tokens: Tokens,
-    mels: list[Tensor],
+    mels: Tensor,
     encode: Callable[[WhisperForConditionalGeneration, Tensor], Tensor],
 ) -> list[str]:
     """Greedy text of full windows without timestamps, in one batch; for checks during training."""
     with torch.inference_mode():
-        hidden = encode(model, torch.stack(mels))
-        ids = torch.tensor([[tokens.sot, tokens.no_timestamps]] * len(mels))
-        past, ended, inputs = None, torch.zeros(len(mels), dtype=torch.bool), ids
+        hidden = encode(model, mels)
+        ids = torch.tensor([[tokens.sot, tokens.no_timestamps]] * len(mels), device=mels.device)
+        past, inputs = None, ids
+        ended = torch.zeros(len(mels), dtype=torch.bool, device=mels.device)
         for _ in range(LONGEST):
             out = model.model.decoder(
                 input_ids=inputs,

@@ -1,11 +1,12 @@
-"""Make speech to train on: sentences spoken by espeak-ng and flite in many voices.
+"""Make speech to train on: sentences spoken by several synthesisers in many voices.
 
     python assets/recipes/recognition/speak.py --data ../shared/data --out DIR --count 40000
 
 Sentences come from the train part of tatoeba-eng-deu (DATA/README.md says where that is from);
 a share are strings of digits. Held out, for evaluation only: the voices rms and kal16 of flite.
 Writes DIR/NAME.npy (all samples, int16, 16 kHz, one after the other) and DIR/NAME.json (one
-[text, voice, samples] each). Needs `apt-get install espeak-ng flite`.
+[text, voice, samples] each). Needs `apt-get install espeak-ng flite`, for the other three also
+`festival festvox-kdlpc16k` and, of Debian's non-free part, `rhvoice-english libttspico-utils`.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ VARIANTS += [f"+{name}" for name in (
     "zac Adam Demonic Gene2 adam iven iven2 iven3 iven4 marcelo".split()
 )]  # fmt: skip
 FLITE = {"slt": 170, "awb": 120}
+RHVOICE = ("bdl", "bdl", "clb", "alan", "slt")  # may be used for this; its other voices may not
+PICO = ("en-US", "en-GB")
 HELD_OUT = {"rms": 95, "kal16": 105}
 
 
@@ -77,37 +80,89 @@ def espeak(text: str, voice: str, rate: int, pitch: int) -> tuple[np.ndarray, in
     return samples.astype(np.float32) / 32768, 22_050
 
 
-def flite(text: str, voice: str, stretch: float, f0: float) -> tuple[np.ndarray, int]:
+def filed(command: list[str], text: str = "") -> tuple[np.ndarray, int]:
+    """What a command writes to the file that "OUT" stands for; the text goes to its input."""
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-        command = ["flite", "-voice", voice, "--setf", f"duration_stretch={stretch:.2f}"]
-        command += ["--setf", f"int_f0_target_mean={f0:.0f}", "-t", text, "-o", file.name]
-        subprocess.run(command, capture_output=True, timeout=30, check=True)
+        command = [file.name if word == "OUT" else word for word in command]
+        subprocess.run(command, input=text.encode(), capture_output=True, timeout=30, check=True)
         samples, rate = soundfile.read(io.BytesIO(Path(file.name).read_bytes()), dtype="float32")
     return samples, rate
 
 
+def flite(text: str, voice: str, stretch: float, f0: float) -> tuple[np.ndarray, int]:
+    command = ["flite", "-voice", voice, "--setf", f"duration_stretch={stretch:.2f}"]
+    return filed([*command, "--setf", f"int_f0_target_mean={f0:.0f}", "-t", text, "-o", "OUT"])
+
+
+def rhvoice(text: str, voice: str, rate: int, pitch: int) -> tuple[np.ndarray, int]:
+    command = ["RHVoice-test", "-p", voice, "-r", str(rate), "-t", str(pitch), "-o", "OUT"]
+    return filed(command, text)
+
+
+def pico(text: str, voice: str, rate: int, pitch: int) -> tuple[np.ndarray, int]:
+    told = f"<pitch level='{pitch}'><speed level='{rate}'>{text}</speed></pitch>"
+    return filed(["pico2wave", "-l", voice, "-w", "OUT", told])
+
+
+def festival(text: str, stretch: float, f0: float) -> tuple[np.ndarray, int]:
+    """The man ked: the one English voice of festival that is nobody's of the others."""
+    settings = (
+        "(begin (voice_ked_diphone) (set! int_lr_params '"
+        f"((target_f0_mean {f0:.0f}) (target_f0_std {f0 / 7:.0f}) "
+        f"(model_f0_mean 170) (model_f0_std 34))) (Parameter.set 'Duration_Stretch {stretch:.2f}))"
+    )
+    return filed(["text2wave", "-eval", settings, "-o", "OUT"], text)
+
+
 @dataclass(frozen=True)
 class Cast:
-    """Whom to draw from: one voice only, or a share by flite at f0 times its voices' own."""
+    """Whom to draw from: one voice only, or shares of synthesisers, espeak-ng for the rest.
+
+    f0: the pitch of flite's voices, times their own.
+    """
 
     only: str | None = None
-    flite: float = 0.3
+    shares: tuple[tuple[str, float], ...] = (("flite", 0.3),)
     f0: tuple[float, float] = (0.75, 1.3)
+
+    def draw(self, r: random.Random) -> str:
+        """A synthesiser."""
+        if self.only is not None:
+            return "flite" if self.only in FLITE or self.only in HELD_OUT else "espeak"
+        point = r.random()
+        for name, share in self.shares:
+            if point < share:
+                return name
+            point -= share
+        return "espeak"
+
+
+def act(text: str, r: random.Random, cast: Cast) -> tuple[str, np.ndarray, int]:
+    """A voice, its samples and their rate."""
+    synthesiser = cast.draw(r)
+    if synthesiser == "flite":
+        voice = cast.only or r.choice(list(FLITE))
+        spread = (0.97, 1.03) if cast.only else cast.f0
+        f0 = (FLITE | HELD_OUT)[voice]
+        made = flite(text, voice, r.uniform(0.8, 1.2), f0 * r.uniform(*spread))
+    elif synthesiser == "rhvoice":
+        voice = r.choice(RHVOICE)
+        made = rhvoice(text, voice, r.randint(70, 125), r.randint(70, 140))
+    elif synthesiser == "pico":
+        voice = r.choice(PICO)
+        made = pico(text, voice, r.randint(85, 140), r.randint(55, 130))
+    elif synthesiser == "festival":
+        voice = "ked"
+        made = festival(text, r.uniform(0.75, 1.2), r.uniform(70, 190))
+    else:
+        voice = cast.only or r.choice(ACCENTS) + r.choice(VARIANTS)
+        made = espeak(text, voice, r.randint(130, 210), r.randint(20, 80))
+    return f"{synthesiser}:{voice}", *made
 
 
 def speak(text: str, r: random.Random, cast: Cast) -> Utterance | None:
     """One utterance in a random voice, cut to the speech itself; None when it is too long."""
-    only = cast.only
-    if only in HELD_OUT or only in FLITE or (only is None and r.random() < cast.flite):
-        voice = only or r.choice(list(FLITE))
-        f0 = (FLITE | HELD_OUT)[voice]
-        spread = (0.97, 1.03) if only else cast.f0
-        samples, rate = flite(text, voice, r.uniform(0.8, 1.2), f0 * r.uniform(*spread))
-        voice = f"flite:{voice}"
-    else:
-        name = only or r.choice(ACCENTS) + r.choice(VARIANTS)
-        samples, rate = espeak(text, name, r.randint(130, 210), r.randint(20, 80))
-        voice = f"espeak:{name}"
+    voice, samples, rate = act(text, r, cast)
     loud = np.flatnonzero(np.abs(samples) > 0.01)
     if len(loud) < rate // 10:
         return None
@@ -135,8 +190,13 @@ def utterances(
         yield from (done for done in pool.map(one, range(len(texts))) if done is not None)
 
 
-def save(path: Path, spoken: list[Utterance]) -> None:
-    np.save(path.with_suffix(".npy"), np.concatenate([u.samples for u in spoken]))
+def save(path: Path, spoken: list[Utterance], packed: bool = False) -> None:
+    """The shard that windows.Utterances reads; packed as Opus, in a ninth of the space."""
+    samples = np.concatenate([u.samples for u in spoken])
+    if packed:
+        soundfile.write(path.with_suffix(".opus"), samples, RATE, format="OGG", subtype="OPUS")
+    else:
+        np.save(path.with_suffix(".npy"), samples)
     meta = [[u.text, u.voice, len(u.samples)] for u in spoken]
     path.with_suffix(".json").write_text(json.dumps(meta), encoding="utf-8")
 
@@ -156,23 +216,29 @@ def main() -> None:
     parser.add_argument(
         "--voice", help="only this one: slt, awb, rms, kal16, or one of espeak-ng's"
     )
-    parser.add_argument("--flite", type=float, default=0.3, help="share of flite's voices")
+    for name, share in (("flite", 0.3), ("rhvoice", 0.0), ("pico", 0.0), ("festival", 0.0)):
+        parser.add_argument(f"--{name}", type=float, default=share, help=f"share of {name}")
     parser.add_argument(
         "--f0", type=float, nargs=2, default=(0.75, 1.3), metavar=("LOW", "HIGH"),
         help="pitch of flite's voices, times their own: from 0.5 a woman's voice is a man's too",
     )  # fmt: skip
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument(
+        "--opus", action="store_true", help="pack it, to train on it on another machine"
+    )
     arguments = parser.parse_args()
     texts = sentences(arguments.data, arguments.part)
     texts = (texts * (1 + (arguments.skip + arguments.count) // len(texts)))[arguments.skip :]
     texts = texts[: arguments.count]
     arguments.out.mkdir(parents=True, exist_ok=True)
-    cast = Cast(arguments.voice, arguments.flite, tuple(arguments.f0))
+    given = vars(arguments)
+    shares = tuple((name, given[name]) for name in ("flite", "rhvoice", "pico", "festival"))
+    cast = Cast(arguments.voice, shares, tuple(arguments.f0))
     made = utterances(texts, arguments.seed, arguments.workers, arguments.digits, cast)
     spoken = list(tqdm(made, total=len(texts), unit="utt", smoothing=0.05))
-    save(arguments.out / arguments.name, spoken)
+    save(arguments.out / arguments.name, spoken, arguments.opus)
     hours = sum(len(u.samples) for u in spoken) / RATE / 3600
-    print(f"{len(spoken)} utterances, {hours:.1f} hours, {arguments.out / arguments.name}.npy")
+    print(f"{len(spoken)} utterances, {hours:.1f} hours, {arguments.out / arguments.name}")
 
 
 if __name__ == "__main__":

@@ -7,24 +7,26 @@ Goes on from RUN/checkpoint.pt when that is there, so it can be killed at any ti
 count over all runs. An auxiliary CTC head over characters on the encoder makes the attention
 align (without it nothing is learned for thousands of steps); it is dropped at export. Short
 windows first, full windows of several sentences later: fixed sinusoidal positions allow that.
+
+Uses a GPU where there is one; --workers processes put the batches together for it, and --frames
+makes these larger. What it trains on may come from another machine (speak.py --opus).
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from augment import equalize, limit_band, mask, warp_mel
+from batches import FRAMES_PER_BATCH, PLAIN_UNTIL, Batch, Feed, log_mel
 from scoring import error_rate, read_back
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 from tqdm import tqdm
 from transformers import WhisperConfig, WhisperForConditionalGeneration
-from whisper.audio import mel_filters
 from windows import (
     HELD_OUT_SPEAKERS,
     IGNORED,
@@ -32,26 +34,14 @@ from windows import (
     WINDOW,
     Composer,
     Digits,
-    Example,
     Tokens,
     Utterances,
-    is_plain,
 )
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyz' "
-FRAMES_PER_BATCH, FRAMES_AT_FIRST = 7_000, 5_000
 PEAK_RATE, WARM_UP = 1.2e-3, 500
-# Plain voices, small batches and mostly CTC until the attention aligns.
-PLAIN_UNTIL, SEVERAL_FROM, MASK_FROM = 1_200, 2_000, 3_000
-DISGUISE_FROM, DISGUISE_FOR, DISGUISE_MOST = 1_500, 2_500, 0.6
-
-
-@dataclass
-class Batch:
-    mel: Tensor  # [n, 80, frames]
-    inputs: Tensor  # [n, tokens]
-    labels: Tensor
-    texts: list[str]
+# Mostly CTC until the attention aligns; windows of several sentences after that.
+MOSTLY_CTC_UNTIL, SEVERAL_FROM = PLAIN_UNTIL // 2, 2_000
 
 
 def model_for(tokens: Tokens) -> WhisperForConditionalGeneration:
@@ -82,89 +72,6 @@ def initialise(model: nn.Module) -> None:
             nn.init.normal_(weight, std=gain * weight[0].numel() ** -0.5)
 
 
-def log_mel(samples: Tensor) -> Tensor:
-    """openai-whisper's features of [n, samples], each row with a floor of its own."""
-    window = torch.hann_window(400)
-    power = torch.stft(samples, 400, 160, window=window, return_complex=True)[..., :-1].abs() ** 2
-    mel = (mel_filters("cpu", 80) @ power).clamp(min=1e-10).log10()
-    return (torch.maximum(mel, mel.amax(dim=(1, 2), keepdim=True) - 8) + 4) / 4
-
-
-def collate(examples: list[Example], composer: Composer, step: int) -> Batch:
-    r, strength, eot = composer.random, composer.strength, composer.tokens.eot
-    longest = max(len(e.samples) for e in examples)
-    longest = min(-(-longest // 320) * 320, WINDOW)
-    samples = torch.zeros(len(examples), longest)
-    for row, e in enumerate(examples):
-        samples[row, : len(e.samples)] = torch.from_numpy(e.samples[:longest])
-    mel = log_mel(samples)
-    for row, e in enumerate(examples):
-        if r.random() < 1.2 * strength:
-            mel[row] = warp_mel(mel[row], r)
-        if r.random() < 0.8 * strength:
-            mel[row] = equalize(mel[row], r)
-        if r.random() < 0.15 * strength:
-            mel[row] = limit_band(mel[row], r)
-        if e.pad_mel_from is not None:
-            mel[row, :, e.pad_mel_from // 160 + 1 :] = 0.0
-        if step > MASK_FROM:
-            mel[row] = mask(mel[row], r)
-    tokens = max(len(e.inputs) for e in examples)
-    inputs = torch.full((len(examples), tokens), eot)
-    labels = torch.full((len(examples), tokens), IGNORED)
-    for row, e in enumerate(examples):
-        inputs[row, : len(e.inputs)] = torch.tensor(e.inputs)
-        labels[row, : len(e.labels)] = torch.tensor(e.labels)
-    return Batch(mel, inputs, labels, [e.text for e in examples])
-
-
-class Batches:
-    """Endless batches: single sentences sorted by length, windows of several, some of nothing."""
-
-    def __init__(self, composer: Composer) -> None:
-        self._composer, self._queue = composer, []
-
-    def next(self, step: int, share_of_full: float) -> Batch:
-        c = self._composer
-        c.strength = min(DISGUISE_MOST, max(0.0, (step - DISGUISE_FROM) / DISGUISE_FOR))
-        if c.plain != (step < PLAIN_UNTIL):
-            c.plain, self._queue = step < PLAIN_UNTIL, []
-        if c.random.random() < share_of_full:
-            examples = [c.several() for _ in range(FRAMES_PER_BATCH // 1000)]
-            examples[0] = c.nothing()
-            if c.random.random() < 0.5:
-                examples[1] = c.single(None, WINDOW)
-        else:
-            if not self._queue:
-                order = [i for i, item in enumerate(c.items) if not c.plain or is_plain(item)]
-                c.random.shuffle(order)
-                # Neighbours in length, in random order: sorted within pools of 1,500.
-                pools = [order[i : i + 1500] for i in range(0, len(order), 1500)]
-                for pool in pools:
-                    pool.sort(key=lambda i: len(c.items[i][0]))
-                    room = FRAMES_AT_FIRST if c.plain else FRAMES_PER_BATCH
-                    self._queue += _cut(pool, [len(c.items[i][0]) for i in pool], room)
-                c.random.shuffle(self._queue)
-            examples = [c.single(i) for i in self._queue.pop()]
-            if c.random.random() < 0.3 and not c.plain:
-                examples[0] = c.single(None)
-            if c.random.random() < 0.1 and len(examples) > 1 and not c.plain:
-                examples[-1] = c.nothing()
-                examples[-1].samples = examples[-1].samples[: len(examples[0].samples)]
-        return collate(examples, c, step)
-
-
-def _cut(pool: list[int], lengths: list[int], room: int) -> list[list[int]]:
-    batches, current = [], []
-    for index, length in zip(pool, lengths, strict=True):
-        frames = length // 160 + 80
-        if current and (len(current) + 1) * frames > room:
-            batches.append(current)
-            current = []
-        current.append(index)
-    return [*batches, current]
-
-
 def encode(model: WhisperForConditionalGeneration, mel: Tensor) -> Tensor:
     """The encoder on windows shorter than its config insists on."""
     encoder = model.model.encoder
@@ -180,7 +87,7 @@ def losses(
     model: WhisperForConditionalGeneration, head: nn.Linear, batch: Batch
 ) -> tuple[Tensor, Tensor]:
     """Attention (cross-entropy over tokens) and CTC (over characters)."""
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast(batch.mel.device.type, torch.bfloat16):
         hidden = encode(model, batch.mel)
         states = model.model.decoder(input_ids=batch.inputs, encoder_hidden_states=hidden)
         logits = model.proj_out(states.last_hidden_state)
@@ -192,7 +99,7 @@ def losses(
     logprobs = head(hidden.float()).log_softmax(-1).transpose(0, 1)
     ctc = F.ctc_loss(
         logprobs,
-        torch.tensor([c for s in spelled for c in s]),
+        torch.tensor([c for s in spelled for c in s], device=logprobs.device),
         torch.full((len(spelled),), len(logprobs)),
         torch.tensor([len(s) for s in spelled]),
         blank=len(CHARACTERS),
@@ -208,13 +115,15 @@ def main() -> None:
     arguments.run.mkdir(parents=True, exist_ok=True)
     tokens = Tokens(Tokenizer.from_file(str(arguments.vocabulary / "tokenizer.json")))
     digits_tar = arguments.data / "digits/recordings.tar"
-    speech = sorted(p for p in arguments.speech.glob("train-*.npy"))
+    speech = sorted(arguments.speech.glob("train-*.json"))
     composer = Composer(
         Utterances(speech), Digits(digits_tar, HELD_OUT_SPEAKERS, held_out=False), tokens,
         arguments.seed,
     )  # fmt: skip
     print(f"{len(composer.items)} utterances from {len(speech)} shards", flush=True)
-    model, head = model_for(tokens), nn.Linear(256, len(CHARACTERS) + 1)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = model_for(tokens).to(device)
+    head = nn.Linear(256, len(CHARACTERS) + 1).to(device)
     print(f"{sum(p.numel() for p in model.parameters()) / 1e6:.1f} M parameters", flush=True)
     parameters = [*model.parameters(), *head.parameters()]
     optimizer = torch.optim.AdamW(
@@ -222,23 +131,26 @@ def main() -> None:
     )
     checkpoint, step, before = arguments.run / "checkpoint.pt", 0, 0.0
     if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
+        state = torch.load(checkpoint, map_location=device, weights_only=True)
         model.load_state_dict(state["model"])
         head.load_state_dict(state["head"])
         optimizer.load_state_dict(state["optimizer"])
         step, before = state["step"], state["seconds"]
         composer.random.seed(f"{arguments.seed}/{step}")
-    budget, began, batches = arguments.minutes * 60, time.monotonic(), Batches(composer)
+    feed = Feed(composer, arguments.frames, f"{arguments.seed}/{step}")
+    ahead = {"num_workers": arguments.workers, "prefetch_factor": 4} if arguments.workers else {}
+    batches = iter(DataLoader(feed, batch_size=None, **ahead))
+    budget, began = arguments.minutes * 60, time.monotonic()
     bar = tqdm(total=round(budget), initial=round(before), unit="s", mininterval=10)
     model.train()
     while (spent := before + time.monotonic() - began) < budget:
         done = spent / budget
-        rate = PEAK_RATE * min((step + 1) / WARM_UP, 1) * max(0.02, 1 - done)
+        rate = arguments.rate * min((step + 1) / WARM_UP, 1) * max(0.02, 1 - done)
         for group in optimizer.param_groups:
             group["lr"] = rate
-        full = 0.0 if step < SEVERAL_FROM else 0.35 if done < 0.45 else 0.55
-        attention, ctc = losses(model, head, batches.next(step, full))
-        weight = 0.9 if step < PLAIN_UNTIL // 2 else 0.5 if done < 0.7 else 0.2
+        feed.tell(step, 0.0 if step < SEVERAL_FROM else 0.35 if done < 0.45 else 0.55)
+        attention, ctc = losses(model, head, next(batches).to(device))
+        weight = 0.9 if step < MOSTLY_CTC_UNTIL else 0.5 if done < 0.7 else 0.2
         optimizer.zero_grad(set_to_none=True)
         ((1 - weight) * attention + weight * ctc).backward()
         nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -267,7 +179,8 @@ def report(model: WhisperForConditionalGeneration, tokens: Tokens, speech: Path,
         if (speech / f"{name}.npy").exists():
             items = Utterances([speech / f"{name}.npy"]).items[:64]
             audio = [samples.astype("float32") / 32768 for samples, _, _ in items]
-            heard = read_back(model, tokens, [log_mel(pad(a)[None])[0] for a in audio], encode)
+            mels = torch.cat([log_mel(pad(a)[None]) for a in audio]).to(model.device)
+            heard = read_back(model, tokens, mels, encode)
             wer = error_rate([text for _, text, _ in items], heard)
             bar.write(f"  {name}: WER {100 * wer:.1f} %, e.g. {items[0][1]!r} → {heard[0]!r}")
     model.train()
@@ -287,6 +200,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--run", type=Path, required=True, help="checkpoints and the model")
     parser.add_argument("--minutes", type=float, default=90)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=0, help="put batches together")
+    parser.add_argument("--frames", type=int, default=FRAMES_PER_BATCH, help="a batch; of 10 ms")
+    parser.add_argument("--rate", type=float, default=PEAK_RATE, help="the highest learning rate")
     parser.add_argument("--every", type=int, default=250, help="steps between checkpoints")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()

@@ -39,11 +39,17 @@ class Example:
 
 
 class Utterances:
-    """All spoken sentences of the shards that speak.py wrote: (text, voice, samples)."""
+    """All spoken sentences of the shards that speak.py wrote: (samples, text, voice).
+
+    What was packed as Opus is unpacked beside it once.
+    """
 
     def __init__(self, paths: list[Path]) -> None:
         self.items: list[tuple[np.ndarray, str, str]] = []
         for path in paths:
+            if not path.with_suffix(".npy").exists():
+                packed, _ = soundfile.read(path.with_suffix(".opus"), dtype="int16")
+                np.save(path.with_suffix(".npy"), packed)
             samples = np.load(path.with_suffix(".npy"), mmap_mode="r")
             start = 0
             for text, voice, length in json.loads(path.with_suffix(".json").read_text()):

@@ -21,7 +21,11 @@ END, UNKNOWN, PAD = 0, 1, 2
 
 def pairs(data: Path, part: str) -> Iterator[tuple[str, str]]:
     """(English, German) of one part, sentence by sentence."""
-    path = data / f"tatoeba-eng-deu/{part}.tsv.gz"
+    yield from pairs_in(data / f"tatoeba-eng-deu/{part}.tsv.gz")
+
+
+def pairs_in(path: Path) -> Iterator[tuple[str, str]]:
+    """(English, German) of one file."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         for line in file:
             english, german = line.rstrip("\n").split("\t")[:2]

@@ -4,8 +4,9 @@
 
 Goes on from RUN/checkpoint.pt when that is there, so it can be killed at any time; the minutes
 count over all runs, and the learning rate falls linearly to their end. Uses a GPU where there is
-one. --start begins with the weights of a folder in assets/models, whose subwords must be in RUN,
-rather than with random ones: to train it further, or for the other direction (--reverse).
+one. What diversify.py wrote into RUN is trained on as well. --start begins with the weights of a
+folder in assets/models, whose subwords must be in RUN, rather than with random ones: to train it
+further, or for the other direction (--reverse).
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import sacrebleu
 import torch
 import torch.nn.functional as F
-from prepare import END, PAD, pairs
+from prepare import END, PAD, pairs, pairs_in
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor, nn
 from tqdm import tqdm
@@ -57,12 +58,14 @@ def new_model(vocabulary: int) -> MarianMTModel:
     return MarianMTModel(config)
 
 
-def encoded(data: Path, part: str, subwords: SentencePieceProcessor, reverse: bool) -> list[Pair]:
-    read: list[Pair] = []
-    for english, german in pairs(data, part):
+def encoded(
+    read: Iterable[tuple[str, str]], subwords: SentencePieceProcessor, reverse: bool
+) -> list[Pair]:
+    made: list[Pair] = []
+    for english, german in read:
         source, target = (german, english) if reverse else (english, german)
-        read.append((subwords.encode(source) + [END], subwords.encode(target) + [END]))
-    return read
+        made.append((subwords.encode(source) + [END], subwords.encode(target) + [END]))
+    return made
 
 
 def batches(data: list[Pair]) -> Iterator[list[Pair]]:
@@ -124,9 +127,12 @@ def main() -> None:
     torch.manual_seed(1)
     random.seed(1)
     subwords = SentencePieceProcessor(model_file=str(arguments.run / "subwords.model"))
-    train = encoded(arguments.data, "train", subwords, arguments.reverse)
+    train = encoded(pairs(arguments.data, "train"), subwords, arguments.reverse)
+    more = arguments.run / "more.tsv.gz"
+    if more.exists():
+        train += encoded(pairs_in(more), subwords, arguments.reverse)
     train = [pair for pair in train if max(map(len, pair)) < LONGEST]
-    dev = encoded(arguments.data, "dev", subwords, arguments.reverse)[:300]
+    dev = encoded(pairs(arguments.data, "dev"), subwords, arguments.reverse)[:300]
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = new_model(subwords.get_piece_size()).to(device)
