@@ -85,10 +85,12 @@ class Shelf(Workshop):
                     self._transcribers[key] = super().transcriber(name, language, task)
             return self._transcribers[key]
 
-    def translator(self, name: str | None, source: str | None, target: str | None) -> Translator:
+    def translator(
+        self, name: str | None, source: str | None, target: str | None, shortlist: bool = False
+    ) -> Translator:
         self._check_listed(name)
         with self._lock, self._measured():
-            return super().translator(name, source, target)
+            return super().translator(name, source, target, shortlist)
 
     @contextmanager
     def using(self, *users: Transcriber | Translator) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -186,11 +187,13 @@ def test_out_of_gpu_memory_at_load_is_one_warning_and_the_cpu(
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
 
-    def build(folder: Path, plan: Plan, workers: Workers) -> Network:
+    def build(
+        folder: Path, plan: Plan, workers: Workers, shortlist: Sequence[int] | None
+    ) -> Network:
         asked.append(plan.device.type)
         if plan.on_gpu:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return Network(folder, plan, workers)
+        return Network(folder, plan, workers, shortlist)
 
     monkeypatch.setattr(engine_module, "Network", build)
     with Engine(threads=1) as engine:

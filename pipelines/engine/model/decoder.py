@@ -207,11 +207,14 @@ class Decoder:
         if "final_logits_bias" in weights:
             bias = weights.take("final_logits_bias", 1, vocab)[0]
             bias = bias if bias.any() else None
-        self._vocab, self._shortlist = vocab, None
+        self._places: Tensor | None = None
         if shortlist is not None:
-            kept = torch.tensor(shortlist)
+            # Behind those kept the head has an output for all others, whatever it computes.
+            kept = torch.tensor([*shortlist, 0])
             table, bias = table[kept], None if bias is None else bias[kept]
-            self._shortlist = kept.to(plan.device)
+            places = torch.full((vocab,), len(shortlist))
+            places[kept[:-1]] = torch.arange(len(shortlist))
+            self._places = places.to(plan.device)
         self._head = make_linear(table, bias, plan.decoder, plan.device)
 
     def remember(self, hidden: Tensor) -> list[Tensor]:
@@ -239,7 +242,7 @@ class Decoder:
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [n, d_model] → float32 logits [n, vocab]: −∞ outside the shortlist."""
         logits = self._head(hidden).float()
-        if self._shortlist is None:
+        if self._places is None:
             return logits
-        whole = logits.new_full((len(logits), self._vocab), -torch.inf)
-        return whole.index_copy_(1, self._shortlist, logits)
+        logits[:, -1] = -torch.inf
+        return logits.index_select(1, self._places)
