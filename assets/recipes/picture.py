@@ -10,13 +10,14 @@ from __future__ import annotations
 import argparse
 import shlex
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-NAME = "edgeapp-picture"
+NAME, FAILED = "edgeapp-picture", "the-command-failed"
 
 
 def tmux(*arguments: str) -> str:
@@ -33,11 +34,13 @@ def main() -> None:
     arguments = parser.parse_args()
     shown = shlex.join(arguments.command)
     width = str(arguments.width)
-    shell = f"printf '$ %s\\n' {shlex.quote(shown)}; {shown}; sleep 60"
+    shell = f"printf '$ %s\\n' {shlex.quote(shown)}; {shown} || echo {FAILED}; sleep 60"
     tmux("-f", "/dev/null", "new-session", "-d", "-x", width, "-y", "60", shell)
     time.sleep(arguments.seconds)
     screen = tmux("capture-pane", "-e", "-p").rstrip()
     tmux("kill-server")
+    if FAILED in screen:
+        sys.exit(f"no picture of a command that fails:\n{screen}")
     console = Console(record=True, width=arguments.width, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
     console.print(Text.from_ansi(screen))
     console.save_svg(str(arguments.out), title="EdgeApp")

@@ -33,7 +33,9 @@ def test_everyday_sentences(demo: Translator) -> None:
         "Open the window, please.",
         "My brother wants to become a pilot.",
     ]
-    assert [translation.text for translation in demo.translate(texts)] == [
+    # Both are said, and each version of the model says one of them.
+    said = [each.text.replace("gerne", "gern") for each in demo.translate(texts)]
+    assert said == [
         "Wo ist der Bahnhof?",
         "Ich hätte gern eine Tasse Kaffee.",
         "Öffnen Sie bitte das Fenster.",
