@@ -77,6 +77,3 @@ class _Context(Runner):
 
     def step_bytes(self, encoded: None) -> tuple[float, float]:
         return {"float16": 2.0, "q8_0": 34 / 32}[self._configuration.dtype], 2.0
-
-    def explain(self) -> str:
-        return f"whisper.cpp: {cpp.whisper_print_system_info().strip(' |')}"
