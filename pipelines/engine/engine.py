@@ -88,7 +88,7 @@ class Engine:
         if not path.is_dir():
             raise CheckpointError(f"{folder} is not a folder")
         with self._lock:
-            key = path, None if shortlist is None else tuple(shortlist)
+            key = path, None if shortlist is None else tuple(sorted(set(shortlist)))
             if key not in self._models:
                 network = self._scheduler.run(lambda: self._build(*key))
                 self._models[key] = Model(network, self._scheduler, self._max_batch, self._budget)
@@ -144,14 +144,14 @@ class Engine:
                 return model
         raise RequestError("the memory of this request was made by no model that is loaded here")
 
-    def _build(self, path: Path, shortlist: Sequence[int] | None) -> Network:
+    def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> Network:
         try:
             return self._network(path, shortlist)
         except torch.cuda.OutOfMemoryError:
             self._fall_back(path)
             return self._network(path, shortlist)
 
-    def _network(self, path: Path, shortlist: Sequence[int] | None) -> Network:
+    def _network(self, path: Path, shortlist: tuple[int, ...] | None) -> Network:
         plan = plan_for(self._precision, self._device)
         return Network(path, plan, self._workers, shortlist)
 

@@ -83,6 +83,7 @@ def test_models_are_shared_by_those_with_the_same_one(engine: Engine, marian: Mo
     kept = some_of(marian)
     short = engine.load(marian.folder, kept)
     assert engine.load(marian.folder, kept) is short
+    assert engine.load(marian.folder, kept[::-1]) is short
     assert engine.load(marian.folder) is marian
     assert short is not marian
 

@@ -41,7 +41,8 @@ class Network:
     """The weights of one model folder, laid out for one plan. Not thread-safe.
 
     workers: to encode several recordings side by side. shortlist: the ids that can be generated,
-    in order, or None for all. Raises CheckpointError when the folder is no usable model.
+    each once, or None for all. Raises CheckpointError when the folder is no usable model, OptionError
+    for a shortlist of ids that it lacks, or without an end of text.
     """
 
     def __init__(
@@ -49,11 +50,12 @@ class Network:
         folder: Path,
         plan: Plan,
         workers: Workers | None = None,
-        shortlist: Sequence[int] | None = None,
+        shortlist: tuple[int, ...] | None = None,
     ) -> None:
         self.folder, self.follows_attention = folder, True
         self.architecture = architecture_of(read_config(folder), str(folder))
-        self.shortlist = self._checked(shortlist)
+        self.shortlist = shortlist
+        self._check_shortlist()
         plan = plan if self.architecture.source == "audio" else plan.for_text()
         self.plan = plan
         self._workers = workers or Workers()
@@ -68,15 +70,17 @@ class Network:
         self._length_step = _CPU_LENGTH_STEP if exact else _LENGTH_STEP
         self._owner = object()
 
-    def _checked(self, shortlist: Sequence[int] | None) -> Sequence[int] | None:
-        if shortlist is None:
-            return None
-        known, kept = range(self.architecture.vocab_size), set(shortlist)
-        wrong = next((index for index in shortlist if index not in known), None)
-        if wrong is not None or not kept.intersection(self.architecture.eos_ids):
-            what = f"names the id {wrong} of {len(known)}" if wrong is not None else "has no end"
-            raise OptionError(f"the shortlist for {self.folder.name} {what}")
-        return tuple(sorted(kept))
+    def _check_shortlist(self) -> None:
+        if self.shortlist is None:
+            return
+        size = self.architecture.vocab_size
+        wrong = next((index for index in self.shortlist if not 0 <= index < size), None)
+        if wrong is not None:
+            raise OptionError(
+                f"the shortlist for {self.folder.name} names the id {wrong} of {size}"
+            )
+        if not set(self.shortlist).intersection(self.architecture.eos_ids):
+            raise OptionError(f"the shortlist for {self.folder.name} has no end")
 
     @property
     def memory_dtype(self) -> torch.dtype:
