@@ -41,8 +41,8 @@ class Network:
     """The weights of one model folder, laid out for one plan. Not thread-safe.
 
     workers: to encode several recordings side by side. shortlist: the ids that can be generated,
-    each once, or None for all. Raises CheckpointError when the folder is no usable model, OptionError
-    for a shortlist of ids that it lacks, or without an end of text.
+    each once, or None for all. Raises CheckpointError when the folder is no usable model,
+    OptionError for a shortlist of ids that it lacks, or without an end of text.
     """
 
     def __init__(
