@@ -14,20 +14,20 @@ from safetensors.numpy import load_file
 
 from edgeapp.bench.rivals.openai_names import openai_name
 from edgeapp.bench.rivals.shapes import Shape, ggml_file
+from edgeapp.bench.rivals.weights import vocabulary
 from pipelines.asr.features import mel_filters
 
-__all__ = ["PRECISIONS", "write_ggml"]
+__all__ = ["write_ggml"]
 
 _MAGIC, _F32, _F16, _Q8 = 0x67676D6C, 0, 1, 8
 # What the header of a file says, and the type of its matrices.
-PRECISIONS = {"float16": (1, _F16), "q8_0": (7, _Q8)}
+_KINDS = {"float16": (1, _F16), "q8_0": (7, _Q8)}
 _BLOCK = 32
-_NAMED = 50_257  # tokens; whisper.cpp names the special ones itself
 
 
 def write_ggml(shape: Shape, folder: Path, precision: str) -> None:
-    """The weights of a folder once more, as one file in one of PRECISIONS."""
-    kind, matrices = PRECISIONS[precision]
+    """The weights of a folder once more, as one file in one of GGML_BYTES."""
+    kind, matrices = _KINDS[precision]
     target = ggml_file(folder, precision)
     config = shape.config
     width, layers = int(config["d_model"]), int(config["encoder_layers"])
@@ -43,10 +43,10 @@ def write_ggml(shape: Shape, folder: Path, precision: str) -> None:
     with target.open("wb") as file:
         file.write(struct.pack("<I11i", _MAGIC, *header))
         file.write(struct.pack("<2i", *filters.shape) + filters.tobytes())
-        file.write(struct.pack("<i", _NAMED))
-        for number in range(_NAMED):
-            name = f"t{number}".encode()
-            file.write(struct.pack("<i", len(name)) + name)
+        # whisper.cpp names the special ones itself, from the end of text on.
+        file.write(struct.pack("<i", shape.eos))
+        for word, _ in zip(vocabulary(shape), range(shape.eos), strict=False):
+            file.write(struct.pack("<i", len(word)) + word.encode())
         for name, tensor in load_file(folder / "model.safetensors").items():
             if name != "proj_out.weight":  # the token embedding once more
                 file.write(_tensor(openai_name(name), tensor.astype(np.float32), matrices))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["SHAPES", "Shape", "converted_folder", "ggml_file"]
+__all__ = ["GGML_BYTES", "SHAPES", "Shape", "converted_folder", "ggml_file"]
 
 _SPECIAL = {"bos_token_id": 50_257, "eos_token_id": 50_257, "pad_token_id": 50_257}
 
@@ -88,6 +88,10 @@ SHAPES = (
 def converted_folder(folder: Path) -> Path:
     """Where the weights of `folder` lie in CTranslate2's layout."""
     return folder.with_name(f"{folder.name}-ctranslate2")
+
+
+# Precision of a file for whisper.cpp → bytes a weight; each 32 of q8_0 share a scale of two.
+GGML_BYTES = {"float16": 2.0, "q8_0": 34 / 32}
 
 
 def ggml_file(folder: Path, precision: str) -> Path:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import _pywhispercpp as cpp
 
 from edgeapp.bench.rivals.contender import Configuration, Contender, Runner
-from edgeapp.bench.rivals.ggml import PRECISIONS
-from edgeapp.bench.rivals.shapes import Shape, ggml_file
+from edgeapp.bench.rivals.shapes import GGML_BYTES, Shape, ggml_file
 from edgeapp.bench.rivals.work import features
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ class WhisperCpp(Contender):
     """In half precision and in 8 bits, on a CPU: the wheel is built for no other device."""
 
     def dtypes(self) -> Sequence[str]:
-        return [*PRECISIONS] if self.device == "cpu" else []
+        return [*GGML_BYTES] if self.device == "cpu" else []
 
     def load(self, configuration: Configuration) -> Runner:
         file = ggml_file(self.folder, configuration.dtype)
@@ -76,4 +75,4 @@ class _Context(Runner):
         ]
 
     def step_bytes(self, encoded: None) -> tuple[float, float]:
-        return {"float16": 2.0, "q8_0": 34 / 32}[self._configuration.dtype], 2.0
+        return GGML_BYTES[self._configuration.dtype], 2.0

@@ -24,7 +24,7 @@ from typing import Any
 from edgeapp.bench.rivals.contender import Configuration, Runner
 from edgeapp.bench.rivals.contenders import contender
 from edgeapp.bench.rivals.limits import bandwidth, step_bytes
-from edgeapp.bench.rivals.shapes import Shape
+from edgeapp.bench.rivals.shapes import GGML_BYTES, Shape
 from edgeapp.bench.rivals.work import Task, lines, samples
 
 __all__ = ["Bench", "serve"]
@@ -38,14 +38,14 @@ class Preparation:
 
     def write(self) -> None:
         """The weights, and what CTranslate2 and whisper.cpp read where they are installed."""
-        from edgeapp.bench.rivals.ggml import PRECISIONS, write_ggml
+        from edgeapp.bench.rivals.ggml import write_ggml
         from edgeapp.bench.rivals.weights import convert, write
 
         write(self._shape, self._folder)
         with suppress(ModuleNotFoundError):
             convert(self._shape, self._folder)
         if self._shape.kind == "whisper" and find_spec("_pywhispercpp"):
-            for precision in PRECISIONS:
+            for precision in GGML_BYTES:
                 write_ggml(self._shape, self._folder, precision)
 
     def bandwidth(self) -> float:
