@@ -53,7 +53,7 @@ def test_one_sentence_grows_word_by_word(demo: Translator) -> None:
     events = list(demo.stream("I would like a cup of coffee."))
     deltas = [event.text for event in events if isinstance(event, TextDelta)]
     assert len(deltas) >= 5
-    assert "".join(deltas).replace("gerne", "gern") == "Ich hätte gern eine Tasse Kaffee."
+    assert "".join(deltas) == "Ich hätte gerne eine Tasse Kaffee."
     assert events[-2] == SentenceDone("I would like a cup of coffee.", "".join(deltas))
     assert _consistent(events).source == "I would like a cup of coffee."
 
