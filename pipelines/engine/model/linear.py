@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Protocol
 
 import torch
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipelines.engine.model.device import Side
+from pipelines.engine.model.quantised import overflows, packed, quantised
 
 __all__ = ["Linear", "make_linear"]
 
@@ -21,10 +21,6 @@ _PACKED_ROWS = 8
 # took 13 µs for 384 × 384 and 44 for 512 × 2048 where fbgemm's took 25 and 55, but no longer less
 # for 768 × 3072. In a whole step of whisper-tiny it saves a sixth.
 _SMALL = 2**20
-
-
-# A table of 58,000 tokens is quantised in parts of so many rows: as float32 it takes 119 MB.
-_ROWS_AT_ONCE = 2048
 
 
 class Linear(Protocol):
@@ -86,17 +82,13 @@ class _HalfWeights:
 
 
 class _Int8:
-    """int8 weights with a scale per output. Activations are quantised to 8 bits on the fly, but
-    single rows on small weights stay bfloat16."""
+    """int8 weights with a scale per output. Activations are quantised on the fly, to 8 bits or
+    (narrow) 7, but single rows on small weights stay bfloat16."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        numbers, scale = _quantised(weight)
-        with warnings.catch_warnings():  # torch announces the quantised dtypes' successor here
-            warnings.simplefilter("ignore")
-            nowhere = torch.zeros(len(scale), dtype=torch.long)
-            quantised = torch._make_per_channel_quantized_tensor(numbers, scale, nowhere, 0)
-            self._bias = None if bias is None else bias.float()
-            self._packed = torch.ops.quantized.linear_prepack(quantised, self._bias)
+        numbers, scale = quantised(weight)
+        self._bias = None if bias is None else bias.float()
+        self._packed, self._narrow = packed(numbers, scale, self._bias), overflows()
         self._small = (numbers, scale.bfloat16()) if weight.numel() <= _SMALL else None
         # Without the packet's detour for fake objects, which costs 2 µs a call.
         self._multiply = torch.ops.quantized.linear_dynamic.default._op
@@ -104,7 +96,7 @@ class _Int8:
     def __call__(self, x: Tensor) -> Tensor:
         if x.numel() == x.shape[-1]:
             if self._small is None:
-                whole: Tensor = self._multiply(x, self._packed)
+                whole: Tensor = self._multiply(x, self._packed, self._narrow)
                 return whole
             flat = x if x.dim() == 2 else x.view(1, -1)
             y = torch._weight_int8pack_mm(flat.bfloat16(), *self._small)
@@ -114,7 +106,7 @@ class _Int8:
         # bias, added in between, must not follow. (The norm of order infinity took nine times as
         # long as these two operations.)
         peak = x.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)
-        y = self._multiply(x / peak, self._packed)
+        y = self._multiply(x / peak, self._packed, self._narrow)
         return y.mul_(peak) if self._bias is None else torch.lerp(self._bias, y, peak, out=y)
 
 
@@ -124,22 +116,10 @@ class _Int8Weights:
     def __init__(
         self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
     ) -> None:
-        numbers, scale = _quantised(weight)
+        numbers, scale = quantised(weight)
         self._weight, self._scale = numbers.to(device), scale.to(device, dtype)
         self._bias = None if bias is None else bias.to(device, dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
         y = F.linear(x, self._weight.to(x.dtype)) * self._scale
         return y if self._bias is None else y + self._bias
-
-
-def _quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """[out, in] of any float dtype → int8 of that shape, and what it is to be multiplied with,
-    float32 [out]."""
-    numbers, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
-    for start in range(0, len(weight), _ROWS_AT_ONCE):
-        rows = slice(start, start + _ROWS_AT_ONCE)
-        part = weight[rows].float()
-        scale[rows] = part.abs().amax(dim=1).clamp_min(1e-12) / 127.0
-        numbers[rows] = (part / scale[rows, None]).round_()
-    return numbers, scale
