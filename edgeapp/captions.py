@@ -56,7 +56,7 @@ class Captions:
         """Work through a recording. Raises whatever the transcriber and the translator raise."""
         from pipelines.asr import Info, Retract, SegmentDone, TextDelta
 
-        passages, translator = Passages(), None
+        passages, translator, same = Passages(), None, False
         for event in self.transcriber.stream(audio, self.options):
             if isinstance(event, Info):
                 self.language, self.duration = event.language, event.duration
@@ -64,7 +64,8 @@ class Captions:
                 if self.translator_for is not None:
                     # Loaded before the first word: a missing model must not cost the work.
                     spoken = "en" if self.options.task == "translate" else event.language
-                    translator = self.translator_for(spoken)
+                    same = spoken == self.target  # one of many may be in that language already
+                    translator = None if same else self.translator_for(spoken)
             elif isinstance(event, TextDelta):
                 view.heard(event.text)
             elif isinstance(event, Retract):
@@ -76,9 +77,13 @@ class Captions:
                 if translator is not None:
                     for passage in passages.add(event.segment):
                         self._translate(passage, translator, view)
+                elif same:
+                    self._cues += passages.add(event.segment)
         if translator is not None:
             for passage in passages.flush():
                 self._translate(passage, translator, view)
+        elif same:
+            self._cues += passages.flush()
         return self.transcript
 
     def _translate(self, passage: Cue, translator: Translator, view: View) -> None:

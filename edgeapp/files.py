@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.errors import OutputError
+from pipelines.errors import OptionError, OutputError
 
 __all__ = ["output_names", "prepare_folder", "write_whole"]
 
@@ -34,6 +34,18 @@ def output_names(inputs: Sequence[str]) -> list[str]:
         name if name not in names[:i] else f"{name}.{names[: i + 1].count(name)}"
         for i, name in enumerate(names)
     ]
+
+
+def no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> None:
+    """Raises OptionError where two outputs would be one file, or one of them an input."""
+    sources = {Path(name).resolve() for name in inputs if name != "-"}
+    taken = set[Path]()
+    for path in outputs:
+        if path.resolve() in sources:
+            raise OptionError(f"{path} is the input itself: choose another name with -o")
+        if path in taken:
+            raise OptionError(f"two inputs would be written to {path}: rename one of them")
+        taken.add(path)
 
 
 def write_whole(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -18,7 +19,7 @@ from edgeapp.subtitles import Cue, stamp
 from pipelines.asr.live import Committed, Partial, SpeechEnded
 from pipelines.errors import OptionError, OutputError
 
-__all__ = ["LiveOutput", "kind_of"]
+__all__ = ["LiveOutput", "kind_of", "planned"]
 
 _KINDS = (".srt", ".vtt", ".txt", ".jsonl")
 
@@ -28,6 +29,25 @@ def kind_of(path: Path) -> str:
     if path.suffix.lower() not in _KINDS:
         raise OptionError(f"{path}: a live output ends with {', '.join(_KINDS)}")
     return path.suffix.lower()
+
+
+def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]]:
+    """The files to write, and whether each holds the translation into `target`.
+
+    Raises OptionError for an unknown ending, OutputError for a file that holds something: it may
+    be what was said last time, and that cannot be made again.
+    """
+    files = []
+    for path in paths:
+        files.append((path, False))
+        if kind_of(path) != ".jsonl" and target is not None:
+            files.append((path.with_name(f"{path.stem}.{target}{path.suffix}"), True))
+    for path, _ in files:
+        if path.is_file() and path.stat().st_size:
+            raise OutputError(f"{path} is there already: choose another name")
+        if not path.parent.is_dir():
+            raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")
+    return files
 
 
 class LiveOutput:
@@ -65,7 +85,12 @@ class LiveOutput:
                 self._cue(cue)
 
     def close(self) -> None:
-        self._file.close()
+        """Write what is open; after a session that has ended that is nothing."""
+        try:
+            for cue in self._cues.flush():
+                self._cue(cue)
+        finally:
+            self._file.close()
 
     def _cue(self, cue: Cue) -> None:
         self._count += 1

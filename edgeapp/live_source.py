@@ -26,6 +26,7 @@ class LiveSource:
         self, stack: ExitStack, recording: Path | None, speed: float, device_name: str | None
     ) -> None:
         self._stack, self._recording, self._device_name = stack, recording, device_name
+        self._open = stack.enter_context(ExitStack())  # the microphone
         self._recorder: Recorder | None = None
         self._stopped = False
         # Opened before any model is loaded, so that errors come soon.
@@ -44,6 +45,11 @@ class LiveSource:
         self._recorder = self._stack.enter_context(Recorder(path))
         self.feed = self._recorded(self.feed)
 
+    @property
+    def kept(self) -> bool:
+        """Whether the audio is written to a file as well."""
+        return self._recorder is not None
+
     def stop(self) -> None:
         """No more audio is wanted."""
         self._stopped = True
@@ -52,6 +58,7 @@ class LiveSource:
     def another(self) -> Feed | None:
         """Wait for a microphone to come (back); None when that is not wanted any more."""
         note("waiting for a microphone; Ctrl-C ends")
+        self._open.close()  # while a stream is open, PortAudio does not look for devices again
         while not self._stopped:
             try:
                 self.feed = self._recorded(self._microphone())
@@ -67,7 +74,7 @@ class LiveSource:
 
         name = self._device_name
         device = find_device(int(name) if name and name.isdigit() else name)
-        microphone = self._stack.enter_context(Microphone(device))
+        microphone = self._open.enter_context(Microphone(device))
         note(f"listening to {device.name}; Ctrl-C ends")
         return MicrophoneFeed(microphone)
 

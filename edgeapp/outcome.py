@@ -13,7 +13,18 @@ import typer
 from edgeapp.terminal import note
 from pipelines.errors import EdgeError, ModelError, OptionError
 
-__all__ = ["DONE", "EXIT_CODES", "INTERRUPTED", "MODEL", "SOME_FAILED", "USAGE", "ending", "report"]
+__all__ = [
+    "DONE",
+    "EXIT_CODES",
+    "INTERRUPTED",
+    "MODEL",
+    "SOME_FAILED",
+    "USAGE",
+    "code_of",
+    "ending",
+    "report",
+    "silence_results",
+]
 
 DONE, SOME_FAILED, USAGE, MODEL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -38,18 +49,24 @@ def ending(debug: bool) -> Iterator[None]:
         yield
     except EdgeError as error:
         report(error, None, debug)
-        raise typer.Exit(_code_of(error)) from None
+        raise typer.Exit(code_of(error)) from None
     except KeyboardInterrupt:
         note("interrupted; what was done is kept")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read our results has had enough (`| head`): no reason to complain. stdout is
-        # pointed elsewhere, or Python would stumble over it again on its way out.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our results has had enough (`| head`): no reason to complain.
+        silence_results()
         raise typer.Exit(SOME_FAILED) from None
 
 
-def _code_of(error: EdgeError) -> int:
+def silence_results() -> None:
+    """Nobody reads stdout any more: point it elsewhere, or Python would stumble over it again on
+    its way out."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def code_of(error: EdgeError) -> int:
+    """The exit code of a command that this ends."""
     if isinstance(error, OptionError):
         return USAGE
     return MODEL if isinstance(error, ModelError) else SOME_FAILED

@@ -25,8 +25,8 @@ class PartFile:
     """Lines for `path`, kept in `path`.part until `finish`.
 
     key: the lines of an earlier run are kept when it had the same key (stored in .part.json),
-        and there are then `done` of them; None never keeps any.
-    Raises OutputError when it cannot be written.
+        and there are then `done` of them; None: nothing says what they are, so they stay.
+    Raises OutputError when it cannot be written, or such lines are in the way.
     """
 
     def __init__(self, path: Path, key: str | None) -> None:
@@ -34,6 +34,8 @@ class PartFile:
         self.part = path.with_name(path.name + ".part")
         self._note = path.with_name(path.name + ".part.json")
         self.done = 0
+        if key is None and self.part.is_file() and self.part.stat().st_size:
+            raise OutputError(f"{self.part} holds an earlier run's lines: move it or delete it")
         try:
             kept = self._kept() if key is not None and self._same(key) else b""
             self.done = kept.count(b"\n")

@@ -23,7 +23,7 @@ from edgeapp.commands.shared import (
     TranslationModel,
     chosen,
 )
-from edgeapp.outcome import DONE, ending
+from edgeapp.outcome import DONE, ending, silence_results
 from edgeapp.sharing import share_cores
 from pipelines.errors import OptionError
 
@@ -96,15 +96,14 @@ def live(
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = chosen(device, compute_type, threads)
         share_cores()
-        from edgeapp.live_output import LiveOutput, kind_of
+        from edgeapp.live_output import LiveOutput, planned
         from edgeapp.live_source import LiveSource
         from edgeapp.workshop import Workshop, language_named
         from pipelines.asr import TranscribeOptions
         from pipelines.asr.streaming import LiveOptions
 
         translate_to = translate_to and language_named(translate_to)
-        for path in output or ():
-            kind_of(path)
+        written = planned(output or (), translate_to)
         options = LiveOptions(
             transcribe=TranscribeOptions(
                 language=language,
@@ -117,16 +116,12 @@ def live(
         with ExitStack() as stack:
             source = LiveSource(stack, from_file, speed, device_name)
             session = _session(Workshop(settings), options, model, translate_to, translation_model)
+            outputs = []
+            for path, translated in written:
+                outputs.append(LiveOutput(path, translated=translated))
+                stack.callback(outputs[-1].close)
             if save_audio is not None:
                 source.keep(save_audio)
-            outputs = []
-            for path in output or ():
-                outputs.append(LiveOutput(path))
-                stack.callback(outputs[-1].close)
-                if translate_to is not None and path.suffix != ".jsonl":
-                    other = path.with_name(f"{path.stem}.{translate_to}{path.suffix}")
-                    outputs.append(LiveOutput(other, translated=True))
-                    stack.callback(outputs[-1].close)
             stack.enter_context(_stopped_by_ctrl_c(source))
             _run(session, source, outputs, translated=translate_to is not None)
 
@@ -167,13 +162,23 @@ def _run(
     from pipelines.asr.live import Decoded
 
     view = CaptionView(translated=translated) if sys.stdout.isatty() else JsonView()
+    shown = True
     with view:
         for event in session.run(source.feed, source.another):
             if isinstance(event, Decoded):
                 continue
-            view.take(event)
             for output in outputs:
                 output.take(event)
+            if not shown:
+                continue
+            try:
+                view.take(event)
+            except BrokenPipeError:
+                if not outputs and not source.kept:
+                    raise
+                # Ctrl-C ends the whole pipeline: the files still want the last words.
+                silence_results()
+                shown = False
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,7 @@ from edgeapp.commands.shared import (
     TranslationModel,
     chosen,
 )
-from edgeapp.files import output_names, prepare_folder, write_whole
+from edgeapp.files import no_collisions, output_names, prepare_folder, write_whole
 from edgeapp.outcome import MODEL, SOME_FAILED, ending, report
 from edgeapp.subtitles import Transcript, formats_of, render
 from edgeapp.terminal import note
@@ -204,7 +205,10 @@ class _Batch:
     def run(self, inputs: list[str]) -> int:
         """All recordings, one after the other; a failed one does not stop the rest."""
         code, failed = 0, 0
-        for source, name in zip(inputs, output_names(inputs), strict=True):
+        names = output_names(inputs)
+        if self.folder is not None:
+            no_collisions([path for name in names for path in self._files(self.folder, name)])
+        for source, name in zip(inputs, names, strict=True):
             try:
                 self._one(source, name, alone=len(inputs) == 1)
             except EdgeError as error:
@@ -234,10 +238,17 @@ class _Batch:
         try:
             with view:
                 captions.run(audio, view)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, EdgeError):
             self._keep(captions, name)
             raise
         self._deliver(captions.transcript, name)
+
+    def _files(self, folder: Path, name: str) -> Iterator[Path]:
+        """What a recording may leave there."""
+        for fmt in self.formats:
+            yield folder / f"{name}.{fmt}"
+            if self.target is not None and fmt != "json":
+                yield folder / f"{name}.{self.target}.{fmt}"
 
     def _translator(self, spoken: str) -> Any:
         return self.workshop.translator(self.translation_model, spoken, self.target)
@@ -264,10 +275,11 @@ class _Batch:
         return render(transcript, fmt, translated=translated)
 
     def _keep(self, captions: Captions, name: str) -> None:
-        """Interrupted: what has been heard so far is worth keeping, but not under the full name."""
-        if self.folder is not None and captions.transcript.segments:
+        """Broken off: what has been heard so far is worth keeping, but not under the full name."""
+        if self.formats and captions.transcript.segments:
             self._deliver(captions.transcript, name, ".part")
-            note(f"{name}: the first part is in {self.folder}, in files that end with .part")
+            if self.folder is not None:
+                note(f"{name}: the first part is in {self.folder}, in files that end with .part")
 
 
 def _spoken(options: TranscribeOptions) -> str | None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 import typer
 
 from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
-from edgeapp.files import output_names, prepare_folder
+from edgeapp.files import no_collisions, output_names, prepare_folder
 from edgeapp.lines import Unit, read_units
-from edgeapp.outcome import DONE, SOME_FAILED, ending, report
+from edgeapp.outcome import DONE, code_of, ending, report
 from edgeapp.resume import PartFile, job_key
 from edgeapp.terminal import note, progress
 from edgeapp.textlines import WRITERS
@@ -104,7 +104,8 @@ def translate(
     """Translate text: exactly one line out for each line in, in every format.
 
     Each line is written as soon as it and those before it are done. With -o, a run that was
-    interrupted leaves its lines in a file that ends with .part; the same command goes on there.
+    interrupted leaves its lines in a file that ends with .part; the same command goes on there,
+    where it reads files.
     """
     with ending(debug):
         inputs = files or ["-"]
@@ -126,15 +127,18 @@ def translate(
             word_alignments=alignments,
         )
         suffix = target or translator.target_language or "translated"
+        translator.translate_lines([], options)  # what it cannot do at all is said at once
+        targets = [None if place is None else place(suffix) for place in names]
+        no_collisions([path for path in targets if path is not None], inputs)
         code = DONE
         with _able(translator, workers) as able:
-            for name, place in zip(inputs, names, strict=True):
+            for name, path in zip(inputs, targets, strict=True):
                 job = _Job(able, translator, options, name, document, WRITERS[format.value])
                 try:
-                    job.run(None if place is None else place(suffix))
+                    job.run(path)
                 except EdgeError as error:
                     report(error, None if name == "-" else name, debug)
-                    code = SOME_FAILED
+                    code = max(code, code_of(error))
         raise typer.Exit(code)
 
 
@@ -170,8 +174,7 @@ def _outputs(inputs: list[str], output: str | None) -> list[Callable[[str], Path
     place = Path(output)
     if len(inputs) == 1 and not place.is_dir() and not output.endswith(("/", os.sep)):
         prepare_folder(place.parent)
-        if place.exists() and Path(inputs[0]).exists() and place.samefile(inputs[0]):
-            raise OptionError(f"{place} is the input itself: choose another name with -o")
+        no_collisions([place], inputs)
         return [lambda _: place]
     prepare_folder(place)
     endings = [Path(name).suffix or ".txt" if name != "-" else ".txt" for name in inputs]
@@ -205,12 +208,12 @@ class _Job:
     def run(self, target: Path | None) -> None:
         """Raises InputError, OutputError."""
         with ExitStack() as stack:
-            source, size = self._open(stack)
+            source, size = self._open(stack)  # size: None where it can be read once only
             units = read_units(source, document=self.document)
             if target is None:
                 self._translate(units, _to_stdout, size, 0)
                 return
-            part = stack.enter_context(PartFile(target, self._key()))
+            part = stack.enter_context(PartFile(target, self._key() if size is not None else None))
             if part.done:
                 note(f"{target}: going on after the {part.done} lines that are there")
             read = 0
@@ -219,7 +222,8 @@ class _Job:
             try:
                 self._translate(units, part.write, size, read)
             except KeyboardInterrupt:
-                note(f"the lines done are in {part.part}; the same command goes on there")
+                goes_on = "" if size is None else "; the same command goes on there"
+                note(f"the lines done are in {part.part}{goes_on}")
                 raise
             part.finish()
 
@@ -229,6 +233,8 @@ class _Job:
         path = Path(self.name)
         try:
             file = stack.enter_context(path.open("rb", buffering=0))
+            if not file.seekable():
+                return file, None
             if b"\0" in file.read(_LOOK_AT):
                 raise InputError(f"{path} holds binary data, not UTF-8 text")
             file.seek(0)
@@ -236,9 +242,7 @@ class _Job:
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
-    def _key(self) -> str | None:
-        if self.name == "-":
-            return None
+    def _key(self) -> str:
         return job_key(
             Path(self.name),
             model=self.translator.model.folder,

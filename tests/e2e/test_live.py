@@ -103,6 +103,35 @@ def test_ctrl_c_flushes_the_tail(talk: Path, tmp_path: Path, environment: dict[s
     assert (tmp_path / "a.srt").read_text().startswith("1\n")
 
 
+def test_files_are_whole_when_the_reader_has_gone(
+    talk: Path, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Ctrl-C ends every program of a pipeline at once, and the last words are still to come."""
+    command = f"{' '.join(LIVE)} --from-file {talk} --speed 0 -o a.jsonl -o a.txt | head -n 1"
+    done = subprocess.run(
+        command, shell=True, cwd=tmp_path, env=environment, capture_output=True, timeout=90
+    )
+    assert done.stdout.count(b"\n") == 1
+    assert b"Traceback" not in done.stderr
+    assert b"Exception" not in done.stderr
+    events = events_of((tmp_path / "a.jsonl").read_text())
+    assert events[-1]["type"] == "end"
+    assert (tmp_path / "a.txt").read_text().split() == text_of(events).split()
+
+
+def test_what_was_said_last_time_is_not_written_over(
+    edgeapp: Edgeapp, talk: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.srt").write_text("1\n")
+    done = edgeapp(
+        "live", "-m", "demo", "--from-file", talk, "-o", "a.srt", "--save-audio", "a.wav"
+    )
+    assert done.returncode == 1
+    assert "a.srt is there already" in done.stderr
+    assert (tmp_path / "a.srt").read_text() == "1\n"
+    assert not (tmp_path / "a.wav").exists()
+
+
 def test_kill_9_leaves_readable_files(
     talk: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:

@@ -126,6 +126,15 @@ def test_ctrl_c_keeps_what_was_heard(tmp_path: Path, environment: dict[str, str]
     assert time.monotonic() - began < 20
     assert b"Traceback" not in err
 
+    process = subprocess.Popen(
+        [*command, "-f", "srt"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE
+    )
+    time.sleep(1 + 2 * (began - started))
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert out.startswith(b"1\n00:00:0")
+
     command += ["-f", "srt", "-o", "out"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
     time.sleep(1 + 2 * (began - started))  # nothing tells from outside that a segment is done

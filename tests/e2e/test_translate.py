@@ -164,6 +164,15 @@ def test_a_line_is_written_as_soon_as_it_is_done(environment: dict[str, str]) ->
         assert process.wait(30) == 0
 
 
+def test_a_pipe_that_looks_like_a_file(edgeapp: Edgeapp, tmp_path: Path) -> None:
+    """As `edgeapp translate <(head -100 big.txt)` hands it over."""
+    done = edgeapp("translate", "/dev/stdin", "-m", "demo-en-de", stdin="I am here.\n")
+    assert (done.returncode, done.stdout) == (0, "Ich bin hier.\n"), done.stderr
+    options = ("-m", "demo-en-de", "-o", "a.txt")
+    done = edgeapp("translate", "/dev/stdin", *options, stdin="I am here.\n")
+    assert (done.returncode, (tmp_path / "a.txt").read_text()) == (0, "Ich bin hier.\n")
+
+
 def test_a_reader_who_has_had_enough(environment: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "many.txt").write_text("I am here.\n" * 300)
     command = f"{sys.executable} -m edgeapp translate -m demo-en-de many.txt | head -n 1"

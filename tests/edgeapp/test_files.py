@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.files import output_names, prepare_folder, write_whole
-from pipelines.errors import OutputError
+from edgeapp.files import no_collisions, output_names, prepare_folder, write_whole
+from pipelines.errors import OptionError, OutputError
 
 
 def test_names_never_meet() -> None:
@@ -16,6 +16,17 @@ def test_names_never_meet() -> None:
     assert output_names(["talk.mp3", "talk.wav"]) == ["talk.mp3", "talk.wav"]
     same = output_names(["a/talk.mp3", "b/talk.mp3"])
     assert len(set(same)) == 2
+
+
+def test_what_would_meet_or_replace_an_input_is_refused(tmp_path: Path) -> None:
+    a, b = tmp_path / "talk.de.txt", tmp_path / "talk.txt"
+    no_collisions([a, b], ["-", str(tmp_path / "other.txt")])
+    with pytest.raises(OptionError, match=r"two inputs would be written to .*talk\.de\.txt"):
+        no_collisions([a, b, a])
+    b.write_text("")
+    (tmp_path / "link.txt").symlink_to(b)
+    with pytest.raises(OptionError, match="is the input itself"):
+        no_collisions([a, b], [str(tmp_path / "link.txt")])
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from edgeapp.events import Ended, Status, TranslationPartial
-from edgeapp.live_output import LiveOutput
+from edgeapp.live_output import LiveOutput, planned
 from pipelines.asr.live import Committed, Partial
 from pipelines.errors import OptionError, OutputError
 
@@ -36,6 +36,28 @@ def test_output_files_are_readable_at_every_moment(kind: str, tmp_path: Path) ->
     if kind == "jsonl":
         types = [json.loads(line)["type"] for line in after.splitlines()]
         assert types == ["committed", "committed", "end"]
+
+
+def test_what_is_open_is_written_when_a_session_breaks_off(tmp_path: Path) -> None:
+    output = LiveOutput(tmp_path / "talk.txt")
+    output.take(Committed(" And you", 1.0, 2.0))
+    output.close()
+    assert (tmp_path / "talk.txt").read_text() == "And you\n"
+
+
+def test_files_are_planned_and_nothing_is_written_over(tmp_path: Path) -> None:
+    srt, log = tmp_path / "talk.srt", tmp_path / "talk.jsonl"
+    assert planned([srt, log], "de") == [
+        (srt, False), (tmp_path / "talk.de.srt", True), (log, False)
+    ]  # fmt: skip
+    assert planned([srt], None) == [(srt, False)]
+    (tmp_path / "talk.de.srt").write_text("1\n")
+    with pytest.raises(OutputError, match=r"talk\.de\.srt is there already"):
+        planned([srt], "de")
+    (tmp_path / "talk.de.srt").write_text("")  # of a session in which nothing was said
+    assert planned([srt], "de")
+    with pytest.raises(OutputError, match="is not a folder"):
+        planned([tmp_path / "missing" / "talk.srt"], None)
 
 
 def test_outputs_that_cannot_be(tmp_path: Path) -> None:

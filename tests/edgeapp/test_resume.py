@@ -11,7 +11,7 @@ from edgeapp.resume import PartFile, job_key
 from pipelines.errors import OutputError
 
 
-def interrupted(path: Path, key: str, *lines: str) -> None:
+def interrupted(path: Path, key: str | None, *lines: str) -> None:
     with suppress(KeyboardInterrupt), PartFile(path, key) as part:
         for line in lines:
             part.write(line)
@@ -38,6 +38,15 @@ def test_another_job_starts_anew(tmp_path: Path) -> None:
         part.write("one\n")
         part.finish()
     assert out.read_text() == "one\n"
+
+
+def test_lines_of_nobody_knows_what_stay(tmp_path: Path) -> None:
+    """What came through a pipe cannot be told from another job."""
+    out = tmp_path / "talk.de.txt"
+    interrupted(out, None, "eins\n")
+    with pytest.raises(OutputError, match=r"talk\.de\.txt\.part holds an earlier run's lines"):
+        PartFile(out, None)
+    assert (tmp_path / "talk.de.txt.part").read_text() == "eins\n"
 
 
 def test_nothing_done_leaves_nothing(tmp_path: Path) -> None:

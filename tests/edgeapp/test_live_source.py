@@ -1,0 +1,38 @@
+"""What a live session listens to, and how it gets over the loss of it."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+
+import pytest
+
+from edgeapp import devices, live_source, microphone
+from edgeapp.live_source import LiveSource
+from tests.edgeapp.fake_sounddevice import FakeSoundDevice
+
+
+@pytest.fixture
+def sound(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
+    fake = FakeSoundDevice()
+    monkeypatch.setitem(sys.modules, "sounddevice", fake)
+    monkeypatch.setattr(devices, "_open_streams", set())
+    monkeypatch.setattr(microphone, "_LOOK_S", 0.005)
+    monkeypatch.setattr(live_source, "_LOOK_FOR_DEVICE_S", 0.01)
+    return fake
+
+
+def test_a_lost_microphone_is_let_go_and_the_devices_are_looked_at_again(
+    sound: FakeSoundDevice,
+) -> None:
+    with ExitStack() as stack:
+        source = LiveSource(stack, None, 1.0, None)
+        (first,) = sound.streams
+        looked = sound.looked
+        first.break_off()
+        source.another()
+        assert first.closed
+        assert sound.looked > looked, "PortAudio looks only while no stream is open"
+        assert len(sound.streams) == 2
+        assert not sound.streams[1].closed
+    assert sound.streams[1].closed
