@@ -25,7 +25,7 @@ from pipelines.engine.model.network import Network
 from pipelines.engine.model.pages import keep_freed_memory
 from pipelines.engine.model.workers import Workers
 from pipelines.engine.stream import Stream
-from pipelines.errors import CheckpointError, OptionError, RequestError
+from pipelines.errors import CheckpointError, EngineError, OptionError, RequestError
 
 __all__ = ["Engine"]
 
@@ -166,13 +166,20 @@ class Engine:
 
     def _move_to_cpu(self, batch: Batch) -> bool:
         """A step ran out of GPU memory: reload the model on the CPU and go on from there."""
-        model = next((m for m in self.models if m.runs(batch)), None)
+        # Without the lock: a thread that loads a model holds it until this step is over.
+        model = next((m for m in list(self._models.values()) if m.runs(batch)), None)
         former = batch.network
         if model is None or not isinstance(former, Network) or not former.plan.on_gpu:
             return False
         rows = batch.drain()
-        self._fall_back(former.folder)
-        network = self._network(former.folder, former.shortlist)
-        network.adopt(former)
-        model.move(network, rows)
+        try:
+            self._fall_back(former.folder)
+            network = self._network(former.folder, former.shortlist)
+            network.adopt(former)
+            model.move(network, rows)
+        except Exception as error:  # the folder is gone, or memory here is short as well
+            failure = EngineError(f"out of GPU memory, and the CPU cannot take over: {error}")
+            failure.__cause__ = error
+            for row in rows:
+                row.fail(failure)
         return True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,6 +25,8 @@ from pipelines.engine.stream import Stream
 from pipelines.errors import EngineError, RequestError
 
 __all__ = ["Model"]
+
+T = TypeVar("T")
 
 
 class Model:
@@ -106,7 +108,7 @@ class Model:
         if not sources:
             return []
         checked = self._checked(sources)
-        return self._scheduler.run(lambda: self._network.encode(checked))
+        return self._run(lambda: self._network.encode(checked))
 
     def encode_sharing(self, sources: Sequence[Any], drafter: Model) -> list[tuple[Memory, Memory]]:
         """As encode, with what a drafter that has the very same encoder makes of it (such as
@@ -115,16 +117,23 @@ class Model:
         Only the shapes are checked; weights that differ cost guesses, never exactness. Raises
         RequestError for models that cannot share.
         """
-        own, other = self._network, drafter.backend
-        if not (
-            isinstance(own, Network) and isinstance(other, Network) and _same_encoder(own, other)
-        ):
-            raise RequestError(
-                f"{drafter.folder.name} has another encoder than {self.folder.name}: encode the "
-                "source with each"
-            )
+        self._pair(drafter)
         checked = self._checked(sources)
-        return self._scheduler.run(lambda: own.encode_sharing(checked, other))
+
+        def encode() -> list[tuple[Memory, Memory]]:
+            own, other = self._pair(drafter)
+            return own.encode_sharing(checked, other)
+
+        return self._run(encode)
+
+    def _pair(self, drafter: Model) -> tuple[Network, Network]:
+        own, other = self._network, drafter.backend
+        if isinstance(own, Network) and isinstance(other, Network) and own.hears_as(other):
+            return own, other
+        raise RequestError(
+            f"{drafter.folder.name} has another encoder than {self.folder.name}: encode the "
+            "source with each"
+        )
 
     def _checked(self, sources: Sequence[Any]) -> list[Any]:
         checked: list[Any] = list(sources)
@@ -147,7 +156,7 @@ class Model:
         tokens, source length] for (decoder layer, head) pairs."""
         self._check_target(memory, tokens)
         self._check_heads(heads)
-        return self._scheduler.run(lambda: self._attend(memory, list(tokens), heads))
+        return self._run(lambda: self._attend(memory, list(tokens), heads))
 
     def stream(self, request: Request) -> Stream:
         """As Engine.stream, for a memory that this model made."""
@@ -175,6 +184,15 @@ class Model:
             self._scheduler.submit(self._batch, row)
         return Stream(row, self._scheduler)
 
+    def _run(self, job: Callable[[], T]) -> T:
+        """A job between two steps; once more on the CPU when the GPU's memory is too small."""
+        try:
+            return self._scheduler.run(job)
+        except torch.cuda.OutOfMemoryError as error:
+            if not self._scheduler.recover(self._batch):
+                raise EngineError(f"out of memory: {error}") from error
+        return self._scheduler.run(job)
+
     def _attend(
         self, memory: Memory, tokens: list[int], heads: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor]:
@@ -200,8 +218,6 @@ class Model:
         """Go on with another network of the same weights; `rows` read their tokens again."""
         self._loaded = Batch(network, self._batch.max_rows, self._batch.budget)
         for row in rows:
-            row.memory = self._local(row.memory)
-            row.bind(network.plan.device)
             self._scheduler.submit(self._batch, row)
 
     def release(self) -> None:
@@ -274,13 +290,3 @@ def _inside(ids: Sequence[int], vocab_size: int, what: str) -> None:
             raise RequestError(
                 f"{what} holds the id {token}, outside the vocabulary of {vocab_size}"
             )
-
-
-def _same_encoder(own: Network, other: Network) -> bool:
-    mine, theirs = own.architecture, other.architecture
-    return (mine.encoder, mine.source, mine.num_mel_bins, mine.source_vocab_size) == (
-        theirs.encoder,
-        theirs.source,
-        theirs.num_mel_bins,
-        theirs.source_vocab_size,
-    )

@@ -13,6 +13,7 @@ import torch
 from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
 from pipelines.engine import engine as engine_module
 from pipelines.engine.model.device import Plan, choose_device, choose_threads, plan_for
+from pipelines.engine.model.linear import _Int8Weights
 from pipelines.engine.model.network import Network
 from pipelines.engine.model.workers import Workers
 from pipelines.errors import OptionError
@@ -66,11 +67,29 @@ def test_unknown_precisions_fail_before_any_load(precision: str) -> None:
 def test_gpu_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = torch.device("cuda")
     for can, chosen in ((True, "bfloat16"), (False, "float16")):
-        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda can=can: can)
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda can=can, **_: can)
         plan = plan_for("auto", gpu)
         assert (plan.precision, plan.on_gpu) == (chosen, True)
         assert plan.decoder.weights == getattr(torch, chosen)
     assert plan_for("int8", gpu).decoder.kernel == "int8"
+
+
+def test_t5_keeps_the_range_of_float32_on_a_gpu() -> None:
+    gpu = torch.device("cuda")
+    for precision in ("float16", "int8"):
+        plan = plan_for(precision, gpu)
+        assert plan.decoder.activations == torch.float16
+        assert plan.with_range().decoder.activations == torch.float32
+    assert plan_for("float16", gpu).with_range().decoder.weights == torch.float32
+    exact = plan_for("bfloat16", gpu)
+    assert exact.with_range() == exact
+
+
+def test_int8_weights_as_a_gpu_uses_them_stay_in_range() -> None:
+    weight = torch.randn(8, 512, generator=torch.Generator().manual_seed(1)).abs()
+    layer = _Int8Weights(weight, None, torch.float16, CPU)
+    x = torch.full((1, 512), 5.0, dtype=torch.float16)
+    torch.testing.assert_close(layer(x).float(), x.float() @ weight.T, rtol=0.02, atol=0)
 
 
 def test_auto_keeps_float32_where_the_cpu_has_no_fast_int8(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +203,7 @@ def test_out_of_gpu_memory_at_load_is_one_warning_and_the_cpu(
     """Played without a GPU: the device claims to be one, and building there to be out of memory."""
     gpu, asked = torch.device("cuda"), []
     monkeypatch.setattr(engine_module, "choose_device", lambda device: gpu)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
 
     def build(

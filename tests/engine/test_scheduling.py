@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pipelines.engine import (
+    BadWords,
     Engine,
     FinishReason,
     GenerationOptions,
@@ -22,6 +25,7 @@ from pipelines.engine import (
     Stream,
     Suppress,
 )
+from pipelines.engine.decoding.waiting import Waiting
 from pipelines.errors import EngineError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -250,3 +254,153 @@ def test_out_of_gpu_memory_goes_on_with_the_cpu(
             results = engine.generate(requests)
         assert [result.tokens for result in results] == jobs.alone
         assert model._network is not network
+
+
+def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Played on the CPU, as above."""
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        former = _out_of_memory(model, "encode", monkeypatch)
+        with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
+            memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        assert model._network is not former
+        requests = [
+            Request(memory, request.prompt, request.options)
+            for memory, request in zip(memories, jobs.requests, strict=True)
+        ]
+        assert [result.tokens for result in engine.generate(requests)] == jobs.alone
+
+
+def test_when_the_cpu_cannot_take_over_every_caller_hears_of_it(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8]))
+        streams = [
+            engine.stream(Request(memory, jobs.requests[0].prompt, jobs.requests[5].options))
+            for memory in memories
+        ]
+        _out_of_memory(model, "decode", monkeypatch)
+
+        def gone(*args: object) -> None:
+            raise OSError("the folder is gone")
+
+        monkeypatch.setattr(engine, "_network", gone)
+        said = "the CPU cannot take over: the folder is gone"
+        with pytest.warns(RuntimeWarning), pytest.raises(EngineError, match=said):
+            streams[0].result()
+        with pytest.raises(EngineError, match=said):
+            streams[1].result()
+
+
+def _out_of_memory(model: Model, where: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    """Let a model claim to be on a GPU, and that its memory does not do for what it does next."""
+    network = model._network
+
+    def out_of_memory(*args: object) -> None:
+        monkeypatch.setattr(
+            type(network.plan), "on_gpu", property(lambda plan: plan is network.plan)
+        )
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(network, where, out_of_memory)
+    return network
+
+
+def test_an_error_while_rows_are_let_in_reaches_them_all(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8, 5]))
+        cross = model._batch._cross
+        store, calls = cross.store, 0
+
+        def full(*args: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                raise MemoryError("no room")
+            store(*args)
+
+        monkeypatch.setattr(cross, "store", full)
+        streams = [
+            engine.stream(Request(memory, request.prompt, request.options))
+            for memory, request in zip(memories, jobs.requests, strict=False)
+        ]
+        for stream in streams:
+            with pytest.raises(EngineError, match="no room"):
+                stream.result()
+        requests = [
+            Request(memory, request.prompt, request.options)
+            for memory, request in zip(memories, jobs.requests, strict=False)
+        ]
+        assert [result.tokens for result in engine.generate(requests)] == jobs.alone[:3]
+
+
+def test_what_a_damaged_source_leaves_behind_spreads_to_nobody(
+    checkpoints: Folders, jobs: Jobs
+) -> None:
+    """A mask hides numbers, but not NaN."""
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        (damaged,) = model.encode(token_sources(model, [20]))
+        with torch.inference_mode():
+            for values in damaged.values:
+                values.fill_(torch.nan)
+        requests = [
+            Request(memory, request.prompt, request.options)
+            for memory, request in zip(memories, jobs.requests, strict=True)
+        ]
+        bad = Request(damaged, jobs.requests[0].prompt, jobs.requests[0].options)
+        streams = [engine.stream(request) for request in (bad, *requests[:3])]
+        with pytest.raises(EngineError, match="computed NaN"):
+            streams[0].result()
+        assert [stream.result().tokens for stream in streams[1:]] == jobs.alone[:3]
+        # Now shorter sources than the damaged one beside a longer one, in the slots it had.
+        assert [result.tokens for result in engine.generate(requests)] == jobs.alone
+
+
+def test_a_sample_that_has_nothing_left_fails_alone(jobs: Jobs, engine: Engine) -> None:
+    a, b, c = 40, 41, 42
+    dead = GenerationOptions(
+        max_new_tokens=6,
+        temperature=1.0,
+        best_of=4,
+        seed=1,
+        rules=(OnlyTokens((a, b, c)), BadWords(((a, a), (a, b), (a, c)))),
+    )
+    first = jobs.requests[0]
+    streams = [
+        engine.stream(Request(first.memory, first.prompt, dead)),
+        engine.stream(jobs.requests[3]),
+    ]
+    with pytest.raises(EngineError, match="the rules leave no token"):
+        streams[0].result()
+    assert streams[1].result().tokens == jobs.alone[3]
+
+
+def test_who_becomes_unwanted_while_others_are_dropped_stays_to_be_dropped() -> None:
+    class Late:
+        """A row whose time is over from the `after`th time on that anybody asks."""
+
+        request = SimpleNamespace(priority=Priority.BATCH)
+
+        def __init__(self, after: int) -> None:
+            self._left = after
+
+        @property
+        def unwanted(self) -> bool:
+            self._left -= 1
+            return self._left < 0
+
+    rows: list[Any] = [Late(0), Late(1)]
+    waiting = Waiting()
+    for row in rows:
+        waiting.add(row)
+    assert waiting.drop_unwanted() == rows[:1]
+    assert waiting.drop_unwanted() == rows[1:]

@@ -161,7 +161,7 @@ class Batch:
         rows = self._rows
         if not any(row.done or row.parents is not None for row in rows):
             return
-        starts = self._starts()
+        starts, damaged = self._starts(), any(row.damaged for row in rows)
         for place in range(len(rows) - 1, -1, -1):
             if rows[place].done:
                 self._counters.left(rows[place])
@@ -174,6 +174,8 @@ class Batch:
         self._drafts.keep(rows)
         for row in rows:
             row.parents, row.slots = None, len(row.lanes)
+        if damaged:
+            self.restart()  # behind a mask, too, the NaN that it leaves in its slots spreads
 
     def _admit(self) -> None:
         joined: list[Row] = []
@@ -190,11 +192,13 @@ class Batch:
             used += row.width
         if not joined:
             return
+        for row in joined:
+            row.move(self.network.plan.device, self.network.memory_dtype)
         # Neighbours with equally long prompts are read in one pass, those on one memory together.
         joined.sort(key=lambda row: (*_to_read(row), id(row.memory)))
         start, slot = len(self._rows), len(self._cache)
+        self._rows += joined  # before the caches grow, which may fail: what is in no list is lost
         for row in joined:
-            self._rows.append(row)
             self._counters.admitted(row)
             row.slots = len(row.lanes)
             for _ in row.lanes:

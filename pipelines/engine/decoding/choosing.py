@@ -12,6 +12,7 @@ from pipelines.engine.decoding.lane import Lane
 from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.sampling import distribution, draw
+from pipelines.engine.decoding.search import SampleSearch
 from pipelines.errors import EngineError
 
 __all__ = ["chances_of", "choose", "likeliest", "note_watched", "suppress", "watch_last"]
@@ -65,11 +66,13 @@ def _branch(row: Row, logits: Tensor) -> None:
         _obey(row, lane, own)
     if row.error is not None:
         return
-    best = float(logits.max())
+    each = logits.amax(-1)
+    # Of beams one must find a way on, of samples each.
+    best = float(each.min() if isinstance(row.search, SampleSearch) else each.max())
     if math.isfinite(best):
         row.branch(row.search.advance(row.lanes, logits))
     else:
-        row.fail(EngineError(_nothing_left(row, best)))
+        _give_up(row, best)
 
 
 def chances_of(row: Row, logits: Tensor) -> Tensor | None:
@@ -78,7 +81,7 @@ def chances_of(row: Row, logits: Tensor) -> Tensor | None:
     _obey(row, row.lanes[0], logits)
     best = float(logits.max())
     if row.error is None and not math.isfinite(best):
-        row.fail(EngineError(_nothing_left(row, best)))
+        _give_up(row, best)
     return None if row.error is not None else _chances(logits, row.request.options)
 
 
@@ -99,7 +102,7 @@ def _choose_one(rows: Sequence[Row], logits: Tensor) -> None:
         if row.error is not None:
             continue
         if not math.isfinite(logprob):
-            row.fail(EngineError(_nothing_left(row, logprob)))
+            _give_up(row, logprob)
             continue
         wanted = row.request.options.logprobs
         row.accept(token, logprob if wanted else None)
@@ -149,8 +152,12 @@ def _chances(logits: Tensor, options: GenerationOptions) -> Tensor:
     return distribution(logits, options.temperature, options.top_k, options.top_p, options.min_p)
 
 
-def _nothing_left(row: Row, logprob: float) -> str:
+def _give_up(row: Row, best: float) -> None:
+    """There is nothing to choose: the best logit is −∞ or no number at all."""
     at = len(row.generated)
-    if logprob == -torch.inf:
-        return f"the rules leave no token to choose after {at} tokens; relax one of them"
-    return f"the model computed NaN after {at} tokens; its weights or its source are damaged"
+    if best == -torch.inf:
+        why = f"the rules leave no token to choose after {at} tokens; relax one of them"
+    else:
+        row.damaged = True
+        why = f"the model computed NaN after {at} tokens; its weights or its source are damaged"
+    row.fail(EngineError(why))

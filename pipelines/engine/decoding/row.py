@@ -43,6 +43,7 @@ class Row:
         self.events: deque[Event] = deque()
         self.reason: FinishReason | None = None
         self.error: EdgeError | None = None
+        self.damaged = False  # it has failed because the model computed NaN
         self.cancelled = False
         self.arrived = time.monotonic()
         self._deadline = None if request.timeout_s is None else self.arrived + request.timeout_s
@@ -52,7 +53,8 @@ class Row:
         self._found: list[Found] = []
         self._told = 0
         self.vocab_size = vocab_size
-        self.bind(device)
+        self.search: Search | None = None
+        self._bind(device)
         self.search = self._search()
 
     def _search(self) -> Search | None:
@@ -67,7 +69,13 @@ class Row:
         assert self.generator is not None, "best_of needs a temperature"
         return SampleSearch(options, limit, self.generator)
 
-    def bind(self, device: torch.device) -> None:
+    def move(self, device: torch.device, dtype: torch.dtype) -> None:
+        """Be where the model is, which may have moved to the CPU since this row was made."""
+        self.memory = self.memory.to(device, dtype)
+        if device != self._device:
+            self._bind(device)
+
+    def _bind(self, device: torch.device) -> None:
         """Prepare rules and random numbers for a device."""
         options = self.request.options
         # Suppressed ids come first, whatever their place: no later rule can make −∞ finite but a
@@ -81,6 +89,8 @@ class Row:
         for lane in self.lanes:
             lane.rules = self._bound()
         self.generator = generator_for(options.seed, device) if options.temperature else None
+        if isinstance(self.search, SampleSearch) and self.generator is not None:
+            self.search.generator = self.generator
 
     def _bound(self) -> list[Bound]:
         return [
@@ -213,7 +223,9 @@ class Row:
         seen: Tensor | None = None
         if request.attention:
             nothing = torch.zeros(len(request.attention), 0, self.memory.length)
-            seen = torch.stack(lane.attention, 1).cpu() if lane.attention else nothing
+            # Some may be from before a move to the CPU.
+            looks = [look.cpu() for look in lane.attention]
+            seen = torch.stack(looks, 1) if looks else nothing
         return Result(
             tuple(lane.generated),
             tuple(lane.logprobs) if request.options.logprobs else (),

@@ -55,6 +55,10 @@ class Scheduler:
         with self._computing():
             return job()
 
+    def recover(self, batch: Batch) -> bool:
+        """After a job that ran out of GPU memory: whether it can be done again (elsewhere)."""
+        return self.run(lambda: self._recover(batch))
+
     def submit(self, batch: Batch, row: Row) -> None:
         """Let a row take part in the steps to come."""
         with self._news:

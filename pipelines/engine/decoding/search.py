@@ -62,7 +62,7 @@ class SampleSearch:
     scores_first = False
 
     def __init__(self, options: GenerationOptions, limit: int, generator: torch.Generator) -> None:
-        self._options, self._limit, self._generator = options, limit, generator
+        self._options, self._limit, self.generator = options, limit, generator
         self.done = False
         self.found: list[Found] = []
 
@@ -74,7 +74,7 @@ class SampleSearch:
             chances = distribution(
                 logits[parent], options.temperature, options.top_k, options.top_p, options.min_p
             )
-            token = int(draw(chances, self._generator))
+            token = int(draw(chances, self.generator))
             logprob = float(logprobs[parent, token])
             choice = Choice(parent, token, logprob, lanes[parent].total + logprob)
             ended = token in options.eos_ids

@@ -45,7 +45,9 @@ class Waiting:
         self._sort_in()
         gone = [row for _, _, row in self._heap if row.unwanted]
         if gone:
-            self._heap = [entry for entry in self._heap if not entry[2].unwanted]
+            # Asked once: meanwhile another one's time may be over.
+            found = set(map(id, gone))
+            self._heap = [entry for entry in self._heap if id(entry[2]) not in found]
             heapq.heapify(self._heap)
         return gone
 

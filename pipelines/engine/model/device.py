@@ -54,6 +54,18 @@ class Plan:
     def on_gpu(self) -> bool:
         return self.device.type != "cpu"
 
+    def with_range(self) -> Plan:
+        """The same for T5, whose activations leave the range of float16 (transformers keeps part of
+        it in float32 for that): there they are float32."""
+
+        def wide(side: Side) -> Side:
+            if side.activations != torch.float16:
+                return side
+            weights = side.weights if side.kernel == "int8" else torch.float32
+            return Side(side.kernel, weights, torch.float32)
+
+        return replace(self, encoder=wide(self.encoder), decoder=wide(self.decoder))
+
     def for_text(self) -> Plan:
         """The same for a model that reads text: where the decoder's layers are int8, the encoder's
         are, too. A few hundred rows at once take 0.55 of the time of bfloat16, and half the memory;
@@ -121,7 +133,7 @@ def plan_for(precision: str, device: torch.device) -> Plan:
 def _cuda_plan(precision: str, device: torch.device) -> Plan:
     why = "as asked"
     if precision == "auto":
-        bf16 = torch.cuda.is_bf16_supported()
+        bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
         precision = "bfloat16" if bf16 else "float16"
         why = "the GPU computes bfloat16" if bf16 else "the GPU has no bfloat16"
     if precision == "int8":

@@ -37,7 +37,8 @@ class Memory:
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Memory:
         """The same memory elsewhere; itself when it is there already."""
-        if self.device == device and self.keys[0].dtype == dtype:
+        there = self.device.type == device.type and device.index in (None, self.device.index)
+        if there and self.keys[0].dtype == dtype:
             return self
         keys = tuple(t.to(device, dtype) for t in self.keys)
         return Memory(keys, tuple(t.to(device, dtype) for t in self.values), self.owner)

@@ -57,6 +57,7 @@ class Network:
         self.shortlist = shortlist
         self._check_shortlist()
         plan = plan if self.architecture.source == "audio" else plan.for_text()
+        plan = plan if self.architecture.decoder.relative is None else plan.with_range()
         self.plan = plan
         self._workers = workers or Workers()
         weights = open_weights(folder).named(names_of(self.architecture.family))
@@ -88,6 +89,16 @@ class Network:
 
     def owns(self, memory: Memory) -> bool:
         return memory.owner is self._owner
+
+    def hears_as(self, other: Network) -> bool:
+        """Whether both encoders have one shape, and take the same sources."""
+        mine, theirs = self.architecture, other.architecture
+        return (mine.encoder, mine.source, mine.num_mel_bins, mine.source_vocab_size) == (
+            theirs.encoder,
+            theirs.source,
+            theirs.num_mel_bins,
+            theirs.source_vocab_size,
+        )
 
     def adopt(self, other: Network) -> None:
         """Accept the memories of `other`, the same weights under another plan."""

@@ -21,7 +21,7 @@ def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
     numbers, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
     for start in range(0, len(weight), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
-        part = weight[rows].float()
+        part = weight[rows].float().cpu()
         scale[rows] = part.abs().amax(dim=1).clamp_min(1e-12) / 127.0
         numbers[rows] = (part / scale[rows, None]).round_()
     return numbers, scale
