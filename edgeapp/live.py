@@ -54,7 +54,8 @@ class LiveSession:
         self._translated_tail = ""
         self._work: deque[tuple[float, float]] = deque()  # (audio seconds, seconds of work)
         self._told = 0.0
-        self._dropped = 0.0
+        self._dropped = 0.0  # seconds, on all feeds
+        self._dropped_here = 0.0  # on this one
 
     def run(
         self, feed: Feed, next_feed: Callable[[], Feed | None] = lambda: None
@@ -82,6 +83,7 @@ class LiveSession:
             raise failure
 
     def _listen(self, feed: Feed) -> Iterator[SessionEvent | Decoded]:
+        self._dropped_here = 0.0
         while (audio := feed.read(_WAIT_S)) is not None:
             began = self._clock()
             self._heard += len(audio)
@@ -155,8 +157,9 @@ class LiveSession:
             self._work.popleft()
 
     def _status(self, feed: Feed) -> Iterator[SessionEvent]:
-        if feed.dropped_s > self._dropped:
-            lost, self._dropped = feed.dropped_s - self._dropped, feed.dropped_s
+        if feed.dropped_s > self._dropped_here:
+            lost, self._dropped_here = feed.dropped_s - self._dropped_here, feed.dropped_s
+            self._dropped += lost
             waiting = f"and {feed.waiting_s:.1f} s are waiting"
             yield Warned(f"this machine is too slow: {lost:.1f} s of audio were lost, {waiting}")
         if self._clock() - self._told < _STATUS_EVERY_S:

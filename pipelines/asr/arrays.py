@@ -49,7 +49,7 @@ def read_blocks(source: object) -> Iterator[Samples]:
 
 
 def _read_blocks(source: Iterable[Any], name: str) -> Iterator[Samples]:
-    blocks = (as_mono(block, name) for block in source)
+    blocks = _mono_blocks(source, name)
     first = next(blocks, None)
     if first is None:
         return
@@ -63,6 +63,16 @@ def _read_blocks(source: Iterable[Any], name: str) -> Iterator[Samples]:
             yield samples
 
     yield from resampled(same_rate(), rate)
+
+
+def _mono_blocks(source: Iterable[Any], name: str) -> Iterator[tuple[int, Samples]]:
+    """Blocks with fewer samples than channels lie as the longest block before them did."""
+    channels, longest = None, 0
+    for block in source:
+        array = block[-1] if isinstance(block, tuple) and block else block
+        if getattr(array, "ndim", 0) == 2 and max(array.shape) > longest and 0 not in array.shape:
+            channels, longest = int(np.argmin(array.shape)), max(array.shape)
+        yield as_mono(block, name, channels)
 
 
 def resampled(blocks: Iterable[Samples], rate: int) -> Iterator[Samples]:
@@ -99,11 +109,12 @@ def check_finite(samples: Samples, name: str) -> None:
         )
 
 
-def as_mono(block: Block, name: str) -> tuple[int, Samples]:
+def as_mono(block: Block, name: str, channels: int | None = None) -> tuple[int, Samples]:
     """(rate, mono float32 samples) of an array or a pair; the array itself where it is that.
 
     Signed integers are scaled by their full range, unsigned ones around its middle; channels
-    are averaged. Raises AudioError naming `name` for anything that is no audio.
+    are averaged. channels: which axis they are, where that is known. Raises AudioError naming
+    `name` for anything that is no audio.
     """
     rate: Any = SAMPLE_RATE
     array: Any = block
@@ -116,9 +127,12 @@ def as_mono(block: Block, name: str) -> tuple[int, Samples]:
         raise AudioError(f"{name} must hold arrays of floats or integers, not {kind}")
     if not (isinstance(rate, (int, np.integer)) and rate > 0):
         raise AudioError(f"{name} has an impossible sample rate: {rate!r}")
+    if array.ndim == 2 and 0 in array.shape:
+        return int(rate), np.zeros(0, np.float32)
     if array.ndim == 2:
         # Few channels, many samples, whichever way round.
-        return int(rate), _scaled(array).mean(axis=int(np.argmin(array.shape)), dtype=np.float32)
+        axis = int(np.argmin(array.shape)) if channels is None else channels
+        return int(rate), _scaled(array).mean(axis=axis, dtype=np.float32)
     if array.ndim != 1:
         raise AudioError(f"{name} must have one or two dimensions, not {array.ndim}")
     return int(rate), _scaled(array)

@@ -34,7 +34,9 @@ __all__ = ["AudioSource", "DamagedAudio", "is_stream", "load_audio"]
 
 _STEP = 30 * SAMPLE_RATE  # samples handled at once: bounds temporary copies to 2 MB
 _SPOOL_BYTES = 32 << 20  # a pipe is kept in memory up to this size, then in a temporary file
-_MIX_GAIN = 0.5**0.5  # libav mixes floats 3 dB louder than integers, which openai-whisper reads
+# libav mixes floats louder than integers, which openai-whisper reads: by 3 dB for two channels, by
+# 11 for six. With this it mixes them alike.
+_MIXING = {"rematrix_maxval": "1.0"}
 _LONGEST_HINT_S = 6 * 3600.0  # a header that announces more is not believed when allocating
 
 AudioSource: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Block | Iterable[Block]"
@@ -80,12 +82,12 @@ class _Buffer:
     """
 
     def __init__(self, name: str, expected: int = 0) -> None:
-        self._name = name
+        self.name = name
         self._array = np.empty(max(expected, _STEP), np.float32)
         self.length = 0
 
     def append(self, block: Samples) -> None:
-        check_finite(block, self._name)
+        check_finite(block, self.name)
         end = self.length + len(block)
         if end > len(self._array):
             self._array.resize(max(end, len(self._array) * 9 // 8 + _STEP), refcheck=False)
@@ -188,7 +190,7 @@ def _decode(container: InputContainer, index: int, buffer: _Buffer) -> bool:
     """Decode one stream to the end or to where it breaks; whether anything was damaged."""
     import av
 
-    damaged, gain = False, 1.0
+    damaged = False
     resampler, layout = None, None  # type: AudioResampler | None, object
     packets = container.demux(container.streams[index])
     while True:
@@ -207,18 +209,27 @@ def _decode(container: InputContainer, index: int, buffer: _Buffer) -> bool:
         for frame in frames:
             now = (frame.format.name, frame.layout.name, frame.sample_rate)
             if now != layout:  # spliced files change format on the way
-                _drain(resampler, None, buffer, gain)
-                resampler, layout = av.AudioResampler("flt", "mono", SAMPLE_RATE), now
-                gain = _MIX_GAIN if frame.layout.nb_channels > 1 else 1.0
+                _drain(resampler, None, buffer)
+                resampler = av.AudioResampler("flt", "mono", SAMPLE_RATE, options=_MIXING)
+                layout = now
             frame.pts = None  # gaps in the clock would be filled or refused
-            _drain(resampler, frame, buffer, gain)
-    _drain(resampler, None, buffer, gain)
+            _drain(resampler, frame, buffer)
+    _drain(resampler, None, buffer)
     return damaged
 
 
-def _drain(
-    resampler: AudioResampler | None, frame: AudioFrame | None, buffer: _Buffer, gain: float
-) -> None:
-    if resampler is not None:
-        for mixed in resampler.resample(frame):
-            buffer.append(samples_of(mixed) * np.float32(gain))
+def _drain(resampler: AudioResampler | None, frame: AudioFrame | None, buffer: _Buffer) -> None:
+    if resampler is None:
+        return
+    import av
+
+    try:
+        mixed = resampler.resample(frame)
+    except av.FFmpegError:
+        channels = f" ({frame.layout.name})" if frame is not None else ""
+        raise AudioError(
+            f"{buffer.name} has channels{channels} that cannot be mixed into one: "
+            "export it as mono or stereo"
+        ) from None
+    for part in mixed:
+        buffer.append(samples_of(part))

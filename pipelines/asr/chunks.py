@@ -90,10 +90,19 @@ def _next(spoken: list[Span], longest: int) -> Span:
 
 
 def _blocks_of(size: int, blocks: Iterable[Samples]) -> Iterator[Samples]:
-    """The same samples in blocks [size]; the last one is shorter, and may be empty."""
+    """The same samples in blocks [size]; the last one is shorter, and may be empty. Where the
+    source breaks off, what it gave comes first."""
     held: list[Samples] = []
     count = 0
-    for block in blocks:
+    source, failure = iter(blocks), None
+    while True:
+        try:
+            block = next(source)
+        except StopIteration:
+            break
+        except Exception as error:
+            failure = error
+            break
         held.append(block)
         count += len(block)
         if count < size:
@@ -103,6 +112,8 @@ def _blocks_of(size: int, blocks: Iterable[Samples]) -> Iterator[Samples]:
         yield from (joined[at : at + size] for at in range(0, whole, size))
         held, count = [joined[whole:]], count - whole
     yield np.concatenate(held) if held else np.zeros(0, np.float32)
+    if failure is not None:
+        raise failure
 
 
 class _Ahead:

@@ -144,16 +144,23 @@ def together(
     The first piece that is not done is live; what others came to meanwhile follows when it is
     their turn. Pieces are taken as they are needed. A piece that fails is tried once more when it
     is its turn, and left out with a warning where that fails, too; two in a row raise the error.
-    Closing it cancels what is being decoded.
+    Where the pieces themselves break off, those before are finished first. Closing it cancels what
+    is being decoded.
     """
     runs: deque[_Run] = deque()
+    broken: Exception | None = None
     failed = False  # the piece before
     stepped = True
     try:
         while True:
-            if stepped:
-                _admit(pieces, runs, size)
+            if stepped and broken is None:
+                try:
+                    _admit(pieces, runs, size)
+                except Exception as error:  # the source's own
+                    broken = error
             if not runs:
+                if broken is not None:
+                    raise broken
                 return
             stepped = False
             first = runs[0]

@@ -123,9 +123,13 @@ class LiveTranscriber:
         """Decode for the last time and commit all."""
         stale = buffer.decoded != len(buffer.samples)  # also when audio was cut off
         events = self._decode(buffer, len(buffer.samples)) if stale else []
-        return events + self._commit(
-            buffer, len(words(buffer.hypothesis, self._tokens)), whole=True
-        )
+        found = words(buffer.hypothesis, self._tokens)
+        if buffer.doubted:
+            # The hypothesis is that of an earlier update, which may have heard beyond a cut: what
+            # was said there is recognised with what follows.
+            inside = [buffer.times[word.stop - 1] < buffer.heard_s for word in found]
+            found = found[: inside.index(False) if False in inside else len(found)]
+        return events + self._commit(buffer, len(found), whole=True)
 
     def _update(self) -> list[LiveEvent]:
         """The update that is due, if one is."""
@@ -159,6 +163,7 @@ class LiveTranscriber:
             buffer.committed,
             draft,
             _longest(buffer.heard_s),
+            buffer.heard_s,
         )
         # A loop says nothing; what was heard before it still stands.
         buffer.doubted = decoder.is_repetitive(result.window)

@@ -62,7 +62,8 @@ class SpecialTokens:
 
     @property
     def control(self) -> tuple[int, ...]:
-        """Tokens that only ever stand in the prompt; openai-whisper never lets them be chosen."""
+        """Tokens that only ever stand in the prompt, and are never chosen. (openai-whisper lets
+        them be where nothing at all is suppressed.)"""
         ids = (
             self.transcribe,
             self.translate,

@@ -5,6 +5,7 @@ After openai-whisper's decoding.py (the rules) and decode_with_fallback in its t
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
@@ -142,12 +143,14 @@ class WindowDecoder:
         fixed: Sequence[int],
         draft: Sequence[int],
         longest: int,
+        heard_s: float,
     ) -> Redecoded:
         """Decode a live buffer once more, greedily, ahead of all other work.
 
         fixed: tokens that the result begins with, whatever the model would say now.
         draft: the last result, verified in one pass; it changes how long this takes, not what
         comes out. longest: at most so many tokens, besides what half the positions allow.
+        heard_s: how much of the window is audio: no word is looked for behind it.
         """
         prompt, special = self.prompt(previous), self._tokenizer.special
         options = GenerationOptions(
@@ -167,7 +170,8 @@ class WindowDecoder:
         )
         result = self._engine.generate([request])[0]
         assert result.attention is not None, "the request asks for attention"
-        frames = result.attention.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
+        seen = result.attention[:, :, : max(1, math.ceil(heard_s / TIME_PRECISION))]
+        frames = seen.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
         window = self._assessed(result, 0.0)
         times = tuple(float(frame) * TIME_PRECISION for frame in frames)
         return Redecoded(window, times[: len(window.tokens)], result.accepted)

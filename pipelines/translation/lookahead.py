@@ -22,17 +22,28 @@ def look_ahead(jobs: Iterable[Job | None], decoder: SentenceDecoder) -> Generato
     """The jobs in order, each submitted, while some of those behind it are decoded already.
 
     None among the jobs is a pause: all before it are handed out before the next is asked for.
-    At most 256 jobs are taken in advance. Closing the iterator cancels them.
+    At most 256 jobs are taken in advance. Closing the iterator cancels them. Where the jobs break
+    off with an error, those before it are handed out first.
     """
-    window = _Window(decoder)
+    window, source = _Window(decoder), iter(jobs)
+    failure: Exception | None = None
     try:
-        for job in jobs:
+        while True:
+            try:
+                job = next(source)
+            except StopIteration:
+                break
+            except Exception as error:
+                failure = error
+                break
             if job is not None:
                 window.add(job)
             while window.has_one(pause=job is None):
                 yield window.pop()
         while window.has_one(pause=True):
             yield window.pop()
+        if failure is not None:
+            raise failure
     finally:
         window.cancel()
 

@@ -156,8 +156,15 @@ class Preparation:
         if not targets.codes and two_letter(match[1]) != two_letter(targets.stated):
             # A model without codes reads them as any other text; so it stays text.
             return None, text, (f"{targets.model} knows no {match[0]}; taken as text",)
+        try:
+            code = targets.choose(match[1])
+        except UnsupportedTask:
+            if self.target is None:
+                raise
+            # One line of many: it is not to cost the others.
+            return self.target, text, (f"{targets.model} knows no {match[0]}; taken as text",)
         space = text[: len(text) - len(body)]
-        return targets.choose(match[1]), space + body[match.end() :].lstrip(" "), ()
+        return code, space + body[match.end() :].lstrip(" "), ()
 
     def _default(self, body: str) -> str | None:
         if self.target is not None or not body:

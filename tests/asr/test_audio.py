@@ -99,6 +99,36 @@ def test_stereo_is_averaged(tmp_path: Path) -> None:
         np.testing.assert_allclose(load_audio(array), tone(1.0) / 2, atol=1e-6)
 
 
+@pytest.mark.parametrize("channels", [2, 4, 6, 8])
+def test_channels_are_mixed_as_loud_as_openai_whisper_reads_them(
+    tmp_path: Path, channels: int
+) -> None:
+    """It reads 16-bit integers, which libav mixes so that they cannot overflow."""
+    noise = np.random.default_rng(channels).normal(0, 0.05, (RATE, channels))
+    path = write(tmp_path / "film.wav", noise, RATE)
+    with av.open(str(path)) as container:
+        resampler = av.AudioResampler("s16", "mono", RATE)
+        frames = [f for frame in container.decode(audio=0) for f in resampler.resample(frame)]
+        frames += resampler.resample(None)
+        theirs = np.concatenate([frame.to_ndarray().reshape(-1) for frame in frames]) / 32768
+    np.testing.assert_allclose(load_audio(path), theirs, atol=1e-4)
+
+
+def test_channels_that_nobody_can_mix_are_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "nine.wav", np.zeros((RATE, 9)), RATE)
+    with pytest.raises(AudioError, match=r"nine\.wav has channels \(9 channels\) that cannot"):
+        load_audio(path)
+
+
+def test_blocks_shorter_than_they_are_wide() -> None:
+    """As a sound device hands them over, and some of them empty."""
+    whole = np.random.default_rng(8).normal(0, 0.1, (RATE, 8)).astype(np.float32)
+    blocks = np.split(whole, [RATE // 2, RATE // 2 + 4, RATE // 2 + 4, RATE // 2 + 5])
+    assert [len(block) for block in blocks][1:4] == [4, 0, 1]
+    np.testing.assert_allclose(load_audio(iter(blocks)), whole.mean(1), atol=1e-6)
+    assert len(load_audio(np.zeros((0, 2)))) == 0
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.int32, np.uint8])
 def test_arrays_of_any_number_type(dtype: type) -> None:
     samples = tone(1.0)

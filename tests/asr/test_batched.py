@@ -213,3 +213,17 @@ def test_what_cannot_be_is_said_at_once(demo: Transcriber) -> None:
     for source in (np.zeros(0), "missing.wav", 5):
         with pytest.raises(AudioError):
             demo.transcribe(cast(Any, source), batch_size=2)
+
+
+def test_a_stream_that_breaks_keeps_what_it_gave(demo: Transcriber, talk: Samples) -> None:
+    whole = [segment.text for segment in demo.transcribe(talk, batch_size=4)]
+
+    def broken() -> Iterator[Samples]:
+        yield from np.split(talk, range(SAMPLE_RATE, len(talk), SAMPLE_RATE))
+        raise ConnectionResetError("the radio is off")
+
+    texts = []
+    with pytest.raises(ConnectionResetError):  # noqa: PT012
+        for segment in demo.transcribe(broken(), batch_size=4):
+            texts.append(segment.text)  # noqa: PERF401
+    assert texts == whole

@@ -11,6 +11,7 @@ import pytest
 
 from pipelines.asr import Transcriber, load_audio
 from pipelines.asr.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.features import FileFeatures
 from pipelines.asr.live import Committed, Decoded, LiveEvent, Partial
 from pipelines.asr.streaming import LiveOptions, LiveTranscriber
 from pipelines.engine import Engine
@@ -139,3 +140,15 @@ def test_words_after_noise_are_heard(transcriber: Transcriber, talk: Samples) ->
     assert len(text_of(events).split()) >= 10
     first = next(event for event in events if isinstance(event, Committed))
     assert first.start > NOTHING_S - 1
+
+
+def test_words_are_told_where_there_is_audio(transcriber: Transcriber, talk: Samples) -> None:
+    """Not where attention falls into the silence behind it, which fills the window."""
+    seconds = 2.0
+    mel, _ = FileFeatures(talk[: int(seconds * SAMPLE_RATE)], 80, 1000).window(0)
+    decoder = transcriber.window_decoder("en", LiveOptions().transcribe)
+    memory = transcriber.model.encode([mel])[0]
+    for heard_s in (seconds, 0.5):
+        times = decoder.redecode(memory, (), (), (), 50, heard_s).times
+        assert times
+        assert max(times) <= heard_s

@@ -35,9 +35,11 @@ class Babbling(ToneTranscriber):
         self.updates = 0
         self.asked: list[tuple[float, int]] = []  # (seconds heard, tokens allowed)
 
-    def redecode(self, memory: Any, previous: Any, fixed: Any, draft: Any, longest: int) -> Any:
+    def redecode(
+        self, memory: Any, previous: Any, fixed: Any, draft: Any, longest: int, heard_s: float
+    ) -> Any:
         self.asked.append((memory.shape[1] / 100, longest))
-        result = super().redecode(memory, previous, fixed, draft, longest)
+        result = super().redecode(memory, previous, fixed, draft, longest, heard_s)
         self.updates += 1
         if self.updates % 3 or not result.window.tokens:
             return result
@@ -68,3 +70,32 @@ def test_what_the_model_calls_silence_is_not_shown() -> None:
     samples, _ = speak(sentence(12))
     events = listen(samples, every(800), recogniser=Deaf())
     assert {type(e) for e in events} == {SpeechStarted, SpeechEnded, Decoded}
+
+
+class Stammering(ToneTranscriber):
+    """It loops wherever it hears less than the time before: when speech was cut to fit."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.heard, self.cut, self.cuts = 0.0, False, 0
+
+    def redecode(
+        self, memory: Any, previous: Any, fixed: Any, draft: Any, longest: int, heard_s: float
+    ) -> Any:
+        self.cut, self.heard = 0 < heard_s < self.heard and heard_s > 5, heard_s
+        self.cuts += self.cut
+        return super().redecode(memory, previous, fixed, draft, longest, heard_s)
+
+    def is_repetitive(self, result: WindowResult) -> bool:
+        return self.cut
+
+
+def test_a_loop_where_speech_is_cut_says_nothing_twice() -> None:
+    samples, spoken = speak(sentence(120), pause_every=1000)
+    recogniser = Stammering()
+    said = text_of(listen(samples, every(1600), recogniser=recogniser)).split()
+    assert recogniser.cuts >= 1
+    truth = [s.word.strip() for s in spoken]
+    rest = iter(truth)
+    assert all(word in rest for word in said), "what was said, in its order, and nothing twice"
+    assert len(said) >= 0.9 * len(truth)

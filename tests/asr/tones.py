@@ -123,6 +123,7 @@ class ToneTranscriber:
         fixed: Sequence[int],
         draft: Sequence[int],
         longest: int,
+        heard_s: float,
     ) -> Redecoded:
         self.heard_s += memory.shape[1] * _FRAME_S
         self.longest_context = max(self.longest_context, len(previous))

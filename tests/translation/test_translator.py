@@ -224,6 +224,20 @@ def test_unknown_targets_are_refused_at_once(multilingual: Translator, demo: Tra
         assert demo.translate("Yes.", TranslateOptions(target=target))[0].text == "Ja."
 
 
+def test_one_line_with_an_unknown_target_does_not_cost_the_others(
+    multilingual: Translator,
+) -> None:
+    lines = [">>deu<< Yes.", ">>fra<< No.", ">>jpn<< Hello.", ">>deu<< Good."]
+    found = []
+    with pytest.raises(UnsupportedTask, match="jpn"):  # noqa: PT012
+        for translation in multilingual.translate_lines(lines):
+            found.append(translation.source)  # noqa: PERF401
+    assert found == lines[:2]
+    done = list(multilingual.translate_lines(lines, TranslateOptions(target="deu")))
+    assert [translation.source for translation in done] == lines
+    assert any(">>jpn<<" in warning for warning in done[2].warnings)
+
+
 def test_a_code_that_is_none_is_read_as_text(demo: Translator) -> None:
     assert demo.translate(">>deu<< Yes.")[0].text == "Ja."
     (translation,) = demo.translate(">>fra<< Yes.")
