@@ -94,8 +94,8 @@ class Board:
         last = self.lines[-1] if self.lines else None
         full = last is not None and len(last.text) > _LONG and _is_over(last.text)
         if not self._open or full:
-            if last is not None and last.tail:
-                last.tail = ""
+            if last is not None and (last.tail or last.running):
+                last.tail = last.running = ""
                 yield _message(last)
             self._begin(event.start)
         line = self.lines[-1]

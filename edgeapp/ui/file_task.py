@@ -101,29 +101,27 @@ class FileTask:
             raise Abandoned
 
     def _load(self, send: Send) -> Samples:
-        from pipelines.asr import DamagedAudio, load_audio
-        from pipelines.asr.arrays import SAMPLE_RATE
+        from pipelines.asr import DamagedAudio, LongAudio, load_audio
 
-        # What is announced is refused before it is decoded; what was announced wrongly, after.
-        self._check_length(_announced_s(self._path))
+        # What is announced is refused before it is decoded; what is not, on the way.
+        if (seconds := _announced_s(self._path)) > 60 * self._minutes:
+            raise self._too_long(f"{seconds / 60:.1f}")
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", DamagedAudio)
-                samples = load_audio(self._path)
+                samples = load_audio(self._path, 60 * self._minutes)
+        except LongAudio:
+            raise self._too_long(f"more than {self._minutes:g}") from None
         except AudioError as error:
             # The folder and the name that it has here are nobody's business.
             raise AudioError(str(error).replace(str(self._path), self._name)) from None
         for one in caught:
             send({"type": "warning", "message": str(one.message).replace(str(self._path), "it")})
-        self._check_length(len(samples) / SAMPLE_RATE)
         return samples
 
-    def _check_length(self, seconds: float) -> None:
-        if seconds > 60 * self._minutes:
-            raise InputError(
-                f"{self._name} lasts {seconds / 60:.1f} minutes; {self._minutes:g} are taken here "
-                "(--max-minutes)"
-            )
+    def _too_long(self, minutes: str) -> InputError:
+        taken = f"{self._minutes:g} are taken here (--max-minutes)"
+        return InputError(f"{self._name} lasts {minutes} minutes; {taken}")
 
 
 class _PageView:

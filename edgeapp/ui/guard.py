@@ -18,10 +18,10 @@ from starlette.responses import JSONResponse, RedirectResponse
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["Guard"]
+__all__ = ["NOT_YOURS", "Guard"]
 
 _HERE = ("127.0.0.1", "localhost", "[::1]")
-_NOT_YOURS = 4403  # close code: another site's page, or nobody who is logged in
+NOT_YOURS = 4403  # close code: another site's page, or nobody who is logged in
 
 # The door and what it looks like: for everybody.
 _PUBLIC = re.compile(
@@ -78,7 +78,7 @@ class Guard:
         status, why = self._judge(HTTPConnection(scope))
         if status and scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": _NOT_YOURS, "reason": why})
+            await send({"type": "websocket.close", "code": NOT_YOURS, "reason": why})
             return
         if status == 401 and scope["path"] == "/":
             await RedirectResponse("/login", 303)(scope, receive, send)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ class LiveTask:
         self._abandoned = threading.Event()
 
     def run(self, send: Send) -> None:
-        from pipelines.asr.live import Decoded
+        from pipelines.asr.live import Decoded, SpeechEnded
 
         wanted, board = self._wanted, Board()
         live = self._shelf.live(wanted)
@@ -45,12 +46,13 @@ class LiveTask:
             with closing(live.session.run(self._feed)) as events:
                 for event in events:
                     if self._abandoned.is_set():
+                        # Words that are sure, though their cue is not complete, are kept too.
+                        _keep(board.take(SpeechEnded(0.0)), journal)
                         raise Abandoned
                     if isinstance(event, Decoded):
                         continue
                     messages = list(board.take(event))
-                    for message in messages:  # what is seen on the page is kept already
-                        _keep(message, journal)
+                    _keep(messages, journal)  # what is seen on the page is kept already
                     for message in messages:
                         send(message)
 
@@ -65,9 +67,10 @@ class LiveTask:
         self._feed.abandon()
 
 
-def _keep(message: Message, journal: Journal) -> None:
-    if message["type"] == "live_cue":
-        cue = Cue(message["start"], message["end"], message["text"])
-        (journal.translate if message["translated"] else journal.add)(cue)
-    elif message["type"] == "live_ended":
-        journal.describe(duration_s=message["time"])
+def _keep(messages: Iterable[Message], journal: Journal) -> None:
+    for message in messages:
+        if message["type"] == "live_cue":
+            cue = Cue(message["start"], message["end"], message["text"])
+            (journal.translate if message["translated"] else journal.add)(cue)
+        elif message["type"] == "live_ended":
+            journal.describe(duration_s=message["time"])

@@ -98,7 +98,7 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         log_level="warning",
         ssl_certfile=options.ssl_certfile,
         ssl_keyfile=options.ssl_keyfile,
-        ws_max_size=1 << 20,
+        ws_max_size=4 << 20,  # the longest text and its translation, in any script
         timeout_graceful_shutdown=2,
     )
     threading.Thread(target=_warm, args=(shelf,), daemon=True).start()

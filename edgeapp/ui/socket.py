@@ -17,11 +17,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from edgeapp.history import History
 from edgeapp.ui.desk import Desk
 from edgeapp.ui.file_task import FileTask
+from edgeapp.ui.guard import NOT_YOURS
 from edgeapp.ui.live_task import LiveTask
 from edgeapp.ui.pull_task import PullTask
 from edgeapp.ui.sessions import Message, Session, Sessions, Task, TooMany
 from edgeapp.ui.shelf import Shelf, Wanted
-from edgeapp.ui.text_task import TextTask
+from edgeapp.ui.text_task import LONGEST_TEXT, TextTask
 from edgeapp.ui.uploads import Uploads
 from pipelines.errors import EdgeError, InputError, OptionError
 
@@ -45,7 +46,7 @@ class SocketDoor:
         person: Callable[[WebSocket], str | None],
     ) -> None:
         self._shelf, self._sessions, self._uploads = shelf, sessions, uploads
-        self._desk, self._history_of, self._person = desk, history_of, person
+        self._desk, self._history_of, self.person = desk, history_of, person
 
     async def open(self, socket: WebSocket) -> None:
         """One connection, from its beginning to its end."""
@@ -60,8 +61,9 @@ class SocketDoor:
         session = Session(self._sessions, send)
         token = self._uploads.open()
         history = self._history_of(socket)
-        hello = {"type": "hello", "session": token, "limits": self._uploads.limits}
-        send(hello | {"history": history.on, "person": self._person(socket) or ""})
+        limits = self._uploads.limits | {"characters": LONGEST_TEXT}
+        hello = {"type": "hello", "session": token, "limits": limits}
+        send(hello | {"history": history.on, "person": self.person(socket) or ""})
         line = _Line(self, session, token, history, send)
         writer = asyncio.create_task(_write(socket, outgoing))
         try:
@@ -116,6 +118,9 @@ class _Line:
         while True:
             frame = await socket.receive()
             if frame["type"] == "websocket.disconnect":
+                return
+            if self._door.person(socket) is None:  # logged out meanwhile, in another tab
+                await socket.close(NOT_YOURS)
                 return
             if frame.get("bytes") is not None:
                 self._take(frame["bytes"])

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from edgeapp.ui.sessions import Send
     from edgeapp.ui.shelf import Shelf, Wanted
 
-__all__ = ["TextTask"]
+__all__ = ["LONGEST_TEXT", "TextTask"]
 
-_LONGEST = 200_000  # characters: a book's chapter or two
+LONGEST_TEXT = 200_000  # characters: a book's chapter or two
 
 
 class TextTask:
@@ -25,9 +25,9 @@ class TextTask:
     kind = "text"
 
     def __init__(self, shelf: Shelf, wanted: Wanted, text: str, number: int) -> None:
-        if len(text) > _LONGEST:
+        if len(text) > LONGEST_TEXT:
             raise InputError(
-                f"the text has {len(text):,} characters; {_LONGEST:,} are taken here. "
+                f"the text has {len(text):,} characters; {LONGEST_TEXT:,} are taken here. "
                 "`edgeapp translate` takes files of any length"
             )
         self._shelf, self._wanted = shelf, wanted

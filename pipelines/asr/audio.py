@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import tempfile
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from av.audio.resampler import AudioResampler
     from av.container import InputContainer
 
-__all__ = ["AudioSource", "DamagedAudio", "is_stream", "load_audio"]
+__all__ = ["AudioSource", "DamagedAudio", "LongAudio", "is_stream", "load_audio"]
 
 _STEP = 30 * SAMPLE_RATE  # samples handled at once: bounds temporary copies to 2 MB
 _SPOOL_BYTES = 32 << 20  # a pipe is kept in memory up to this size, then in a temporary file
@@ -40,6 +41,10 @@ _MIXING = {"rematrix_maxval": "1.0"}
 _LONGEST_HINT_S = 6 * 3600.0  # a header that announces more is not believed when allocating
 
 AudioSource: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Block | Iterable[Block]"
+
+
+class LongAudio(AudioError):
+    """A source is longer than it may be."""
 
 
 class DamagedAudio(UserWarning):
@@ -52,23 +57,26 @@ def is_stream(source: AudioSource) -> bool:
     return not isinstance(source, whole) and not hasattr(source, "read")
 
 
-def load_audio(source: AudioSource) -> Samples:
+def load_audio(source: AudioSource, longest_s: float | None = None) -> Samples:
     """A whole source as mono float32 [samples] at 16 kHz, held once.
 
     source: a path, a binary file object (a pipe too), an array, a pair (rate in Hz, array), or
         an iterable of such arrays or pairs. Arrays without a rate are taken as 16 kHz;
         integers are scaled to -1…1; two-dimensional arrays are averaged over their channels.
 
+    longest_s: what is longer is refused as soon as so much has been decoded: files need not tell.
+
     Warns with DamagedAudio when a file breaks off or has holes. Raises AudioError when there is
-    nothing to decode, or samples are not finite.
+    nothing to decode, or samples are not finite; LongAudio, which is one, when there is too much.
     """
+    longest = math.inf if longest_s is None else longest_s * SAMPLE_RATE
     if isinstance(source, (str, os.PathLike)):
-        return _load_path(os.fspath(source))
+        return _load_path(os.fspath(source), longest)
     if isinstance(source, (np.ndarray, tuple)):
-        return _load_array(source)
+        return _load_array(source, longest)
     if hasattr(source, "read"):
-        return _load_file(source, _name_of(source))
-    buffer = _Buffer("the audio stream")
+        return _load_file(source, _name_of(source), longest)
+    buffer = _Buffer("the audio stream", longest)
     for block in read_blocks(source):
         buffer.append(block)
     return buffer.finish()
@@ -81,14 +89,16 @@ class _Buffer:
     even while it grows there is one copy. numpy.concatenate would need two.
     """
 
-    def __init__(self, name: str, expected: int = 0) -> None:
-        self.name = name
+    def __init__(self, name: str, longest: float, expected: int = 0) -> None:
+        self.name, self._longest = name, longest
         self._array = np.empty(max(expected, _STEP), np.float32)
         self.length = 0
 
     def append(self, block: Samples) -> None:
         check_finite(block, self.name)
         end = self.length + len(block)
+        if end > self._longest:
+            raise LongAudio(f"{self.name} lasts more than {self._longest / SAMPLE_RATE:g} s")
         if end > len(self._array):
             self._array.resize(max(end, len(self._array) * 9 // 8 + _STEP), refcheck=False)
         self._array[self.length : end] = block
@@ -99,24 +109,26 @@ class _Buffer:
         return self._array
 
 
-def _load_array(source: Block) -> Samples:
+def _load_array(source: Block, longest: float) -> Samples:
     rate, samples = as_mono(source, "the audio array")
     pieces = (samples[start : start + _STEP] for start in range(0, len(samples), _STEP))
     if rate == SAMPLE_RATE:
         for piece in pieces:
             check_finite(piece, "the audio array")
+        if len(samples) > longest:
+            raise LongAudio(f"the audio array lasts more than {longest / SAMPLE_RATE:g} s")
         return samples
-    buffer = _Buffer("the audio array", len(samples) * SAMPLE_RATE // rate + _STEP)
+    buffer = _Buffer("the audio array", longest, len(samples) * SAMPLE_RATE // rate + _STEP)
     for block in resampled(pieces, rate):
         buffer.append(block)
     return buffer.finish()
 
 
-def _load_path(path: str) -> Samples:
+def _load_path(path: str, longest: float) -> Samples:
     try:
         # Our own file object: libav would read "a:b.wav" or "http:x" as a protocol.
         with Path(path).open("rb") as file:
-            return _load_file(file, path)
+            return _load_file(file, path, longest)
     except FileNotFoundError:
         raise AudioError(f"{path}: there is no such file") from None
     except IsADirectoryError:
@@ -130,7 +142,7 @@ def _name_of(file: object) -> str:
     return name if isinstance(name, str) else "the audio stream"
 
 
-def _load_file(file: Any, name: str) -> Samples:
+def _load_file(file: Any, name: str, longest: float) -> Samples:
     with _seekable(file) as source, _open(source, name) as container:
         stream = container.streams.best("audio")
         if stream is None:
@@ -138,7 +150,7 @@ def _load_file(file: Any, name: str) -> Samples:
         announced = float(stream.duration * (stream.time_base or 0)) if stream.duration else 0.0
         if announced > _LONGEST_HINT_S:
             announced = 0.0
-        buffer = _Buffer(name, int(announced * SAMPLE_RATE) + _STEP)
+        buffer = _Buffer(name, longest, int(announced * SAMPLE_RATE) + _STEP)
         damaged = _decode(container, stream.index, buffer)
         if not buffer.length:
             raise AudioError(f"{name} holds no audio that can be decoded: it is empty or damaged")

@@ -15,7 +15,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from pipelines.asr.audio import DamagedAudio, load_audio
+from pipelines.asr.audio import DamagedAudio, LongAudio, load_audio
 from pipelines.errors import AudioError
 
 RATE = 16_000
@@ -112,6 +112,22 @@ def test_channels_are_mixed_as_loud_as_openai_whisper_reads_them(
         frames += resampler.resample(None)
         theirs = np.concatenate([frame.to_ndarray().reshape(-1) for frame in frames]) / 32768
     np.testing.assert_allclose(load_audio(path), theirs, atol=1e-4)
+
+
+def test_what_is_too_long_is_refused_on_the_way(tmp_path: Path) -> None:
+    """Files need not tell how long they are."""
+    path = write(tmp_path / "talk.wav", tone(2.0), RATE)
+    blocks = [tone(1.0), tone(1.0)]
+    sources = [
+        lambda: path,
+        lambda: io.BytesIO(path.read_bytes()),
+        lambda: tone(2.0),
+        lambda: blocks,
+    ]
+    for source in sources:
+        assert len(load_audio(source(), 3.0)) == 2 * RATE
+        with pytest.raises(LongAudio, match=r"lasts more than 1\.5 s"):
+            load_audio(source(), 1.5)
 
 
 def test_channels_that_nobody_can_mix_are_named(tmp_path: Path) -> None:

@@ -63,6 +63,31 @@ def test_live_captions(desk: Desk) -> None:
     assert page.locator(".ea-said").count() == 0
 
 
+def test_who_presses_again_while_the_browser_asks_gets_one_microphone(desk: Desk) -> None:
+    page = desk.open("live")
+    page.evaluate(
+        """() => {
+            const devices = navigator.mediaDevices, ask = devices.getUserMedia.bind(devices);
+            window.tracks = [];
+            devices.getUserMedia = async (wanted) => {
+                await new Promise((done) => setTimeout(done, 700));
+                const stream = await ask(wanted);
+                tracks.push(...stream.getTracks());
+                return stream;
+            };
+        }"""
+    )
+    for _ in range(3):  # start, stop, start
+        page.click(".ea-start")
+    page.wait_for_selector(".ea-live[data-state=listening]")
+    page.wait_for_function("tracks.length === 2")
+    page.wait_for_function("tracks.filter((track) => track.readyState === 'live').length === 1")
+    page.wait_for_selector(".ea-said:has-text(' ')", timeout=15_000)
+    page.click(".ea-start")
+    page.wait_for_selector(".ea-live[data-state=idle]", timeout=30_000)
+    assert page.evaluate("tracks.every((track) => track.readyState === 'ended')")
+
+
 def test_a_refused_microphone_is_explained(desk: Desk) -> None:
     page = desk.open("live")
     page.evaluate(
@@ -148,6 +173,11 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
     reads(page, ".ea-result", "Danke")
     page.click("#ea-text .ea-clear")
     assert page.inner_text(".ea-result") == ""
+    page.fill(".ea-source", "Too long. " * 120_000)  # more than a message to the server may hold
+    page.wait_for_selector("#ea-text .ea-problem:has-text('longer than the 200,000 characters')")
+    page.fill(".ea-source", "Thank you.")
+    reads(page, ".ea-result", "Danke")
+    assert not page.is_visible("#ea-text .ea-problem")
 
 
 def test_models_are_loaded_and_unloaded(desk: Desk) -> None:

@@ -68,8 +68,13 @@ def test_logins(browser: Any, page_environment: dict[str, str], tmp_path: Path) 
         ready(other, "live")
         other.click("role=tab[name=History]")
         other.wait_for_selector(".ea-none:has-text('Nothing here yet')")
+        beside = ben.context.new_page()
+        beside.goto(server.url)
+        ready(beside, "live")
         other.click("text=Log out")
         other.wait_for_selector("[name=password]")
+        beside.click("role=tab[name=History]")  # his other tab is led to the door as well
+        beside.wait_for_selector("[name=password]")
         other.goto(desk_url := server.url)
         assert other.url == f"{desk_url}login"
         for desk in (anna, ben):

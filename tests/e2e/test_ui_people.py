@@ -72,8 +72,15 @@ def test_side_by_side(browser: Any, office: Any, tmp_path: Path, long_recording:
         typing.wait_for_selector("#ea-text .ea-problem:has-text('this machine is busy')")
         assert typing.locator("#ea-text .ea-problem").inner_text().count("2 sessions") == 1
 
+        typing.click("role=tab[name=Live]")
+        ready(typing, "live")
+        typing.click("#ea-live .ea-start")
+        typing.wait_for_selector("#ea-live .ea-problem:has-text('this machine is busy')")
+        assert typing.inner_text("#ea-live .ea-start") == "Start", "it can be pressed again"
+
         reading.press("#ea-file .ea-cancel", "Enter")
         reading.wait_for_selector(".ea-left:has-text('Cancelled')")
+        typing.click("role=tab[name=Text]")
         typing.wait_for_selector(".ea-result:has-text('Guten')")  # it was tried again
         assert not typing.is_visible("#ea-text .ea-problem")
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from edgeapp.events import Ended, Status, TranslationFinal, TranslationPartial, Warned
+from edgeapp.subtitles import Cue
 from edgeapp.ui.board import Board
 from edgeapp.ui.feed import BrowserFeed
+from edgeapp.ui.live_task import LiveTask
 from edgeapp.ui.picture import spectrogram
+from edgeapp.ui.sessions import Abandoned
 from pipelines.asr.live import Committed, Partial, SpeechEnded, SpeechStarted
 from pipelines.errors import InputError
 
@@ -108,6 +114,42 @@ def test_somebody_who_never_pauses_gets_new_lines() -> None:
         told(board, Committed(f" This is sentence number {second}, which goes on.", second, second))
     assert len(board.lines) == 2
     assert all(line.text.endswith("goes on.") for line in board.lines)
+
+
+def test_a_line_that_is_over_shows_no_translation_of_what_follows() -> None:
+    board = Board()
+    told(board, SpeechStarted(0.0))
+    told(board, Committed(" A long sentence" * 12 + ".", 0.0, 5.0))
+    told(board, TranslationPartial("Die nächsten Worte"))
+    assert board.lines[0].running
+    told(board, Committed(" Next words", 5.0, 6.0))
+    assert len(board.lines) == 2
+    assert not board.lines[0].running
+
+
+def test_what_is_sure_is_kept_when_the_tab_is_closed() -> None:
+    """Though its cue is not complete yet."""
+    kept: list[Cue] = []
+
+    class Session:
+        def run(self, feed: object) -> Iterator[object]:
+            yield SpeechStarted(0.0)
+            yield Committed(" Half a sentence", 0.0, 1.0)
+            task.abandon()
+            yield Ended(2.0)
+
+    @contextmanager
+    def anything(*told: object, **more: object) -> Iterator[Any]:
+        yield SimpleNamespace(add=kept.append)
+
+    live = SimpleNamespace(models=(), language="en", name="demo", session=Session())
+    shelf: Any = SimpleNamespace(live=lambda wanted: live, using=anything)
+    wanted: Any = SimpleNamespace(target=None)
+    history: Any = SimpleNamespace(recording=anything)
+    task = LiveTask(shelf, history, wanted, 16_000)
+    with pytest.raises(Abandoned):
+        task.run(lambda message: None)
+    assert [cue.text for cue in kept] == ["Half a sentence"]
 
 
 def test_the_state_of_the_session() -> None:

@@ -64,7 +64,12 @@ class Live {
       this.find(".ea-lag").textContent = `lag ${lag.toFixed(1)} s`;
       this.find(".ea-lag").classList.toggle("ea-late", lag > 2);
     });
-    on("error", ({ kind, message }) => kind === "live" && problem(this.root, message));
+    on("error", ({ kind, message }) => {
+      if (kind !== "live") return;
+      // What never began sends no word of its end.
+      if (this.root.dataset.state !== "listening") this.ended();
+      problem(this.root, message);
+    });
     on("idle", ({ kind }) => kind === "live" && this.ended());
     on("lost", () => this.ended());
   }
@@ -89,15 +94,18 @@ class Live {
     problem(this.root, "");
     this.state("starting");
     const wanted = picked(this.root);
+    // Who presses again while the browser asks for the microphone makes this attempt a stale one.
+    const attempt = (this.attempt = {});
     try {
       // Blocks that come before the server knows of the session wait here.
       const early = [];
       let hand = (audio) => early.push(audio);
-      this.microphone = await openMicrophone((audio, peak) => {
+      const microphone = await openMicrophone((audio, peak) => {
         hand(audio);
         this.wave.add(peak);
       });
-      if (this.root.dataset.state !== "starting") return this.release();
+      if (this.attempt !== attempt) return await microphone.close();
+      this.microphone = microphone;
       const rate = Math.round(this.microphone.rate);
       if (!send({ type: "live", ...wanted, rate, keep: keeps() })) {
         throw new Error("There is no connection to EdgeApp yet; press Start again.");
@@ -112,8 +120,8 @@ class Live {
       this.ticking = setInterval(() => this.tick(), 250);
       this.tick();
     } catch (error) {
-      this.release();
-      this.state("idle");
+      if (this.attempt !== attempt) return;
+      this.ended();
       problem(this.root, error.message);
     }
   }
@@ -124,7 +132,7 @@ class Live {
 
   async stop() {
     this.state("stopping");
-    if (!this.microphone) return this.state("idle");
+    if (!this.microphone) return this.ended();
     await this.release();
     if (!send({ type: "stop", kind: "live" })) this.ended();
   }
@@ -138,6 +146,7 @@ class Live {
   }
 
   ended() {
+    this.attempt = null;
     this.release();
     this.state("idle");
     this.settle();

@@ -30,6 +30,9 @@ class Models {
       this.refresh();
     });
     on("error", ({ kind, message }) => kind === "pull" && this.refused(message));
+    on("lost", () => {
+      if (this.pull) this.refused(`The connection is lost; ${this.pull.name} goes on from there next time.`);
+    });
     on("idle", ({ kind, cancelled }) => {
       if (kind === "pull" && cancelled) this.plan(make("p", {}, "Cancelled; it goes on from there next time."));
     });
@@ -105,6 +108,7 @@ class Models {
   }
 
   plan(...inside) {
+    this.pull = null;
     const place = this.find(".ea-plan");
     place.replaceChildren(...inside);
     place.hidden = !inside.length;
@@ -133,11 +137,19 @@ class Models {
     this.plan(make("p", { class: "ea-wrong" }, message));
   }
 
+  /** Drawn once and then only changed: a button that is replaced cannot be pressed. */
   progress({ name, done, total }) {
-    const cancel = make("button", { type: "button", class: "ea-quiet" }, "Cancel");
-    cancel.onclick = () => send({ type: "cancel", kind: "pull" });
-    const bar = make("progress", { max: String(total || 1), value: String(done), "aria-label": `Download of ${name}` });
-    this.plan(make("p", {}, `${name}: ${size(done)} of ${size(total)}`), bar, cancel);
+    if (this.pull?.name !== name) {
+      const cancel = make("button", { type: "button", class: "ea-quiet" }, "Cancel");
+      cancel.onclick = () => send({ type: "cancel", kind: "pull" });
+      const bar = make("progress", { "aria-label": `Download of ${name}` });
+      const far = make("span", { "aria-live": "off" });
+      this.plan(make("p", {}, `${name}: `, far), bar, cancel);
+      this.pull = { name, bar, far };
+    }
+    this.pull.bar.max = total || 1;
+    this.pull.bar.value = done;
+    this.pull.far.textContent = `${size(done)} of ${size(total)}`;
   }
 }
 

@@ -79,8 +79,15 @@ function connect() {
     greeting = null;
     for (const id of [...questions.keys()]) lost(id);
     if (had) tell("lost", {});
+    else outside();
     setTimeout(connect, PAUSES_MS[Math.min(attempts++, PAUSES_MS.length - 1)]);
   };
+}
+
+/** Whoever is not logged in any more (the server was restarted) is led to the door. */
+async function outside() {
+  const answer = await fetch("/config").catch(() => null);
+  if (answer?.status === 401) location.reload();
 }
 
 connect();

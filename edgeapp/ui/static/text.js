@@ -1,7 +1,7 @@
 // The Text tab: what is typed on the left appears on the right in another language.
 
 import { download, fill, named, problem, withChoices } from "/edgeapp/static/parts.js";
-import { ask, keeps, on, send } from "/edgeapp/static/session.js";
+import { ask, hello, keeps, on, send } from "/edgeapp/static/session.js";
 
 const PAUSE_MS = 180;
 const KEEP_MS = 2500;
@@ -95,10 +95,14 @@ class Text {
     this.live = "";
     if (!again) problem(this.root, "");
     this.settle();
-    if (!text.trim() || !target) {
+    const { characters } = hello()?.limits ?? {};
+    const long = text.length > characters && [...text].length > characters;
+    if (!text.trim() || !target || long) {
       send({ type: "cancel", kind: "text" });
       this.write("", "");
       this.busy(false);
+      const most = characters?.toLocaleString("en");
+      if (long) problem(this.root, `This text is longer than the ${most} characters that are taken here. In a terminal, edgeapp translate takes files of any length.`);
       return;
     }
     this.busy(send({ type: "text", text, language, target, number: this.number }));
@@ -139,11 +143,12 @@ class Text {
     const [language, target] = this.languages;
     const [text, translation] = [this.source.value, this.result.textContent];
     if (!text.trim() || !translation.trim()) return;
-    const grown = this.kept && (text.startsWith(this.kept.text) || this.kept.text.startsWith(text));
-    const instead = grown ? this.kept.record : null;
+    const kept = this.kept;
+    const grown = kept?.language === language && kept.target === target && text.startsWith(kept.text);
+    const instead = grown ? kept.record : null;
     const message = { type: "keep_text", text, translation, language, target, instead };
     const { record } = await ask(message).catch(() => ({ record: null }));
-    this.kept = record === null ? null : { record, text };
+    this.kept = record === null ? null : { record, text, language, target };
   }
 
   swap() {
