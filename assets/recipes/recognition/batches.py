@@ -95,7 +95,7 @@ class Batches:
                     self._queue += _cut(pool, [len(c.items[i][0]) for i in pool], room)
                 c.random.shuffle(self._queue)
             examples = [c.single(i) for i in self._queue.pop()]
-            if c.random.random() < 0.3 and not c.plain:
+            if c.random.random() < 0.6 and not c.plain:
                 examples[0] = c.single(None)
             if c.random.random() < 0.1 and len(examples) > 1 and not c.plain:
                 examples[-1] = c.nothing()

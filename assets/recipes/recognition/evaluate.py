@@ -62,7 +62,7 @@ def spoken(name: str, data: Path, speech: Path, workers: int) -> list[Recording]
 
 def digits(data: Path) -> list[Recording]:
     """Strings of three to seven digits by people that the training never heard."""
-    people = Digits(data / "digits/recordings.tar", HELD_OUT_SPEAKERS, held_out=True)
+    people = Digits.of_people(data / "digits/recordings.tar", HELD_OUT_SPEAKERS, held_out=True)
     r = random.Random(DIGIT_SEED)
     strings = [people.string(r, 3, 7) for _ in range(DIGIT_STRINGS)]
     return [Recording(text, quiet_around(samples)) for samples, text in strings]

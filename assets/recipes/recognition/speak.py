@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +190,21 @@ def utterances(
         yield from (done for done in pool.map(one, range(len(texts))) if done is not None)
 
 
+def counting(voices: int, seed: int, workers: int, cast: Cast) -> Iterator[Utterance]:
+    """The ten digits one by one, by so many voices: "espeak:en-us+m3 17" says all of them alike."""
+
+    def one(index: int) -> Utterance | None:
+        r, text = random.Random(f"{seed}/{index // 10}"), DIGITS[index % 10].capitalize() + "."
+        try:
+            said = speak(text, r, cast)
+        except (subprocess.SubprocessError, soundfile.LibsndfileError):
+            return None
+        return said and replace(said, voice=f"{said.voice} {index // 10}")
+
+    with ThreadPoolExecutor(workers) as pool:
+        yield from (done for done in pool.map(one, range(10 * voices)) if done is not None)
+
+
 def save(path: Path, spoken: list[Utterance], packed: bool = False) -> None:
     """The shard that windows.Utterances reads; packed as Opus, in a ninth of the space."""
     samples = np.concatenate([u.samples for u in spoken])
@@ -214,6 +229,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--digits", type=float, default=0.08, help="share of digit strings")
     parser.add_argument(
+        "--counting", type=int, default=0, metavar="VOICES",
+        help="no sentences, but the ten digits one by one, by so many voices",
+    )  # fmt: skip
+    parser.add_argument(
         "--voice", help="only this one: slt, awb, rms, kal16, or one of espeak-ng's"
     )
     for name, share in (("flite", 0.3), ("rhvoice", 0.0), ("pico", 0.0), ("festival", 0.0)):
@@ -234,8 +253,13 @@ def main() -> None:
     given = vars(arguments)
     shares = tuple((name, given[name]) for name in ("flite", "rhvoice", "pico", "festival"))
     cast = Cast(arguments.voice, shares, tuple(arguments.f0))
-    made = utterances(texts, arguments.seed, arguments.workers, arguments.digits, cast)
-    spoken = list(tqdm(made, total=len(texts), unit="utt", smoothing=0.05))
+    if arguments.counting:
+        total = 10 * arguments.counting
+        made = counting(arguments.counting, arguments.seed, arguments.workers, cast)
+    else:
+        total = len(texts)
+        made = utterances(texts, arguments.seed, arguments.workers, arguments.digits, cast)
+    spoken = list(tqdm(made, total=total, unit="utt", smoothing=0.05))
     save(arguments.out / arguments.name, spoken, arguments.opus)
     hours = sum(len(u.samples) for u in spoken) / RATE / 3600
     print(f"{len(spoken)} utterances, {hours:.1f} hours, {arguments.out / arguments.name}")

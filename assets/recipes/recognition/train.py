@@ -116,10 +116,10 @@ def main() -> None:
     tokens = Tokens(Tokenizer.from_file(str(arguments.vocabulary / "tokenizer.json")))
     digits_tar = arguments.data / "digits/recordings.tar"
     speech = sorted(arguments.speech.glob("train-*.json"))
-    composer = Composer(
-        Utterances(speech), Digits(digits_tar, HELD_OUT_SPEAKERS, held_out=False), tokens,
-        arguments.seed,
-    )  # fmt: skip
+    digits = [Digits.of_people(digits_tar, HELD_OUT_SPEAKERS, held_out=False)]
+    if counting := sorted(arguments.speech.glob("digits-*.json")):
+        digits.append(Digits.of_voices(Utterances(counting)))
+    composer = Composer(Utterances(speech), digits, tokens, arguments.seed)
     print(f"{len(composer.items)} utterances from {len(speech)} shards", flush=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = model_for(tokens).to(device)

@@ -11,6 +11,7 @@ import io
 import json
 import random
 import tarfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,11 +65,19 @@ def is_plain(item: tuple[np.ndarray, str, str]) -> bool:
     return len(samples) < 3 * RATE and (not variant or variant[1:].isdigit())
 
 
-class Digits:
-    """Human digits of the Free Spoken Digit Dataset, joined into strings."""
+Spoken = dict[str, dict[int, list[np.ndarray]]]  # speaker → digit → recordings
 
-    def __init__(self, tar: Path, speakers: tuple[str, ...], held_out: bool) -> None:
-        self._spoken: dict[str, dict[int, list[np.ndarray]]] = {}
+
+class Digits:
+    """Recordings of single digits, joined into strings."""
+
+    def __init__(self, spoken: Spoken) -> None:
+        self._spoken = spoken
+
+    @classmethod
+    def of_people(cls, tar: Path, speakers: tuple[str, ...], held_out: bool) -> Digits:
+        """Those of the Free Spoken Digit Dataset: `speakers`, or all the others."""
+        spoken: Spoken = {}
         with tarfile.open(tar) as archive:
             for member in archive:
                 if not member.name.endswith((".flac", ".wav")):
@@ -81,14 +90,32 @@ class Digits:
                 samples, rate = soundfile.read(io.BytesIO(file.read()), dtype="float32")
                 samples = soxr.resample(samples, rate, RATE)
                 samples = samples * (0.7 / max(1e-3, float(np.abs(samples).max())))
-                self._spoken.setdefault(speaker, {}).setdefault(int(digit), []).append(samples)
+                spoken.setdefault(speaker, {}).setdefault(int(digit), []).append(samples)
+        return cls(spoken)
 
-    def string(self, r: random.Random, low: int, high: int) -> tuple[np.ndarray, str]:
+    @classmethod
+    def of_voices(cls, utterances: Utterances) -> Digits:
+        """Those that speak.py --counting wrote, by the voices that said all ten."""
+        spoken: Spoken = {}
+        for samples, text, voice in utterances.items:
+            digit = DIGITS.index(text.rstrip(".").lower())
+            said = spoken.setdefault(voice, {}).setdefault(digit, [])
+            said.append(samples.astype(np.float32) / 32768)
+        return cls({voice: said for voice, said in spoken.items() if len(said) == len(DIGITS)})
+
+    def string(
+        self,
+        r: random.Random,
+        low: int,
+        high: int,
+        disguise: Callable[[np.ndarray], np.ndarray] = lambda samples: samples,
+    ) -> tuple[np.ndarray, str]:
+        """Samples of low to high digits by one speaker, each in `disguise`; and their words."""
         speaker = self._spoken[r.choice(sorted(self._spoken))]
         digits = [r.randrange(10) for _ in range(r.randint(low, high))]
         parts: list[np.ndarray] = []
         for digit in digits:
-            parts += [r.choice(speaker[digit]), silence(r.uniform(0.03, 0.3))]
+            parts += [disguise(r.choice(speaker[digit])), silence(r.uniform(0.03, 0.3))]
         text = " ".join(DIGITS[d] for d in digits).capitalize() + "."
         return np.concatenate(parts[:-1]), text
 
@@ -126,7 +153,9 @@ class Tokens:
 class Composer:
     """Makes examples out of utterances. Every call draws anew."""
 
-    def __init__(self, utterances: Utterances, digits: Digits, tokens: Tokens, seed: int) -> None:
+    def __init__(
+        self, utterances: Utterances, digits: Sequence[Digits], tokens: Tokens, seed: int
+    ) -> None:
         self.items, self.digits, self.tokens = utterances.items, digits, tokens
         # How often and how much speech is disguised, 0 to 1: little until the attention aligns.
         self.strength = 1.0
@@ -138,14 +167,32 @@ class Composer:
     def speech(self, index: int | None) -> tuple[np.ndarray, str]:
         """One utterance (a random one without index), in a disguise of its own."""
         r = self.random
-        if index is None and r.random() < 0.25:
-            samples, text = self.digits.string(r, 1, 7)
+        if index is None and r.random() < 0.35:
+            samples, text = r.choice(self.digits).string(r, 1, 7, self._recorded())
         else:
             raw, text, _ = self.items[r.randrange(len(self.items)) if index is None else index]
             samples = raw.astype(np.float32) / 32768
         if r.random() < 0.6 * self.strength:
             samples = change_speed(samples, r.uniform(0.85, 1.18))
         return samples * r.uniform(0.3, 1.4), text
+
+    def _recorded(self) -> Callable[[np.ndarray], np.ndarray]:
+        """What makes one speaker's digits sound cut from recordings: each at a speed of its own,
+        most with a hiss that begins and ends with it, else the end of a clip is taken for a word.
+        """
+        r, speed = self.random, self.random.uniform(0.85, 1.15)
+        hiss = 10 ** (-r.uniform(8, 40) / 20) if r.random() < 0.6 else 0.0
+        color = r.choice(["white", "pink", "brown"])
+
+        def recorded(samples: np.ndarray) -> np.ndarray:
+            samples = change_speed(samples, speed * r.uniform(0.93, 1.07))
+            if not hiss:
+                return samples
+            samples = np.pad(samples, [int(RATE * r.uniform(0, 0.1)) for _ in range(2)])
+            level = hiss * float(np.sqrt(np.mean(samples**2)))
+            return samples + noise(len(samples), color, self.numpy) * level
+
+        return recorded
 
     def single(self, index: int | None, room: int | None = None) -> Example:
         """One sentence in a window that is little longer, or of `room` samples."""

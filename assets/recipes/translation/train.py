@@ -33,7 +33,7 @@ LONGEST = 64
 Pair = tuple[list[int], list[int]]
 
 
-def new_model(vocabulary: int) -> MarianMTModel:
+def new_model(vocabulary: int, dropout: float) -> MarianMTModel:
     config = MarianConfig(
         vocab_size=vocabulary,
         d_model=256,
@@ -44,7 +44,7 @@ def new_model(vocabulary: int) -> MarianMTModel:
         encoder_ffn_dim=1024,
         decoder_ffn_dim=1024,
         activation_function="relu",
-        dropout=0.1,
+        dropout=dropout,
         pad_token_id=PAD,
         eos_token_id=END,
         decoder_start_token_id=PAD,
@@ -135,7 +135,7 @@ def main() -> None:
     dev = encoded(pairs(arguments.data, "dev"), subwords, arguments.reverse)[:300]
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    model = new_model(subwords.get_piece_size()).to(device)
+    model = new_model(subwords.get_piece_size(), arguments.dropout).to(device)
     if arguments.start:
         began_with = MarianMTModel.from_pretrained(arguments.start, dtype=torch.float32)
         model.load_state_dict(began_with.state_dict())
@@ -192,6 +192,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--threads", type=int, default=4)
     parser.add_argument("--rate", type=float, default=PEAK_RATE, help="the highest learning rate")
+    parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--start", type=Path, help="a model to begin with")
     parser.add_argument("--every", type=int, default=1_000, help="steps between checkpoints")
     parser.add_argument("--reverse", action="store_true", help="German to English")
