@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines.errors import OptionError, OutputError
 
-__all__ = ["output_names", "prepare_folder", "write_whole"]
+__all__ = ["no_collisions", "output_names", "prepare_folder", "write_whole"]
 
 
 def prepare_folder(folder: Path) -> None:

@@ -78,10 +78,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def long_recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A quarter of an hour: nobody is done with it before a test is."""
+    """Over half an hour: nobody is done with it before a test is."""
     samples, rate = soundfile.read(assets_folder() / "samples" / "story.flac", dtype="int16")
     path = tmp_path_factory.mktemp("long") / "long.wav"
-    soundfile.write(path, np.tile(samples, 17), rate)
+    soundfile.write(path, np.tile(samples, 40), rate)
     return path
 
 
