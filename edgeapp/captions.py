@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.passages import Passages
@@ -56,7 +57,7 @@ class Captions:
         """Work through a recording. Raises whatever the transcriber and the translator raise."""
         from pipelines.asr import Info, Retract, SegmentDone, TextDelta
 
-        passages, translator, same = Passages(), None, False
+        passages, follow = Passages(), None  # what is done with each passage
         for event in self.transcriber.stream(audio, self.options):
             if isinstance(event, Info):
                 self.language, self.duration = event.language, event.duration
@@ -64,8 +65,10 @@ class Captions:
                 if self.translator_for is not None:
                     # Loaded before the first word: a missing model must not cost the work.
                     spoken = "en" if self.options.task == "translate" else event.language
-                    same = spoken == self.target  # one of many may be in that language already
-                    translator = None if same else self.translator_for(spoken)
+                    if spoken == self.target:  # one of many may be in that language already
+                        follow = self._cues.append
+                    else:
+                        follow = partial(self._translate, self.translator_for(spoken), view)
             elif isinstance(event, TextDelta):
                 view.heard(event.text)
             elif isinstance(event, Retract):
@@ -74,19 +77,15 @@ class Captions:
                 self._segments.append(event.segment)
                 self.tokens += len(event.segment.tokens)
                 view.segment(event.segment)
-                if translator is not None:
+                if follow is not None:
                     for passage in passages.add(event.segment):
-                        self._translate(passage, translator, view)
-                elif same:
-                    self._cues += passages.add(event.segment)
-        if translator is not None:
+                        follow(passage)
+        if follow is not None:
             for passage in passages.flush():
-                self._translate(passage, translator, view)
-        elif same:
-            self._cues += passages.flush()
+                follow(passage)
         return self.transcript
 
-    def _translate(self, passage: Cue, translator: Translator, view: View) -> None:
+    def _translate(self, translator: Translator, view: View, passage: Cue) -> None:
         from pipelines.engine import Priority
         from pipelines.translation import Done, TextDelta, TranslateOptions
 

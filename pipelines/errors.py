@@ -3,6 +3,7 @@
 EdgeError
 ├── InputError            a source (file, array, text) that cannot be used
 │   └── AudioError        … because it holds no decodable audio
+│       └── LongAudio     … or more than was to be taken
 ├── OutputError           a result that cannot be written
 ├── DeviceError           a microphone that cannot be used
 │   └── DeviceLost        … any more: it was unplugged or fell silent while it recorded
@@ -25,6 +26,7 @@ __all__ = [
     "EdgeError",
     "EngineError",
     "InputError",
+    "LongAudio",
     "ModelError",
     "ModelNotFound",
     "OptionError",
@@ -44,6 +46,10 @@ class InputError(EdgeError):
 
 class AudioError(InputError):
     """A source that holds no decodable audio."""
+
+
+class LongAudio(AudioError):
+    """A recording that is longer than it may be."""
 
 
 class OutputError(EdgeError):

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,17 +20,15 @@ from edgeapp.commands.shared import (
     TranslationModel,
     chosen,
 )
-from edgeapp.files import no_collisions, output_names, prepare_folder, write_whole
-from edgeapp.outcome import MODEL, SOME_FAILED, ending, report
-from edgeapp.subtitles import Transcript, formats_of, render
-from edgeapp.terminal import note
+from edgeapp.files import prepare_folder
+from edgeapp.outcome import ending
+from edgeapp.recordings import Recordings
+from edgeapp.subtitles import formats_of
 from edgeapp.wordlines import Layout
-from pipelines.errors import EdgeError, ModelError, OptionError
+from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
-    from edgeapp.captions import Captions
-    from edgeapp.workshop import Workshop
-    from pipelines.asr import TranscribeOptions, Transcriber
+    from pipelines.asr import TranscribeOptions
 
 __all__ = ["transcribe"]
 
@@ -176,7 +171,7 @@ def transcribe(
         if translate_to is not None and options.language is not None:
             # Known already: say at once what cannot be done.
             workshop.translator(translation_model, _spoken(options), translate_to)
-        batch = _Batch(
+        batch = Recordings(
             workshop,
             recogniser,
             options,
@@ -188,98 +183,6 @@ def transcribe(
             layout,
         )
         raise typer.Exit(batch.run(audio))
-
-
-@dataclass
-class _Batch:
-    workshop: Workshop
-    recogniser: Transcriber
-    options: TranscribeOptions
-    target: str | None
-    translation_model: str | None
-    formats: tuple[str, ...]
-    folder: Path | None
-    debug: bool
-    layout: Layout
-
-    def run(self, inputs: list[str]) -> int:
-        """All recordings, one after the other; a failed one does not stop the rest."""
-        code, failed = 0, 0
-        names = output_names(inputs)
-        if self.folder is not None:
-            no_collisions([path for name in names for path in self._files(self.folder, name)])
-        for source, name in zip(inputs, names, strict=True):
-            try:
-                self._one(source, name, alone=len(inputs) == 1)
-            except EdgeError as error:
-                report(error, source, self.debug)
-                failed += 1
-                code = max(code, MODEL if isinstance(error, ModelError) else SOME_FAILED)
-        if failed and len(inputs) > 1:
-            note(f"{failed} of {len(inputs)} inputs failed")
-        return code
-
-    def _one(self, source: str, name: str, *, alone: bool) -> None:
-        from edgeapp.captions import Captions
-        from edgeapp.views import BarView, LiveView
-
-        captions = Captions(
-            self.recogniser,
-            self.options,
-            self._translator if self.target is not None else None,
-            self.target,
-        )
-        audio: Any = sys.stdin.buffer if source == "-" else source
-        to_files, to_stdout = self.folder is not None, bool(self.formats)
-        if not alone and not to_files:
-            note(source)
-        live = not to_stdout and (not to_files or sys.stdout.isatty())
-        view = LiveView(timed=sys.stdout.isatty()) if live else BarView(name)
-        try:
-            with view:
-                captions.run(audio, view)
-        except (KeyboardInterrupt, EdgeError):
-            self._keep(captions, name)
-            raise
-        self._deliver(captions.transcript, name)
-
-    def _files(self, folder: Path, name: str) -> Iterator[Path]:
-        """What a recording may leave there."""
-        for fmt in self.formats:
-            yield folder / f"{name}.{fmt}"
-            if self.target is not None and fmt != "json":
-                yield folder / f"{name}.{self.target}.{fmt}"
-
-    def _translator(self, spoken: str) -> Any:
-        return self.workshop.translator(self.translation_model, spoken, self.target)
-
-    def _deliver(self, transcript: Transcript, name: str, suffix: str = "") -> None:
-        for fmt in self.formats:
-            translated = transcript.translation_language is not None and fmt != "json"
-            if self.folder is None:
-                sys.stdout.write(self._render(transcript, fmt, translated))
-                if fmt == "json":
-                    sys.stdout.write("\n")
-                sys.stdout.flush()
-                continue
-            write_whole(self.folder / f"{name}.{fmt}{suffix}", self._render(transcript, fmt, False))
-            if translated:
-                other = f"{name}.{transcript.translation_language}.{fmt}{suffix}"
-                write_whole(self.folder / other, render(transcript, fmt, translated=True))
-
-    def _render(self, transcript: Transcript, fmt: str, translated: bool) -> str:
-        """Subtitles by word where they were asked for."""
-        if self.layout.asked and fmt in ("srt", "vtt") and not translated:
-            cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # recognised
-            transcript = replace(transcript, segments=tuple(cues))
-        return render(transcript, fmt, translated=translated)
-
-    def _keep(self, captions: Captions, name: str) -> None:
-        """Broken off: what has been heard so far is worth keeping, but not under the full name."""
-        if self.formats and captions.transcript.segments:
-            self._deliver(captions.transcript, name, ".part")
-            if self.folder is not None:
-                note(f"{name}: the first part is in {self.folder}, in files that end with .part")
 
 
 def _spoken(options: TranscribeOptions) -> str | None:

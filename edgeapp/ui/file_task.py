@@ -14,7 +14,7 @@ from edgeapp.captions import BATCH_SIZE, Captions
 from edgeapp.subtitles import Cue
 from edgeapp.ui.picture import spectrogram
 from edgeapp.ui.sessions import Abandoned
-from pipelines.errors import AudioError, InputError
+from pipelines.errors import AudioError, InputError, LongAudio
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
@@ -101,7 +101,7 @@ class FileTask:
             raise Abandoned
 
     def _load(self, send: Send) -> Samples:
-        from pipelines.asr import DamagedAudio, LongAudio, load_audio
+        from pipelines.asr import DamagedAudio, load_audio
 
         # What is announced is refused before it is decoded; what is not, on the way.
         if (seconds := _announced_s(self._path)) > 60 * self._minutes:

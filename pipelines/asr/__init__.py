@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.asr.audio import AudioSource, DamagedAudio, LongAudio, load_audio
+    from pipelines.asr.audio import AudioSource, DamagedAudio, load_audio
     from pipelines.asr.languages import LANGUAGES, language_code
     from pipelines.asr.options import TranscribeOptions
     from pipelines.asr.results import (
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "AudioSource": "audio",
     "DamagedAudio": "audio",
-    "LongAudio": "audio",
     "Info": "results",
     "LANGUAGES": "languages",
     "Retract": "results",
@@ -48,7 +47,6 @@ __all__ = [
     "LANGUAGES",
     "AudioSource",
     "DamagedAudio",
-    "LongAudio",
     "Info",
     "Retract",
     "Segment",

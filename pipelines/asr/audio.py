@@ -24,14 +24,14 @@ from pipelines.asr.arrays import (
     resampled,
     samples_of,
 )
-from pipelines.errors import AudioError
+from pipelines.errors import AudioError, LongAudio
 
 if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
     from av.audio.resampler import AudioResampler
     from av.container import InputContainer
 
-__all__ = ["AudioSource", "DamagedAudio", "LongAudio", "is_stream", "load_audio"]
+__all__ = ["AudioSource", "DamagedAudio", "is_stream", "load_audio"]
 
 _STEP = 30 * SAMPLE_RATE  # samples handled at once: bounds temporary copies to 2 MB
 _SPOOL_BYTES = 32 << 20  # a pipe is kept in memory up to this size, then in a temporary file
@@ -41,10 +41,6 @@ _MIXING = {"rematrix_maxval": "1.0"}
 _LONGEST_HINT_S = 6 * 3600.0  # a header that announces more is not believed when allocating
 
 AudioSource: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Block | Iterable[Block]"
-
-
-class LongAudio(AudioError):
-    """A source is longer than it may be."""
 
 
 class DamagedAudio(UserWarning):
@@ -97,8 +93,7 @@ class _Buffer:
     def append(self, block: Samples) -> None:
         check_finite(block, self.name)
         end = self.length + len(block)
-        if end > self._longest:
-            raise LongAudio(f"{self.name} lasts more than {self._longest / SAMPLE_RATE:g} s")
+        _check_length(end, self._longest, self.name)
         if end > len(self._array):
             self._array.resize(max(end, len(self._array) * 9 // 8 + _STEP), refcheck=False)
         self._array[self.length : end] = block
@@ -109,16 +104,21 @@ class _Buffer:
         return self._array
 
 
+def _check_length(samples: int, longest: float, name: str) -> None:
+    if samples > longest:
+        raise LongAudio(f"{name} lasts more than {longest / SAMPLE_RATE:g} s")
+
+
 def _load_array(source: Block, longest: float) -> Samples:
-    rate, samples = as_mono(source, "the audio array")
+    name = "the audio array"
+    rate, samples = as_mono(source, name)
     pieces = (samples[start : start + _STEP] for start in range(0, len(samples), _STEP))
     if rate == SAMPLE_RATE:
+        _check_length(len(samples), longest, name)
         for piece in pieces:
-            check_finite(piece, "the audio array")
-        if len(samples) > longest:
-            raise LongAudio(f"the audio array lasts more than {longest / SAMPLE_RATE:g} s")
+            check_finite(piece, name)
         return samples
-    buffer = _Buffer("the audio array", longest, len(samples) * SAMPLE_RATE // rate + _STEP)
+    buffer = _Buffer(name, longest, len(samples) * SAMPLE_RATE // rate + _STEP)
     for block in resampled(pieces, rate):
         buffer.append(block)
     return buffer.finish()

@@ -12,6 +12,7 @@ from pipelines.asr.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.features import HOP, MARGIN
 from pipelines.asr.silero import FRAME, SileroDetector
 from pipelines.asr.voice import SpeechEnd, SpeechStart, VoiceActivity, VoiceOptions
+from pipelines.sources import UntilBroken
 
 __all__ = ["Chunk", "chunks"]
 
@@ -94,15 +95,8 @@ def _blocks_of(size: int, blocks: Iterable[Samples]) -> Iterator[Samples]:
     source breaks off, what it gave comes first."""
     held: list[Samples] = []
     count = 0
-    source, failure = iter(blocks), None
-    while True:
-        try:
-            block = next(source)
-        except StopIteration:
-            break
-        except Exception as error:
-            failure = error
-            break
+    source = UntilBroken(blocks)
+    for block in source:
         held.append(block)
         count += len(block)
         if count < size:
@@ -112,8 +106,7 @@ def _blocks_of(size: int, blocks: Iterable[Samples]) -> Iterator[Samples]:
         yield from (joined[at : at + size] for at in range(0, whole, size))
         held, count = [joined[whole:]], count - whole
     yield np.concatenate(held) if held else np.zeros(0, np.float32)
-    if failure is not None:
-        raise failure
+    source.check()
 
 
 class _Ahead:

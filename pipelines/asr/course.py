@@ -17,6 +17,7 @@ from torch import Tensor
 
 from pipelines.asr.results import Retract, SegmentDone, TextDelta
 from pipelines.engine import Memory, Stream
+from pipelines.sources import UntilBroken
 
 __all__ = ["Course", "CourseEvent", "Hear", "Piece", "Waiting", "alone", "together"]
 
@@ -148,19 +149,15 @@ def together(
     is being decoded.
     """
     runs: deque[_Run] = deque()
-    broken: Exception | None = None
+    source = UntilBroken(pieces)
     failed = False  # the piece before
     stepped = True
     try:
         while True:
-            if stepped and broken is None:
-                try:
-                    _admit(pieces, runs, size)
-                except Exception as error:  # the source's own
-                    broken = error
+            if stepped:
+                _admit(source, runs, size)
             if not runs:
-                if broken is not None:
-                    raise broken
+                source.check()
                 return
             stepped = False
             first = runs[0]

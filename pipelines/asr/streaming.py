@@ -14,7 +14,7 @@ import numpy as np
 from pipelines.asr.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.buffer import Buffer
 from pipelines.asr.features import HOP, FileFeatures
-from pipelines.asr.hypothesis import agreed, words
+from pipelines.asr.hypothesis import Word, agreed, words
 from pipelines.asr.live import Committed, Decoded, LiveEvent, Partial, SpeechEnded, SpeechStarted
 from pipelines.asr.live_options import LiveOptions
 from pipelines.asr.tokenizer import WhisperTokenizer
@@ -124,12 +124,10 @@ class LiveTranscriber:
         stale = buffer.decoded != len(buffer.samples)  # also when audio was cut off
         events = self._decode(buffer, len(buffer.samples)) if stale else []
         found = words(buffer.hypothesis, self._tokens)
-        if buffer.doubted:
-            # The hypothesis is that of an earlier update, which may have heard beyond a cut: what
-            # was said there is recognised with what follows.
-            inside = [buffer.times[word.stop - 1] < buffer.heard_s for word in found]
-            found = found[: inside.index(False) if False in inside else len(found)]
-        return events + self._commit(buffer, len(found), whole=True)
+        # A doubted one is that of an earlier update, which may have heard beyond a cut: what was
+        # said there is recognised with what follows.
+        sure = _heard_before(buffer.heard_s, buffer, found) if buffer.doubted else len(found)
+        return events + self._commit(buffer, sure, whole=True)
 
     def _update(self) -> list[LiveEvent]:
         """The update that is due, if one is."""
@@ -144,9 +142,7 @@ class LiveTranscriber:
         elif self._options.policy == "agreement":
             sure = agreed(before, now)
         else:
-            limit = buffer.heard_s - self._options.attention_margin_s
-            safe = [all(t < limit for t in buffer.times[: word.stop]) for word in now]
-            sure = safe.index(False) if False in safe else len(safe)
+            sure = _heard_before(buffer.heard_s - self._options.attention_margin_s, buffer, now)
         events += self._commit(buffer, sure)
         self._trim(buffer)
         return events
@@ -232,6 +228,12 @@ class LiveTranscriber:
     @property
     def _tokens(self) -> WhisperTokenizer:
         return self._transcriber.tokenizer
+
+
+def _heard_before(seconds: float, buffer: Buffer, found: Sequence[Word]) -> int:
+    """How many words of the hypothesis, from its start, are heard before that time."""
+    safe = [all(t < seconds for t in buffer.times[: word.stop]) for word in found]
+    return safe.index(False) if False in safe else len(safe)
 
 
 def _longest(seconds: float) -> int:

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from pipelines.engine import Memory
+from pipelines.sources import UntilBroken
 from pipelines.translation.decoding import Job, SentenceDecoder
 
 __all__ = ["look_ahead"]
@@ -25,25 +26,16 @@ def look_ahead(jobs: Iterable[Job | None], decoder: SentenceDecoder) -> Generato
     At most 256 jobs are taken in advance. Closing the iterator cancels them. Where the jobs break
     off with an error, those before it are handed out first.
     """
-    window, source = _Window(decoder), iter(jobs)
-    failure: Exception | None = None
+    window, source = _Window(decoder), UntilBroken(jobs)
     try:
-        while True:
-            try:
-                job = next(source)
-            except StopIteration:
-                break
-            except Exception as error:
-                failure = error
-                break
+        for job in source:
             if job is not None:
                 window.add(job)
             while window.has_one(pause=job is None):
                 yield window.pop()
         while window.has_one(pause=True):
             yield window.pop()
-        if failure is not None:
-            raise failure
+        source.check()
     finally:
         window.cancel()
 

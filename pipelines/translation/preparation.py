@@ -153,16 +153,16 @@ class Preparation:
         if match is None:
             return self._default(body), text, ()
         targets = self.targets
+        as_text = (f"{targets.model} knows no {match[0]}; taken as text",)
         if not targets.codes and two_letter(match[1]) != two_letter(targets.stated):
             # A model without codes reads them as any other text; so it stays text.
-            return None, text, (f"{targets.model} knows no {match[0]}; taken as text",)
+            return None, text, as_text
         try:
             code = targets.choose(match[1])
         except UnsupportedTask:
             if self.target is None:
                 raise
-            # One line of many: it is not to cost the others.
-            return self.target, text, (f"{targets.model} knows no {match[0]}; taken as text",)
+            return self.target, text, as_text  # one line of many is not to cost the others
         space = text[: len(text) - len(body)]
         return code, space + body[match.end() :].lstrip(" "), ()
 

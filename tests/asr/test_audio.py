@@ -15,8 +15,8 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from pipelines.asr.audio import DamagedAudio, LongAudio, load_audio
-from pipelines.errors import AudioError
+from pipelines.asr.audio import DamagedAudio, load_audio
+from pipelines.errors import AudioError, LongAudio
 
 RATE = 16_000
 

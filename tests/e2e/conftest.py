@@ -62,6 +62,26 @@ def edgeapp(tmp_path: Path, environment: dict[str, str]) -> Edgeapp:
     return run
 
 
+@pytest.fixture
+def read_one_line(tmp_path: Path, environment: dict[str, str]) -> Callable[[str], None]:
+    """Runs a command whose reader goes away after a line: nobody complains."""
+
+    def run(command: str) -> None:
+        done = subprocess.run(
+            f"{command} | head -n 1",
+            shell=True,
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            timeout=90,
+        )
+        assert done.stdout.count(b"\n") == 1
+        assert b"Traceback" not in done.stderr
+        assert b"Exception" not in done.stderr
+
+    return run
+
+
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A headless Chromium (playwright's) that hears the bundled story, once a session."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
+
+from edgeapp import devices, microphone
 
 
 class PortAudioError(Exception):
@@ -44,6 +48,15 @@ class FakeStream:
     def break_off(self) -> None:
         """What PortAudio does when the device goes away."""
         self.options["finished_callback"]()
+
+
+def installed(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
+    """One that is there for a test, which need not wait long for it."""
+    fake = FakeSoundDevice()
+    monkeypatch.setitem(sys.modules, "sounddevice", fake)
+    monkeypatch.setattr(devices, "_open_streams", set())
+    monkeypatch.setattr(microphone, "_LOOK_S", 0.005)
+    return fake
 
 
 class FakeSoundDevice:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import ExitStack
 
 import pytest
 
-from edgeapp import devices, live_source, microphone
+from edgeapp import live_source
 from edgeapp.live_source import LiveSource
-from tests.edgeapp.fake_sounddevice import FakeSoundDevice
+from tests.edgeapp.fake_sounddevice import FakeSoundDevice, installed
 
 
 @pytest.fixture
 def sound(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
-    fake = FakeSoundDevice()
-    monkeypatch.setitem(sys.modules, "sounddevice", fake)
-    monkeypatch.setattr(devices, "_open_streams", set())
-    monkeypatch.setattr(microphone, "_LOOK_S", 0.005)
     monkeypatch.setattr(live_source, "_LOOK_FOR_DEVICE_S", 0.01)
-    return fake
+    return installed(monkeypatch)
 
 
 def test_a_lost_microphone_is_let_go_and_the_devices_are_looked_at_again(

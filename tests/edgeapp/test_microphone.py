@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import soxr
 
-from edgeapp import devices, microphone
+from edgeapp import microphone
 from edgeapp.microphone import InputDevice, Microphone
 from pipelines.asr.audio import load_audio
 from pipelines.errors import DeviceLost
-from tests.edgeapp.fake_sounddevice import FakeSoundDevice, FakeStream
+from tests.edgeapp.fake_sounddevice import FakeSoundDevice, FakeStream, installed
 from tests.fixtures.pulse import PulseMicrophone
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
@@ -27,13 +27,9 @@ SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 
 @pytest.fixture
 def sound(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
-    fake = FakeSoundDevice()
-    monkeypatch.setitem(sys.modules, "sounddevice", fake)
-    monkeypatch.setattr(devices, "_open_streams", set())
-    monkeypatch.setattr(microphone, "_LOOK_S", 0.005)
     monkeypatch.setattr(microphone, "_LATE_S", 0.02)
     monkeypatch.setattr(microphone, "_STARTING_S", 0.1)
-    return fake
+    return installed(monkeypatch)
 
 
 def noise(count: int, seed: int = 3) -> np.ndarray:

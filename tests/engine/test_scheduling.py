@@ -18,6 +18,7 @@ from pipelines.engine import (
     Engine,
     FinishReason,
     GenerationOptions,
+    Memory,
     Model,
     OnlyTokens,
     Priority,
@@ -44,6 +45,13 @@ class Jobs:
         ]
         self.alone = [engine.generate([request])[0].tokens for request in self.requests]
 
+    def on(self, memories: Sequence[Memory]) -> list[Request]:
+        """The first of them, on what another model has encoded."""
+        return [
+            Request(memory, request.prompt, request.options)
+            for memory, request in zip(memories, self.requests, strict=False)
+        ]
+
 
 @pytest.fixture(scope="module")
 def jobs(engine: Engine, marian: Model) -> Jobs:
@@ -54,10 +62,7 @@ def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
     with Engine(device="cpu", precision="float32", threads=1, max_batch=2) as small:
         model = small.load(checkpoints("marian:opus-mt-en-de"))
         memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
-        requests = [
-            Request(memory, request.prompt, request.options)
-            for memory, request in zip(memories, jobs.requests, strict=True)
-        ]
+        requests = jobs.on(memories)
         assert [result.tokens for result in small.generate(requests)] == jobs.alone
 
 
@@ -232,28 +237,12 @@ def test_out_of_gpu_memory_goes_on_with_the_cpu(
     with Engine(device="cpu", precision="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
         memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
-        requests = [
-            Request(memory, request.prompt, request.options)
-            for memory, request in zip(memories, jobs.requests, strict=True)
-        ]
-        network = model._network
-        decode, calls = network.decode, 0
-
-        def out_of_memory(*args: object) -> Tensor:
-            nonlocal calls
-            calls += 1
-            if calls == 6:
-                monkeypatch.setattr(
-                    type(network.plan), "on_gpu", property(lambda plan: plan is network.plan)
-                )
-                raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-            return decode(*args)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(network, "decode", out_of_memory)
+        requests = jobs.on(memories)
+        former = _out_of_memory(model, "decode", monkeypatch, after=5)
         with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
             results = engine.generate(requests)
         assert [result.tokens for result in results] == jobs.alone
-        assert model._network is not network
+        assert model._network is not former
 
 
 def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
@@ -266,10 +255,7 @@ def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
         with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
             memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
         assert model._network is not former
-        requests = [
-            Request(memory, request.prompt, request.options)
-            for memory, request in zip(memories, jobs.requests, strict=True)
-        ]
+        requests = jobs.on(memories)
         assert [result.tokens for result in engine.generate(requests)] == jobs.alone
 
 
@@ -296,11 +282,18 @@ def test_when_the_cpu_cannot_take_over_every_caller_hears_of_it(
             streams[1].result()
 
 
-def _out_of_memory(model: Model, where: str, monkeypatch: pytest.MonkeyPatch) -> object:
-    """Let a model claim to be on a GPU, and that its memory does not do for what it does next."""
+def _out_of_memory(
+    model: Model, where: str, monkeypatch: pytest.MonkeyPatch, after: int = 0
+) -> object:
+    """Let a model claim to be on a GPU, whose memory does after so many calls no longer."""
     network = model._network
+    does, calls = getattr(network, where), 0
 
-    def out_of_memory(*args: object) -> None:
+    def out_of_memory(*args: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls <= after:
+            return does(*args)
         monkeypatch.setattr(
             type(network.plan), "on_gpu", property(lambda plan: plan is network.plan)
         )
@@ -327,17 +320,11 @@ def test_an_error_while_rows_are_let_in_reaches_them_all(
             store(*args)
 
         monkeypatch.setattr(cross, "store", full)
-        streams = [
-            engine.stream(Request(memory, request.prompt, request.options))
-            for memory, request in zip(memories, jobs.requests, strict=False)
-        ]
+        streams = [engine.stream(request) for request in jobs.on(memories)]
         for stream in streams:
             with pytest.raises(EngineError, match="no room"):
                 stream.result()
-        requests = [
-            Request(memory, request.prompt, request.options)
-            for memory, request in zip(memories, jobs.requests, strict=False)
-        ]
+        requests = jobs.on(memories)
         assert [result.tokens for result in engine.generate(requests)] == jobs.alone[:3]
 
 
@@ -352,10 +339,7 @@ def test_what_a_damaged_source_leaves_behind_spreads_to_nobody(
         with torch.inference_mode():
             for values in damaged.values:
                 values.fill_(torch.nan)
-        requests = [
-            Request(memory, request.prompt, request.options)
-            for memory, request in zip(memories, jobs.requests, strict=True)
-        ]
+        requests = jobs.on(memories)
         bad = Request(damaged, jobs.requests[0].prompt, jobs.requests[0].options)
         streams = [engine.stream(request) for request in (bad, *requests[:3])]
         with pytest.raises(EngineError, match="computed NaN"):

@@ -19,7 +19,7 @@ import random
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -161,8 +161,12 @@ def act(text: str, r: random.Random, cast: Cast) -> tuple[str, np.ndarray, int]:
 
 
 def speak(text: str, r: random.Random, cast: Cast) -> Utterance | None:
-    """One utterance in a random voice, cut to the speech itself; None when it is too long."""
-    voice, samples, rate = act(text, r, cast)
+    """One utterance in a random voice, cut to the speech itself; None when it is too long, or this
+    machine's espeak-ng lacks the voice."""
+    try:
+        voice, samples, rate = act(text, r, cast)
+    except (subprocess.SubprocessError, soundfile.LibsndfileError):
+        return None
     loud = np.flatnonzero(np.abs(samples) > 0.01)
     if len(loud) < rate // 10:
         return None
@@ -180,14 +184,9 @@ def utterances(
 ) -> Iterator[Utterance]:
     def one(index: int) -> Utterance | None:
         r = random.Random(f"{seed}/{index}")
-        text = digit_string(r) if r.random() < digits else texts[index]
-        try:
-            return speak(text, r, cast)
-        except (subprocess.SubprocessError, soundfile.LibsndfileError):
-            return None  # a voice this machine's espeak-ng lacks
+        return speak(digit_string(r) if r.random() < digits else texts[index], r, cast)
 
-    with ThreadPoolExecutor(workers) as pool:
-        yield from (done for done in pool.map(one, range(len(texts))) if done is not None)
+    return _made(one, len(texts), workers)
 
 
 def counting(voices: int, seed: int, workers: int, cast: Cast) -> Iterator[Utterance]:
@@ -195,14 +194,16 @@ def counting(voices: int, seed: int, workers: int, cast: Cast) -> Iterator[Utter
 
     def one(index: int) -> Utterance | None:
         r, text = random.Random(f"{seed}/{index // 10}"), DIGITS[index % 10].capitalize() + "."
-        try:
-            said = speak(text, r, cast)
-        except (subprocess.SubprocessError, soundfile.LibsndfileError):
-            return None
+        said = speak(text, r, cast)
         return said and replace(said, voice=f"{said.voice} {index // 10}")
 
+    return _made(one, 10 * voices, workers)
+
+
+def _made(one: Callable[[int], Utterance | None], count: int, workers: int) -> Iterator[Utterance]:
+    """What there is of `count` utterances, in order."""
     with ThreadPoolExecutor(workers) as pool:
-        yield from (done for done in pool.map(one, range(10 * voices)) if done is not None)
+        yield from (done for done in pool.map(one, range(count)) if done is not None)
 
 
 def save(path: Path, spoken: list[Utterance], packed: bool = False) -> None:

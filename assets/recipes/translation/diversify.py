@@ -79,17 +79,15 @@ def main() -> None:
     usual = GenerationOptions(LONGEST, eos_ids=(END,), rules=(Suppress((PAD,)),))
     likeliest = replace(usual, beam_size=BEAMS)
     drawn = replace(usual, temperature=arguments.temperature, top_p=NUCLEUS)
+    ways = (
+        (arguments.forth, german_of, likeliest, "{0}\t{1}\n"),
+        (arguments.back, english_of, drawn, "{1}\t{0}\n"),
+    )
     with gzip.open(arguments.run / "more.tsv.gz", "at", encoding="utf-8") as file:
-        if arguments.forth:
-            for english, german in translated(
-                arguments.forth, german_of, subwords, likeliest, arguments.threads
-            ):
-                file.write(f"{english}\t{german}\n")
-        if arguments.back:
-            for german, english in translated(
-                arguments.back, english_of, subwords, drawn, arguments.threads
-            ):
-                file.write(f"{english}\t{german}\n")
+        for model, known, options, line in ways:
+            if model is not None:
+                for pair in translated(model, known, subwords, options, arguments.threads):
+                    file.write(line.format(*pair))
 
 
 if __name__ == "__main__":

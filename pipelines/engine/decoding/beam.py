@@ -27,6 +27,8 @@ class BeamSearch:
         length penalty and patience already when the best lane has ended.
     """
 
+    each_goes_on = False
+
     def __init__(self, options: GenerationOptions, limit: int) -> None:
         """limit: no hypothesis is longer than this, eos included."""
         self._options, self._limit = options, limit

@@ -12,7 +12,6 @@ from pipelines.engine.decoding.lane import Lane
 from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.sampling import distribution, draw
-from pipelines.engine.decoding.search import SampleSearch
 from pipelines.errors import EngineError
 
 __all__ = ["chances_of", "choose", "likeliest", "note_watched", "suppress", "watch_last"]
@@ -67,8 +66,7 @@ def _branch(row: Row, logits: Tensor) -> None:
     if row.error is not None:
         return
     each = logits.amax(-1)
-    # Of beams one must find a way on, of samples each.
-    best = float(each.min() if isinstance(row.search, SampleSearch) else each.max())
+    best = float(each.min() if row.search.each_goes_on else each.max())
     if math.isfinite(best):
         row.branch(row.search.advance(row.lanes, logits))
     else:

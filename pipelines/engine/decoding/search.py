@@ -22,10 +22,12 @@ class Search(Protocol):
     """Decides which lanes a generation goes on with.
 
     scores_first: the rules work on log-probabilities of the bare logits, which are not
-    normalised again. found: what has ended so far; done: nothing further is to come.
+    normalised again. each_goes_on: every lane has to find a token, not just one of them.
+    found: what has ended so far; done: nothing further is to come.
     """
 
     scores_first: bool
+    each_goes_on: bool
     done: bool
     found: list[Found]
 
@@ -59,7 +61,7 @@ class SampleSearch:
     after the rules.
     """
 
-    scores_first = False
+    scores_first, each_goes_on = False, True
 
     def __init__(self, options: GenerationOptions, limit: int, generator: torch.Generator) -> None:
         self._options, self._limit, self.generator = options, limit, generator
