@@ -45,6 +45,8 @@ class Workshop:
 
             s = self.settings
             self._engine = Engine(device=s.device, precision=s.compute_type, threads=s.threads)
+            if self._engine.compiles_first:
+                note("compiling kernels for this CPU, this once: some 15 seconds")
         return self._engine
 
     def transcriber(self, name: str | None, language: str | None, task: str) -> Transcriber:

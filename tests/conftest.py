@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from platformdirs import user_cache_path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -65,6 +66,8 @@ def pytest_configure(config: pytest.Config) -> None:
         XDG_CONFIG_HOME=str(_home / "config"),
         XDG_DATA_HOME=str(_home / "data"),
         XDG_STATE_HOME=str(_home / "state"),
+        # But compiled kernels, whose names tell what they were made from.
+        EDGEAPP_KERNELS=str(user_cache_path("edgeapp")),
         HF_HOME=str(_home / "huggingface"),
         # A port where nothing listens: a test that means to reach a hub names its own.
         HF_ENDPOINT="http://127.0.0.1:9",
@@ -83,6 +86,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     os.environ.update(_environment)
     if _home is not None:
         shutil.rmtree(_home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _kernels() -> None:
+    """Compiled before the first test, which has better things to wait for."""
+    from pipelines.engine.model.compiled.library import library
+
+    library()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -53,6 +53,8 @@ FOREIGN = {
     "gradio": ("edgeapp",),
     # Ids in, ids out: the engine reads no text and no sound.
     "torch": ("pipelines.engine", "pipelines.asr", "pipelines.translation", "edgeapp.bench"),
+    "numba": ("pipelines.engine.model.compiled",),
+    "llvmlite": ("pipelines.engine.model.compiled",),
     "tokenizers": ("pipelines.asr", "pipelines.translation"),
     "sentencepiece": ("pipelines.translation",),
     "av": ("pipelines.asr", "edgeapp"),

@@ -20,6 +20,7 @@ from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.loaded import Model
 from pipelines.engine.model.adapter import Adapter
+from pipelines.engine.model.compiled.library import to_compile
 from pipelines.engine.model.device import choose_device, choose_threads, plan_for
 from pipelines.engine.model.network import Network
 from pipelines.engine.model.pages import keep_freed_memory
@@ -70,6 +71,13 @@ class Engine:
     def device(self) -> str:
         """Where new models go: "cpu" or "cuda"."""
         return self._device.type
+
+    @property
+    def compiles_first(self) -> bool:
+        """Whether the first model will take some 15 seconds longer, this once: kernels for int8 are
+        compiled for the CPU that they run on."""
+        side = plan_for(self._precision, self._device).decoder
+        return side.kernel == "int8" and self.device == "cpu" and to_compile()
 
     @property
     def models(self) -> tuple[Model, ...]:

@@ -101,12 +101,13 @@ class _Engine(Runner):
         return plan.decoder.weights.itemsize, memory.bytes / numbers
 
     def explain(self) -> str:
-        plan = self._model.backend.plan
+        network = self._model.backend
+        plan, kernels = network.plan, getattr(network, "kernels", "")
         sides = (
             f"{name} {side.kernel} {str(side.weights).removeprefix('torch.')}"
             for name, side in (("encoder", plan.encoder), ("decoder", plan.decoder))
         )
-        return f"{plan.precision}: {', '.join(sides)}; {plan.why}"
+        return f"{plan.precision}: {', '.join(sides)} ({kernels}); {plan.why}"
 
     def translate(self, lines: Sequence[Line]) -> int:
         # The longest first: those that end last are short then, and leave the batch soon.

@@ -54,6 +54,11 @@ class _Slots:
     def __len__(self) -> int:
         return len(self.lengths)
 
+    @property
+    def layers(self) -> Sequence[Tensor]:
+        """[2, slots, heads, room, head_dim] each."""
+        return self._layers
+
     def alloc(self) -> int:
         """A new slot, empty. Doubles the room for slots when they run out."""
         slot = len(self.lengths)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +12,8 @@ from torch import Tensor
 from pipelines.engine.model.architecture import Architecture
 from pipelines.engine.model.cache import CrossCache, SlotCache
 from pipelines.engine.model.checkpoint import Weights
+from pipelines.engine.model.compiled.decoder import CompiledDecoder
+from pipelines.engine.model.compiled.stack import Block
 from pipelines.engine.model.device import Plan, Side
 from pipelines.engine.model.layers import (
     Builder,
@@ -22,37 +24,9 @@ from pipelines.engine.model.layers import (
 )
 from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.memory import Memory
-from pipelines.engine.model.readout import Readout
+from pipelines.engine.model.step import Geometry, Step, geometry_of
 
-__all__ = ["Decoder", "Step"]
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """The geometry of one decoder pass, worked out once and shared by all layers.
-
-    shape: (rows, new tokens of each). slots: the rows, a contiguous range. at: the first new
-        position when it is the same for all rows, else all of them [rows, tokens].
-    length: how much of the cache is read. mask [rows, 1, tokens, length], added to the scores, or
-        None when every row may see all of it.
-    memories: one per row when each is read where it lies; else None and `source_length`,
-    `source_mask` [sources, 1, 1, source_length] describe the cross cache.
-    readout: collects cross-attention, where anyone wants it.
-    sources: slots of the cross cache. runs: (how many sources, rows on each of them) where rows
-        share sources; None when each row has its own.
-    """
-
-    shape: tuple[int, int]
-    slots: slice
-    at: int | Tensor
-    length: int
-    mask: Tensor | None
-    memories: tuple[Memory, ...] | None
-    source_length: int
-    source_mask: Tensor | None
-    readout: Readout | None
-    sources: slice
-    runs: tuple[tuple[int, int], ...] | None
+__all__ = ["Decoder"]
 
 
 class _DecoderLayer:
@@ -80,34 +54,43 @@ class _DecoderLayer:
         both = self._cross_kv(hidden).view(rows, length, 2, self._heads, -1)
         return both.permute(2, 0, 3, 1, 4)
 
-    def __call__(self, x: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
+    @property
+    def block(self) -> Block | None:
+        """This layer for a kernel that does all of them; None where it cannot."""
+        products = (self._qkv, self._out, self._cross_q, self._cross_out)
+        norms = (self._attention_norm, self._cross_norm, self._final_norm)
+        return Block.of((*products, *self._feed_forward.products), norms)
+
+    def __call__(
+        self, x: Tensor, step: Step, geometry: Geometry, cache: SlotCache, cross: CrossCache
+    ) -> Tensor:
         """x [rows × tokens, d_model] → the same, having written this layer's cache."""
         if self._norm_first:
-            x = x + self._attend(self._attention_norm(x), step, cache)
-            x = x + self._consult(self._cross_norm(x), step, cross)
+            x = x + self._attend(self._attention_norm(x), step, geometry, cache)
+            x = x + self._consult(self._cross_norm(x), step, geometry, cross)
             return x + self._feed_forward(self._final_norm(x))
-        x = self._attention_norm(x + self._attend(x, step, cache))
-        x = self._cross_norm(x + self._consult(x, step, cross))
+        x = self._attention_norm(x + self._attend(x, step, geometry, cache))
+        x = self._cross_norm(x + self._consult(x, step, geometry, cross))
         return self._final_norm(x + self._feed_forward(x))
 
-    def _attend(self, x: Tensor, step: Step, cache: SlotCache) -> Tensor:
+    def _attend(self, x: Tensor, step: Step, geometry: Geometry, cache: SlotCache) -> Tensor:
         rows, tokens = step.shape
         qkv = self._qkv(x).view(rows, tokens, 3, self._heads, -1)
-        cache.write(self._index, step.slots, step.at, qkv[:, :, 1:])
-        keys, values = cache.read(self._index, step.slots, step.length)
+        cache.write(self._index, step.slots, geometry.at, qkv[:, :, 1:])
+        keys, values = cache.read(self._index, step.slots, geometry.length)
         query = qkv[:, :, 0].transpose(1, 2)
         mixed = F.scaled_dot_product_attention(
-            query, keys, values, attn_mask=step.mask, scale=self._scale
+            query, keys, values, attn_mask=geometry.mask, scale=self._scale
         )
         return self._out(mixed.transpose(1, 2).reshape(len(x), -1))
 
-    def _consult(self, x: Tensor, step: Step, cross: CrossCache) -> Tensor:
+    def _consult(self, x: Tensor, step: Step, geometry: Geometry, cross: CrossCache) -> Tensor:
         query = self._cross_q(x).view(*step.shape, self._heads, -1).transpose(1, 2)
         if step.readout is not None:
             step.readout.note(self._index, query, self._scale)
         if step.memories is None:
-            keys, values = cross.read(self._index, step.sources, step.source_length)
-            mixed = _attend_shared(query, keys, values, step, self._scale)
+            keys, values = cross.read(self._index, step.sources, geometry.source_length)
+            mixed = _attend_shared(query, keys, values, geometry, self._scale)
         else:
             mixed = self._consult_each(query, step.memories)
         return self._cross_out(mixed.transpose(1, 2).reshape(len(x), -1))
@@ -143,15 +126,15 @@ class _DecoderLayer:
 
 
 def _attend_shared(
-    query: Tensor, keys: Tensor, values: Tensor, step: Step, scale: float | None
+    query: Tensor, keys: Tensor, values: Tensor, geometry: Geometry, scale: float | None
 ) -> Tensor:
     """query [rows, heads, tokens, head_dim] on sources [sources, heads, length, head_dim]. Rows on
     one source become more queries on it, so that it is neither copied nor read twice."""
-    mask = step.source_mask
-    if step.runs is None:
+    mask = geometry.source_mask
+    if geometry.runs is None:
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
     parts, row, source, (_, heads, tokens, head_dim) = [], 0, 0, query.shape
-    for count, width in step.runs:
+    for count, width in geometry.runs:
         own = slice(source, source + count)
         folded = query[row : row + count * width].view(count, width, heads, tokens, head_dim)
         folded = folded.transpose(1, 2).reshape(count, heads, width * tokens, head_dim)
@@ -185,6 +168,7 @@ class Decoder:
         long = architecture.source == "audio"
         self.memory_dtype = plan.encoder.activations if long else self.dtype
         width, vocab = stack.d_model, architecture.vocab_size
+        self._width, self._longest = width, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
         self._embedding = Embedding(build, name, vocab)
         self._relative = self._positions = None
@@ -197,6 +181,9 @@ class Decoder:
         )
         self._layers = [_DecoderLayer(build, i, plan.encoder) for i in range(stack.layers)]
         self._final_norm = build.norm("model.decoder.layer_norm") if stack.final_norm else None
+        self._compiled = CompiledDecoder.of(
+            stack, [layer.block for layer in self._layers], self._final_norm
+        )
         head = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
         own = head in weights if architecture.tied_head is None else not architecture.tied_head
         table = weights.take(head, vocab, width) if own else self._embedding.table
@@ -217,27 +204,38 @@ class Decoder:
             self._places = places.to(plan.device)
         self._head = make_linear(table, bias, plan.decoder, plan.device)
 
+    @property
+    def kernels(self) -> str | None:
+        """The instructions that all layers together were compiled for; None for torch's kernels."""
+        return None if self._compiled is None else self._compiled.level
+
     def remember(self, hidden: Tensor) -> list[Tensor]:
         """Encoder states [rows, length, d_model] → per layer [2, rows, heads, length, head_dim]."""
         return [layer.remember(hidden).to(self.memory_dtype).contiguous() for layer in self._layers]
 
     def forward(self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
         """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache."""
-        x = self._embedding(ids)
-        at, (_, tokens) = step.at, step.shape
-        if self._positions is not None:
-            x = x + self._positions[slice(at, at + tokens) if isinstance(at, int) else at]
+        if self._compiled is not None:
+            x = self._embedded(ids, step.positions).view(-1, self._width)
+            return self._compiled(x, step, cache, cross).view(*ids.shape, -1)
+        geometry = geometry_of(step, cross, self._longest, self.device, self.dtype)
+        at, (_, tokens) = geometry.at, step.shape
+        x = self._embedded(ids, slice(at, at + tokens) if isinstance(at, int) else at)
         if self._relative is not None:
             if isinstance(at, int):
                 at = torch.arange(at, at + tokens, device=self.device)[None]
-            step = replace(step, mask=self._relative(at, step.length, step.mask))
-        if self._embedding_norm is not None:
-            x = self._embedding_norm(x)
-        x = x.view(-1, x.shape[-1])  # two views fewer around each of its linear layers
+            mask = self._relative(at, geometry.length, geometry.mask)
+            geometry = replace(geometry, mask=mask)
+        x = x.view(-1, self._width)  # two views fewer around each of its linear layers
         for layer in self._layers:
-            x = layer(x, step, cache, cross)
+            x = layer(x, step, geometry, cache, cross)
         x = x if self._final_norm is None else self._final_norm(x)
         return x.view(*ids.shape, -1)
+
+    def _embedded(self, ids: Tensor, positions: slice | Tensor) -> Tensor:
+        x = self._embedding(ids)
+        x = x if self._positions is None else x + self._positions[positions]
+        return x if self._embedding_norm is None else self._embedding_norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [n, d_model] → float32 logits [n, vocab]: −∞ outside the shortlist."""

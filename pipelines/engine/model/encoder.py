@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from pipelines.engine.model.architecture import Architecture
 from pipelines.engine.model.checkpoint import Weights
+from pipelines.engine.model.compiled.encoder import CompiledEncoder
+from pipelines.engine.model.compiled.stack import Block
 from pipelines.engine.model.device import Plan
 from pipelines.engine.model.layers import (
     Builder,
@@ -35,6 +40,12 @@ class _EncoderLayer:
         self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
         self._feed_forward = FeedForward(build, name)
         self._final_norm = build.norm(f"{name}.final_layer_norm")
+
+    @property
+    def block(self) -> Block | None:
+        """This layer for a kernel that does all of them; None where it cannot."""
+        products = (self._qkv, self._out, *self._feed_forward.products)
+        return Block.of(products, (self._attention_norm, self._final_norm))
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x [rows, length, d_model]; mask [rows, 1, 1, length], added to the scores."""
@@ -100,6 +111,14 @@ class Encoder:
         names = [f"model.encoder.layers.{i}" for i in range(stack.layers)]
         self._layers = [_EncoderLayer(build, name) for name in names]
         self._final_norm = build.norm("model.encoder.layer_norm") if stack.final_norm else None
+        self._compiled = CompiledEncoder.of(
+            stack, [layer.block for layer in self._layers], self._final_norm
+        )
+
+    @property
+    def reads_flat(self) -> bool:
+        """Whether it can read sources one behind the other, without padding."""
+        return self._compiled is not None
 
     def hear(self, frames: Tensor) -> Tensor:
         """Log-mel frames [rows, mels, 2 × length] → hidden states [rows, length, d_model]."""
@@ -111,6 +130,16 @@ class Encoder:
     def read(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """Token ids [rows, length] → hidden states; mask [rows, 1, 1, length] hides padding."""
         return self._run(self._embedding(ids), mask)
+
+    def read_flat(self, sources: Sequence[Sequence[int]]) -> Tensor:
+        """Token ids → hidden states [all tokens, d_model], one source's behind the other's."""
+        assert self._compiled is not None, "asked before"
+        lengths = [len(source) for source in sources]
+        x = self._embedding(torch.tensor(list(chain.from_iterable(sources))))
+        if self._positions is not None:
+            x = x + self._positions[list(chain.from_iterable(map(range, lengths)))]
+        x = x if self._embedding_norm is None else self._embedding_norm(x)
+        return self._compiled(x, lengths)
 
     def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
         if self._positions is not None:

@@ -120,10 +120,10 @@ class Embedding:
 
 class LayerNorm:
     def __init__(self, weight: Tensor, bias: Tensor, eps: float) -> None:
-        self._weight, self._bias, self._shape, self._eps = weight, bias, weight.shape, eps
+        self.weight, self.bias, self._shape, self._eps = weight, bias, weight.shape, eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
+        return torch.layer_norm(x, self._shape, self.weight, self.bias, self._eps)
 
 
 class _RMSNorm:
@@ -147,6 +147,11 @@ class FeedForward:
         self._activation = _ACTIVATIONS[build.stack.activation]
         if build.stack.activation == "gelu" and build.side.kernel == "int8":
             self._activation = _gelu_beside_int8
+
+    @property
+    def products(self) -> tuple[Linear, ...]:
+        """The two of them."""
+        return self._up, self._down
 
     def __call__(self, x: Tensor) -> Tensor:
         if self._gated:

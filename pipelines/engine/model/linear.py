@@ -8,6 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pipelines.engine.model.compiled.library import library
+from pipelines.engine.model.compiled.linear import CompiledLinear
 from pipelines.engine.model.device import Side
 from pipelines.engine.model.quantised import overflows, packed, quantised
 
@@ -32,7 +34,8 @@ class Linear(Protocol):
 def make_linear(weight: Tensor, bias: Tensor | None, side: Side, device: torch.device) -> Linear:
     """The linear layer that a plan asks for; weight [out, in], bias [out] in any float dtype."""
     if side.kernel == "int8" and device.type == "cpu":
-        return _Int8(weight, bias)
+        kernels = library()
+        return _Int8(weight, bias) if kernels is None else CompiledLinear(weight, bias, kernels)
     if side.kernel == "int8":
         return _Int8Weights(weight, bias, side.activations, device)
     if side.kernel == "half":

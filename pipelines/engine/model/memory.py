@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 __all__ = ["Memory", "Sharing"]
@@ -22,6 +25,12 @@ class Memory:
     keys: tuple[Tensor, ...]
     values: tuple[Tensor, ...]
     owner: object
+
+    @cached_property
+    def addresses(self) -> NDArray[np.int64]:
+        """Where keys and values of each layer lie, [layers, 2]; on a CPU."""
+        both = zip(self.keys, self.values, strict=True)
+        return np.array([[keys.data_ptr(), values.data_ptr()] for keys, values in both], np.int64)
 
     @property
     def length(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain, groupby
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipelines.engine.model.cache import CrossCache, SlotCache
 from pipelines.engine.model.checkpoint import open_weights
-from pipelines.engine.model.decoder import Decoder, Step
+from pipelines.engine.model.decoder import Decoder
 from pipelines.engine.model.device import Plan
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.families import architecture_of, read_config
@@ -21,16 +21,11 @@ from pipelines.engine.model.memory import Memory, Sharing
 from pipelines.engine.model.naming import names_of
 from pipelines.engine.model.pages import give_back_freed_memory
 from pipelines.engine.model.readout import Readout
+from pipelines.engine.model.step import Step, padding_mask
 from pipelines.engine.model.workers import Workers
 from pipelines.errors import OptionError
 
 __all__ = ["Network"]
-
-# When rows stand at different positions the cache is read up to a multiple of this, behind a
-# mask: few shapes where libraries build a kernel per shape. For float32 on a CPU none does, and
-# the padding costs its full time.
-_LENGTH_STEP, _CPU_LENGTH_STEP = 64, 8
-_SOURCE_STEP = 16
 
 # How much text is read at once on a CPU: few enough tokens that what the layers hand on stays in
 # its caches.
@@ -67,8 +62,6 @@ class Network:
             give_back_freed_memory()
             self._encoder = Encoder(weights, self.architecture, plan)
             give_back_freed_memory()
-        exact = plan.decoder.activations == torch.float32 and not plan.on_gpu
-        self._length_step = _CPU_LENGTH_STEP if exact else _LENGTH_STEP
         self._owner = object()
 
     def _check_shortlist(self) -> None:
@@ -86,6 +79,12 @@ class Network:
     @property
     def memory_dtype(self) -> torch.dtype:
         return self._decoder.memory_dtype
+
+    @property
+    def kernels(self) -> str:
+        """Whose kernels the decoder's layers run on."""
+        kernels = self._decoder.kernels
+        return "torch's kernels" if kernels is None else f"kernels compiled for {kernels}"
 
     def owns(self, memory: Memory) -> bool:
         return memory.owner is self._owner
@@ -152,30 +151,39 @@ class Network:
     ) -> list[tuple[Memory, ...]]:
         if self.architecture.source == "audio":
             hidden = self._encoder.hear(torch.stack(list(sources)))
-            lengths = [hidden.shape[1]] * len(hidden)
+            places = [(row, 0, hidden.shape[1]) for row in range(len(hidden))]
         else:
-            hidden, lengths = self._hidden(sources)
+            hidden, places = self._hidden(sources)
         kept = [
-            reader._remember(hidden.to(reader.plan.device, reader._encoder.dtype), lengths)
+            reader._remember(hidden.to(reader.plan.device, reader._encoder.dtype), places)
             for reader in readers
         ]
         return list(zip(*kept, strict=True))
 
-    def _hidden(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, list[int]]:
+    def _hidden(
+        self, sources: Sequence[Sequence[int]]
+    ) -> tuple[Tensor, list[tuple[int, int, int]]]:
+        """States [rows, length, d_model] of texts, and in which row each lies from where to
+        where."""
         lengths = [len(source) for source in sources]
+        if self._encoder.reads_flat:
+            ends = list(accumulate(lengths))
+            places = [(0, end - own, end) for own, end in zip(lengths, ends, strict=True)]
+            return self._encoder.read_flat(sources)[None], places
         ids = torch.full((len(sources), max(lengths)), self.architecture.pad_id)
         for row, source in enumerate(sources):
             ids[row, : len(source)] = torch.tensor(source)
-        mask = _padding_mask(lengths, max(lengths), self.plan.device, self._encoder.dtype)
-        return self._encoder.read(ids.to(self.plan.device), mask), lengths
+        mask = padding_mask(lengths, max(lengths), self.plan.device, self._encoder.dtype)
+        places = [(row, 0, own) for row, own in enumerate(lengths)]
+        return self._encoder.read(ids.to(self.plan.device), mask), places
 
-    def _remember(self, hidden: Tensor, lengths: list[int]) -> list[Memory]:
+    def _remember(self, hidden: Tensor, places: list[tuple[int, int, int]]) -> list[Memory]:
         layers = self._decoder.remember(hidden)
-        if len(lengths) > 1:
+        if len(places) > 1:
             # A memory of its own each, or the longest-lived one would keep its whole batch alive.
             cut = [
-                [layer[:, row, :, :length].clone() for layer in layers]
-                for row, length in enumerate(lengths)
+                [layer[:, row, :, start:stop].clone() for layer in layers]
+                for row, start, stop in places
             ]
         else:
             cut = [[layer[:, 0] for layer in layers]]
@@ -200,62 +208,22 @@ class Network:
         none by default. The cache is written, not advanced.
         Returns [rows, tokens, d_model]. Rows may stand at different positions.
         """
-        sharing = sharing or Sharing(slots.start, (1,) * len(ids))
-        step = self._step(len(ids[0]), slots, memories, cache, cross, readout, sharing)
+        where = tuple(memories) if self.architecture.source == "audio" else None
+        step = Step(
+            (len(ids), len(ids[0])),
+            slots,
+            cache.lengths[slots],
+            where,
+            sharing or Sharing(slots.start, (1,) * len(ids)),
+            readout,
+        )
+        cache.reserve(step.length)
         tokens = torch.tensor(ids, device=self.plan.device)
         return self._decoder.forward(tokens, step, cache, cross)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[n, d_model] → float32 [n, vocab]."""
         return self._decoder.logits(hidden)
-
-    def _step(
-        self,
-        tokens: int,
-        slots: slice,
-        memories: Sequence[Memory],
-        cache: SlotCache,
-        cross: CrossCache,
-        readout: Readout | None,
-        sharing: Sharing,
-    ) -> Step:
-        device, dtype = self.plan.device, self._decoder.dtype
-        starts = cache.lengths[slots]
-        uniform = all(start == starts[0] for start in starts)
-        at: int | Tensor = starts[0]
-        length, mask = max(starts) + tokens, None
-        if not uniform or tokens > 1:
-            first = torch.tensor(starts, device=device)[:, None]
-            positions = first + torch.arange(tokens, device=device)
-            if not uniform:
-                at, rounded = positions, -(-length // self._length_step) * self._length_step
-                length = min(rounded, self.architecture.max_target_positions)
-            hidden = torch.arange(length, device=device) > positions[:, :, None]
-            mask = torch.zeros(hidden.shape, device=device, dtype=dtype)
-            mask = mask.masked_fill_(hidden, -torch.inf)[:, None]
-        cache.reserve(length)
-        if self.architecture.source == "audio":
-            near: tuple[Memory, ...] | None = tuple(memories)
-            source_length, source_mask = 0, None
-        else:
-            near, lengths = None, cross.lengths[_sources(sharing)]
-            source_length = max(lengths)
-            if min(lengths) != source_length:
-                source_length = min(-(-source_length // _SOURCE_STEP) * _SOURCE_STEP, cross.room)
-            source_mask = _padding_mask(lengths, source_length, device, dtype)
-        return Step(
-            (len(starts), tokens),
-            slots,
-            at,
-            length,
-            mask,
-            near,
-            source_length,
-            source_mask,
-            readout,
-            _sources(sharing),
-            _runs(sharing),
-        )
 
 
 def _alike(lengths: Sequence[int], most: int) -> list[list[int]]:
@@ -267,25 +235,3 @@ def _alike(lengths: Sequence[int], most: int) -> list[list[int]]:
             parts.append([])
         parts[-1].append(place)
     return parts
-
-
-def _sources(sharing: Sharing) -> slice:
-    return slice(sharing.first, sharing.first + len(sharing.widths))
-
-
-def _runs(sharing: Sharing) -> tuple[tuple[int, int], ...] | None:
-    """Neighbouring generations of equal width: (how many, their width); None for one lane each."""
-    if all(width == 1 for width in sharing.widths):
-        return None
-    return tuple((len(list(same)), width) for width, same in groupby(sharing.widths))
-
-
-def _padding_mask(
-    lengths: Sequence[int], longest: int, device: torch.device, dtype: torch.dtype
-) -> Tensor | None:
-    """[rows, 1, 1, longest], −∞ beyond each length; None when nothing is padded."""
-    if min(lengths) == longest:
-        return None
-    beyond = torch.arange(longest)[None] >= torch.tensor(lengths)[:, None]
-    mask = torch.zeros(beyond.shape, dtype=dtype).masked_fill_(beyond, -torch.inf)
-    return mask[:, None, None].to(device)

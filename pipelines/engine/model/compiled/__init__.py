@@ -1,0 +1,1 @@
+"""Decoding in int8 by kernels of our own, compiled once on the machine that they run on."""

@@ -1,0 +1,153 @@
+"""Kernels over single rows: exponentials, activations, norms, and numbers turned into bytes.
+
+Everything is told by its address: an array in Numba is seven numbers, which go over the stack to
+whatever is not inlined. Loops may be reordered into vectors (`_FAST`), but NaN stays NaN: whoever
+chooses tokens must see that a source is damaged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, njit
+
+from pipelines.engine.model.compiled.vectors import as_float, pointer
+
+__all__ = [
+    "activate",
+    "exponential",
+    "floats",
+    "greatest",
+    "integers",
+    "normalise",
+    "octets",
+    "quantise",
+    "quick",
+]
+
+_FAST = {"reassoc", "contract", "nsz", "arcp"}
+_ANY = 1 << 40  # the length of arrays whose end nobody looks at
+
+quick = njit(fastmath=_FAST, error_model="numpy")
+# For the least and the greatest: of numbers only, or it would go one by one.
+_of_numbers = njit(fastmath=_FAST | {"nnan"}, error_model="numpy")
+
+
+@quick
+def floats(address: Any) -> Any:
+    return carray(pointer(address), (_ANY,), np.float32)
+
+
+@quick
+def integers(address: Any) -> Any:
+    return carray(pointer(address), (_ANY,), np.int64)
+
+
+@quick
+def octets(address: Any) -> Any:
+    return carray(pointer(address), (_ANY,), np.uint8)
+
+
+@quick
+def exponential(x: Any) -> Any:
+    """e to the x, to 1e-7 of it; at most 1.7e38."""
+    x = np.float32(-87.0) if x < np.float32(-87.0) else x
+    x = np.float32(88.0) if x > np.float32(88.0) else x
+    n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
+    r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
+    # Cephes' expf.
+    p = np.float32(1.9875691500e-4)
+    p = p * r + np.float32(1.3981999507e-3)
+    p = p * r + np.float32(8.3334519073e-3)
+    p = p * r + np.float32(4.1665795894e-2)
+    p = p * r + np.float32(1.6666665459e-1)
+    p = p * r + np.float32(5.0000001201e-1)
+    p = p * r * r + r + np.float32(1.0)
+    return p * as_float((np.int32(n) + np.int32(127)) << np.int32(23))
+
+
+@quick
+def _error_function(x: Any) -> Any:
+    """erf to 2e-7 (Abramowitz & Stegun 7.1.26)."""
+    size = abs(x)
+    t = np.float32(1.0) / (np.float32(1.0) + np.float32(0.3275911) * size)
+    p = np.float32(1.061405429)
+    p = p * t + np.float32(-1.453152027)
+    p = p * t + np.float32(1.421413741)
+    p = p * t + np.float32(-0.284496736)
+    p = p * t + np.float32(0.254829592)
+    value = np.float32(1.0) - p * t * exponential(-size * size)
+    return -value if x < np.float32(0.0) else value
+
+
+@quick
+def activate(kind: Any, address: Any, count: Any) -> None:
+    """In place; kind: its place in layout.ACTIVATIONS."""
+    x, one, half = floats(address), np.float32(1.0), np.float32(0.5)
+    if kind == 0:
+        for i in range(count):
+            x[i] = half * x[i] * (one + _error_function(x[i] * np.float32(0.70710678)))
+    elif kind == 1:  # half of 1 + tanh(z) is 1 / (1 + exp(-2 z))
+        for i in range(count):
+            z = np.float32(1.59576912) * (x[i] + np.float32(0.044715) * x[i] * x[i] * x[i])
+            x[i] = x[i] / (one + exponential(-z))
+    elif kind == 2:
+        for i in range(count):
+            x[i] = np.float32(0.0) if x[i] < np.float32(0.0) else x[i]
+    else:
+        for i in range(count):
+            x[i] = x[i] / (one + exponential(-x[i]))
+
+
+@quick
+def normalise(
+    states: Any, result: Any, width: Any, weights: Any, biases: Any, epsilon: Any
+) -> None:
+    """result = layer norm of the states; they may be the same."""
+    x, y, weight, bias = floats(states), floats(result), floats(weights), floats(biases)
+    total = np.float32(0.0)
+    for i in range(width):
+        total += x[i]
+    mean = total / np.float32(width)
+    squares = np.float32(0.0)
+    for i in range(width):
+        squares += (x[i] - mean) * (x[i] - mean)
+    factor = np.float32(1.0) / np.sqrt(squares / np.float32(width) + np.float32(epsilon))
+    for i in range(width):
+        y[i] = (x[i] - mean) * factor * weight[i] + bias[i]
+
+
+@_of_numbers
+def greatest(address: Any, count: Any) -> Any:
+    x = floats(address)
+    most = x[0]
+    for i in range(count):
+        most = max(most, x[i])
+    return most
+
+
+@_of_numbers
+def _extremes(address: Any, count: Any) -> Any:
+    x = floats(address)
+    least, most = x[0], x[0]
+    for i in range(count):
+        least, most = min(least, x[i]), max(most, x[i])
+    return least, most
+
+
+@quick
+def quantise(states: Any, count: Any, levels: Any, result: Any, told: Any) -> None:
+    """Numbers become bytes, 0 … levels; told: where their step and the least of them are put."""
+    x, y, step_and_least = floats(states), octets(result), floats(told)
+    least, most = _extremes(states, count)
+    total = np.float32(0.0)
+    for i in range(count):
+        total += x[i]
+    step = (most - least) / np.float32(levels)
+    step = np.float32(1e-20) if step < np.float32(1e-20) else step
+    inverse, half = np.float32(1.0) / step, np.float32(0.5)
+    for i in range(count):
+        y[i] = np.uint8(np.int32((x[i] - least) * inverse + half))
+    # NaN and ∞ do not survive in bytes, but in here.
+    step_and_least[0], step_and_least[1] = step + total * np.float32(0.0), least

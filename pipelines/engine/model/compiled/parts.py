@@ -1,0 +1,263 @@
+"""The parts of a pass, each of which ends when all threads have done their share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import carray, types
+
+from pipelines.engine.model.compiled import layout as at
+from pipelines.engine.model.compiled.arithmetic import (
+    activate,
+    floats,
+    integers,
+    normalise,
+    quantise,
+    quick,
+)
+from pipelines.engine.model.compiled.attention import attend, halves, look, merge, scaled
+from pipelines.engine.model.compiled.vectors import (
+    BARRIER,
+    THREAD,
+    THREADS,
+    as_float64,
+    dot_tiles,
+    pointer,
+)
+
+__all__ = [
+    "ADD",
+    "STORE",
+    "attend_all",
+    "attend_sources",
+    "barrier",
+    "end",
+    "look_all",
+    "merge_all",
+    "prepare",
+    "product",
+    "quantise_rows",
+    "scratch_of",
+    "share",
+    "thread",
+]
+
+barrier = types.ExternalFunction(BARRIER, types.void())
+thread = types.ExternalFunction(THREAD, types.int32())
+_threads = types.ExternalFunction(THREADS, types.int32())
+_one, _two, _four, _eight = dot_tiles()
+
+# What becomes of a product.
+STORE, ADD = 0, 1
+
+
+@quick
+def share(count: Any) -> Any:
+    """(first, last + 1) of so many that this thread is to do."""
+    own, threads = np.int64(thread()), np.int64(_threads())
+    return count * own // threads, count * (own + 1) // threads
+
+
+@quick
+def scratch_of(t: Any) -> Any:
+    """This thread's own."""
+    return t[at.SCRATCH] + np.int64(thread()) * t[at.SCRATCH_STRIDE]
+
+
+@quick
+def _finish(
+    sums: Any, scales: Any, weights: Any, biases: Any, told: Any, count: Any, result: Any
+) -> None:
+    """Sums of bytes become numbers."""
+    total, y = carray(pointer(sums), (at.COLUMNS,), np.int32), floats(result)
+    scale, weight, bias = floats(scales), floats(weights), floats(biases)
+    step, least = floats(told)[0], floats(told)[1]
+    for i in range(count):
+        y[i] = scale[i] * (step * np.float32(total[i]) + least * weight[i]) + bias[i]
+
+
+@quick
+def _add(numbers: Any, count: Any, result: Any) -> None:
+    x, y = floats(numbers), floats(result)
+    for i in range(count):
+        y[i] += x[i]
+
+
+@quick
+def product(
+    op: Any, quantised: Any, ranges: Any, rows: Any, result: Any, ending: Any, kind: Any,
+    scratch: Any,
+) -> None:  # fmt: skip
+    """result [rows, outputs] = rows of bytes · weights, this thread's share of the outputs.
+    ending: STORE or ADD. kind: an activation, or -1."""
+    outputs, padded = op[at.OUTPUTS], op[at.PADDED]
+    first, last = share((outputs + at.COLUMNS - 1) // at.COLUMNS)
+    values = scratch + 4 * at.ROWS * at.COLUMNS
+    for panel in range(first, last):
+        weights, column = op[at.WEIGHTS] + panel * at.COLUMNS * padded, panel * at.COLUMNS
+        scales, biases = op[at.SCALES] + 4 * column, op[at.BIASES] + 4 * column
+        totals = op[at.SUMS] + 4 * column
+        count = min(at.COLUMNS, outputs - column)
+        row = 0
+        while row < rows:
+            left, start = rows - row, quantised + row * padded
+            if left >= 8:
+                _eight(start, padded, weights, padded // 4, scratch)
+                done = 8
+            elif left >= 4:
+                _four(start, padded, weights, padded // 4, scratch)
+                done = 4
+            elif left >= 2:
+                _two(start, padded, weights, padded // 4, scratch)
+                done = 2
+            else:
+                _one(start, padded, weights, padded // 4, scratch)
+                done = 1
+            for place in range(done):
+                sums, told = scratch + 4 * place * at.COLUMNS, ranges + 8 * (row + place)
+                y = result + 4 * ((row + place) * outputs + column)
+                if ending == ADD:
+                    _finish(sums, scales, totals, biases, told, count, values)
+                    _add(values, count, y)
+                else:
+                    _finish(sums, scales, totals, biases, told, count, y)
+                    if kind >= 0:
+                        activate(kind, y, count)
+            row += done
+    barrier()
+
+
+@quick
+def quantise_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any) -> None:
+    first, last = share(rows)
+    for row in range(first, last):
+        result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
+        quantise(x + 4 * row * count, count, t[at.LEVELS], result, told)
+    barrier()
+
+
+@quick
+def prepare(t: Any, place: Any, rows: Any, padded: Any) -> None:
+    """Before block `place` of the pass: the states, normalised, as bytes."""
+    width, norm = t[at.WIDTH], integers(t[at.NORMS] + 16 * place)
+    first, last = share(rows)
+    for row in range(first, last):
+        x = t[at.STATES] + 4 * row * width
+        y = x
+        if norm[0] != 0:
+            y = scratch_of(t) if t[at.NORM_FIRST] != 0 else x
+            normalise(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
+        result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
+        quantise(y, width, t[at.LEVELS], result, told)
+    barrier()
+
+
+@quick
+def _attend_row(t: Any, cache: Any, lane: Any, head: Any, scratch: Any) -> None:
+    tokens, heads, size, room = t[at.TOKENS], t[at.HEADS], t[at.HEAD_DIM], t[at.ROOM]
+    start = integers(t[at.STARTS])[lane]
+    keys = cache + 4 * ((t[at.FIRST_SLOT] + lane) * heads + head) * room * size
+    values = keys + 4 * t[at.SLOTS] * heads * room * size
+    one = np.float32(1.0)
+    for token in range(tokens):
+        row = lane * tokens + token
+        given, place = t[at.QKVS] + 4 * (row * 3 * heads + head) * size, start + token
+        scaled(given, as_float64(t[at.SCALE]), size, scratch)
+        scaled(given + 4 * heads * size, one, size, keys + 4 * place * size)
+        scaled(given + 8 * heads * size, one, size, values + 4 * place * size)
+        mixed = t[at.MIXED] + 4 * (row * heads + head) * size
+        attend(scratch, keys, values, 4 * size, place + 1, size, scratch + 4 * size, mixed)
+
+
+@quick
+def attend_all(t: Any, layer: Any) -> None:
+    """Store keys and values of the new tokens, and let them look at all up to themselves."""
+    first, last = share(t[at.LANES] * t[at.HEADS])
+    cache, scratch = integers(t[at.CACHE])[layer], scratch_of(t)
+    for task in range(first, last):
+        _attend_row(t, cache, task // t[at.HEADS], task % t[at.HEADS], scratch)
+    barrier()
+
+
+@quick
+def attend_sources(t: Any) -> None:
+    """Let all tokens of a source look at each other."""
+    heads, size, scratch = t[at.HEADS], t[at.HEAD_DIM], scratch_of(t)
+    starts, apart = integers(t[at.STARTS]), 12 * heads * size
+    first, last = share(t[at.LANES] * heads)
+    for task in range(first, last):
+        head, begin, stop = task % heads, starts[task // heads], starts[task // heads + 1]
+        keys = t[at.QKVS] + 4 * (begin * 3 * heads + heads + head) * size
+        values = keys + 4 * heads * size
+        for row in range(begin, stop):
+            query = t[at.QKVS] + 4 * (row * 3 * heads + head) * size
+            scaled(query, as_float64(t[at.SCALE]), size, scratch)
+            mixed = t[at.MIXED] + 4 * (row * heads + head) * size
+            attend(scratch, keys, values, apart, stop - begin, size, scratch + 4 * size, mixed)
+    barrier()
+
+
+@quick
+def _look_at_piece(t: Any, layer: Any, group: Any, head: Any, chunk: Any, scratch: Any) -> None:
+    tokens, heads, size = t[at.TOKENS], t[at.HEADS], t[at.HEAD_DIM]
+    told = integers(t[at.GROUP] + 32 * group)
+    count = min(at.CHUNK, told[2] - chunk * at.CHUNK)
+    if count <= 0:
+        return
+    source = integers(t[at.SOURCES] + 16 * (layer * t[at.GROUPS] + group))
+    begin, scores = head * told[3] + chunk * at.CHUNK * size, scratch + 4 * size
+    for row in range(told[0] * tokens, (told[0] + told[1]) * tokens):
+        place = row * heads + head
+        query = t[at.QUERIES] + 4 * (layer * t[at.QUERIES_STRIDE] + place * size)
+        scaled(query, as_float64(t[at.SCALE]), size, scratch)
+        found = t[at.PARTIAL] + 4 * (place * t[at.CHUNKS] + chunk) * (size + 2)
+        if t[at.SOURCES_BFLOAT16] != 0:
+            keys, values = source[0] + 2 * begin, source[1] + 2 * begin
+            look(scratch, keys, values, halves, 2 * size, count, size, scores, found)
+        else:
+            keys, values = source[0] + 4 * begin, source[1] + 4 * begin
+            look(scratch, keys, values, floats, 4 * size, count, size, scores, found)
+
+
+@quick
+def look_all(t: Any, layer: Any) -> None:
+    """Attention over the sources, each in pieces."""
+    heads, chunks, scratch = t[at.HEADS], t[at.CHUNKS], scratch_of(t)
+    first, last = share(t[at.GROUPS] * heads * chunks)
+    for task in range(first, last):
+        group, rest = task // (heads * chunks), task % (heads * chunks)
+        _look_at_piece(t, layer, group, rest // chunks, rest % chunks, scratch)
+    barrier()
+
+
+@quick
+def merge_all(t: Any, rows: Any, padded: Any) -> None:
+    """What the pieces have found becomes one row of bytes for each token."""
+    heads, size, chunks, tokens = t[at.HEADS], t[at.HEAD_DIM], t[at.CHUNKS], t[at.TOKENS]
+    groups, group = integers(t[at.GROUP]), 0
+    first, last = share(rows)
+    for row in range(first, last):
+        while row >= (groups[4 * group] + groups[4 * group + 1]) * tokens:
+            group += 1
+        pieces = (groups[4 * group + 2] + at.CHUNK - 1) // at.CHUNK
+        mixed = t[at.MIXED] + 4 * row * heads * size
+        for head in range(heads):
+            found = t[at.PARTIAL] + 4 * (row * heads + head) * chunks * (size + 2)
+            merge(found, pieces, size, mixed + 4 * head * size)
+        result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
+        quantise(mixed, heads * size, t[at.LEVELS], result, told)
+    barrier()
+
+
+@quick
+def end(t: Any, place: Any, rows: Any) -> None:
+    """The result, by the norm before block `place`, where there is none."""
+    width, norm = t[at.WIDTH], integers(t[at.NORMS] + 16 * place)
+    first, last = share(rows)
+    for row in range(first, last):
+        x, y = t[at.STATES] + 4 * row * width, t[at.RESULT] + 4 * row * width
+        if norm[0] != 0:
+            normalise(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
+        else:
+            scaled(x, np.float32(1.0), width, y)

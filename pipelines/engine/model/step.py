@@ -1,0 +1,125 @@
+"""What one decoder pass reads, and its geometry for layers that go operation by operation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import torch
+from torch import Tensor
+
+from pipelines.engine.model.cache import CrossCache
+from pipelines.engine.model.memory import Memory, Sharing
+from pipelines.engine.model.readout import Readout
+
+__all__ = ["Geometry", "Step", "geometry_of", "padding_mask"]
+
+# When rows stand at different positions the cache is read up to a multiple of this, behind a
+# mask: few shapes where libraries build a kernel per shape. For float32 on a CPU none does, and
+# the padding costs its full time.
+_LENGTH_STEP, _CPU_LENGTH_STEP = 64, 8
+_SOURCE_STEP = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Which rows read how many new tokens.
+
+    shape: (rows, new tokens of each). slots: the rows, a contiguous range. starts: how many tokens
+        each has read before.
+    memories: one per row when each is read where it lies; else None, and `sharing` says which slots
+        of the cross cache they are in.
+    readout: collects cross-attention, where anyone wants it.
+    """
+
+    shape: tuple[int, int]
+    slots: slice
+    starts: Sequence[int]
+    memories: tuple[Memory, ...] | None
+    sharing: Sharing
+    readout: Readout | None
+
+    @property
+    def length(self) -> int:
+        """How long the cache is when the tokens have been read."""
+        return max(self.starts) + self.shape[1]
+
+    @property
+    def positions(self) -> slice | Tensor:
+        """Where the new tokens stand: [rows, tokens], or a slice when that is the same for all."""
+        tokens = self.shape[1]
+        if all(start == self.starts[0] for start in self.starts):
+            return slice(self.starts[0], self.starts[0] + tokens)
+        return torch.tensor(self.starts)[:, None] + torch.arange(tokens)
+
+    @property
+    def sources(self) -> slice:
+        """Slots of the cross cache."""
+        return slice(self.sharing.first, self.sharing.first + len(self.sharing.widths))
+
+
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """Worked out once for a step and shared by all layers.
+
+    at: the first new position when it is the same for all rows, else all of them [rows, tokens].
+    length: how much of the cache is read. mask [rows, 1, tokens, length], added to the scores, or
+        None when every row may see all of it.
+    source_length, source_mask [sources, 1, 1, source_length]: of the cross cache.
+    runs: (how many sources, rows on each of them) where rows share sources; None when each row has
+        its own.
+    """
+
+    at: int | Tensor
+    length: int
+    mask: Tensor | None
+    source_length: int
+    source_mask: Tensor | None
+    runs: tuple[tuple[int, int], ...] | None
+
+
+def geometry_of(
+    step: Step, cross: CrossCache, longest: int, device: torch.device, dtype: torch.dtype
+) -> Geometry:
+    """longest: how far the cache may be read at most."""
+    (_, tokens), length = step.shape, step.length
+    uniform = all(start == step.starts[0] for start in step.starts)
+    at: int | Tensor = step.starts[0]
+    mask = None
+    if not uniform or tokens > 1:
+        first = torch.tensor(step.starts, device=device)[:, None]
+        positions = first + torch.arange(tokens, device=device)
+        if not uniform:
+            exact = dtype == torch.float32 and device.type == "cpu"
+            multiple = _CPU_LENGTH_STEP if exact else _LENGTH_STEP
+            at, length = positions, min(-(-length // multiple) * multiple, longest)
+        hidden = torch.arange(length, device=device) > positions[:, :, None]
+        mask = torch.zeros(hidden.shape, device=device, dtype=dtype)
+        mask = mask.masked_fill_(hidden, -torch.inf)[:, None]
+    if step.memories is not None:
+        return Geometry(at, length, mask, 0, None, None)
+    lengths = cross.lengths[step.sources]
+    source_length = max(lengths)
+    if min(lengths) != source_length:
+        source_length = min(-(-source_length // _SOURCE_STEP) * _SOURCE_STEP, cross.room)
+    source_mask = padding_mask(lengths, source_length, device, dtype)
+    return Geometry(at, length, mask, source_length, source_mask, _runs(step.sharing))
+
+
+def _runs(sharing: Sharing) -> tuple[tuple[int, int], ...] | None:
+    """Neighbouring generations of equal width: (how many, their width); None for one lane each."""
+    if all(width == 1 for width in sharing.widths):
+        return None
+    return tuple((len(list(same)), width) for width, same in groupby(sharing.widths))
+
+
+def padding_mask(
+    lengths: Sequence[int], longest: int, device: torch.device, dtype: torch.dtype
+) -> Tensor | None:
+    """[rows, 1, 1, longest], −∞ beyond each length; None when nothing is padded."""
+    if min(lengths) == longest:
+        return None
+    beyond = torch.arange(longest)[None] >= torch.tensor(lengths)[:, None]
+    mask = torch.zeros(beyond.shape, dtype=dtype).masked_fill_(beyond, -torch.inf)
+    return mask[:, None, None].to(device)
