@@ -29,16 +29,19 @@ pytestmark = pytest.mark.skipif(
 FAMILIES = ["whisper:tiny", "marian:opus-mt-en-de", "bart", "mbart", "m2m100"]
 
 
-@pytest.fixture(scope="module", params=["here", "avx2"])
+LEVELS = {"vnni512": ("avx512_vnni",), "vnni256": ("avx512_vnni", "avx512_vl"), "avx2": ("avx2",)}
+
+
+@pytest.fixture(scope="module", params=LEVELS)
 def kernels(request: pytest.FixtureRequest) -> Library:
-    """Those of this machine, and those of one with AVX2 only."""
-    if request.param == "here":
-        assert found is not None
-        return found
-    place = libraries._place("avx2")
-    code = libraries._read(place) or libraries._compiled("avx2", place)
+    """Those of all machines that this one can stand in for."""
+    level, flags = request.param, torch.cpu.get_capabilities()
+    if not all(flags.get(flag) for flag in LEVELS[level]):
+        pytest.skip(f"this CPU has no {level}")
+    place = libraries._place(level)
+    code = libraries._read(place) or libraries._compiled(level, place)
     assert code is not None
-    return libraries._load(*code, "avx2", libraries._runtime())
+    return libraries._load(*code, level, libraries._runtime())
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import torch
 
 from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
 from pipelines.engine import engine as engine_module
+from pipelines.engine.model import linear
 from pipelines.engine.model.device import Plan, choose_device, choose_threads, plan_for
 from pipelines.engine.model.linear import _Int8Weights
 from pipelines.engine.model.network import Network
@@ -119,6 +120,15 @@ def test_threads_are_set_where_the_engine_computes(checkpoints: Folders) -> None
                 assert engine.threads == torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_int8_by_torch_is_close_to_float32(
+    spec: str, checkpoints: Folders, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on machines where no kernels can be compiled."""
+    monkeypatch.setattr(linear, "library", lambda: None)
+    test_lower_precisions_are_close_to_float32(spec, "int8", checkpoints, engine)
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -76,8 +76,9 @@ def _held_back(limits: dict[str, str]) -> dict[str, Any]:
     not torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512")),
     reason="this CPU has no AVX2",
 )
-def test_auto_is_int8_without_vnni_and_adds_up_rightly() -> None:
-    found = _held_back(AVX2)
+@pytest.mark.parametrize("kernels", ["compiled", "torch"])
+def test_auto_is_int8_without_vnni_and_adds_up_rightly(kernels: str) -> None:
+    found = _held_back(AVX2 | ({"EDGEAPP_KERNELS": "torch"} if kernels == "torch" else {}))
     assert (found["precision"], "no VNNI" in found["why"]) == ("int8", True)
     # The largest numbers there are: with 8 bits of each, sums of 16 bits would overflow.
     for sums in found["ones"]:

@@ -24,14 +24,13 @@ __all__ = [
     "octets",
     "quantise",
     "quick",
+    "words",
 ]
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 _ANY = 1 << 40  # the length of arrays whose end nobody looks at
 
 quick = njit(fastmath=_FAST, error_model="numpy")
-# For the least and the greatest: of numbers only, or it would go one by one.
-_of_numbers = njit(fastmath=_FAST | {"nnan"}, error_model="numpy")
 
 
 @quick
@@ -47,6 +46,11 @@ def integers(address: Any) -> Any:
 @quick
 def octets(address: Any) -> Any:
     return carray(pointer(address), (_ANY,), np.uint8)
+
+
+@quick
+def words(address: Any) -> Any:
+    return carray(pointer(address), (_ANY,), np.int32)
 
 
 @quick
@@ -118,36 +122,42 @@ def normalise(
         y[i] = (x[i] - mean) * factor * weight[i] + bias[i]
 
 
-@_of_numbers
+@quick
+def _place(bits: Any) -> Any:
+    """The bits of a float32 become an integer, and that the bits again, so that greater numbers are
+    greater integers; NaN lies beyond ±∞."""
+    return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
+
+
+# Comparing numbers goes one by one, for the sake of NaN; comparing integers, sixteen at a time.
+@quick
 def greatest(address: Any, count: Any) -> Any:
-    x = floats(address)
-    most = x[0]
+    """NaN where there is one."""
+    x = words(address)
+    most = _place(x[0])
     for i in range(count):
-        most = max(most, x[i])
-    return most
+        most = max(most, _place(x[i]))
+    return as_float(_place(most))
 
 
-@_of_numbers
+@quick
 def _extremes(address: Any, count: Any) -> Any:
-    x = floats(address)
-    least, most = x[0], x[0]
+    x = words(address)
+    least, most = _place(x[0]), _place(x[0])
     for i in range(count):
-        least, most = min(least, x[i]), max(most, x[i])
-    return least, most
+        least, most = min(least, _place(x[i])), max(most, _place(x[i]))
+    return as_float(_place(least)), as_float(_place(most))
 
 
 @quick
 def quantise(states: Any, count: Any, levels: Any, result: Any, told: Any) -> None:
-    """Numbers become bytes, 0 … levels; told: where their step and the least of them are put."""
+    """Numbers become bytes, 0 … levels; told: where their step and the least of them are put. NaN
+    and ∞, which no byte can be, are in these two."""
     x, y, step_and_least = floats(states), octets(result), floats(told)
     least, most = _extremes(states, count)
-    total = np.float32(0.0)
-    for i in range(count):
-        total += x[i]
     step = (most - least) / np.float32(levels)
     step = np.float32(1e-20) if step < np.float32(1e-20) else step
     inverse, half = np.float32(1.0) / step, np.float32(0.5)
     for i in range(count):
         y[i] = np.uint8(np.int32((x[i] - least) * inverse + half))
-    # NaN and ∞ do not survive in bytes, but in here.
-    step_and_least[0], step_and_least[1] = step + total * np.float32(0.0), least
+    step_and_least[0], step_and_least[1] = step, least

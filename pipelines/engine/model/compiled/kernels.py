@@ -50,21 +50,21 @@ def step(table: Any) -> None:
         queries = t[at.QUERIES] + 4 * layer * t[at.QUERIES_STRIDE]
 
         prepare(t, 3 * layer, rows, qkv[at.PADDED])
-        product(qkv, quantised, ranges, rows, t[at.QKVS], STORE, -1, scratch)
+        product(qkv, quantised, ranges, rows, t[at.QKVS], STORE, scratch)
         attend_all(t, layer)
-        quantise_rows(t, t[at.MIXED], inner, rows, out[at.PADDED])
-        product(out, quantised, ranges, rows, t[at.STATES], ADD, -1, scratch)
+        quantise_rows(t, t[at.MIXED], inner, rows, out[at.PADDED], -1)
+        product(out, quantised, ranges, rows, t[at.STATES], ADD, scratch)
 
         prepare(t, 3 * layer + 1, rows, query[at.PADDED])
-        product(query, quantised, ranges, rows, queries, STORE, -1, scratch)
+        product(query, quantised, ranges, rows, queries, STORE, scratch)
         look_all(t, layer)
         merge_all(t, rows, cross_out[at.PADDED])
-        product(cross_out, quantised, ranges, rows, t[at.STATES], ADD, -1, scratch)
+        product(cross_out, quantised, ranges, rows, t[at.STATES], ADD, scratch)
 
         prepare(t, 3 * layer + 2, rows, up[at.PADDED])
-        product(up, quantised, ranges, rows, t[at.INNER], STORE, t[at.ACTIVATION], scratch)
-        quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED])
-        product(down, quantised, ranges, rows, t[at.STATES], ADD, -1, scratch)
+        product(up, quantised, ranges, rows, t[at.INNER], STORE, scratch)
+        quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED], t[at.ACTIVATION])
+        product(down, quantised, ranges, rows, t[at.STATES], ADD, scratch)
     end(t, 3 * t[at.LAYERS], rows)
 
 
@@ -81,15 +81,15 @@ def read(table: Any) -> None:
         down = integers(ops + 8 * at.PRODUCT * at.READING_DOWN)
 
         prepare(t, 2 * layer, rows, qkv[at.PADDED])
-        product(qkv, quantised, ranges, rows, t[at.QKVS], STORE, -1, scratch)
+        product(qkv, quantised, ranges, rows, t[at.QKVS], STORE, scratch)
         attend_sources(t)
-        quantise_rows(t, t[at.MIXED], inner, rows, out[at.PADDED])
-        product(out, quantised, ranges, rows, t[at.STATES], ADD, -1, scratch)
+        quantise_rows(t, t[at.MIXED], inner, rows, out[at.PADDED], -1)
+        product(out, quantised, ranges, rows, t[at.STATES], ADD, scratch)
 
         prepare(t, 2 * layer + 1, rows, up[at.PADDED])
-        product(up, quantised, ranges, rows, t[at.INNER], STORE, t[at.ACTIVATION], scratch)
-        quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED])
-        product(down, quantised, ranges, rows, t[at.STATES], ADD, -1, scratch)
+        product(up, quantised, ranges, rows, t[at.INNER], STORE, scratch)
+        quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED], t[at.ACTIVATION])
+        product(down, quantised, ranges, rows, t[at.STATES], ADD, scratch)
     end(t, 2 * t[at.LAYERS], rows)
 
 
@@ -109,7 +109,7 @@ def linear(table: Any) -> None:
     barrier()
     scratch = t[at.LINEAR_SCRATCH] + np.int64(thread()) * t[at.LINEAR_SCRATCH_STRIDE]
     result = t[at.LINEAR_OUTPUT]
-    product(op, t[at.LINEAR_QUANTISED], ranges, rows, result, STORE, -1, scratch)
+    product(op, t[at.LINEAR_QUANTISED], ranges, rows, result, STORE, scratch)
 
 
 KERNELS = {"linear": linear, "read": read, "step": step}

@@ -85,7 +85,9 @@ def _level() -> str | None:
         return None
     if allowed.startswith("AVX512") and flags.get("avx512_vnni"):
         return "vnni512"
-    return "avx2" if allowed.startswith(("AVX2", "AVX512")) else None
+    if not allowed.startswith(("AVX2", "AVX512")):
+        return None
+    return "vnni256" if flags.get("avx_vnni") else "avx2"
 
 
 @cache

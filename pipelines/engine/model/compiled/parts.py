@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, types
+from numba import types
 
 from pipelines.engine.model.compiled import layout as at
 from pipelines.engine.model.compiled.arithmetic import (
@@ -15,6 +15,7 @@ from pipelines.engine.model.compiled.arithmetic import (
     normalise,
     quantise,
     quick,
+    words,
 )
 from pipelines.engine.model.compiled.attention import attend, halves, look, merge, scaled
 from pipelines.engine.model.compiled.vectors import (
@@ -23,7 +24,6 @@ from pipelines.engine.model.compiled.vectors import (
     THREADS,
     as_float64,
     dot_tiles,
-    pointer,
 )
 
 __all__ = [
@@ -70,27 +70,34 @@ def _finish(
     sums: Any, scales: Any, weights: Any, biases: Any, told: Any, count: Any, result: Any
 ) -> None:
     """Sums of bytes become numbers."""
-    total, y = carray(pointer(sums), (at.COLUMNS,), np.int32), floats(result)
+    total, y = words(sums), floats(result)
     scale, weight, bias = floats(scales), floats(weights), floats(biases)
     step, least = floats(told)[0], floats(told)[1]
-    for i in range(count):
-        y[i] = scale[i] * (step * np.float32(total[i]) + least * weight[i]) + bias[i]
+    if count == at.COLUMNS:  # a constant number, which becomes a few instructions
+        for i in range(at.COLUMNS):
+            y[i] = scale[i] * (step * np.float32(total[i]) + least * weight[i]) + bias[i]
+    else:
+        for i in range(count):
+            y[i] = scale[i] * (step * np.float32(total[i]) + least * weight[i]) + bias[i]
 
 
 @quick
 def _add(numbers: Any, count: Any, result: Any) -> None:
     x, y = floats(numbers), floats(result)
-    for i in range(count):
-        y[i] += x[i]
+    if count == at.COLUMNS:
+        for i in range(at.COLUMNS):
+            y[i] += x[i]
+    else:
+        for i in range(count):
+            y[i] += x[i]
 
 
 @quick
 def product(
-    op: Any, quantised: Any, ranges: Any, rows: Any, result: Any, ending: Any, kind: Any,
-    scratch: Any,
-) -> None:  # fmt: skip
+    op: Any, quantised: Any, ranges: Any, rows: Any, result: Any, ending: Any, scratch: Any
+) -> None:
     """result [rows, outputs] = rows of bytes · weights, this thread's share of the outputs.
-    ending: STORE or ADD. kind: an activation, or -1."""
+    ending: STORE or ADD."""
     outputs, padded = op[at.OUTPUTS], op[at.PADDED]
     first, last = share((outputs + at.COLUMNS - 1) // at.COLUMNS)
     values = scratch + 4 * at.ROWS * at.COLUMNS
@@ -122,16 +129,17 @@ def product(
                     _add(values, count, y)
                 else:
                     _finish(sums, scales, totals, biases, told, count, y)
-                    if kind >= 0:
-                        activate(kind, y, count)
             row += done
     barrier()
 
 
 @quick
-def quantise_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any) -> None:
+def quantise_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any, kind: Any) -> None:
+    """kind: the activation that they go through first, or -1."""
     first, last = share(rows)
     for row in range(first, last):
+        if kind >= 0:
+            activate(kind, x + 4 * row * count, count)
         result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
         quantise(x + 4 * row * count, count, t[at.LEVELS], result, told)
     barrier()
