@@ -26,8 +26,8 @@ pytestmark = pytest.mark.skipif(
     libraries._level() is None or libraries._runtime() is None,
     reason="no kernels are compiled on machines like this one",
 )
-# Logits are the same bit for bit; torch's sum over the vocabulary is not. One byte more or less of an
-# activation would be 1e-3.
+# Logits are the same bit for bit; torch's sum over the vocabulary is not. One byte more or less of
+# an activation would be 1e-3.
 _SUMS = 2e-6
 FAMILIES = ["whisper:tiny", "marian:opus-mt-en-de", "bart", "mbart", "m2m100"]
 
@@ -158,8 +158,8 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     logits, attention = model.attend(memory, tokens, heads)
     monkeypatch.setattr(network._decoder, "_compiled", None)
     others, weights = model.attend(memory, tokens, heads)
-    # Now and then a number falls to the next byte, and Whisper's go through bfloat16.
-    assert _apart(logits, others) < 0.03
+    # Now and then a number falls to the next byte, and what is kept is bfloat16 here only.
+    assert _apart(logits, others) < 0.05
     torch.testing.assert_close(attention, weights, atol=0.1, rtol=0)
 
 

@@ -205,6 +205,11 @@ class Decoder:
         self._head = make_linear(table, bias, plan.decoder, plan.device)
 
     @property
+    def cache_dtype(self) -> torch.dtype:
+        """Of what is kept of each token; the compiled layers read half the bytes."""
+        return self.dtype if self._compiled is None else torch.bfloat16
+
+    @property
     def kernels(self) -> str | None:
         """The instructions that all layers together were compiled for; None for torch's kernels."""
         return None if self._compiled is None else self._compiled.level

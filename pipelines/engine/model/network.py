@@ -105,7 +105,7 @@ class Network:
 
     def caches(self) -> tuple[SlotCache, CrossCache]:
         """Empty caches for a batch of generations."""
-        stack, place = self.architecture.decoder, (self.plan.device, self._decoder.dtype)
+        stack, place = self.architecture.decoder, (self.plan.device, self._decoder.cache_dtype)
         return (
             SlotCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *place),
             CrossCache(stack.layers, stack.heads, stack.head_dim, *place),

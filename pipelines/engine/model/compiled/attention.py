@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 from numba import carray
 
-from pipelines.engine.model.compiled.arithmetic import exponential, floats, greatest, quick
+from pipelines.engine.model.compiled.arithmetic import (
+    exponential,
+    floats,
+    greatest,
+    quick,
+    words,
+)
 from pipelines.engine.model.compiled.vectors import pointer, widened
 
-__all__ = ["attend", "halves", "look", "merge", "scaled"]
+__all__ = ["attend", "halves", "look", "merge", "narrowed", "scaled"]
 
 
 @quick
@@ -27,6 +33,15 @@ def scaled(query: Any, scale: Any, size: Any, result: Any) -> None:
     x, y, factor = floats(query), floats(result), np.float32(scale)
     for i in range(size):
         y[i] = x[i] * factor
+
+
+@quick
+def narrowed(numbers: Any, size: Any, result: Any) -> None:
+    """float32 becomes bfloat16, rounded to the nearest, of two to the even one."""
+    x, y = words(numbers), halves(result)
+    for i in range(size):
+        odd = (x[i] >> np.int32(16)) & np.int32(1)
+        y[i] = np.uint16((x[i] + np.int32(0x7FFF) + odd) >> np.int32(16))
 
 
 @quick
@@ -92,13 +107,14 @@ def _mix(
 
 @quick
 def attend(
-    query: Any, keys: Any, values: Any, stride: Any, count: Any, size: Any, scores: Any, result: Any
-) -> None:
-    """result [size] = attention of a scaled query over `count` float32 keys and values, `stride`
-    bytes each."""
-    _score(query, keys, floats, stride, count, size, scores)
+    query: Any, keys: Any, values: Any, numbers: Any, stride: Any, count: Any, size: Any,
+    scores: Any, result: Any,
+) -> None:  # fmt: skip
+    """result [size] = attention of a scaled query over `count` keys and values, `stride` bytes
+    each."""
+    _score(query, keys, numbers, stride, count, size, scores)
     total = _chances(scores, count, greatest(scores, count))
-    _mix(scores, values, floats, stride, count, size, result)
+    _mix(scores, values, numbers, stride, count, size, result)
     mixed = floats(result)
     for i in range(size):
         mixed[i] /= total

@@ -75,11 +75,11 @@ class CompiledDecoder(CompiledStack):
         groups[:, 2], groups[:, 3] = cross.lengths[step.sources], head
         layers = np.array([layer.data_ptr() for layer in cross.layers], dtype=np.int64)
         slots = np.arange(step.sources.start, step.sources.stop, dtype=np.int64)
-        size = 4 * self._stack.heads * head
+        size = cross.layers[0].element_size() * self._stack.heads * head
         sources = np.empty((len(layers), len(slots), 2), dtype=np.int64)
         sources[:, :, 0] = layers[:, None] + size * slots
         sources[:, :, 1] = sources[:, :, 0] + size * cross.layers[0].shape[1]
-        self._table[at.SOURCES_BFLOAT16] = False
+        self._table[at.SOURCES_BFLOAT16] = cross.layers[0].dtype == torch.bfloat16
         return groups, sources
 
     def _queries(self, rows: int, of_all_layers: bool) -> Tensor:

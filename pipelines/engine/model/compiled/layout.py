@@ -73,7 +73,7 @@ LINEAR = LINEAR_OP + PRODUCT
     PARTIAL,  # float32 [rows, heads, chunks, head_dim + 2]
     SCRATCH,  # of each thread
     SCRATCH_STRIDE,  # bytes
-    CACHE,  # int64 [layers]: float32 [2, slots, heads, room, head_dim] each
+    CACHE,  # int64 [layers]: bfloat16 [2, slots, heads, room, head_dim] each
     SLOTS,
     ROOM,
     FIRST_SLOT,

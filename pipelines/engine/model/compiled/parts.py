@@ -17,7 +17,7 @@ from pipelines.engine.model.compiled.arithmetic import (
     quick,
     words,
 )
-from pipelines.engine.model.compiled.attention import attend, halves, look, merge, scaled
+from pipelines.engine.model.compiled.attention import attend, halves, look, merge, narrowed, scaled
 from pipelines.engine.model.compiled.vectors import (
     BARRIER,
     THREAD,
@@ -165,17 +165,17 @@ def prepare(t: Any, place: Any, rows: Any, padded: Any) -> None:
 def _attend_row(t: Any, cache: Any, lane: Any, head: Any, scratch: Any) -> None:
     tokens, heads, size, room = t[at.TOKENS], t[at.HEADS], t[at.HEAD_DIM], t[at.ROOM]
     start = integers(t[at.STARTS])[lane]
-    keys = cache + 4 * ((t[at.FIRST_SLOT] + lane) * heads + head) * room * size
-    values = keys + 4 * t[at.SLOTS] * heads * room * size
-    one = np.float32(1.0)
+    keys = cache + 2 * ((t[at.FIRST_SLOT] + lane) * heads + head) * room * size
+    values = keys + 2 * t[at.SLOTS] * heads * room * size
+    scores = scratch + 4 * size
     for token in range(tokens):
         row = lane * tokens + token
         given, place = t[at.QKVS] + 4 * (row * 3 * heads + head) * size, start + token
         scaled(given, as_float64(t[at.SCALE]), size, scratch)
-        scaled(given + 4 * heads * size, one, size, keys + 4 * place * size)
-        scaled(given + 8 * heads * size, one, size, values + 4 * place * size)
+        narrowed(given + 4 * heads * size, size, keys + 2 * place * size)
+        narrowed(given + 8 * heads * size, size, values + 2 * place * size)
         mixed = t[at.MIXED] + 4 * (row * heads + head) * size
-        attend(scratch, keys, values, 4 * size, place + 1, size, scratch + 4 * size, mixed)
+        attend(scratch, keys, values, halves, 2 * size, place + 1, size, scores, mixed)
 
 
 @quick
@@ -192,6 +192,7 @@ def attend_all(t: Any, layer: Any) -> None:
 def attend_sources(t: Any) -> None:
     """Let all tokens of a source look at each other."""
     heads, size, scratch = t[at.HEADS], t[at.HEAD_DIM], scratch_of(t)
+    scores = scratch + 4 * size
     starts, apart = integers(t[at.STARTS]), 12 * heads * size
     first, last = share(t[at.LANES] * heads)
     for task in range(first, last):
@@ -202,7 +203,7 @@ def attend_sources(t: Any) -> None:
             query = t[at.QKVS] + 4 * (row * 3 * heads + head) * size
             scaled(query, as_float64(t[at.SCALE]), size, scratch)
             mixed = t[at.MIXED] + 4 * (row * heads + head) * size
-            attend(scratch, keys, values, apart, stop - begin, size, scratch + 4 * size, mixed)
+            attend(scratch, keys, values, floats, apart, stop - begin, size, scores, mixed)
     barrier()
 
 
