@@ -160,7 +160,7 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     others, weights = model.attend(memory, tokens, heads)
     # Now and then a number falls to the next byte, and what is kept is bfloat16 here only.
     assert _apart(logits, others) < 0.05
-    torch.testing.assert_close(attention, weights, atol=0.1, rtol=0)
+    assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
 
 
 @pytest.mark.parametrize("spec", [*FAMILIES, "t5"])

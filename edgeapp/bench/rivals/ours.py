@@ -139,7 +139,7 @@ class _Workers(_Engine):
         time.sleep(_LATECOMERS_S)
 
     def translate(self, lines: Sequence[Line]) -> int:
-        count = max(self._crew.size, len(lines) // _PART)
+        count = max(self._crew.size, -(-len(lines) // _PART))
         return sum(self._crew.map(lines[first::count] for first in range(count)))
 
 
