@@ -122,6 +122,15 @@ def test_threads_are_set_where_the_engine_computes(checkpoints: Folders) -> None
         torch.set_num_threads(before)
 
 
+def test_who_waits_for_the_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "to_compile", lambda: True)
+    waits = {}
+    for precision in ("int8", "float32"):
+        with Engine(device="cpu", precision=precision) as engine:
+            waits[precision] = engine.compiles_first
+    assert waits == {"int8": True, "float32": False}
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_int8_by_torch_is_close_to_float32(
     spec: str, checkpoints: Folders, engine: Engine, monkeypatch: pytest.MonkeyPatch
