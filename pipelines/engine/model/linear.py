@@ -85,8 +85,8 @@ class _HalfWeights:
 
 
 class _Int8:
-    """int8 weights with a scale per output. Activations are quantised on the fly, to 8 bits or
-    (narrow) 7, but single rows on small weights stay bfloat16."""
+    """Where kernels of our own cannot be had: int8 weights with a scale per output. Activations are
+    quantised on the fly, to 8 bits or (narrow) 7; single rows on small weights stay bfloat16."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         numbers, scale = quantised(weight)
