@@ -19,7 +19,6 @@ _LOOKS = 3
 # No further look is begun after so long.
 _LOOK_S, _LOOK_OF_THE_QUICK_S = 0.3, 1.0
 _TOKENS = 16
-# For the slow, who would take minutes. Few lines fill no batch of several workers.
 _LINES = 128
 
 
@@ -59,8 +58,7 @@ def _parts(entry: Entry, task: Task) -> list[tuple[float, Task]]:
     """What is tried for a task: its cost is the sum of so many times these costs."""
     encode, step = Task("encode", 1, 1), Task("step", min(task.batch, 8), _TOKENS)
     if task.kind == "lines":
-        batch = task.batch if entry.rival.quick else min(task.batch, _LINES)
-        return [(-1.0, replace(task, batch=batch))]  # tokens a second
+        return [(-1.0, replace(task, batch=min(task.batch, _LINES)))]  # tokens a second
     if task.kind == "encode":
         return [(1.0, encode)]
     if task.kind in ("window", "windows"):
