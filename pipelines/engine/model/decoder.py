@@ -220,27 +220,23 @@ class Decoder:
 
     def forward(self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
         """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache."""
+        x = self._embedding(ids)
+        if self._positions is not None:
+            x = x + self._positions[step.places(self.device)]
+        if self._embedding_norm is not None:
+            x = self._embedding_norm(x)
+        x = x.view(-1, self._width)  # two views fewer around each of its linear layers
         if self._compiled is not None:
-            x = self._embedded(ids, step.positions).view(-1, self._width)
             return self._compiled(x, step, cache, cross).view(*ids.shape, -1)
         geometry = geometry_of(step, cross, self._longest, self.device, self.dtype)
-        at, (_, tokens) = geometry.at, step.shape
-        x = self._embedded(ids, slice(at, at + tokens) if isinstance(at, int) else at)
         if self._relative is not None:
-            if isinstance(at, int):
-                at = torch.arange(at, at + tokens, device=self.device)[None]
+            at = step.positions(self.device)[: 1 if step.uniform else None]
             mask = self._relative(at, geometry.length, geometry.mask)
             geometry = replace(geometry, mask=mask)
-        x = x.view(-1, self._width)  # two views fewer around each of its linear layers
         for layer in self._layers:
             x = layer(x, step, geometry, cache, cross)
         x = x if self._final_norm is None else self._final_norm(x)
         return x.view(*ids.shape, -1)
-
-    def _embedded(self, ids: Tensor, positions: slice | Tensor) -> Tensor:
-        x = self._embedding(ids)
-        x = x if self._positions is None else x + self._positions[positions]
-        return x if self._embedding_norm is None else self._embedding_norm(x)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [n, d_model] → float32 logits [n, vocab]: −∞ outside the shortlist."""

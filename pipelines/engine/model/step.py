@@ -46,12 +46,19 @@ class Step:
         return max(self.starts) + self.shape[1]
 
     @property
-    def positions(self) -> slice | Tensor:
-        """Where the new tokens stand: [rows, tokens], or a slice when that is the same for all."""
-        tokens = self.shape[1]
-        if all(start == self.starts[0] for start in self.starts):
-            return slice(self.starts[0], self.starts[0] + tokens)
-        return torch.tensor(self.starts)[:, None] + torch.arange(tokens)
+    def uniform(self) -> bool:
+        """Whether all rows stand at one position."""
+        return all(start == self.starts[0] for start in self.starts)
+
+    def positions(self, device: torch.device) -> Tensor:
+        """Where the new tokens stand, [rows, tokens]."""
+        starts = torch.tensor(self.starts, device=device)
+        return starts[:, None] + torch.arange(self.shape[1], device=device)
+
+    def places(self, device: torch.device) -> slice | Tensor:
+        """The same for an index: a slice where all rows agree."""
+        first = self.starts[0]
+        return slice(first, first + self.shape[1]) if self.uniform else self.positions(device)
 
     @property
     def sources(self) -> slice:
@@ -84,12 +91,11 @@ def geometry_of(
 ) -> Geometry:
     """longest: how far the cache may be read at most."""
     (_, tokens), length = step.shape, step.length
-    uniform = all(start == step.starts[0] for start in step.starts)
+    uniform = step.uniform
     at: int | Tensor = step.starts[0]
     mask = None
     if not uniform or tokens > 1:
-        first = torch.tensor(step.starts, device=device)[:, None]
-        positions = first + torch.arange(tokens, device=device)
+        positions = step.positions(device)
         if not uniform:
             exact = dtype == torch.float32 and device.type == "cpu"
             multiple = _CPU_LENGTH_STEP if exact else _LENGTH_STEP

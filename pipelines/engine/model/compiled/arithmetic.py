@@ -19,6 +19,7 @@ __all__ = [
     "exponential",
     "floats",
     "greatest",
+    "halves",
     "integers",
     "normalise",
     "octets",
@@ -33,24 +34,17 @@ _ANY = 1 << 40  # the length of arrays whose end nobody looks at
 quick = njit(fastmath=_FAST, error_model="numpy")
 
 
-@quick
-def floats(address: Any) -> Any:
-    return carray(pointer(address), (_ANY,), np.float32)
+def _numbers(kind: Any) -> Any:
+    @quick
+    def at(address: Any) -> Any:
+        return carray(pointer(address), (_ANY,), kind)
+
+    return at
 
 
-@quick
-def integers(address: Any) -> Any:
-    return carray(pointer(address), (_ANY,), np.int64)
-
-
-@quick
-def octets(address: Any) -> Any:
-    return carray(pointer(address), (_ANY,), np.uint8)
-
-
-@quick
-def words(address: Any) -> Any:
-    return carray(pointer(address), (_ANY,), np.int32)
+floats, integers = _numbers(np.float32), _numbers(np.int64)
+octets, words = _numbers(np.uint8), _numbers(np.int32)
+halves = _numbers(np.uint16)  # bfloat16 numbers, as their bits
 
 
 @quick

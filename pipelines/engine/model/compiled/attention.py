@@ -8,24 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray
 
 from pipelines.engine.model.compiled.arithmetic import (
     exponential,
     floats,
     greatest,
+    halves,
     quick,
     words,
 )
-from pipelines.engine.model.compiled.vectors import pointer, widened
+from pipelines.engine.model.compiled.vectors import widened
 
-__all__ = ["attend", "halves", "look", "merge", "narrowed", "scaled"]
-
-
-@quick
-def halves(address: Any) -> Any:
-    """bfloat16 numbers, as their bits."""
-    return carray(pointer(address), (1 << 40,), np.uint16)
+__all__ = ["attend", "look", "merge", "narrowed", "scaled"]
 
 
 @quick

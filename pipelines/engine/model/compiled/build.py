@@ -15,6 +15,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from pipelines.engine.model.compiled import vectors
+from pipelines.engine.model.compiled.levels import LEVELS, RUNTIME
 
 __all__ = ["build"]
 
@@ -25,7 +26,7 @@ _NEVER = "edgeapp_never_"
 def build(level: str) -> bytes:
     """The kernels for this machine; level: which instructions multiply bytes (vectors.use)."""
     vectors.use(level)
-    for name in (vectors.BARRIER, vectors.THREAD, vectors.THREADS):
+    for name in RUNTIME:
         llvm.add_symbol(name, 1)  # Numba wants an address, though nothing is called here
     from pipelines.engine.model.compiled.kernels import KERNELS
 
@@ -49,8 +50,8 @@ def build(level: str) -> bytes:
 
 def _target(level: str) -> llvm.TargetMachine:
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    if level == "avx2":
-        cpu, features = "haswell", ""
+    if (held_to := LEVELS[level].cpu) is not None:
+        cpu, features = held_to, ""
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=cpu, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
     )

@@ -13,58 +13,64 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from pipelines.engine.model.compiled import layout as at
-from pipelines.engine.model.compiled.arithmetic import integers, quantise
+from pipelines.engine.model.compiled.arithmetic import integers, quick
 from pipelines.engine.model.compiled.parts import (
-    ADD,
-    STORE,
     attend_all,
     attend_sources,
-    barrier,
     end,
     look_all,
     merge_all,
     prepare,
-    product,
     quantise_rows,
-    scratch_of,
-    share,
-    thread,
 )
+from pipelines.engine.model.compiled.products import ADD, STORE, product, quantise_row
+from pipelines.engine.model.compiled.team import barrier, share
 
 __all__ = ["KERNELS"]
+
+
+@quick
+def _operation(t: Any, layer: Any, products: Any, place: Any) -> Any:
+    """One of the products of a layer that has so many."""
+    return integers(t[at.PROGRAM] + 8 * at.PRODUCT * (products * layer + place))
+
+
+@quick
+def _mixed_out(t: Any, out: Any, rows: Any) -> None:
+    quantise_rows(t, t[at.MIXED], t[at.HEADS] * t[at.HEAD_DIM], rows, out[at.PADDED], -1)
+    product(t, out, rows, t[at.STATES], ADD)
+
+
+@quick
+def _feed_forward(t: Any, block: Any, up: Any, down: Any, rows: Any) -> None:
+    prepare(t, block, rows, up[at.PADDED])
+    product(t, up, rows, t[at.INNER], STORE)
+    quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED], t[at.ACTIVATION])
+    product(t, down, rows, t[at.STATES], ADD)
 
 
 @cfunc(types.void(types.voidptr))
 def step(table: Any) -> None:
     """All layers of a decoder, over new tokens."""
     t = carray(table, (at.STEP,), np.int64)
-    rows, inner = t[at.LANES] * t[at.TOKENS], t[at.HEADS] * t[at.HEAD_DIM]
-    quantised, ranges, scratch = t[at.QUANTISED], t[at.RANGES], scratch_of(t)
+    rows, ops = t[at.LANES] * t[at.TOKENS], at.PRODUCTS
     for layer in range(t[at.LAYERS]):
-        ops = t[at.PROGRAM] + 8 * layer * at.LAYER
-        qkv, out = integers(ops), integers(ops + 8 * at.PRODUCT * at.OUT)
-        query = integers(ops + 8 * at.PRODUCT * at.CROSS_QUERY)
-        cross_out = integers(ops + 8 * at.PRODUCT * at.CROSS_OUT)
-        up = integers(ops + 8 * at.PRODUCT * at.UP)
-        down = integers(ops + 8 * at.PRODUCT * at.DOWN)
-        queries = t[at.QUERIES] + 4 * layer * t[at.QUERIES_STRIDE]
+        qkv, query = _operation(t, layer, ops, at.QKV), _operation(t, layer, ops, at.CROSS_QUERY)
+        out, cross_out = _operation(t, layer, ops, at.OUT), _operation(t, layer, ops, at.CROSS_OUT)
+        up, down = _operation(t, layer, ops, at.UP), _operation(t, layer, ops, at.DOWN)
 
         prepare(t, 3 * layer, rows, qkv[at.PADDED])
-        product(qkv, quantised, ranges, rows, t[at.QKVS], STORE, scratch)
+        product(t, qkv, rows, t[at.QKVS], STORE)
         attend_all(t, layer)
-        quantise_rows(t, t[at.MIXED], inner, rows, out[at.PADDED], -1)
-        product(out, quantised, ranges, rows, t[at.STATES], ADD, scratch)
+        _mixed_out(t, out, rows)
 
         prepare(t, 3 * layer + 1, rows, query[at.PADDED])
-        product(query, quantised, ranges, rows, queries, STORE, scratch)
+        product(t, query, rows, t[at.QUERIES] + 4 * layer * t[at.QUERIES_STRIDE], STORE)
         look_all(t, layer)
         merge_all(t, rows, cross_out[at.PADDED])
-        product(cross_out, quantised, ranges, rows, t[at.STATES], ADD, scratch)
+        product(t, cross_out, rows, t[at.STATES], ADD)
 
-        prepare(t, 3 * layer + 2, rows, up[at.PADDED])
-        product(up, quantised, ranges, rows, t[at.INNER], STORE, scratch)
-        quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED], t[at.ACTIVATION])
-        product(down, quantised, ranges, rows, t[at.STATES], ADD, scratch)
+        _feed_forward(t, 3 * layer + 2, up, down, rows)
     end(t, 3 * t[at.LAYERS], rows)
 
 
@@ -72,24 +78,18 @@ def step(table: Any) -> None:
 def read(table: Any) -> None:
     """All layers of an encoder of text, over the rows of many sources, one behind the other."""
     t = carray(table, (at.STEP,), np.int64)
-    inner, rows = t[at.HEADS] * t[at.HEAD_DIM], integers(t[at.STARTS])[t[at.LANES]]
-    quantised, ranges, scratch = t[at.QUANTISED], t[at.RANGES], scratch_of(t)
+    rows, ops = integers(t[at.STARTS])[t[at.LANES]], at.READING_PRODUCTS
     for layer in range(t[at.LAYERS]):
-        ops = t[at.PROGRAM] + 8 * layer * at.READING_LAYER
-        qkv, out = integers(ops), integers(ops + 8 * at.PRODUCT * at.OUT)
-        up = integers(ops + 8 * at.PRODUCT * at.READING_UP)
-        down = integers(ops + 8 * at.PRODUCT * at.READING_DOWN)
+        qkv, out = _operation(t, layer, ops, at.QKV), _operation(t, layer, ops, at.OUT)
+        up = _operation(t, layer, ops, at.READING_UP)
+        down = _operation(t, layer, ops, at.READING_DOWN)
 
         prepare(t, 2 * layer, rows, qkv[at.PADDED])
-        product(qkv, quantised, ranges, rows, t[at.QKVS], STORE, scratch)
+        product(t, qkv, rows, t[at.QKVS], STORE)
         attend_sources(t)
-        quantise_rows(t, t[at.MIXED], inner, rows, out[at.PADDED], -1)
-        product(out, quantised, ranges, rows, t[at.STATES], ADD, scratch)
+        _mixed_out(t, out, rows)
 
-        prepare(t, 2 * layer + 1, rows, up[at.PADDED])
-        product(up, quantised, ranges, rows, t[at.INNER], STORE, scratch)
-        quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED], t[at.ACTIVATION])
-        product(down, quantised, ranges, rows, t[at.STATES], ADD, scratch)
+        _feed_forward(t, 2 * layer + 1, up, down, rows)
     end(t, 2 * t[at.LAYERS], rows)
 
 
@@ -97,19 +97,13 @@ def read(table: Any) -> None:
 def linear(table: Any) -> None:
     """One layer by itself."""
     t = carray(table, (at.LINEAR,), np.int64)
-    op = t[at.LINEAR_OP :]
-    rows, inputs, ranges = t[at.LINEAR_ROWS], op[at.INPUTS], t[at.LINEAR_RANGES]
+    op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
     first, last = share(rows)
     for row in range(first, last):
-        x, result = (
-            t[at.LINEAR_INPUT] + 4 * row * inputs,
-            t[at.LINEAR_QUANTISED] + row * op[at.PADDED],
-        )
-        quantise(x, inputs, t[at.LINEAR_LEVELS], result, ranges + 8 * row)
+        x = t[at.LINEAR_INPUT] + 4 * row * op[at.INPUTS]
+        quantise_row(t, row, x, op[at.INPUTS], op[at.PADDED])
     barrier()
-    scratch = t[at.LINEAR_SCRATCH] + np.int64(thread()) * t[at.LINEAR_SCRATCH_STRIDE]
-    result = t[at.LINEAR_OUTPUT]
-    product(op, t[at.LINEAR_QUANTISED], ranges, rows, result, STORE, scratch)
+    product(t, op, rows, t[at.LINEAR_OUTPUT], STORE)
 
 
 KERNELS = {"linear": linear, "read": read, "step": step}

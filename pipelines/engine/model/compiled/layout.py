@@ -6,13 +6,16 @@ All are int64: addresses, counts and strides (of numbers, not bytes). A product 
 
 from __future__ import annotations
 
-__all__ = ["CHUNK", "COLUMNS", "DEPTH", "ROWS"]
+__all__ = ["ACTIVATIONS", "CHUNK", "COLUMNS", "DEPTH", "LINE", "ROWS"]
 
 # Outputs that lie side by side in packed weights, and the multiple that inputs are padded to.
 COLUMNS, DEPTH = 32, 8
 
 # Rows that one pass over packed weights serves at most.
 ROWS = 8
+
+# Bytes of a line of the CPU's caches.
+LINE = 64
 
 # Source positions that are looked at together: what a thread does at a time, so that few heads
 # over a long source still give work to all. Always the same, for results must not depend on the
@@ -23,26 +26,22 @@ CHUNK = 256
 WEIGHTS, SCALES, SUMS, BIASES, OUTPUTS, INPUTS, PADDED = range(7)
 PRODUCT = 7
 
-# A layer's products, in the order of their use.
+# A decoder layer's products, in the order of their use, and an encoder layer's.
 QKV, OUT, CROSS_QUERY, CROSS_OUT, UP, DOWN = range(6)
-LAYER = 6 * PRODUCT
-
-# An encoder's: QKV, OUT and these.
 READING_UP, READING_DOWN = 2, 3
-READING_LAYER = 4 * PRODUCT
+PRODUCTS, READING_PRODUCTS = 6, 4
+
+# What every table has.
+(
+    QUANTISED,  # uint8 [rows, largest padded]
+    RANGES,  # float32 [rows, 2]: step and least of each row
+    LARGEST,  # of these bytes
+    SCRATCH,  # of the first thread
+    SCRATCH_STRIDE,  # bytes to the next one's
+) = range(5)
 
 # One linear layer on its own.
-(
-    LINEAR_INPUT,
-    LINEAR_ROWS,
-    LINEAR_OUTPUT,
-    LINEAR_QUANTISED,  # uint8 [rows, padded]
-    LINEAR_RANGES,  # float32 [rows, 2]: step and least of each row
-    LINEAR_LEVELS,  # the largest of them
-    LINEAR_SCRATCH,  # of each thread
-    LINEAR_SCRATCH_STRIDE,  # bytes
-    LINEAR_OP,
-) = range(9)
+LINEAR_INPUT, LINEAR_ROWS, LINEAR_OUTPUT, LINEAR_OP = range(5, 9)
 LINEAR = LINEAR_OP + PRODUCT
 
 # A pass over all layers, of a decoder (lanes × tokens rows) or an encoder (sources for lanes).
@@ -58,21 +57,16 @@ LINEAR = LINEAR_OP + PRODUCT
     ACTIVATION,
     SCALE,  # of scores: the bits of a float64
     EPSILON,  # of norms: the same
-    PROGRAM,  # int64 [layers, LAYER or READING_LAYER]
+    PROGRAM,  # int64 [layers, products, PRODUCT]
     NORMS,  # int64 [blocks + 1, 2]: weight and bias of the norm before each block, 0 for none
     STATES,  # float32 [rows, width], changed on the way
     RESULT,  # float32 [rows, width]
-    QUANTISED,  # uint8 [rows, largest padded]
-    RANGES,
-    LEVELS,
     MIXED,  # float32 [rows, heads × head_dim]
     QKVS,  # float32 [rows, 3, heads, head_dim]
     QUERIES,  # float32 [rows, heads, head_dim], of each layer when QUERIES_STRIDE says so
     QUERIES_STRIDE,
     INNER,  # float32 [rows, ffn]
     PARTIAL,  # float32 [rows, heads, chunks, head_dim + 2]
-    SCRATCH,  # of each thread
-    SCRATCH_STRIDE,  # bytes
     CACHE,  # int64 [layers]: bfloat16 [2, slots, heads, room, head_dim] each
     SLOTS,
     ROOM,
@@ -83,7 +77,7 @@ LINEAR = LINEAR_OP + PRODUCT
     SOURCES,  # int64 [layers, groups, 2]: keys and values, [heads, length, head_dim]
     SOURCES_BFLOAT16,
     CHUNKS,
-) = range(36)
+) = range(5, 36)
 STEP = 36
 
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")

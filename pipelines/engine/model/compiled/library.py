@@ -21,35 +21,44 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pipelines.engine.model.compiled.levels import LEVELS, RUNTIME
+
 __all__ = ["Library", "library", "to_compile"]
 
 # Where compiled kernels are kept (by default the user's cache), or "torch": use none.
 _VARIABLE = "EDGEAPP_KERNELS"
 
 # The modules that the compiler reads.
-_SOURCES = ("layout", "vectors", "arithmetic", "attention", "parts", "kernels", "build")
-
-# What the kernels ask of OpenMP.
-_SYMBOLS = {
-    "edgeapp_barrier": "GOMP_barrier",
-    "edgeapp_thread": "omp_get_thread_num",
-    "edgeapp_threads": "omp_get_num_threads",
-}
+_SOURCES = (
+    "levels",
+    "layout",
+    "vectors",
+    "arithmetic",
+    "team",
+    "products",
+    "attention",
+    "parts",
+    "kernels",
+    "build",
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Library:
     """The kernels in memory.
 
-    level: the instructions that multiply bytes. levels: the largest byte that an activation
-    becomes; 7 bits where pairs of products are added in 16.
+    level: which of LEVELS they were compiled for.
     """
 
     level: str
-    levels: int
     _addresses: Mapping[str, int]
     _parallel: Any
     _code: Any  # what they are part of
+
+    @property
+    def largest(self) -> int:
+        """The byte that an activation becomes at most."""
+        return LEVELS[self.level].largest
 
     def run(self, kernel: str, table: NDArray[np.int64]) -> None:
         """Let torch's threads run a kernel on a table, without Python's lock."""
@@ -95,7 +104,7 @@ def _runtime() -> Any:
     """torch's own OpenMP: the threads that are waiting already."""
     for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         runtime = ctypes.CDLL(str(path))
-        if all(hasattr(runtime, name) for name in ("GOMP_parallel", *_SYMBOLS.values())):
+        if all(hasattr(runtime, name) for name in ("GOMP_parallel", *RUNTIME.values())):
             return runtime
     return None
 
@@ -139,7 +148,8 @@ def _compiled(level: str, kept: Path) -> _Code | None:
     """In a process of its own: the compiler takes 150 MB, which nobody gives back."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / kept.name
-        limits = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": ""} if level == "avx2" else {}
+        cpu = LEVELS[level].cpu
+        limits = {} if cpu is None else {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
         done = subprocess.run(
             [sys.executable, "-m", f"{__package__}.build", level, str(made)],
             env=os.environ | limits,
@@ -176,7 +186,7 @@ def _load(told: dict[str, Any], code: bytes, level: str, runtime: Any) -> Librar
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    for name, own in _SYMBOLS.items():
+    for name, own in RUNTIME.items():
         llvm.add_symbol(name, _address(getattr(runtime, own)))
     for name in told["never called"]:
         llvm.add_symbol(name, _address(ctypes.CDLL(None).abort))
@@ -188,7 +198,7 @@ def _load(told: dict[str, Any], code: bytes, level: str, runtime: Any) -> Librar
     parallel = runtime.GOMP_parallel
     parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     parallel.restype = None
-    return Library(level, 127 if level == "avx2" else 255, found, parallel, engine)
+    return Library(level, found, parallel, engine)
 
 
 def _address(function: Any) -> int:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pipelines.engine.model.compiled import layout as at
 from pipelines.engine.model.compiled.library import Library
 from pipelines.engine.model.quantised import quantised
 
-__all__ = ["CompiledLinear", "aligned", "scratch_bytes"]
+__all__ = ["CompiledLinear", "Scratch", "aligned"]
 
 # How many outputs are laid out at a time, so that little is there twice.
 _AT_ONCE = 64 * at.COLUMNS
-_LINE = 64
 
 
 class CompiledLinear:
@@ -46,32 +46,33 @@ class CompiledLinear:
         """x float32 [..., inputs] → [..., outputs]."""
         x = x.float().contiguous()
         y = torch.empty(*x.shape[:-1], self.outputs)
-        rows, stride = x.numel() // self.inputs, scratch_bytes(0)
-        numbers = torch.empty(rows * self.padded, dtype=torch.uint8)
-        ranges, scratch = torch.empty(rows, 2), aligned(stride * torch.get_num_threads())
-        table = np.empty(at.LINEAR, dtype=np.int64)
-        table[: at.LINEAR_OP] = (
-            x.data_ptr(),
-            rows,
-            y.data_ptr(),
-            numbers.data_ptr(),
-            ranges.data_ptr(),
-            self._library.levels,
-            scratch.data_ptr(),
-            stride,
-        )
-        table[at.LINEAR_OP :] = self.op
+        rows = x.numel() // self.inputs
+        numbers, ranges = torch.empty(rows * self.padded, dtype=torch.uint8), torch.empty(rows, 2)
+        scratch, table = Scratch(torch.get_num_threads(), 0), np.empty(at.LINEAR, dtype=np.int64)
+        table[at.QUANTISED], table[at.RANGES] = numbers.data_ptr(), ranges.data_ptr()
+        table[at.LARGEST] = self._library.largest
+        scratch.tell(table)
+        table[at.LINEAR_INPUT], table[at.LINEAR_ROWS] = x.data_ptr(), rows
+        table[at.LINEAR_OUTPUT], table[at.LINEAR_OP :] = y.data_ptr(), self.op
         self._library.run("linear", table)
         return y
 
 
 def aligned(size: int) -> Tensor:
     """So many bytes, from the beginning of a cache line on."""
-    whole = torch.empty(size + _LINE, dtype=torch.uint8)
-    first = -whole.data_ptr() % _LINE
+    whole = torch.empty(size + at.LINE, dtype=torch.uint8)
+    first = -whole.data_ptr() % at.LINE
     return whole[first : first + size]
 
 
-def scratch_bytes(floats: int) -> int:
-    """What a thread needs for products and, at other times, for so many numbers."""
-    return -(-4 * max((at.ROWS + 1) * at.COLUMNS, floats) // _LINE) * _LINE
+class Scratch:
+    """What threads need each for products and, at other times, for so many numbers."""
+
+    def __init__(self, threads: int, floats: int) -> None:
+        numbers = 4 * max((at.ROWS + 1) * at.COLUMNS, floats)
+        self._stride = -(-numbers // at.LINE) * at.LINE
+        self._kept = aligned(threads * self._stride)
+
+    def tell(self, table: NDArray[np.int64]) -> None:
+        table[at.SCRATCH] = self._kept.data_ptr()
+        table[at.SCRATCH_STRIDE] = self._stride

@@ -5,132 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
 
 from pipelines.engine.model.compiled import layout as at
 from pipelines.engine.model.compiled.arithmetic import (
     activate,
     floats,
+    halves,
     integers,
     normalise,
-    quantise,
     quick,
-    words,
 )
-from pipelines.engine.model.compiled.attention import attend, halves, look, merge, narrowed, scaled
-from pipelines.engine.model.compiled.vectors import (
-    BARRIER,
-    THREAD,
-    THREADS,
-    as_float64,
-    dot_tiles,
-)
+from pipelines.engine.model.compiled.attention import attend, look, merge, narrowed, scaled
+from pipelines.engine.model.compiled.products import quantise_row
+from pipelines.engine.model.compiled.team import barrier, scratch_of, share
+from pipelines.engine.model.compiled.vectors import as_float64
 
 __all__ = [
-    "ADD",
-    "STORE",
     "attend_all",
     "attend_sources",
-    "barrier",
     "end",
     "look_all",
     "merge_all",
     "prepare",
-    "product",
     "quantise_rows",
-    "scratch_of",
-    "share",
-    "thread",
 ]
-
-barrier = types.ExternalFunction(BARRIER, types.void())
-thread = types.ExternalFunction(THREAD, types.int32())
-_threads = types.ExternalFunction(THREADS, types.int32())
-_one, _two, _four, _eight = dot_tiles()
-
-# What becomes of a product.
-STORE, ADD = 0, 1
-
-
-@quick
-def share(count: Any) -> Any:
-    """(first, last + 1) of so many that this thread is to do."""
-    own, threads = np.int64(thread()), np.int64(_threads())
-    return count * own // threads, count * (own + 1) // threads
-
-
-@quick
-def scratch_of(t: Any) -> Any:
-    """This thread's own."""
-    return t[at.SCRATCH] + np.int64(thread()) * t[at.SCRATCH_STRIDE]
-
-
-@quick
-def _finish(
-    sums: Any, scales: Any, weights: Any, biases: Any, told: Any, count: Any, result: Any
-) -> None:
-    """Sums of bytes become numbers."""
-    total, y = words(sums), floats(result)
-    scale, weight, bias = floats(scales), floats(weights), floats(biases)
-    step, least = floats(told)[0], floats(told)[1]
-    if count == at.COLUMNS:  # a constant number, which becomes a few instructions
-        for i in range(at.COLUMNS):
-            y[i] = scale[i] * (step * np.float32(total[i]) + least * weight[i]) + bias[i]
-    else:
-        for i in range(count):
-            y[i] = scale[i] * (step * np.float32(total[i]) + least * weight[i]) + bias[i]
-
-
-@quick
-def _add(numbers: Any, count: Any, result: Any) -> None:
-    x, y = floats(numbers), floats(result)
-    if count == at.COLUMNS:
-        for i in range(at.COLUMNS):
-            y[i] += x[i]
-    else:
-        for i in range(count):
-            y[i] += x[i]
-
-
-@quick
-def product(
-    op: Any, quantised: Any, ranges: Any, rows: Any, result: Any, ending: Any, scratch: Any
-) -> None:
-    """result [rows, outputs] = rows of bytes · weights, this thread's share of the outputs.
-    ending: STORE or ADD."""
-    outputs, padded = op[at.OUTPUTS], op[at.PADDED]
-    first, last = share((outputs + at.COLUMNS - 1) // at.COLUMNS)
-    values = scratch + 4 * at.ROWS * at.COLUMNS
-    for panel in range(first, last):
-        weights, column = op[at.WEIGHTS] + panel * at.COLUMNS * padded, panel * at.COLUMNS
-        scales, biases = op[at.SCALES] + 4 * column, op[at.BIASES] + 4 * column
-        totals = op[at.SUMS] + 4 * column
-        count = min(at.COLUMNS, outputs - column)
-        row = 0
-        while row < rows:
-            left, start = rows - row, quantised + row * padded
-            if left >= 8:
-                _eight(start, padded, weights, padded // 4, scratch)
-                done = 8
-            elif left >= 4:
-                _four(start, padded, weights, padded // 4, scratch)
-                done = 4
-            elif left >= 2:
-                _two(start, padded, weights, padded // 4, scratch)
-                done = 2
-            else:
-                _one(start, padded, weights, padded // 4, scratch)
-                done = 1
-            for place in range(done):
-                sums, told = scratch + 4 * place * at.COLUMNS, ranges + 8 * (row + place)
-                y = result + 4 * ((row + place) * outputs + column)
-                if ending == ADD:
-                    _finish(sums, scales, totals, biases, told, count, values)
-                    _add(values, count, y)
-                else:
-                    _finish(sums, scales, totals, biases, told, count, y)
-            row += done
-    barrier()
 
 
 @quick
@@ -140,8 +38,7 @@ def quantise_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any, kind: Any)
     for row in range(first, last):
         if kind >= 0:
             activate(kind, x + 4 * row * count, count)
-        result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
-        quantise(x + 4 * row * count, count, t[at.LEVELS], result, told)
+        quantise_row(t, row, x + 4 * row * count, count, padded)
     barrier()
 
 
@@ -156,8 +53,7 @@ def prepare(t: Any, place: Any, rows: Any, padded: Any) -> None:
         if norm[0] != 0:
             y = scratch_of(t) if t[at.NORM_FIRST] != 0 else x
             normalise(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
-        result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
-        quantise(y, width, t[at.LEVELS], result, told)
+        quantise_row(t, row, y, width, padded)
     barrier()
 
 
@@ -254,8 +150,7 @@ def merge_all(t: Any, rows: Any, padded: Any) -> None:
         for head in range(heads):
             found = t[at.PARTIAL] + 4 * (row * heads + head) * chunks * (size + 2)
             merge(found, pieces, size, mixed + 4 * head * size)
-        result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
-        quantise(mixed, heads * size, t[at.LEVELS], result, told)
+        quantise_row(t, row, mixed, heads * size, padded)
     barrier()
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from pipelines.engine.model.architecture import Stack
 from pipelines.engine.model.compiled import layout as at
 from pipelines.engine.model.compiled.library import Library, library
-from pipelines.engine.model.compiled.linear import CompiledLinear, aligned, scratch_bytes
+from pipelines.engine.model.compiled.linear import CompiledLinear, Scratch, aligned
 from pipelines.engine.model.layers import LayerNorm, Norm
 
 __all__ = ["Block", "CompiledStack"]
@@ -61,7 +61,7 @@ class CompiledStack:
         table[at.NORM_FIRST] = stack.norm_first
         table[at.ACTIVATION] = at.ACTIVATIONS.index(stack.activation)
         table[at.SCALE] = _bits(stack.head_dim**-0.5 if stack.scaled else 1.0)
-        table[at.EPSILON], table[at.LEVELS] = _bits(stack.norm_eps), library.levels
+        table[at.EPSILON], table[at.LARGEST] = _bits(stack.norm_eps), library.largest
         table[at.PROGRAM], table[at.NORMS] = self._program.ctypes.data, self._norms.ctypes.data
         self._buffers: dict[int, Tensor] = {}
         self._room: tuple[int, ...] = (0, 0, 0, 0)
@@ -87,7 +87,7 @@ class CompiledStack:
             return
         rows, chunks, places, threads = self._room = tuple(map(max, wanted, self._room))
         stack = self._stack
-        stride = scratch_bytes(max(stack.d_model, stack.head_dim + places))
+        self._scratch = Scratch(threads, max(stack.d_model, stack.head_dim + places))
         self._buffers = {
             at.QUANTISED: aligned(rows * self._padded),
             at.RANGES: torch.empty(rows, 2),
@@ -95,9 +95,8 @@ class CompiledStack:
             at.QKVS: torch.empty(rows, 3, stack.inner),
             at.INNER: torch.empty(rows, stack.ffn),
             at.PARTIAL: torch.empty(rows, stack.heads, chunks, stack.head_dim + 2),
-            at.SCRATCH: aligned(threads * stride),
         }
-        self._table[at.SCRATCH_STRIDE] = stride
+        self._scratch.tell(self._table)
         for place, buffer in self._buffers.items():
             self._table[place] = buffer.data_ptr()
 

@@ -10,24 +10,11 @@ from numba import types
 from numba.extending import intrinsic
 
 from pipelines.engine.model.compiled.layout import COLUMNS
+from pipelines.engine.model.compiled.levels import LEVELS
 
-__all__ = [
-    "BARRIER",
-    "THREAD",
-    "THREADS",
-    "as_float",
-    "as_float64",
-    "dot_tiles",
-    "pointer",
-    "use",
-    "widened",
-]
+__all__ = ["as_float", "as_float64", "dot_tiles", "pointer", "use", "widened"]
 
-# Of the OpenMP runtime that torch brings; whoever loads the kernels says where they are.
-BARRIER, THREAD, THREADS = "edgeapp_barrier", "edgeapp_thread", "edgeapp_threads"
-
-# vnni512, vnni256 (four products of bytes at once, added in 32 bits), avx2 (pairs in 16 bits).
-_level = "vnni512"
+_level = LEVELS["vnni512"]
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
@@ -35,7 +22,7 @@ I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 def use(level: str) -> None:
     """Choose the instructions for what is compiled from now on."""
     global _level
-    _level = level
+    _level = LEVELS[level]
 
 
 @intrinsic
@@ -48,24 +35,21 @@ def pointer(typing: Any, address: Any) -> Any:
     return types.voidptr(types.int64), generate
 
 
-@intrinsic
-def as_float(typing: Any, bits: Any) -> Any:
-    """The float32 with these 32 bits."""
+def _from_bits(number: Any, bits: Any) -> Any:
+    @intrinsic
+    def convert(typing: Any, given: Any) -> Any:
+        """The number with these bits."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.FloatType())
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], context.get_value_type(number))
 
-    return types.float32(types.int32), generate
+        return number(bits), generate
+
+    return convert
 
 
-@intrinsic
-def as_float64(typing: Any, bits: Any) -> Any:
-    """The float64 with these 64 bits."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
-
-    return types.float64(types.int64), generate
+as_float = _from_bits(types.float32, types.int32)
+as_float64 = _from_bits(types.float64, types.int64)
 
 
 @intrinsic
@@ -85,9 +69,7 @@ class _Dots:
     """Builds acc + dot products of four bytes, for as many outputs as a register holds."""
 
     def __init__(self, builder: Any) -> None:
-        self.builder, self.lanes = builder, 16 if _level == "vnni512" else 8
-        # How many rows leave registers for the weights; the others come in another round.
-        self.rows = 2 if _level == "avx2" else 8
+        self.builder, self.lanes = builder, _level.lanes
         self.vector = ir.VectorType(I32, self.lanes)
         self.bytes = ir.VectorType(I8, 4 * self.lanes)
         self._pairs = ir.VectorType(ir.IntType(16), 2 * self.lanes)
@@ -105,7 +87,7 @@ class _Dots:
 
     def add(self, acc: Any, left: Any, right: Any) -> Any:
         """acc + left (unsigned bytes) · right (signed ones)."""
-        if _level != "avx2":
+        if _level.largest > 127:
             width = 32 * self.lanes
             name = f"llvm.x86.avx512.vpdpbusd.{width}"
             return self._call(name, self.vector, acc, left, right)
@@ -124,8 +106,8 @@ def _dot_tile(rows: int) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             dots = _Dots(builder)
-            for first in range(0, rows, dots.rows):
-                _round(builder, dots, range(first, min(first + dots.rows, rows)), args)
+            for first in range(0, rows, _level.rows):
+                _round(builder, dots, range(first, min(first + _level.rows, rows)), args)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), generate
@@ -153,7 +135,8 @@ def _round(b: Any, dots: _Dots, rows: range, args: Any) -> None:
         phi.add_incoming(dots.zero, before)
     found: list[list[Any]] = []
     for part, total in enumerate(totals):
-        weights = b.add(panel, b.mul(b.add(step, ir.Constant(I64, part)), ir.Constant(I64, 128)))
+        place = b.add(step, ir.Constant(I64, part))
+        weights = b.add(panel, b.mul(place, ir.Constant(I64, 4 * COLUMNS)))
         columns = [
             b.load(at(weights, 4 * dots.lanes * v, dots.vector), align=4 * dots.lanes)
             for v in range(vectors)
@@ -181,6 +164,6 @@ def _round(b: Any, dots: _Dots, rows: range, args: Any) -> None:
             b.store(whole, where, align=4 * dots.lanes)
 
 
-def dot_tiles() -> tuple[Any, Any, Any, Any]:
+def dot_tiles() -> tuple[Any, ...]:
     """Intrinsics for 1, 2, 4 and 8 rows at once."""
-    return _dot_tile(1), _dot_tile(2), _dot_tile(4), _dot_tile(8)
+    return tuple(map(_dot_tile, (1, 2, 4, 8)))
