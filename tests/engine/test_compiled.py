@@ -118,6 +118,50 @@ def test_a_row_of_zeros_gives_the_bias(kernels: Library) -> None:
     assert torch.equal(CompiledLinear(torch.ones(33, 8), bias, kernels)(torch.zeros(1, 8))[0], bias)
 
 
+@settings(max_examples=30, deadline=None)
+@given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
+def test_the_likeliest_is_that_of_all_outputs(rows: int, threads: int, seed: int) -> None:
+    assert found is not None
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(150, 24, generator=generator)
+    weight[100:] = weight[:50]  # of equal ones the first
+    layer = CompiledLinear(weight, None, found)
+    x = torch.randn(rows, 24, generator=generator)
+    bias = torch.randn(50, generator=generator).repeat(3)
+    bias[torch.randperm(150, generator=generator)[:60]] = -torch.inf
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        places, values = layer.likeliest(x, bias)
+    finally:
+        torch.set_num_threads(before)
+    # The kernels' own sum with the bias is rounded once, torch's twice.
+    outputs = layer(x) + bias
+    assert torch.isfinite(values).all()
+    assert torch.isfinite(outputs.gather(1, places[:, None])).all()
+    torch.testing.assert_close(values, outputs.amax(1), atol=1e-5, rtol=1e-6)
+    own = CompiledLinear(weight, bias, found)(x)
+    assert places.tolist() == own.numpy().argmax(axis=1).tolist()
+    assert torch.equal(values, own.amax(1))
+
+
+def test_the_likeliest_tells_of_damage(kernels: Library) -> None:
+    weight = torch.ones(40, 16)
+    weight[7] = -2.0
+    layer = CompiledLinear(weight, None, kernels)
+    x = torch.linspace(-1, 1, 16).repeat(4, 1)
+    x[1, 5], x[2, 0] = torch.nan, torch.inf
+    places, values = layer.likeliest(x, layer.bias)
+    assert torch.isfinite(values).tolist() == [True, False, False, True]
+    assert values[0] == layer(x[:1]).max()
+    nowhere = torch.full((40,), -torch.inf)
+    assert layer.likeliest(x[:1], nowhere)[1].tolist() == [-torch.inf]
+    nowhere[33] = torch.nan
+    places, values = layer.likeliest(x[:1], nowhere)
+    assert places.tolist() == [33]
+    assert values.isnan().all()
+
+
 def _sources(model: Model, count: int) -> list[Memory]:
     if model.architecture.source == "audio":
         return model.encode([mel_source(model, seed) for seed in range(count)])
@@ -182,6 +226,25 @@ def test_neighbours_change_nothing_at_all(spec: str, folders: Folders, quick: En
     assert [each.tokens for each in together] == [each.tokens for each in alone]
     for one, another in zip(alone, together, strict=True):
         assert another.logprobs == pytest.approx(one.logprobs, abs=_SUMS)
+
+
+@pytest.mark.parametrize("shortlist", [None, (0, *range(2, 48, 3), 30)])
+def test_what_is_greedy_needs_no_logits(
+    shortlist: tuple[int, ...] | None, checkpoints: Folders, quick: Engine
+) -> None:
+    """And takes the tokens that it takes with them."""
+    model = quick.load(checkpoints("marian:opus-mt-en-de"), shortlist)
+    memories = _sources(model, 5)
+    rules = (Suppress((model.architecture.pad_id,)), Suppress((0, 3)))
+    start = (model.architecture.start_id,)
+    results = []
+    for logprobs in (False, True):
+        options = GenerationOptions(20, rules=rules, logprobs=logprobs)
+        asked = [Request(memory, start, options) for memory in memories]
+        results.append([result.tokens for result in quick.generate(asked)])
+    assert results[0] == results[1]
+    kept = set(shortlist or range(model.architecture.vocab_size))
+    assert {token for tokens in results[0] for token in tokens} <= kept - {0, 3}
 
 
 def _random_like(*parts: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tensor, ...]]:

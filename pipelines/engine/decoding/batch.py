@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from torch import Tensor
 
 from pipelines.engine.decoding.attending import note_attention, readout_for
 from pipelines.engine.decoding.budget import Budget, need_of
 from pipelines.engine.decoding.choosing import (
     choose,
+    go_on,
+    ruled_out,
     suppress,
     watch_last,
 )
@@ -117,15 +122,24 @@ class Batch:
         readout = readout_for(rows, 1)
         read = [[row.last(lane)] for row in rows for lane in row.lanes]
         hidden = self._passes.decode(rows, read, 0, readout)
-        logits = self.network.logits(hidden[:, -1])
-        watch_last(rows, logits)
-        suppress(rows, logits)
-        self._cache.advance(slice(0, len(logits)), 1)
+        take_next = self._next(rows, hidden[:, -1])
+        self._cache.advance(slice(0, len(hidden)), 1)
         if readout is not None:
             note_attention(rows, readout.weights)
-        choose(rows, logits)
+        take_next()
         self._settle()
         return True
+
+    def _next(self, rows: Sequence[Row], states: Tensor) -> Callable[[], None]:
+        """What gives each lane its next token, from its states [lanes, width]; whatever the model
+        has to do for that is done."""
+        shared = ruled_out(rows) if all(row.greedy for row in rows) else None
+        if shared is not None:
+            return partial(go_on, rows, *self.network.likeliest(states, shared))
+        logits = self.network.logits(states)
+        watch_last(rows, logits)
+        suppress(rows, logits)
+        return partial(choose, rows, logits)
 
     def fail(self, error: EngineError) -> None:
         """Give up on every row, running and waiting."""

@@ -12,21 +12,25 @@ from pipelines.engine.decoding.lane import Lane
 from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.sampling import distribution, draw
+from pipelines.engine.model.head import likeliest
 from pipelines.errors import EngineError
 
-__all__ = ["chances_of", "choose", "likeliest", "note_watched", "suppress", "watch_last"]
+__all__ = [
+    "chances_of",
+    "choose",
+    "go_on",
+    "note_watched",
+    "ruled_out",
+    "suppress",
+    "watch_last",
+]
 
 
 def suppress(rows: Sequence[Row], logits: Tensor) -> None:
     """Rule out suppressed ids, in one operation where all rows share them; logits [lanes, vocab]
     of the rows' lanes, one row's after the other's."""
-    shared = rows[0].suppressed
-    alike = all(
-        len(row.suppressed) == len(shared)
-        and all(a is b for a, b in zip(row.suppressed, shared, strict=True))
-        for row in rows
-    )
-    if alike and not any(row.search for row in rows):
+    shared = ruled_out(rows)
+    if shared is not None and not any(row.search for row in rows):
         for index in shared:
             logits.index_fill_(1, index, -torch.inf)
         return
@@ -87,15 +91,19 @@ def _choose_one(rows: Sequence[Row], logits: Tensor) -> None:
     """The next token of rows with a single lane; logits [rows, vocab]."""
     for index, row in enumerate(rows):
         _obey(row, row.lanes[0], logits[index])
-    tokens = likeliest(logits)
+    tokens, chosen = likeliest(logits)
     for index, row in enumerate(rows):
         if row.generator is not None:
-            tokens[index : index + 1] = _sample(logits[index], row.request.options, row)
-    # Where nobody wants log-probabilities, the chosen logit stands in: it too tells whether
-    # there was anything to choose.
-    chosen = logits.gather(1, tokens[:, None])[:, 0]
+            token = _sample(logits[index], row.request.options, row)
+            tokens[index], chosen[index] = token, logits[index, token]
     if any(row.request.options.logprobs for row in rows):
         chosen = chosen - logits.logsumexp(dim=-1)
+    go_on(rows, tokens, chosen)
+
+
+def go_on(rows: Sequence[Row], tokens: Tensor, chosen: Tensor) -> None:
+    """Take these tokens [rows], a single lane each. chosen: their log-probabilities or, where
+    nobody wants those, their logits, which tell as well whether there was anything to choose."""
     for row, token, logprob in zip(rows, tokens.tolist(), chosen.tolist(), strict=True):
         if row.error is not None:
             continue
@@ -106,11 +114,15 @@ def _choose_one(rows: Sequence[Row], logits: Tensor) -> None:
         row.accept(token, logprob if wanted else None)
 
 
-def likeliest(logits: Tensor) -> Tensor:
-    """argmax of each row; numpy's is several times as fast as torch's on a CPU."""
-    if logits.device.type == "cpu":
-        return torch.from_numpy(logits.numpy().argmax(axis=-1))
-    return logits.argmax(dim=-1)
+def ruled_out(rows: Sequence[Row]) -> list[Tensor] | None:
+    """The ids that none of the rows may take; None where they differ in that."""
+    shared = rows[0].suppressed
+    alike = all(
+        len(row.suppressed) == len(shared)
+        and all(a is b for a, b in zip(row.suppressed, shared, strict=True))
+        for row in rows
+    )
+    return shared if alike else None
 
 
 def watch_last(rows: Sequence[Row], logits: Tensor) -> None:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.decoding.budget import need_of
-from pipelines.engine.decoding.choosing import likeliest
 from pipelines.engine.decoding.drafting import Drafting, Length, Proposal, check_gamma
 from pipelines.engine.decoding.rules import Suppress
 from pipelines.engine.decoding.sampling import distribution, draw, generator_for
 from pipelines.engine.model.backend import Backend, Slots, Sources
+from pipelines.engine.model.head import likeliest
 from pipelines.errors import RequestError
 
 if TYPE_CHECKING:
@@ -184,11 +184,11 @@ class SharedDrafts:
             logits = self._backend.logits(self._read_on(going))
             for each, own in zip(going, logits, strict=True):
                 each.obey(own)
-            best = likeliest(logits)
-            finite = logits.gather(1, best[:, None])[:, 0].isfinite()
-            choices = zip(going, logits, best.tolist(), finite.tolist(), strict=True)
-            for each, own, token, sound in choices:
-                each.choose(own, token, sound)
+            best, chosen = likeliest(logits)
+            sound = chosen.isfinite().tolist()
+            choices = zip(going, logits, best.tolist(), sound, strict=True)
+            for each, own, token, finite in choices:
+                each.choose(own, token, finite)
         return [each.result() for each in guessing]
 
     def _slot_of(self, drafting: ModelDrafting) -> int:

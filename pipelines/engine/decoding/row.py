@@ -100,6 +100,13 @@ class Row:
         ]
 
     @property
+    def greedy(self) -> bool:
+        """Whether nothing but the likeliest token is asked for."""
+        options, lane = self.request.options, self.lanes[0]
+        plain = self.generator is None and self.search is None and not lane.rules
+        return plain and not options.logprobs and not self.request.watch
+
+    @property
     def generated(self) -> list[int]:
         """The output so far, as the first lane has it."""
         return self.lanes[0].generated

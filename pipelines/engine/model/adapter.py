@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pipelines.engine.model.architecture import Architecture, Stack
 from pipelines.engine.model.device import Plan, Side
+from pipelines.engine.model.head import likeliest
 from pipelines.engine.model.memory import Memory, Sharing
 from pipelines.engine.model.module_cache import ModuleSlots, NoSources, Slot
 from pipelines.engine.model.readout import Readout
@@ -140,6 +141,9 @@ class Adapter:
 
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden.float() if hidden.dtype != torch.float32 else hidden.clone()
+
+    def likeliest(self, hidden: Tensor, ruled_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        return likeliest(self.logits(hidden), ruled_out)
 
 
 def _architecture(module: Any) -> Architecture:

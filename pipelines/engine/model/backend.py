@@ -102,3 +102,7 @@ class Backend(Protocol):
     def logits(self, hidden: Tensor) -> Tensor:
         """States [n, width] → float32 [n, vocab], which the caller may change."""
         ...
+
+    def likeliest(self, hidden: Tensor, ruled_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """States [n, width] → of each the likeliest token other than these ids, and its logit."""
+        ...

@@ -15,6 +15,7 @@ from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.compiled.decoder import CompiledDecoder
 from pipelines.engine.model.compiled.stack import Block
 from pipelines.engine.model.device import Plan, Side
+from pipelines.engine.model.head import Head
 from pipelines.engine.model.layers import (
     Builder,
     Embedding,
@@ -22,7 +23,6 @@ from pipelines.engine.model.layers import (
     RelativeBias,
     embedding_name,
 )
-from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.memory import Memory
 from pipelines.engine.model.step import Geometry, Step, geometry_of
 
@@ -152,7 +152,7 @@ def _attend_shared(
 
 
 class Decoder:
-    """Tokens and memories → hidden states → logits, over the caches."""
+    """Tokens and memories → hidden states, over the caches; `head` makes logits of them."""
 
     def __init__(
         self,
@@ -167,10 +167,9 @@ class Decoder:
         # Windows of audio are long: at every step their keys and values are most of what is read.
         long = architecture.source == "audio"
         self.memory_dtype = plan.encoder.activations if long else self.dtype
-        width, vocab = stack.d_model, architecture.vocab_size
-        self._width, self._longest = width, architecture.max_target_positions
+        self._width, self._longest = stack.d_model, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
-        self._embedding = Embedding(build, name, vocab)
+        self._embedding = Embedding(build, name, architecture.vocab_size)
         self._relative = self._positions = None
         if stack.relative is None:
             self._positions = build.positions("model.decoder.embed_positions.weight")
@@ -184,25 +183,8 @@ class Decoder:
         self._compiled = CompiledDecoder.of(
             stack, [layer.block for layer in self._layers], self._final_norm
         )
-        head = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
-        own = head in weights if architecture.tied_head is None else not architecture.tied_head
-        table = weights.take(head, vocab, width) if own else self._embedding.table
-        if architecture.head_scale != 1.0:
-            table = table.float() * architecture.head_scale
-        # What a family adds to the logits after the head is often absent, and else often zero.
-        bias = None
-        if "final_logits_bias" in weights:
-            bias = weights.take("final_logits_bias", 1, vocab)[0]
-            bias = bias if bias.any() else None
-        self._places: Tensor | None = None
-        if shortlist is not None:
-            # Behind those kept the head has an output for all others, whatever it computes.
-            kept = torch.tensor([*shortlist, 0])
-            table, bias = table[kept], None if bias is None else bias[kept]
-            places = torch.full((vocab,), len(shortlist))
-            places[kept[:-1]] = torch.arange(len(shortlist))
-            self._places = places.to(plan.device)
-        self._head = make_linear(table, bias, plan.decoder, plan.device)
+        table = self._embedding.table
+        self.head = Head(weights, architecture, table, plan.decoder, plan.device, shortlist)
 
     @property
     def cache_dtype(self) -> torch.dtype:
@@ -237,11 +219,3 @@ class Decoder:
             x = layer(x, step, geometry, cache, cross)
         x = x if self._final_norm is None else self._final_norm(x)
         return x.view(*ids.shape, -1)
-
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Hidden states [n, d_model] → float32 logits [n, vocab]: −∞ outside the shortlist."""
-        logits = self._head(hidden).float()
-        if self._places is None:
-            return logits
-        logits[:, -1] = -torch.inf
-        return logits.index_select(1, self._places)

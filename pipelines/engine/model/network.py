@@ -223,7 +223,11 @@ class Network:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[n, d_model] → float32 [n, vocab]."""
-        return self._decoder.logits(hidden)
+        return self._decoder.head.logits(hidden)
+
+    def likeliest(self, hidden: Tensor, ruled_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """As Backend.likeliest."""
+        return self._decoder.head.likeliest(hidden, ruled_out)
 
 
 def _alike(lengths: Sequence[int], most: int) -> list[list[int]]:

@@ -59,7 +59,8 @@ class Uncached:
         self.plan, self.architecture = inside.plan, inside.architecture
         self.follows_attention = False
         self.folder, self.memory_dtype = inside.folder, inside.memory_dtype
-        self.owns, self.encode, self.logits = inside.owns, inside.encode, inside.logits
+        self.owns, self.encode = inside.owns, inside.encode
+        self.logits, self.likeliest = inside.logits, inside.likeliest
 
     def caches(self) -> tuple[_Written, _Written]:
         return _Written(), _Written()

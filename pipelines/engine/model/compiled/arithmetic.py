@@ -16,6 +16,8 @@ from pipelines.engine.model.compiled.vectors import as_float, pointer
 
 __all__ = [
     "activate",
+    "best_of",
+    "better",
     "exponential",
     "floats",
     "greatest",
@@ -132,6 +134,32 @@ def greatest(address: Any, count: Any) -> Any:
     for i in range(count):
         most = max(most, _place(x[i]))
     return as_float(_place(most))
+
+
+@quick
+def better(address: Any, count: Any, first: Any, told: Any) -> None:
+    """Numbers first … first + count − 1 of a row: told are the greatest so far and its place, the
+    first of equal ones; NaN is greater than all."""
+    x, best, place = floats(address), floats(told), words(told)
+    most, some = best[0], False
+    for i in range(count):
+        some = some | (not x[i] <= most)
+    if some:
+        for i in range(count):
+            if not x[i] <= best[0] and best[0] == best[0]:
+                best[0], place[1] = x[i], first + i
+
+
+@quick
+def best_of(found: Any, parts: Any, stride: Any, value: Any, place: Any) -> None:
+    """What was told in several parts, `stride` bytes apart, becomes a number and its place."""
+    most, where = floats(found)[0], words(found)[1]
+    for part in range(1, parts):
+        other, there = floats(found + part * stride)[0], words(found + part * stride)[1]
+        greater = not other <= most or (other == most and there < where)
+        if greater and most == most:
+            most, where = other, there
+    floats(value)[0], integers(place)[0] = most, where
 
 
 @quick

@@ -13,7 +13,7 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from pipelines.engine.model.compiled import layout as at
-from pipelines.engine.model.compiled.arithmetic import integers, quick
+from pipelines.engine.model.compiled.arithmetic import best_of, floats, integers, quick, words
 from pipelines.engine.model.compiled.parts import (
     attend_all,
     attend_sources,
@@ -23,8 +23,8 @@ from pipelines.engine.model.compiled.parts import (
     prepare,
     quantise_rows,
 )
-from pipelines.engine.model.compiled.products import ADD, STORE, product, quantise_row
-from pipelines.engine.model.compiled.team import barrier, share
+from pipelines.engine.model.compiled.products import ADD, BEST, STORE, product
+from pipelines.engine.model.compiled.team import share, thread, threads
 
 __all__ = ["KERNELS"]
 
@@ -98,12 +98,24 @@ def linear(table: Any) -> None:
     """One layer by itself."""
     t = carray(table, (at.LINEAR,), np.int64)
     op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
-    first, last = share(rows)
-    for row in range(first, last):
-        x = t[at.LINEAR_INPUT] + 4 * row * op[at.INPUTS]
-        quantise_row(t, row, x, op[at.INPUTS], op[at.PADDED])
-    barrier()
+    quantise_rows(t, t[at.LINEAR_INPUT], op[at.INPUTS], rows, op[at.PADDED], -1)
     product(t, op, rows, t[at.LINEAR_OUTPUT], STORE)
 
 
-KERNELS = {"linear": linear, "read": read, "step": step}
+@cfunc(types.void(types.voidptr))
+def likeliest(table: Any) -> None:
+    """The greatest output of one layer, for each row."""
+    t = carray(table, (at.LINEAR,), np.int64)
+    op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
+    quantise_rows(t, t[at.LINEAR_INPUT], op[at.INPUTS], rows, op[at.PADDED], -1)
+    own = t[at.LINEAR_FOUND] + 8 * rows * np.int64(thread())
+    for row in range(rows):
+        floats(own)[2 * row], words(own)[2 * row + 1] = -np.inf, 0
+    product(t, op, rows, own, BEST)
+    first, last = share(rows)
+    for row in range(first, last):
+        value, place = t[at.LINEAR_OUTPUT] + 4 * row, t[at.LINEAR_PLACES] + 8 * row
+        best_of(t[at.LINEAR_FOUND] + 8 * row, np.int64(threads()), 8 * rows, value, place)
+
+
+KERNELS = {"likeliest": likeliest, "linear": linear, "read": read, "step": step}

@@ -41,7 +41,14 @@ PRODUCTS, READING_PRODUCTS = 6, 4
 ) = range(5)
 
 # One linear layer on its own.
-LINEAR_INPUT, LINEAR_ROWS, LINEAR_OUTPUT, LINEAR_OP = range(5, 9)
+(
+    LINEAR_INPUT,
+    LINEAR_ROWS,
+    LINEAR_OUTPUT,  # float32 [rows, outputs], or [rows] where only the greatest are wanted:
+    LINEAR_PLACES,  # int64 [rows]
+    LINEAR_FOUND,  # [threads, rows, 2]: the greatest each has seen, float32, its place, int32
+    LINEAR_OP,
+) = range(5, 11)
 LINEAR = LINEAR_OP + PRODUCT
 
 # A pass over all layers, of a decoder (lanes × tokens rows) or an encoder (sources for lanes).

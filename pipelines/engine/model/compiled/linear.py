@@ -37,25 +37,41 @@ class CompiledLinear:
             panels = wide.view(-1, at.COLUMNS, self.padded // 4, 4).transpose(1, 2)
             target = packed[start * self.padded : (start + rows) * self.padded]
             target.view(torch.int8).view(panels.shape).copy_(panels)
-        bias = torch.zeros(self.outputs) if bias is None else bias.float().contiguous()
-        self._kept = (packed, scales, sums, bias)
+        self.bias = torch.zeros(self.outputs) if bias is None else bias.float().contiguous()
+        self._kept = (packed, scales, sums, self.bias)
         addresses = [part.data_ptr() for part in self._kept]
         self.op = np.array([*addresses, self.outputs, self.inputs, self.padded], dtype=np.int64)
 
     def __call__(self, x: Tensor) -> Tensor:
         """x float32 [..., inputs] → [..., outputs]."""
-        x = x.float().contiguous()
         y = torch.empty(*x.shape[:-1], self.outputs)
+        table = np.empty(at.LINEAR, dtype=np.int64)
+        table[at.LINEAR_OUTPUT], table[at.LINEAR_OP :] = y.data_ptr(), self.op
+        self._run("linear", x, table)
+        return y
+
+    def likeliest(self, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """x [rows, inputs] → the number of the greatest output of each row, the first of equal
+        ones, and that output [rows]; NaN where there is one. bias [outputs]: instead of its own."""
+        rows, table = len(x), np.empty(at.LINEAR, dtype=np.int64)
+        places, values = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
+        found = torch.empty(torch.get_num_threads() * rows, 2, dtype=torch.int32)
+        table[at.LINEAR_OUTPUT], table[at.LINEAR_PLACES] = values.data_ptr(), places.data_ptr()
+        table[at.LINEAR_FOUND], table[at.LINEAR_OP :] = found.data_ptr(), self.op
+        table[at.LINEAR_OP + at.BIASES] = bias.data_ptr()
+        self._run("likeliest", x, table)
+        return places, values
+
+    def _run(self, kernel: str, x: Tensor, table: NDArray[np.int64]) -> None:
+        x = x.float().contiguous()
         rows = x.numel() // self.inputs
         numbers, ranges = torch.empty(rows * self.padded, dtype=torch.uint8), torch.empty(rows, 2)
-        scratch, table = Scratch(torch.get_num_threads(), 0), np.empty(at.LINEAR, dtype=np.int64)
+        scratch = Scratch(torch.get_num_threads(), 0)
         table[at.QUANTISED], table[at.RANGES] = numbers.data_ptr(), ranges.data_ptr()
         table[at.LARGEST] = self._library.largest
-        scratch.tell(table)
         table[at.LINEAR_INPUT], table[at.LINEAR_ROWS] = x.data_ptr(), rows
-        table[at.LINEAR_OUTPUT], table[at.LINEAR_OP :] = y.data_ptr(), self.op
-        self._library.run("linear", table)
-        return y
+        scratch.tell(table)
+        self._library.run(kernel, table)
 
 
 def aligned(size: int) -> Tensor:

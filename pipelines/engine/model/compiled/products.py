@@ -7,16 +7,17 @@ from typing import Any
 import numpy as np
 
 from pipelines.engine.model.compiled import layout as at
-from pipelines.engine.model.compiled.arithmetic import floats, quantise, quick, words
+from pipelines.engine.model.compiled.arithmetic import better, floats, quantise, quick, words
 from pipelines.engine.model.compiled.team import barrier, scratch_of, share
 from pipelines.engine.model.compiled.vectors import dot_tiles
 
-__all__ = ["ADD", "STORE", "product", "quantise_row"]
+__all__ = ["ADD", "BEST", "STORE", "product", "quantise_row"]
 
 _one, _two, _four, _eight = dot_tiles()
 
-# What becomes of a product.
-STORE, ADD = 0, 1
+# What becomes of a product: it is stored; added to what is there; or only the greatest output of
+# each row is kept.
+STORE, ADD, BEST = 0, 1, 2
 
 
 @quick
@@ -27,18 +28,18 @@ def quantise_row(t: Any, row: Any, x: Any, count: Any, padded: Any) -> None:
 
 
 @quick
-def _dots(rows: Any, left: Any, padded: Any, weights: Any, sums: Any) -> Any:
+def _dots(rows: Any, left: Any, padded: Any, weights: Any, sums: Any, soon: Any) -> Any:
     """int32 sums [rows, COLUMNS] of as many of these rows of bytes as go at once; how many."""
     if rows >= 8:
-        _eight(left, padded, weights, padded // 4, sums)
+        _eight(left, padded, weights, padded // 4, sums, soon)
         return 8
     if rows >= 4:
-        _four(left, padded, weights, padded // 4, sums)
+        _four(left, padded, weights, padded // 4, sums, soon)
         return 4
     if rows >= 2:
-        _two(left, padded, weights, padded // 4, sums)
+        _two(left, padded, weights, padded // 4, sums, soon)
         return 2
-    _one(left, padded, weights, padded // 4, sums)
+    _one(left, padded, weights, padded // 4, sums, soon)
     return 1
 
 
@@ -62,18 +63,24 @@ def _add(numbers: Any, count: Any, result: Any) -> None:
 
 @quick
 def _end(
-    op: Any, column: Any, sums: Any, told: Any, count: Any, result: Any, ending: Any, values: Any
-) -> None:
+    op: Any, row: Any, column: Any, sums: Any, told: Any, count: Any, result: Any, ending: Any,
+    values: Any,
+) -> None:  # fmt: skip
+    place = result + 4 * (row * op[at.OUTPUTS] + column)
+    if ending == STORE:
+        _scale(op, column, sums, told, count, place)
+        return
+    _scale(op, column, sums, told, count, values)
     if ending == ADD:
-        _scale(op, column, sums, told, count, values)
-        _add(values, count, result)
+        _add(values, count, place)
     else:
-        _scale(op, column, sums, told, count, result)
+        better(values, count, column, result + 8 * row)
 
 
 @quick
 def product(t: Any, op: Any, rows: Any, result: Any, ending: Any) -> None:
-    """result [rows, outputs] = rows of bytes · weights. ending: STORE or ADD."""
+    """result [rows, outputs] = rows of bytes · weights. ending: STORE, ADD or BEST, for which
+    the result is what this thread has told of each row."""
     outputs, padded = op[at.OUTPUTS], op[at.PADDED]
     sums = scratch_of(t)
     values = sums + 4 * at.ROWS * at.COLUMNS
@@ -83,13 +90,17 @@ def product(t: Any, op: Any, rows: Any, result: Any, ending: Any) -> None:
         count = min(at.COLUMNS, outputs - column)
         row = 0
         while row < rows:
-            done = _dots(rows - row, t[at.QUANTISED] + row * padded, padded, weights, sums)
+            # Weights come as a stream to those who use them once. While others use them again, the
+            # stream would stand still.
+            soon = weights if row != 8 else weights + at.COLUMNS * padded
+            left = t[at.QUANTISED] + row * padded
+            done = _dots(rows - row, left, padded, weights, sums, soon)
             for place in range(done):
-                own, told = sums + 4 * place * at.COLUMNS, t[at.RANGES] + 8 * (row + place)
-                y = result + 4 * ((row + place) * outputs + column)
+                own, at_row = sums + 4 * place * at.COLUMNS, row + place
+                told = t[at.RANGES] + 8 * at_row
                 if count == at.COLUMNS:  # a constant number, which becomes a few instructions
-                    _end(op, column, own, told, at.COLUMNS, y, ending, values)
+                    _end(op, at_row, column, own, told, at.COLUMNS, result, ending, values)
                 else:
-                    _end(op, column, own, told, count, y, ending, values)
+                    _end(op, at_row, column, own, told, count, result, ending, values)
             row += done
     barrier()

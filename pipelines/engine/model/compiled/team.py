@@ -11,21 +11,21 @@ from pipelines.engine.model.compiled import layout as at
 from pipelines.engine.model.compiled.arithmetic import quick
 from pipelines.engine.model.compiled.levels import BARRIER, THREAD, THREADS
 
-__all__ = ["barrier", "scratch_of", "share"]
+__all__ = ["barrier", "scratch_of", "share", "thread", "threads"]
 
 barrier = types.ExternalFunction(BARRIER, types.void())
-_thread = types.ExternalFunction(THREAD, types.int32())
-_threads = types.ExternalFunction(THREADS, types.int32())
+thread = types.ExternalFunction(THREAD, types.int32())
+threads = types.ExternalFunction(THREADS, types.int32())
 
 
 @quick
 def share(count: Any) -> Any:
     """(first, last + 1) of so many that this thread is to do."""
-    own, threads = np.int64(_thread()), np.int64(_threads())
-    return count * own // threads, count * (own + 1) // threads
+    own, all_of_us = np.int64(thread()), np.int64(threads())
+    return count * own // all_of_us, count * (own + 1) // all_of_us
 
 
 @quick
 def scratch_of(t: Any) -> Any:
     """This thread's own."""
-    return t[at.SCRATCH] + np.int64(_thread()) * t[at.SCRATCH_STRIDE]
+    return t[at.SCRATCH] + np.int64(thread()) * t[at.SCRATCH_STRIDE]

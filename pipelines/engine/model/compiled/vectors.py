@@ -9,7 +9,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from pipelines.engine.model.compiled.layout import COLUMNS
+from pipelines.engine.model.compiled.layout import COLUMNS, LINE
 from pipelines.engine.model.compiled.levels import LEVELS
 
 __all__ = ["as_float", "as_float64", "dot_tiles", "pointer", "use", "widened"]
@@ -80,6 +80,13 @@ class _Dots:
         function = self.builder.module.declare_intrinsic(name, (), kind)
         return self.builder.call(function, args)
 
+    def fetch(self, address: Any) -> None:
+        """Ask for the line of memory there, as far as the CPU's second cache."""
+        for_reading, second, data = (ir.Constant(I32, number) for number in (0, 2, 1))
+        kind = ir.FunctionType(ir.VoidType(), [address.type, I32, I32, I32])
+        ask = self.builder.module.declare_intrinsic("llvm.prefetch", (address.type,), kind)
+        self.builder.call(ask, (address, for_reading, second, data))
+
     def spread(self, number: Any) -> Any:
         nothing = ir.Constant(self.vector, ir.Undefined)
         one = self.builder.insert_element(nothing, number, ir.Constant(I32, 0))
@@ -100,9 +107,12 @@ class _Dots:
 
 def _dot_tile(rows: int) -> Any:
     @intrinsic
-    def tile(typing: Any, left: Any, stride: Any, panel: Any, steps: Any, result: Any) -> Any:
+    def tile(
+        typing: Any, left: Any, stride: Any, panel: Any, steps: Any, result: Any, soon: Any
+    ) -> Any:
         """int32 [rows, COLUMNS] at `result` = uint8 [rows, 4 × steps] at `left`, rows `stride`
-        apart, · the packed panel of weights. steps is even."""
+        apart, · the packed panel of weights. steps is even. soon: the panel that is to be brought
+        nearer meanwhile."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             dots = _Dots(builder)
@@ -110,13 +120,13 @@ def _dot_tile(rows: int) -> Any:
                 _round(builder, dots, range(first, min(first + _level.rows, rows)), args)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 5), generate
+        return types.void(*[types.int64] * 6), generate
 
     return tile
 
 
 def _round(b: Any, dots: _Dots, rows: range, args: Any) -> None:
-    left, stride, panel, steps, result = args
+    left, stride, panel, steps, result, soon = args
     vectors = COLUMNS // dots.lanes
     # Two sums for each output where there is but one row, or each addition would wait for the last.
     sums = 2 if len(rows) == 1 else 1
@@ -135,8 +145,10 @@ def _round(b: Any, dots: _Dots, rows: range, args: Any) -> None:
         phi.add_incoming(dots.zero, before)
     found: list[list[Any]] = []
     for part, total in enumerate(totals):
-        place = b.add(step, ir.Constant(I64, part))
-        weights = b.add(panel, b.mul(place, ir.Constant(I64, 4 * COLUMNS)))
+        place = b.mul(b.add(step, ir.Constant(I64, part)), ir.Constant(I64, 4 * COLUMNS))
+        weights = b.add(panel, place)
+        for line in range(0, 4 * COLUMNS, LINE):
+            dots.fetch(at(b.add(soon, place), line, I8))
         columns = [
             b.load(at(weights, 4 * dots.lanes * v, dots.vector), align=4 * dots.lanes)
             for v in range(vectors)

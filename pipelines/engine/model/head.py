@@ -1,0 +1,95 @@
+"""The last layer: hidden states → logits, or at once the likeliest tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from pipelines.engine.model.architecture import Architecture
+from pipelines.engine.model.checkpoint import Weights
+from pipelines.engine.model.compiled.linear import CompiledLinear
+from pipelines.engine.model.device import Side
+from pipelines.engine.model.linear import make_linear
+
+__all__ = ["Head", "likeliest"]
+
+# So many sets of ids that are ruled out are remembered as biases.
+_REMEMBERED = 8
+
+
+def likeliest(logits: Tensor, ruled_out: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
+    """The likeliest token of each row of logits [n, vocab] other than these ids, and its logit;
+    NaN where there is one. Changes the logits."""
+    for ids in ruled_out:
+        logits.index_fill_(1, ids, -torch.inf)
+    if logits.device.type == "cpu":  # numpy's is several times as fast as torch's
+        tokens = torch.from_numpy(logits.numpy().argmax(axis=-1))
+    else:
+        tokens = logits.argmax(dim=-1)
+    return tokens, logits.gather(1, tokens[:, None])[:, 0]
+
+
+class Head:
+    def __init__(
+        self,
+        weights: Weights,
+        architecture: Architecture,
+        tied: Tensor,
+        side: Side,
+        device: torch.device,
+        shortlist: Sequence[int] | None,
+    ) -> None:
+        """tied: the table of tokens, for models that have no other. shortlist: the ids that can be
+        generated, where not all."""
+        vocab = architecture.vocab_size
+        name = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
+        own = name in weights if architecture.tied_head is None else not architecture.tied_head
+        table = weights.take(name, vocab, tied.shape[1]) if own else tied
+        if architecture.head_scale != 1.0:
+            table = table.float() * architecture.head_scale
+        # What a family adds to the logits after the head is often absent, and else often zero.
+        bias = None
+        if "final_logits_bias" in weights:
+            bias = weights.take("final_logits_bias", 1, vocab)[0]
+            bias = bias if bias.any() else None
+        self._kept = self._places = None
+        if shortlist is not None:
+            # Behind those kept the head has an output for all others, whatever it computes.
+            kept = torch.tensor([*shortlist, 0])
+            table, bias = table[kept], None if bias is None else bias[kept]
+            places = torch.full((vocab,), len(shortlist))
+            places[kept[:-1]] = torch.arange(len(shortlist))
+            self._kept, self._places = kept.to(device), places.to(device)
+        self._linear = make_linear(table, bias, side, device)
+        self._biases: dict[tuple[int, ...], tuple[Sequence[Tensor], Tensor]] = {}
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """States [n, d_model] → float32 [n, vocab]: −∞ outside the shortlist."""
+        logits = self._linear(hidden).float()
+        if self._places is None:
+            return logits
+        logits[:, -1] = -torch.inf
+        return logits.index_select(1, self._places)
+
+    def likeliest(self, hidden: Tensor, ruled_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+        """As the function, of the states' logits, which a kernel need not write down."""
+        if not isinstance(self._linear, CompiledLinear):
+            return likeliest(self.logits(hidden), ruled_out)
+        tokens, best = self._linear.likeliest(hidden, self._bias(self._linear, ruled_out))
+        return tokens if self._kept is None else self._kept[tokens], best
+
+    def _bias(self, linear: CompiledLinear, ruled_out: Sequence[Tensor]) -> Tensor:
+        """What is added to the products, −∞ for what is not to be chosen."""
+        key = tuple(map(id, ruled_out))
+        if key not in self._biases:
+            bias = linear.bias.clone()
+            for ids in ruled_out:
+                bias[ids if self._places is None else self._places[ids]] = -torch.inf
+            if self._places is not None:
+                bias[-1] = -torch.inf
+            if len(self._biases) == _REMEMBERED:
+                self._biases.clear()
+            self._biases[key] = ruled_out, bias  # who is remembered keeps its identity
+        return self._biases[key][1]
