@@ -200,8 +200,7 @@ class Model:
         cache.alloc()
         slot = cross.alloc()
         memory = self._local(memory)
-        if self.architecture.source == "tokens":
-            cross.store(slot, memory)
+        cross.store(slot, memory)
         readout = Readout([memory], [heads], len(tokens)) if heads else None
         hidden = self._network.decode([tokens], slice(0, 1), [memory], cache, cross, readout)
         seen = readout.weights[0] if readout is not None else torch.zeros(0, len(tokens), 0)

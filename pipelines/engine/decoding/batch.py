@@ -217,9 +217,7 @@ class Batch:
             row.slots = len(row.lanes)
             for _ in row.lanes:
                 self._cache.alloc()
-            cross = self._cross.alloc()
-            if self.network.architecture.source == "tokens":
-                self._cross.store(cross, row.memory)
+            self._cross.store(self._cross.alloc(), row.memory)
         while start < len(self._rows):
             reading, stop = _to_read(self._rows[start]), start + 1
             while stop < len(self._rows) and _to_read(self._rows[stop]) == reading:

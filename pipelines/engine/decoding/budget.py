@@ -23,9 +23,7 @@ def need_of(
     """Bytes that caches may need at the worst for so many lanes of at most `tokens` tokens, on
     these sources. What is there already counts, as far as it stays."""
     source = max((memory.length for memory in memories), default=0)
-    # Other sources than text are read where they lie.
-    beside = source if network.architecture.source == "tokens" else 0
-    return cache.bytes_for(lanes, tokens, source) + cross.bytes_for(len(memories), beside)
+    return cache.bytes_for(lanes, tokens, source) + cross.bytes_for(len(memories), source)
 
 
 class Holder(Protocol):

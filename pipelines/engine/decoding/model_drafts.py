@@ -197,9 +197,7 @@ class SharedDrafts:
                 return slot
         self._members.append(drafting)
         self._read.append([])
-        cross = self._cross.alloc()
-        if self._backend.architecture.source == "tokens":
-            self._cross.store(cross, drafting.memory)
+        self._cross.store(self._cross.alloc(), drafting.memory)
         return self._cache.alloc()
 
     def _rewind(self, guessing: _Guessing) -> None:

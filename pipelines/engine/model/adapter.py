@@ -15,10 +15,11 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.model.architecture import Architecture, Stack
+from pipelines.engine.model.cache import NoSources
 from pipelines.engine.model.device import Plan, Side
 from pipelines.engine.model.head import likeliest
 from pipelines.engine.model.memory import Memory, Sharing
-from pipelines.engine.model.module_cache import ModuleSlots, NoSources, Slot
+from pipelines.engine.model.module_cache import ModuleSlots, Slot
 from pipelines.engine.model.readout import Readout
 from pipelines.errors import RequestError
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pipelines.engine.model.memory import Memory
 
-__all__ = ["CrossCache", "SlotCache"]
+__all__ = ["CrossCache", "NoSources", "SlotCache"]
 
 # Source positions are reserved in multiples of this, so that a slightly longer source does not
 # move the whole cache.
@@ -176,7 +176,8 @@ class CrossCache(_Slots):
     """Memories of short sources side by side, so that one product serves all rows of a step. The
     lanes of one generation share a slot.
 
-    Only for text: 25 positions copied once cost less than a loop over rows at every step.
+    Only for text, and layers that go operation by operation: 25 positions copied once cost less
+    than a loop over rows at every step.
     """
 
     def __init__(
@@ -201,6 +202,32 @@ class CrossCache(_Slots):
         """As SlotCache.read, over source positions."""
         view = self._layers[layer][:, slots, :, :length]
         return view[0], view[1]
+
+
+class NoSources:
+    """Memories are read where they lie; only their number is kept."""
+
+    bytes = 0
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def alloc(self) -> int:
+        self._count += 1
+        return self._count - 1
+
+    def bytes_for(self, slots: int, source: int) -> int:
+        """Nothing is kept."""
+        return 0
+
+    def store(self, slot: int, memory: Memory) -> None:
+        """Nothing to store."""
+
+    def reorder(self, sources: Sequence[int]) -> None:
+        self._count = len(sources)
 
 
 def _rounded(source: int) -> int:

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipelines.engine.model.architecture import Architecture
-from pipelines.engine.model.cache import CrossCache, SlotCache
+from pipelines.engine.model.cache import CrossCache, NoSources, SlotCache
 from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.compiled.decoder import CompiledDecoder
+from pipelines.engine.model.compiled.memories import CompiledMemories
 from pipelines.engine.model.compiled.stack import Block
 from pipelines.engine.model.device import Plan, Side
 from pipelines.engine.model.head import Head
@@ -26,7 +27,10 @@ from pipelines.engine.model.layers import (
 from pipelines.engine.model.memory import Memory
 from pipelines.engine.model.step import Geometry, Step, geometry_of
 
-__all__ = ["Decoder"]
+__all__ = ["Decoder", "Place"]
+
+# Where a source's states lie: row, first position, last + 1.
+Place = tuple[int, int, int]
 
 
 class _DecoderLayer:
@@ -55,6 +59,11 @@ class _DecoderLayer:
         return both.permute(2, 0, 3, 1, 4)
 
     @property
+    def memory(self) -> Block | None:
+        """What a source's states become keys and values by, as below."""
+        return Block.of((self._cross_kv,), ())
+
+    @property
     def block(self) -> Block | None:
         """This layer for a kernel that does all of them; None where it cannot."""
         products = (self._qkv, self._out, self._cross_q, self._cross_out)
@@ -62,7 +71,7 @@ class _DecoderLayer:
         return Block.of((*products, *self._feed_forward.products), norms)
 
     def __call__(
-        self, x: Tensor, step: Step, geometry: Geometry, cache: SlotCache, cross: CrossCache
+        self, x: Tensor, step: Step, geometry: Geometry, cache: SlotCache, cross: CrossCache | None
     ) -> Tensor:
         """x [rows × tokens, d_model] → the same, having written this layer's cache."""
         if self._norm_first:
@@ -84,11 +93,13 @@ class _DecoderLayer:
         )
         return self._out(mixed.transpose(1, 2).reshape(len(x), -1))
 
-    def _consult(self, x: Tensor, step: Step, geometry: Geometry, cross: CrossCache) -> Tensor:
+    def _consult(
+        self, x: Tensor, step: Step, geometry: Geometry, cross: CrossCache | None
+    ) -> Tensor:
         query = self._cross_q(x).view(*step.shape, self._heads, -1).transpose(1, 2)
         if step.readout is not None:
             step.readout.note(self._index, query, self._scale)
-        if step.memories is None:
+        if cross is not None:
             keys, values = cross.read(self._index, step.sources, geometry.source_length)
             mixed = _attend_shared(query, keys, values, geometry, self._scale)
         else:
@@ -164,9 +175,7 @@ class Decoder:
         stack = architecture.decoder
         build = Builder(weights, stack, plan.decoder, plan.device)
         self.dtype, self.device = plan.decoder.activations, plan.device
-        # Windows of audio are long: at every step their keys and values are most of what is read.
-        long = architecture.source == "audio"
-        self.memory_dtype = plan.encoder.activations if long else self.dtype
+        self._stack, self._long = stack, architecture.source == "audio"
         self._width, self._longest = stack.d_model, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
         self._embedding = Embedding(build, name, architecture.vocab_size)
@@ -183,6 +192,11 @@ class Decoder:
         self._compiled = CompiledDecoder.of(
             stack, [layer.block for layer in self._layers], self._final_norm
         )
+        # Windows of audio are long: at every step their keys and values are most of what is read.
+        self.memory_dtype = plan.encoder.activations if self._long else self.cache_dtype
+        self._memories = None
+        if self._compiled is not None and not self._long:
+            self._memories = CompiledMemories.of(stack, [layer.memory for layer in self._layers])
         table = self._embedding.table
         self.head = Head(weights, architecture, table, plan.decoder, plan.device, shortlist)
 
@@ -196,12 +210,33 @@ class Decoder:
         """The instructions that all layers together were compiled for; None for torch's kernels."""
         return None if self._compiled is None else self._compiled.level
 
-    def remember(self, hidden: Tensor) -> list[Tensor]:
-        """Encoder states [rows, length, d_model] → per layer [2, rows, heads, length, head_dim]."""
-        return [layer.remember(hidden).to(self.memory_dtype).contiguous() for layer in self._layers]
+    def remember(self, hidden: Tensor, places: Sequence[Place]) -> list[list[Tensor]]:
+        """Encoder states [rows, length, d_model] → of each place, for each layer, [2 (keys,
+        values), heads, its length, head_dim]. None shares storage with its neighbours, or the
+        longest-lived one would keep them all alive."""
+        if self._memories is not None and len(hidden) == 1:
+            found = self._memories(hidden[0], [stop - start for _, start, stop in places])
+            return [list(layers) for layers in found]
+        layers = [layer.remember(hidden).to(self.memory_dtype) for layer in self._layers]
+        kept = torch.contiguous_format
+        return [
+            [layer[:, row, :, start:stop].clone(memory_format=kept) for layer in layers]
+            for row, start, stop in places
+        ]
 
-    def forward(self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache) -> Tensor:
-        """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache."""
+    def caches(self) -> tuple[SlotCache, CrossCache | NoSources]:
+        """Empty ones."""
+        stack, kept = self._stack, (self.device, self.cache_dtype)
+        cache = SlotCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *kept)
+        if self._long or self._compiled is not None:
+            return cache, NoSources()
+        return cache, CrossCache(stack.layers, stack.heads, stack.head_dim, *kept)
+
+    def forward(
+        self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache | None
+    ) -> Tensor:
+        """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache.
+        cross: None when memories are read where they lie."""
         x = self._embedding(ids)
         if self._positions is not None:
             x = x + self._positions[step.places(self.device)]
@@ -209,7 +244,7 @@ class Decoder:
             x = self._embedding_norm(x)
         x = x.view(-1, self._width)  # two views fewer around each of its linear layers
         if self._compiled is not None:
-            return self._compiled(x, step, cache, cross).view(*ids.shape, -1)
+            return self._compiled(x, step, cache).view(*ids.shape, -1)
         geometry = geometry_of(step, cross, self._longest, self.device, self.dtype)
         if self._relative is not None:
             at = step.positions(self.device)[: 1 if step.uniform else None]

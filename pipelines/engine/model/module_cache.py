@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pipelines.engine.model.memory import Memory
-
-__all__ = ["ModuleSlots", "NoSources", "Slot"]
+__all__ = ["ModuleSlots", "Slot"]
 
 
 @dataclass
@@ -93,29 +91,3 @@ class ModuleSlots:
         layers = [layer for part in parts for layer in getattr(part, "layers", part) or ()]
         tensors = [getattr(layer, name, None) for layer in layers for name in ("keys", "values")]
         return sum(int(tensor.nbytes) for tensor in tensors if tensor is not None)
-
-
-class NoSources:
-    """Encoder outputs are read where they lie; only their number is kept."""
-
-    bytes = 0
-
-    def __init__(self) -> None:
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def alloc(self) -> int:
-        self._count += 1
-        return self._count - 1
-
-    def bytes_for(self, slots: int, source: int) -> int:
-        """Nothing is kept."""
-        return 0
-
-    def store(self, slot: int, memory: Memory) -> None:
-        """Nothing to store."""
-
-    def reorder(self, sources: Sequence[int]) -> None:
-        self._count = len(sources)

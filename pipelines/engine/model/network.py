@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipelines.engine.model.cache import CrossCache, SlotCache
+from pipelines.engine.model.cache import CrossCache, NoSources, SlotCache
 from pipelines.engine.model.checkpoint import open_weights
-from pipelines.engine.model.decoder import Decoder
+from pipelines.engine.model.decoder import Decoder, Place
 from pipelines.engine.model.device import Plan
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.families import architecture_of, read_config
@@ -103,13 +103,9 @@ class Network:
         """Accept the memories of `other`, the same weights under another plan."""
         self._owner = other._owner
 
-    def caches(self) -> tuple[SlotCache, CrossCache]:
+    def caches(self) -> tuple[SlotCache, CrossCache | NoSources]:
         """Empty caches for a batch of generations."""
-        stack, place = self.architecture.decoder, (self.plan.device, self._decoder.cache_dtype)
-        return (
-            SlotCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *place),
-            CrossCache(stack.layers, stack.heads, stack.head_dim, *place),
-        )
+        return self._decoder.caches()
 
     def encode(self, sources: Sequence[Any]) -> list[Memory]:
         """Audio: log-mel tensors [mels, frames] of one even length; text: token ids of any
@@ -160,11 +156,8 @@ class Network:
         ]
         return list(zip(*kept, strict=True))
 
-    def _hidden(
-        self, sources: Sequence[Sequence[int]]
-    ) -> tuple[Tensor, list[tuple[int, int, int]]]:
-        """States [rows, length, d_model] of texts, and in which row each lies from where to
-        where."""
+    def _hidden(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, list[Place]]:
+        """States [rows, length, d_model] of texts, and where each lies."""
         lengths = [len(source) for source in sources]
         if self._encoder.reads_flat:
             ends = list(accumulate(lengths))
@@ -177,20 +170,12 @@ class Network:
         places = [(row, 0, own) for row, own in enumerate(lengths)]
         return self._encoder.read(ids.to(self.plan.device), mask), places
 
-    def _remember(self, hidden: Tensor, places: list[tuple[int, int, int]]) -> list[Memory]:
-        layers = self._decoder.remember(hidden)
-        if len(places) > 1:
-            # A memory of its own each, or the longest-lived one would keep its whole batch alive.
-            cut = [
-                [layer[:, row, :, start:stop].clone() for layer in layers]
-                for row, start, stop in places
-            ]
-        else:
-            cut = [[layer[:, 0] for layer in layers]]
-        return [
-            Memory(tuple(kv[0] for kv in each), tuple(kv[1] for kv in each), self._owner)
-            for each in cut
-        ]
+    def _remember(self, hidden: Tensor, places: Sequence[Place]) -> list[Memory]:
+        found = []
+        for layers in self._decoder.remember(hidden, places):
+            keys, values = zip(*(layer.unbind() for layer in layers), strict=True)
+            found.append(Memory(keys, values, self._owner))
+        return found
 
     def decode(
         self,
@@ -198,7 +183,7 @@ class Network:
         slots: slice,
         memories: Sequence[Memory],
         cache: SlotCache,
-        cross: CrossCache,
+        cross: CrossCache | NoSources,
         readout: Readout | None = None,
         sharing: Sharing | None = None,
     ) -> Tensor:
@@ -208,18 +193,18 @@ class Network:
         none by default. The cache is written, not advanced.
         Returns [rows, tokens, d_model]. Rows may stand at different positions.
         """
-        where = tuple(memories) if self.architecture.source == "audio" else None
         step = Step(
             (len(ids), len(ids[0])),
             slots,
             cache.lengths[slots],
-            where,
+            tuple(memories),
             sharing or Sharing(slots.start, (1,) * len(ids)),
             readout,
         )
         cache.reserve(step.length)
         tokens = torch.tensor(ids, device=self.plan.device)
-        return self._decoder.forward(tokens, step, cache, cross)
+        side_by_side = None if isinstance(cross, NoSources) else cross
+        return self._decoder.forward(tokens, step, cache, side_by_side)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[n, d_model] → float32 [n, vocab]."""

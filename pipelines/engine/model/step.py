@@ -28,15 +28,15 @@ class Step:
 
     shape: (rows, new tokens of each). slots: the rows, a contiguous range. starts: how many tokens
         each has read before.
-    memories: one per row when each is read where it lies; else None, and `sharing` says which slots
-        of the cross cache they are in.
+    memories: one per row, for layers that read each where it lies. sharing: where they are in the
+        cross cache, for others.
     readout: collects cross-attention, where anyone wants it.
     """
 
     shape: tuple[int, int]
     slots: slice
     starts: Sequence[int]
-    memories: tuple[Memory, ...] | None
+    memories: tuple[Memory, ...]
     sharing: Sharing
     readout: Readout | None
 
@@ -87,9 +87,10 @@ class Geometry:
 
 
 def geometry_of(
-    step: Step, cross: CrossCache, longest: int, device: torch.device, dtype: torch.dtype
+    step: Step, cross: CrossCache | None, longest: int, device: torch.device, dtype: torch.dtype
 ) -> Geometry:
-    """longest: how far the cache may be read at most."""
+    """cross: None when memories are read where they lie. longest: how far the cache may be read at
+    most."""
     (_, tokens), length = step.shape, step.length
     uniform = step.uniform
     at: int | Tensor = step.starts[0]
@@ -103,7 +104,7 @@ def geometry_of(
         hidden = torch.arange(length, device=device) > positions[:, :, None]
         mask = torch.zeros(hidden.shape, device=device, dtype=dtype)
         mask = mask.masked_fill_(hidden, -torch.inf)[:, None]
-    if step.memories is not None:
+    if cross is None:
         return Geometry(at, length, mask, 0, None, None)
     lengths = cross.lengths[step.sources]
     source_length = max(lengths)

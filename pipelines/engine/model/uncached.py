@@ -91,6 +91,5 @@ class Uncached:
         cache, cross = self._inside.caches()
         cache.alloc()
         slot = cross.alloc()
-        if self.architecture.source == "tokens":
-            cross.store(slot, memory)
+        cross.store(slot, memory)
         return cache, cross

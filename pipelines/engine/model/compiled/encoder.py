@@ -19,7 +19,8 @@ class CompiledEncoder(CompiledStack):
         """States [all tokens, d_model] of sources of these lengths, one behind the other, which are
         lost, → the same behind the last layer and its norm."""
         table, result = self._table, torch.empty(x.shape)
-        self._reserve(len(x), 1, max(lengths))
+        inner, ffn = self._stack.inner, self._stack.ffn
+        self._reserve(len(x), max(lengths), {at.MIXED: inner, at.QKVS: 3 * inner, at.INNER: ffn})
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         table[at.LANES], table[at.STARTS] = len(lengths), starts.ctypes.data
         table[at.STATES], table[at.RESULT] = x.data_ptr(), result.data_ptr()

@@ -18,6 +18,7 @@ from pipelines.engine.model.compiled.parts import (
     attend_all,
     attend_sources,
     end,
+    keep_all,
     look_all,
     merge_all,
     prepare,
@@ -94,6 +95,17 @@ def read(table: Any) -> None:
 
 
 @cfunc(types.void(types.voidptr))
+def remember(table: Any) -> None:
+    """Keys and values of many sources for all layers of a decoder."""
+    t = carray(table, (at.STEP,), np.int64)
+    rows, padded = integers(t[at.STARTS])[t[at.LANES]], _operation(t, 0, 1, 0)[at.PADDED]
+    quantise_rows(t, t[at.STATES], t[at.WIDTH], rows, padded, -1)
+    for layer in range(t[at.LAYERS]):
+        product(t, _operation(t, layer, 1, 0), rows, t[at.QKVS], STORE)
+        keep_all(t, layer)
+
+
+@cfunc(types.void(types.voidptr))
 def linear(table: Any) -> None:
     """One layer by itself."""
     t = carray(table, (at.LINEAR,), np.int64)
@@ -118,4 +130,10 @@ def likeliest(table: Any) -> None:
         best_of(t[at.LINEAR_FOUND] + 8 * row, np.int64(threads()), 8 * rows, value, place)
 
 
-KERNELS = {"likeliest": likeliest, "linear": linear, "read": read, "step": step}
+KERNELS = {
+    "likeliest": likeliest,
+    "linear": linear,
+    "read": read,
+    "remember": remember,
+    "step": step,
+}

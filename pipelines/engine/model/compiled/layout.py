@@ -51,7 +51,8 @@ PRODUCTS, READING_PRODUCTS = 6, 4
 ) = range(5, 11)
 LINEAR = LINEAR_OP + PRODUCT
 
-# A pass over all layers, of a decoder (lanes × tokens rows) or an encoder (sources for lanes).
+# A pass over all layers, of a decoder (lanes × tokens rows), an encoder (sources for lanes), or of
+# what makes keys and values of sources (likewise).
 (
     LANES,
     TOKENS,
@@ -74,14 +75,15 @@ LINEAR = LINEAR_OP + PRODUCT
     QUERIES_STRIDE,
     INNER,  # float32 [rows, ffn]
     PARTIAL,  # float32 [rows, heads, chunks, head_dim + 2]
-    CACHE,  # int64 [layers]: bfloat16 [2, slots, heads, room, head_dim] each
+    CACHE,  # int64 [layers]: bfloat16 [2, slots, heads, room, head_dim] each; of sources
+    # [sources]: [layers, 2, heads, source length, head_dim] each
     SLOTS,
     ROOM,
     FIRST_SLOT,
     STARTS,  # int64 [lanes]: what each has read before; for an encoder [sources + 1], first rows
     GROUPS,  # lanes in a row on one source
-    GROUP,  # int64 [groups, 4]: first lane, lanes, source length, stride of a head
-    SOURCES,  # int64 [layers, groups, 2]: keys and values, [heads, length, head_dim]
+    GROUP,  # int64 [groups, 3]: first lane, lanes, source length
+    SOURCES,  # int64 [groups, layers, 2]: keys and values, [heads, source length, head_dim]
     SOURCES_BFLOAT16,
     CHUNKS,
 ) = range(5, 36)

@@ -24,6 +24,7 @@ __all__ = [
     "attend_all",
     "attend_sources",
     "end",
+    "keep_all",
     "look_all",
     "merge_all",
     "prepare",
@@ -104,14 +105,30 @@ def attend_sources(t: Any) -> None:
 
 
 @quick
+def keep_all(t: Any, layer: Any) -> None:
+    """Put the keys and values of a layer's rows where each source has its own."""
+    heads, size, starts = t[at.HEADS], t[at.HEAD_DIM], integers(t[at.STARTS])
+    first, last = share(t[at.LANES] * 2 * heads)
+    for task in range(first, last):
+        source, part = task // (2 * heads), task % (2 * heads)
+        begin, stop = starts[source], starts[source + 1]
+        place = (layer * 2 * heads + part) * (stop - begin) * size
+        result = integers(t[at.CACHE])[source] + 2 * place
+        for row in range(begin, stop):
+            given = t[at.QKVS] + 4 * (row * 2 * heads + part) * size
+            narrowed(given, size, result + 2 * (row - begin) * size)
+    barrier()
+
+
+@quick
 def _look_at_piece(t: Any, layer: Any, group: Any, head: Any, chunk: Any, scratch: Any) -> None:
     tokens, heads, size = t[at.TOKENS], t[at.HEADS], t[at.HEAD_DIM]
-    told = integers(t[at.GROUP] + 32 * group)
+    told = integers(t[at.GROUP] + 24 * group)
     count = min(at.CHUNK, told[2] - chunk * at.CHUNK)
     if count <= 0:
         return
-    source = integers(t[at.SOURCES] + 16 * (layer * t[at.GROUPS] + group))
-    begin, scores = head * told[3] + chunk * at.CHUNK * size, scratch + 4 * size
+    source = integers(t[at.SOURCES] + 16 * (group * t[at.LAYERS] + layer))
+    begin, scores = (head * told[2] + chunk * at.CHUNK) * size, scratch + 4 * size
     for row in range(told[0] * tokens, (told[0] + told[1]) * tokens):
         place = row * heads + head
         query = t[at.QUERIES] + 4 * (layer * t[at.QUERIES_STRIDE] + place * size)
@@ -143,9 +160,9 @@ def merge_all(t: Any, rows: Any, padded: Any) -> None:
     groups, group = integers(t[at.GROUP]), 0
     first, last = share(rows)
     for row in range(first, last):
-        while row >= (groups[4 * group] + groups[4 * group + 1]) * tokens:
+        while row >= (groups[3 * group] + groups[3 * group + 1]) * tokens:
             group += 1
-        pieces = (groups[4 * group + 2] + at.CHUNK - 1) // at.CHUNK
+        pieces = (groups[3 * group + 2] + at.CHUNK - 1) // at.CHUNK
         mixed = t[at.MIXED] + 4 * row * heads * size
         for head in range(heads):
             found = t[at.PARTIAL] + 4 * (row * heads + head) * chunks * (size + 2)

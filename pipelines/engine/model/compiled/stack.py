@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -44,7 +44,7 @@ class CompiledStack:
     def __init__(
         self, stack: Stack, blocks: Sequence[Block], final: LayerNorm | None, library: Library
     ) -> None:
-        self._stack, self._blocks, self._library = stack, blocks, library
+        self._stack, self._layers, self._library = stack, len(blocks), library
         self._program = np.concatenate([op.op for block in blocks for op in block.products])
         # Before a block lies its own norm, or that which ends the block before it.
         norms: list[LayerNorm | None] = [norm for block in blocks for norm in block.norms]
@@ -56,7 +56,7 @@ class CompiledStack:
         self._kept = norms
         self._padded = max(op.padded for block in blocks for op in block.products)
         table = self._table = np.zeros(at.STEP, dtype=np.int64)
-        table[at.LAYERS], table[at.WIDTH], table[at.FFN] = len(blocks), stack.d_model, stack.ffn
+        table[at.LAYERS], table[at.WIDTH], table[at.FFN] = self._layers, stack.d_model, stack.ffn
         table[at.HEADS], table[at.HEAD_DIM] = stack.heads, stack.head_dim
         table[at.NORM_FIRST] = stack.norm_first
         table[at.ACTIVATION] = at.ACTIVATIONS.index(stack.activation)
@@ -64,10 +64,12 @@ class CompiledStack:
         table[at.EPSILON], table[at.LARGEST] = _bits(stack.norm_eps), library.largest
         table[at.PROGRAM], table[at.NORMS] = self._program.ctypes.data, self._norms.ctypes.data
         self._buffers: dict[int, Tensor] = {}
-        self._room: tuple[int, ...] = (0, 0, 0, 0)
+        self._room: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, stack: Stack, blocks: Sequence[Block | None], final: Norm | None) -> Self | None:
+    def of(
+        cls, stack: Stack, blocks: Sequence[Block | None], final: Norm | None = None
+    ) -> Self | None:
         """None where there are no kernels for these layers."""
         known, kernels = [block for block in blocks if block is not None], library()
         other = stack.relative is not None or stack.rms or stack.gated
@@ -80,22 +82,21 @@ class CompiledStack:
         """The instructions that its kernels were compiled for."""
         return self._library.level
 
-    def _reserve(self, rows: int, chunks: int, places: int) -> None:
-        """Buffers for so many rows, pieces of a source, and places that are looked at at once."""
-        wanted = (rows, chunks, places, torch.get_num_threads())
-        if all(need <= have for need, have in zip(wanted, self._room, strict=True)):
+    def _reserve(self, rows: int, places: int, numbers: Mapping[int, int]) -> None:
+        """Buffers for so many rows, places that are looked at at once, and so many numbers a row in
+        fields of the table."""
+        wanted = (torch.get_num_threads(), rows, places, *numbers.values())
+        room = self._room or (0,) * len(wanted)
+        if all(need <= have for need, have in zip(wanted, room, strict=True)):
             return
-        rows, chunks, places, threads = self._room = tuple(map(max, wanted, self._room))
-        stack = self._stack
-        self._scratch = Scratch(threads, max(stack.d_model, stack.head_dim + places))
+        threads, rows, places, *widths = self._room = tuple(map(max, wanted, room))
+        self._scratch = Scratch(threads, max(self._stack.d_model, self._stack.head_dim + places))
         self._buffers = {
             at.QUANTISED: aligned(rows * self._padded),
             at.RANGES: torch.empty(rows, 2),
-            at.MIXED: torch.empty(rows, stack.inner),
-            at.QKVS: torch.empty(rows, 3, stack.inner),
-            at.INNER: torch.empty(rows, stack.ffn),
-            at.PARTIAL: torch.empty(rows, stack.heads, chunks, stack.head_dim + 2),
         }
+        for field, width in zip(numbers, widths, strict=True):
+            self._buffers[field] = torch.empty(rows, width)
         self._scratch.tell(self._table)
         for place, buffer in self._buffers.items():
             self._table[place] = buffer.data_ptr()
