@@ -6,13 +6,16 @@ All are int64: addresses, counts and strides (of numbers, not bytes). A product 
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "CHUNK", "COLUMNS", "DEPTH", "LINE", "ROWS"]
+__all__ = ["ACTIVATIONS", "CHUNK", "COLUMNS", "DEPTH", "LINE", "ROWS", "SOON"]
 
 # Outputs that lie side by side in packed weights, and the multiple that inputs are padded to.
 COLUMNS, DEPTH = 32, 8
 
 # Rows that one pass over packed weights serves at most.
 ROWS = 8
+
+# Positions of the next lane's or head's past that are asked for while one is at work.
+SOON = 16
 
 # Bytes of a line of the CPU's caches.
 LINE = 64

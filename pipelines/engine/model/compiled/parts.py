@@ -18,7 +18,7 @@ from pipelines.engine.model.compiled.arithmetic import (
 from pipelines.engine.model.compiled.attention import attend, look, merge, narrowed, scaled
 from pipelines.engine.model.compiled.products import quantise_row
 from pipelines.engine.model.compiled.team import barrier, scratch_of, share
-from pipelines.engine.model.compiled.vectors import as_float64
+from pipelines.engine.model.compiled.vectors import as_float64, fetch
 
 __all__ = [
     "attend_all",
@@ -76,11 +76,25 @@ def _attend_row(t: Any, cache: Any, lane: Any, head: Any, scratch: Any) -> None:
 
 
 @quick
+def _fetch_soon(t: Any, cache: Any, task: Any) -> None:
+    """Ask for what a lane and a head have read: its beginning, whose end comes by itself."""
+    size, lane = t[at.HEAD_DIM], task // t[at.HEADS]
+    bytes_read = 2 * size * min(integers(t[at.STARTS])[lane], at.SOON)
+    keys = cache + 2 * (t[at.FIRST_SLOT] * t[at.HEADS] + task) * t[at.ROOM] * size
+    values = keys + 2 * t[at.SLOTS] * t[at.HEADS] * t[at.ROOM] * size
+    for place in range(0, bytes_read, at.LINE):
+        fetch(keys + place)
+        fetch(values + place)
+
+
+@quick
 def attend_all(t: Any, layer: Any) -> None:
     """Store keys and values of the new tokens, and let them look at all up to themselves."""
     first, last = share(t[at.LANES] * t[at.HEADS])
     cache, scratch = integers(t[at.CACHE])[layer], scratch_of(t)
     for task in range(first, last):
+        if task + 1 < last:
+            _fetch_soon(t, cache, task + 1)
         _attend_row(t, cache, task // t[at.HEADS], task % t[at.HEADS], scratch)
     barrier()
 

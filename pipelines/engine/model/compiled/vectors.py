@@ -12,7 +12,7 @@ from numba.extending import intrinsic
 from pipelines.engine.model.compiled.layout import COLUMNS, LINE
 from pipelines.engine.model.compiled.levels import LEVELS
 
-__all__ = ["as_float", "as_float64", "dot_tiles", "pointer", "use", "widened"]
+__all__ = ["as_float", "as_float64", "dot_tiles", "fetch", "pointer", "use", "widened"]
 
 _level = LEVELS["vnni512"]
 
@@ -65,6 +65,24 @@ def widened(typing: Any, number: Any) -> Any:
     return types.float32(number), generate
 
 
+def _fetch(builder: Any, address: Any) -> None:
+    for_reading, second, data = (ir.Constant(I32, number) for number in (0, 2, 1))
+    kind = ir.FunctionType(ir.VoidType(), [address.type, I32, I32, I32])
+    ask = builder.module.declare_intrinsic("llvm.prefetch", (address.type,), kind)
+    builder.call(ask, (address, for_reading, second, data))
+
+
+@intrinsic
+def fetch(typing: Any, address: Any) -> Any:
+    """Ask for the line of memory there, as far as the CPU's second cache."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _fetch(builder, builder.inttoptr(args[0], I8.as_pointer()))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
 class _Dots:
     """Builds acc + dot products of four bytes, for as many outputs as a register holds."""
 
@@ -79,13 +97,6 @@ class _Dots:
         kind = ir.FunctionType(result, [arg.type for arg in args])
         function = self.builder.module.declare_intrinsic(name, (), kind)
         return self.builder.call(function, args)
-
-    def fetch(self, address: Any) -> None:
-        """Ask for the line of memory there, as far as the CPU's second cache."""
-        for_reading, second, data = (ir.Constant(I32, number) for number in (0, 2, 1))
-        kind = ir.FunctionType(ir.VoidType(), [address.type, I32, I32, I32])
-        ask = self.builder.module.declare_intrinsic("llvm.prefetch", (address.type,), kind)
-        self.builder.call(ask, (address, for_reading, second, data))
 
     def spread(self, number: Any) -> Any:
         nothing = ir.Constant(self.vector, ir.Undefined)
@@ -148,7 +159,7 @@ def _round(b: Any, dots: _Dots, rows: range, args: Any) -> None:
         place = b.mul(b.add(step, ir.Constant(I64, part)), ir.Constant(I64, 4 * COLUMNS))
         weights = b.add(panel, place)
         for line in range(0, 4 * COLUMNS, LINE):
-            dots.fetch(at(b.add(soon, place), line, I8))
+            _fetch(b, at(b.add(soon, place), line, I8))
         columns = [
             b.load(at(weights, 4 * dots.lanes * v, dots.vector), align=4 * dots.lanes)
             for v in range(vectors)
