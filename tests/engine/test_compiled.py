@@ -13,7 +13,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.engine import Engine, GenerationOptions, Memory, Model, Request, Suppress
+from pipelines.engine import (
+    Engine,
+    GenerationOptions,
+    Memory,
+    Model,
+    NoRepeatNgram,
+    Request,
+    Suppress,
+)
 from pipelines.engine.model.compiled import library as libraries
 from pipelines.engine.model.compiled.library import Library
 from pipelines.engine.model.compiled.linear import CompiledLinear
@@ -132,7 +140,7 @@ def test_the_likeliest_is_that_of_all_outputs(rows: int, threads: int, seed: int
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
-        places, values = layer.likeliest(x, bias)
+        places, values, totals = layer.likeliest(x, bias, True)
     finally:
         torch.set_num_threads(before)
     # The kernels' own sum with the bias is rounded once, torch's twice.
@@ -143,6 +151,7 @@ def test_the_likeliest_is_that_of_all_outputs(rows: int, threads: int, seed: int
     own = CompiledLinear(weight, bias, found)(x)
     assert places.tolist() == own.numpy().argmax(axis=1).tolist()
     assert torch.equal(values, own.amax(1))
+    torch.testing.assert_close(totals.log() + values, own.double().logsumexp(1), atol=_SUMS, rtol=0)
 
 
 def test_the_likeliest_tells_of_damage(kernels: Library) -> None:
@@ -151,13 +160,13 @@ def test_the_likeliest_tells_of_damage(kernels: Library) -> None:
     layer = CompiledLinear(weight, None, kernels)
     x = torch.linspace(-1, 1, 16).repeat(4, 1)
     x[1, 5], x[2, 0] = torch.nan, torch.inf
-    places, values = layer.likeliest(x, layer.bias)
+    places, values, _ = layer.likeliest(x, layer.bias, True)
     assert torch.isfinite(values).tolist() == [True, False, False, True]
     assert values[0] == layer(x[:1]).max()
     nowhere = torch.full((40,), -torch.inf)
     assert layer.likeliest(x[:1], nowhere)[1].tolist() == [-torch.inf]
     nowhere[33] = torch.nan
-    places, values = layer.likeliest(x[:1], nowhere)
+    places, values, _ = layer.likeliest(x[:1], nowhere, True)
     assert places.tolist() == [33]
     assert values.isnan().all()
 
@@ -238,13 +247,16 @@ def test_what_is_greedy_needs_no_logits(
     rules = (Suppress((model.architecture.pad_id,)), Suppress((0, 3)))
     start = (model.architecture.start_id,)
     results = []
-    for logprobs in (False, True):
-        options = GenerationOptions(20, rules=rules, logprobs=logprobs)
+    idle = NoRepeatNgram(50)  # which has to see them
+    for logprobs, rule in ((False, ()), (True, ()), (True, (idle,))):
+        options = GenerationOptions(20, rules=(*rules, *rule), logprobs=logprobs)
         asked = [Request(memory, start, options) for memory in memories]
-        results.append([result.tokens for result in quick.generate(asked)])
-    assert results[0] == results[1]
+        results.append(quick.generate(asked))
+    for plain, told, ruled in zip(*results, strict=True):
+        assert plain.tokens == told.tokens == ruled.tokens
+        assert told.logprobs == pytest.approx(ruled.logprobs, abs=_SUMS)
     kept = set(shortlist or range(model.architecture.vocab_size))
-    assert {token for tokens in results[0] for token in tokens} <= kept - {0, 3}
+    assert {token for result in results[0] for token in result.tokens} <= kept - {0, 3}
 
 
 def _random_like(*parts: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tensor, ...]]:

@@ -135,7 +135,8 @@ class Batch:
         has to do for that is done."""
         shared = ruled_out(rows) if all(row.greedy for row in rows) else None
         if shared is not None:
-            return partial(go_on, rows, *self.network.likeliest(states, shared))
+            logprobs = any(row.request.options.logprobs for row in rows)
+            return partial(go_on, rows, *self.network.likeliest(states, shared, logprobs))
         logits = self.network.logits(states)
         watch_last(rows, logits)
         suppress(rows, logits)

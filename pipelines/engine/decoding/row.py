@@ -102,9 +102,8 @@ class Row:
     @property
     def greedy(self) -> bool:
         """Whether nothing but the likeliest token is asked for."""
-        options, lane = self.request.options, self.lanes[0]
-        plain = self.generator is None and self.search is None and not lane.rules
-        return plain and not options.logprobs and not self.request.watch
+        plain = self.generator is None and self.search is None
+        return plain and not self.lanes[0].rules and not self.request.watch
 
     @property
     def generated(self) -> list[int]:

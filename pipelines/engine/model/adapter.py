@@ -143,8 +143,10 @@ class Adapter:
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden.float() if hidden.dtype != torch.float32 else hidden.clone()
 
-    def likeliest(self, hidden: Tensor, ruled_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        return likeliest(self.logits(hidden), ruled_out)
+    def likeliest(
+        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+    ) -> tuple[Tensor, Tensor]:
+        return likeliest(self.logits(hidden), ruled_out, logprobs)
 
 
 def _architecture(module: Any) -> Architecture:

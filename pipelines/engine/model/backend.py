@@ -103,6 +103,9 @@ class Backend(Protocol):
         """States [n, width] → float32 [n, vocab], which the caller may change."""
         ...
 
-    def likeliest(self, hidden: Tensor, ruled_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """States [n, width] → of each the likeliest token other than these ids, and its logit."""
+    def likeliest(
+        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+    ) -> tuple[Tensor, Tensor]:
+        """States [n, width] → of each the likeliest token other than these ids, and its logit or
+        log-probability."""
         ...

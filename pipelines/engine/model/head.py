@@ -19,16 +19,19 @@ __all__ = ["Head", "likeliest"]
 _REMEMBERED = 8
 
 
-def likeliest(logits: Tensor, ruled_out: Sequence[Tensor] = ()) -> tuple[Tensor, Tensor]:
-    """The likeliest token of each row of logits [n, vocab] other than these ids, and its logit;
-    NaN where there is one. Changes the logits."""
+def likeliest(
+    logits: Tensor, ruled_out: Sequence[Tensor] = (), logprobs: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The likeliest token of each row of logits [n, vocab] other than these ids, and its logit or
+    log-probability; NaN where there is one. Changes the logits."""
     for ids in ruled_out:
         logits.index_fill_(1, ids, -torch.inf)
     if logits.device.type == "cpu":  # numpy's is several times as fast as torch's
         tokens = torch.from_numpy(logits.numpy().argmax(axis=-1))
     else:
         tokens = logits.argmax(dim=-1)
-    return tokens, logits.gather(1, tokens[:, None])[:, 0]
+    chosen = logits.gather(1, tokens[:, None])[:, 0]
+    return tokens, chosen - logits.logsumexp(dim=-1) if logprobs else chosen
 
 
 class Head:
@@ -73,12 +76,17 @@ class Head:
         logits[:, -1] = -torch.inf
         return logits.index_select(1, self._places)
 
-    def likeliest(self, hidden: Tensor, ruled_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def likeliest(
+        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+    ) -> tuple[Tensor, Tensor]:
         """As the function, of the states' logits, which a kernel need not write down."""
         if not isinstance(self._linear, CompiledLinear):
-            return likeliest(self.logits(hidden), ruled_out)
-        tokens, best = self._linear.likeliest(hidden, self._bias(self._linear, ruled_out))
-        return tokens if self._kept is None else self._kept[tokens], best
+            return likeliest(self.logits(hidden), ruled_out, logprobs)
+        bias = self._bias(self._linear, ruled_out)
+        tokens, chosen, totals = self._linear.likeliest(hidden, bias, logprobs)
+        if logprobs:
+            chosen = torch.where(chosen.isfinite(), -totals.log(), chosen)
+        return tokens if self._kept is None else self._kept[tokens], chosen
 
     def _bias(self, linear: CompiledLinear, ruled_out: Sequence[Tensor]) -> Tensor:
         """What is added to the products, −∞ for what is not to be chosen."""

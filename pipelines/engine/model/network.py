@@ -210,9 +210,11 @@ class Network:
         """[n, d_model] → float32 [n, vocab]."""
         return self._decoder.head.logits(hidden)
 
-    def likeliest(self, hidden: Tensor, ruled_out: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+    def likeliest(
+        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+    ) -> tuple[Tensor, Tensor]:
         """As Backend.likeliest."""
-        return self._decoder.head.likeliest(hidden, ruled_out)
+        return self._decoder.head.likeliest(hidden, ruled_out, logprobs)
 
 
 def _alike(lengths: Sequence[int], most: int) -> list[list[int]]:

@@ -16,8 +16,10 @@ from pipelines.engine.model.compiled.vectors import as_float, pointer
 
 __all__ = [
     "activate",
+    "add_up",
     "best_of",
     "better",
+    "doubles",
     "exponential",
     "floats",
     "greatest",
@@ -44,8 +46,8 @@ def _numbers(kind: Any) -> Any:
     return at
 
 
-floats, integers = _numbers(np.float32), _numbers(np.int64)
-octets, words = _numbers(np.uint8), _numbers(np.int32)
+floats, doubles = _numbers(np.float32), _numbers(np.float64)
+octets, words, integers = _numbers(np.uint8), _numbers(np.int32), _numbers(np.int64)
 halves = _numbers(np.uint16)  # bfloat16 numbers, as their bits
 
 
@@ -148,18 +150,37 @@ def better(address: Any, count: Any, first: Any, told: Any) -> None:
         for i in range(count):
             if not x[i] <= best[0] and best[0] == best[0]:
                 best[0], place[1] = x[i], first + i
+        # What is added up is a share of the greatest.
+        doubles(told)[1] *= exponential(most - best[0])
 
 
 @quick
-def best_of(found: Any, parts: Any, stride: Any, value: Any, place: Any) -> None:
-    """What was told in several parts, `stride` bytes apart, becomes a number and its place."""
+def add_up(address: Any, count: Any, told: Any) -> None:
+    """Told, behind what `better` says, is the sum of all numbers' exponentials, as shares of that
+    of the greatest."""
+    x, most, total = floats(address), floats(told)[0], np.float32(0.0)
+    if most == -np.inf:
+        return
+    for i in range(count):
+        total += exponential(x[i] - most)
+    doubles(told)[1] += total
+
+
+@quick
+def best_of(found: Any, parts: Any, stride: Any, result: Any) -> None:
+    """What was told in several parts, `stride` bytes apart, becomes what is told of the whole."""
     most, where = floats(found)[0], words(found)[1]
     for part in range(1, parts):
         other, there = floats(found + part * stride)[0], words(found + part * stride)[1]
         greater = not other <= most or (other == most and there < where)
         if greater and most == most:
             most, where = other, there
-    floats(value)[0], integers(place)[0] = most, where
+    total = 0.0
+    for part in range(parts):
+        own = found + part * stride
+        if floats(own)[0] > -np.inf:
+            total += doubles(own)[1] * exponential(floats(own)[0] - most)
+    floats(result)[0], words(result)[1], doubles(result)[1] = most, where, total
 
 
 @quick

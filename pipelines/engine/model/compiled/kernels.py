@@ -13,7 +13,14 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from pipelines.engine.model.compiled import layout as at
-from pipelines.engine.model.compiled.arithmetic import best_of, floats, integers, quick, words
+from pipelines.engine.model.compiled.arithmetic import (
+    best_of,
+    doubles,
+    floats,
+    integers,
+    quick,
+    words,
+)
 from pipelines.engine.model.compiled.parts import (
     attend_all,
     attend_sources,
@@ -24,7 +31,7 @@ from pipelines.engine.model.compiled.parts import (
     prepare,
     quantise_rows,
 )
-from pipelines.engine.model.compiled.products import ADD, BEST, STORE, product
+from pipelines.engine.model.compiled.products import ADD, BEST, STORE, TOTAL, product
 from pipelines.engine.model.compiled.team import share, thread, threads
 
 __all__ = ["KERNELS"]
@@ -120,14 +127,15 @@ def likeliest(table: Any) -> None:
     t = carray(table, (at.LINEAR,), np.int64)
     op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
     quantise_rows(t, t[at.LINEAR_INPUT], op[at.INPUTS], rows, op[at.PADDED], -1)
-    own = t[at.LINEAR_FOUND] + 8 * rows * np.int64(thread())
+    own = t[at.LINEAR_FOUND] + 16 * rows * np.int64(thread())
     for row in range(rows):
-        floats(own)[2 * row], words(own)[2 * row + 1] = -np.inf, 0
-    product(t, op, rows, own, BEST)
+        told = own + 16 * row
+        floats(told)[0], words(told)[1], doubles(told)[1] = -np.inf, 0, 0.0
+    product(t, op, rows, own, TOTAL if t[at.LINEAR_TOTALS] != 0 else BEST)
     first, last = share(rows)
     for row in range(first, last):
-        value, place = t[at.LINEAR_OUTPUT] + 4 * row, t[at.LINEAR_PLACES] + 8 * row
-        best_of(t[at.LINEAR_FOUND] + 8 * row, np.int64(threads()), 8 * rows, value, place)
+        result = t[at.LINEAR_OUTPUT] + 16 * row
+        best_of(t[at.LINEAR_FOUND] + 16 * row, np.int64(threads()), 16 * rows, result)
 
 
 KERNELS = {

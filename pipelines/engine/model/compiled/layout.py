@@ -47,9 +47,9 @@ PRODUCTS, READING_PRODUCTS = 6, 4
 (
     LINEAR_INPUT,
     LINEAR_ROWS,
-    LINEAR_OUTPUT,  # float32 [rows, outputs], or [rows] where only the greatest are wanted:
-    LINEAR_PLACES,  # int64 [rows]
-    LINEAR_FOUND,  # [threads, rows, 2]: the greatest each has seen, float32, its place, int32
+    LINEAR_OUTPUT,  # float32 [rows, outputs], or [rows] of what follows
+    LINEAR_FOUND,  # [threads, rows]: the greatest output, float32, its place, int32; float64:
+    LINEAR_TOTALS,  # the sum of exponentials, if it is wanted
     LINEAR_OP,
 ) = range(5, 11)
 LINEAR = LINEAR_OP + PRODUCT

@@ -16,6 +16,8 @@ __all__ = ["CompiledLinear", "Scratch", "aligned"]
 # How many outputs are laid out at a time, so that little is there twice.
 _AT_ONCE = 64 * at.COLUMNS
 
+_TOLD = np.dtype([("value", np.float32), ("place", np.int32), ("total", np.float64)])
+
 
 class CompiledLinear:
     """int8 weights with a scale per output; each row of activations becomes bytes with a step and
@@ -50,17 +52,23 @@ class CompiledLinear:
         self._run("linear", x, table)
         return y
 
-    def likeliest(self, x: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    def likeliest(
+        self, x: Tensor, bias: Tensor, totals: bool = False
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """x [rows, inputs] → the number of the greatest output of each row, the first of equal
-        ones, and that output [rows]; NaN where there is one. bias [outputs]: instead of its own."""
-        rows, table = len(x), np.empty(at.LINEAR, dtype=np.int64)
-        places, values = torch.empty(rows, dtype=torch.int64), torch.empty(rows)
-        found = torch.empty(torch.get_num_threads() * rows, 2, dtype=torch.int32)
-        table[at.LINEAR_OUTPUT], table[at.LINEAR_PLACES] = values.data_ptr(), places.data_ptr()
-        table[at.LINEAR_FOUND], table[at.LINEAR_OP :] = found.data_ptr(), self.op
+        ones; that output, NaN where there is one; and, if asked for, the sum of the exponentials of
+        all outputs, as a share of that of the greatest, float64. All [rows]. bias [outputs]:
+        instead of its own."""
+        table = np.empty(at.LINEAR, dtype=np.int64)
+        told = np.empty(len(x), dtype=_TOLD)
+        found = np.empty((torch.get_num_threads(), len(x)), dtype=_TOLD)
+        table[at.LINEAR_OUTPUT], table[at.LINEAR_FOUND] = told.ctypes.data, found.ctypes.data
+        table[at.LINEAR_TOTALS], table[at.LINEAR_OP :] = totals, self.op
         table[at.LINEAR_OP + at.BIASES] = bias.data_ptr()
         self._run("likeliest", x, table)
-        return places, values
+        places = torch.from_numpy(told["place"].astype(np.int64))
+        values, sums = (torch.from_numpy(told[name].copy()) for name in ("value", "total"))
+        return places, values, sums
 
     def _run(self, kernel: str, x: Tensor, table: NDArray[np.int64]) -> None:
         x = x.float().contiguous()

@@ -7,17 +7,24 @@ from typing import Any
 import numpy as np
 
 from pipelines.engine.model.compiled import layout as at
-from pipelines.engine.model.compiled.arithmetic import better, floats, quantise, quick, words
+from pipelines.engine.model.compiled.arithmetic import (
+    add_up,
+    better,
+    floats,
+    quantise,
+    quick,
+    words,
+)
 from pipelines.engine.model.compiled.team import barrier, scratch_of, share
 from pipelines.engine.model.compiled.vectors import dot_tiles
 
-__all__ = ["ADD", "BEST", "STORE", "product", "quantise_row"]
+__all__ = ["ADD", "BEST", "STORE", "TOTAL", "product", "quantise_row"]
 
 _one, _two, _four, _eight = dot_tiles()
 
 # What becomes of a product: it is stored; added to what is there; or only the greatest output of
-# each row is kept.
-STORE, ADD, BEST = 0, 1, 2
+# each row is kept; or that, and the sum of all exponentials.
+STORE, ADD, BEST, TOTAL = 0, 1, 2, 3
 
 
 @quick
@@ -73,13 +80,15 @@ def _end(
     _scale(op, column, sums, told, count, values)
     if ending == ADD:
         _add(values, count, place)
-    else:
-        better(values, count, column, result + 8 * row)
+        return
+    better(values, count, column, result + 16 * row)
+    if ending == TOTAL:
+        add_up(values, count, result + 16 * row)
 
 
 @quick
 def product(t: Any, op: Any, rows: Any, result: Any, ending: Any) -> None:
-    """result [rows, outputs] = rows of bytes · weights. ending: STORE, ADD or BEST, for which
+    """result [rows, outputs] = rows of bytes · weights. ending: as above; for BEST and TOTAL
     the result is what this thread has told of each row."""
     outputs, padded = op[at.OUTPUTS], op[at.PADDED]
     sums = scratch_of(t)
