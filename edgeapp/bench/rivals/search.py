@@ -19,7 +19,8 @@ _LOOKS = 3
 # No further look is begun after so long.
 _LOOK_S, _LOOK_OF_THE_QUICK_S = 0.3, 1.0
 _TOKENS = 16
-_LINES = 128
+# Of the quick many, or several processes would all be waiting for the last of theirs.
+_LINES, _LINES_OF_THE_QUICK = 128, 512
 
 
 def thread_counts() -> list[int]:
@@ -58,7 +59,8 @@ def _parts(entry: Entry, task: Task) -> list[tuple[float, Task]]:
     """What is tried for a task: its cost is the sum of so many times these costs."""
     encode, step = Task("encode", 1, 1), Task("step", min(task.batch, 8), _TOKENS)
     if task.kind == "lines":
-        return [(-1.0, replace(task, batch=min(task.batch, _LINES)))]  # tokens a second
+        most = _LINES_OF_THE_QUICK if entry.rival.quick else _LINES
+        return [(-1.0, replace(task, batch=min(task.batch, most)))]  # tokens a second
     if task.kind == "encode":
         return [(1.0, encode)]
     if task.kind in ("window", "windows"):
