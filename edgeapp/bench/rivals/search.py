@@ -19,8 +19,11 @@ _LOOKS = 3
 # No further look is begun after so long.
 _LOOK_S, _LOOK_OF_THE_QUICK_S = 0.3, 1.0
 _TOKENS = 16
-# Of the quick many, or several processes would all be waiting for the last of theirs.
 _LINES, _LINES_OF_THE_QUICK = 128, 512
+# So many of the best at some lines are tried with all of them, as often: of few lines, several
+# processes spend much of the time on the last of theirs.
+_FINALISTS, _FINALS = 3, 2
+_FINALS_S = 30.0
 
 
 def thread_counts() -> list[int]:
@@ -52,6 +55,9 @@ def search(entry: Entry, tasks: Sequence[Task], counts: Sequence[int]) -> None:
         for cut in entry.ask("cuts", at, counts[-1]):
             _try(entry, Configuration(**cut), lines)
     _choose(entry, tasks)
+    for task in tasks:
+        if task.kind == "lines" and entry.rival.quick:
+            _finals(entry, task)
     entry.keep(at for _, at in entry.chosen)
 
 
@@ -89,6 +95,23 @@ def _choose(entry: Entry, tasks: Sequence[Task]) -> None:
             able = _able(costs, column)
             if able:
                 entry.choice[task, column.name] = min(able, key=costs.__getitem__)
+
+
+def _finals(entry: Entry, task: Task) -> None:
+    """Choose for many lines again, from the best few, by whole runs."""
+    [(_, probe)] = _parts(entry, task)
+    tried = entry.tried.get(probe, {})
+    for column in entry.rival.columns:
+        best = sorted(_able(tried, column), key=tried.__getitem__, reverse=True)[:_FINALISTS]
+        found: dict[Configuration, float] = {}
+        begun = time.perf_counter()
+        entry.keep(best)
+        for _ in range(_FINALS):
+            for at in best:
+                if at not in found or time.perf_counter() < begun + _FINALS_S:
+                    found[at] = max(found.get(at, 0.0), entry.run(at, task) or 0.0)
+        if found and task not in entry.failed:
+            entry.choice[task, column.name] = max(found, key=found.__getitem__)
 
 
 def _able(configurations: Iterable[Configuration], column: Column) -> list[Configuration]:
