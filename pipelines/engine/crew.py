@@ -2,7 +2,7 @@
 
 For long batches on a CPU. Each stays on its own core with a batch of its own, where the threads of
 one process wait for each other, and for what Python does between two steps. Four processes
-translate 1.3 times as much as one with four threads, and take four times its memory.
+translate 1.3 to 1.5 times as much as one with four threads, and take four times its memory.
 """
 
 from __future__ import annotations

@@ -313,6 +313,19 @@ def test_the_cache_may_grow_under_a_running_row(checkpoints: Folders, quick: Eng
     assert all(len(stream.result().tokens) == 100 for stream in streams)
 
 
+def _printed(script: str, **environment: str) -> str:
+    """By a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | environment,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
 def test_numba_stays_as_it_is_for_others() -> None:
     """Both use LLVM in one process, where symbols are everybody's."""
     script = (
@@ -324,10 +337,24 @@ def test_numba_stays_as_it_is_for_others() -> None:
         "    return numpy.ones(count).sum()\n"
         "print(total(1000))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    assert _printed(script) == "1000.0"
+
+
+def test_the_compiler_that_loads_them_leaves_memory_again() -> None:
+    script = (
+        "from pipelines.engine.model.compiled.library import library\n"
+        "assert library() is not None\n"
+        "code = 0\n"
+        "for line in open('/proc/self/smaps'):\n"
+        "    if ' r-xp ' in line or ' r--p ' in line or ' rw-p ' in line:\n"
+        "        ours = 'libllvmlite' in line\n"
+        "    elif line.startswith('Rss:') and ours:\n"
+        "        code += int(line.split()[1])\n"
+        "import llvmlite.binding as llvm\n"
+        "llvm.parse_assembly('')\n"  # and comes back
+        "print(code)"
     )
-    assert done.stdout.strip() == "1000.0"
+    assert int(_printed(script)) < 20_000  # KB; 46,000 otherwise
 
 
 def _torch_kernels(folder: Path, kernels: str) -> str:
@@ -336,15 +363,7 @@ def _torch_kernels(folder: Path, kernels: str) -> str:
         "from pipelines.engine.model.compiled.library import library, to_compile\n"
         "print(library() is not None, to_compile(), 'numba' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=os.environ | {"EDGEAPP_KERNELS": kernels, "XDG_CACHE_HOME": str(folder)},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout.strip()
+    return _printed(script, EDGEAPP_KERNELS=kernels, XDG_CACHE_HOME=str(folder))
 
 
 def test_they_can_be_left_out(tmp_path: Path) -> None:

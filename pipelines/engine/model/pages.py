@@ -1,16 +1,19 @@
-"""What the C library does with memory that is freed: kept while steps come and go, and given back
-when a model has been laid out."""
+"""Memory that nobody needs any more, or will need again soon: what the C library does with what is
+freed (kept while steps come and go, given back when a model has been laid out), and code."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from pathlib import Path
 
-__all__ = ["give_back_freed_memory", "keep_freed_memory"]
+__all__ = ["give_back_code", "give_back_freed_memory", "keep_freed_memory"]
 
 # mallopt(3)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT, _LARGEST = 128 << 20, 32 << 20
+# madvise(2)
+_DONT_NEED = 4
 
 
 def keep_freed_memory() -> None:
@@ -29,7 +32,21 @@ def give_back_freed_memory() -> None:
     _call("malloc_trim", 0)
 
 
-def _call(name: str, *arguments: int) -> None:
+def give_back_code(library: str) -> None:
+    """The code and the constants of a loaded library, for as long as nobody asks for them: they are
+    in its file. library: what the file's name begins with. Does nothing but on Linux."""
+    if sys.platform != "linux":
+        return
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        span, rights, offset, _, _, *path = line.split(maxsplit=5)
+        # Behind the code lies what the loader has changed, which is in no file.
+        unchanged = rights == "r-xp" or (rights == "r--p" and int(offset, 16) == 0)
+        if unchanged and path and Path(path[0]).name.startswith(library):
+            start, end = (int(part, 16) for part in span.split("-"))
+            _call("madvise", ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONT_NEED)
+
+
+def _call(name: str, *arguments: int | ctypes.c_void_p | ctypes.c_size_t) -> None:
     function = getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
     if function is not None:
         function(*arguments)

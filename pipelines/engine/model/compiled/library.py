@@ -22,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from pipelines.engine.model.compiled.levels import LEVELS, RUNTIME
+from pipelines.engine.model.pages import give_back_code
 
 __all__ = ["Library", "library", "to_compile"]
 
@@ -198,6 +199,7 @@ def _load(told: dict[str, Any], code: bytes, level: str, runtime: Any) -> Librar
     parallel = runtime.GOMP_parallel
     parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     parallel.restype = None
+    give_back_code("libllvmlite")  # 45 MB, which were to read 100 KB
     return Library(level, found, parallel, engine)
 
 

@@ -53,7 +53,7 @@ class CompiledStack:
             [[norm.weight.data_ptr(), norm.bias.data_ptr()] if norm else [0, 0] for norm in norms],
             dtype=np.int64,
         )
-        self._kept = norms
+        self._kept = blocks, norms  # the tables say where their numbers lie
         self._padded = max(op.padded for block in blocks for op in block.products)
         table = self._table = np.zeros(at.STEP, dtype=np.int64)
         table[at.LAYERS], table[at.WIDTH], table[at.FFN] = self._layers, stack.d_model, stack.ffn
