@@ -78,6 +78,9 @@ def rivals(
         kinds = kinds or list(_QUICK_KINDS if quick else (*KINDS, "quality"))
         sizes = [int(size) for size in _listed(batch, "--batch", None)] or ([1] if quick else [])
         settings, said = chosen(device, None, threads), _with_time(note)
+        where = _computing(settings.device)
+        if where != "cpu":  # what is counted is the process's own memory, not the GPU's
+            kinds = [kind for kind in kinds if kind != "memory"]
         work = {every[name]: tasks_for(every[name], kinds, sizes) for name in names}
         form = report.markdown if markdown else report.text
         found, costs = Results(()), list[Cost]()
@@ -88,7 +91,7 @@ def rivals(
                         {one: tasks},
                         RIVALS,
                         rounds=rounds or 3,
-                        device=_computing(settings.device),
+                        device=where,
                         threads=_counts(settings.threads),
                         said=said,
                     )

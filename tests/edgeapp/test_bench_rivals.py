@@ -14,7 +14,7 @@ import pytest
 from edgeapp.bench.rivals import versus_transformers
 from edgeapp.bench.rivals.aims import aim_of, aims
 from edgeapp.bench.rivals.contender import Configuration
-from edgeapp.bench.rivals.contenders import CT2, HF_EXACT, OURS, RIVALS, WHISPER_CPP, Rival
+from edgeapp.bench.rivals.contenders import CT2, HF, HF_EXACT, OURS, RIVALS, WHISPER_CPP, Rival
 from edgeapp.bench.rivals.figures import Figure
 from edgeapp.bench.rivals.limits import step_bytes
 from edgeapp.bench.rivals.process import Missing, RivalFailed, RivalProcess
@@ -149,6 +149,17 @@ def test_aims() -> None:
     assert aims([replace(speed, rival=CT2, runs=(100.0,)), speed]) == {CT2: "3.00 ×, aim 1.5: hit"}
     growth = replace(ours, work="growth", unit="×", runs=(1.4,))
     assert aims([growth]) == {OURS: "aim 1.3: missed"}
+
+
+def test_aims_on_a_gpu() -> None:
+    ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
+    figures = (replace(ours, rival=HF, runs=(11.0,)), replace(ours, rival=CT2, runs=(3.0,)), ours)
+    assert aims(figures, on_gpu=True) == {HF: "5.50 ×, aim 5: hit", CT2: "1.50 ×"}
+    results = Results(figures, 3e12, "Some GPU") + Results(())
+    assert "Some GPU; memory read at 3000 GB/s" in text(results, ())
+    assert "aim 5: hit" in text(results, ())
+    assert "transformers: 5.50 ×, aim 5: hit" in markdown(results, ())
+    assert json.loads(to_json(results, ()))["figures"][0]["aim"] == 5.0
 
 
 def test_against_transformers_alone() -> None:

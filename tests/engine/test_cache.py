@@ -46,7 +46,8 @@ class CacheMachine(RuleBasedStateMachine):
         new = new.view(LAYERS, stop - start, tokens, 2, HEADS, WIDTH) + 10_000 * self.stamp
         self.stamp += 1
         positions = torch.tensor(lengths)[:, None] + torch.arange(tokens)
-        at = lengths[0] if len(set(lengths)) == 1 else positions
+        own = torch.arange(start, stop)[:, None]
+        at = lengths[0] if len(set(lengths)) == 1 else (own, positions)
         slots = slice(start, stop)
         self.cache.reserve(max(lengths) + tokens)
         for layer in range(LAYERS):

@@ -28,14 +28,15 @@ def step_bytes(shape: Shape, batch: int, weight: float, number: float) -> float:
     return weights * weight + batch * layers * 2 * source * width * number
 
 
-def bandwidth() -> float:
-    """Bytes a second that all threads together read from memory: the best of several sums."""
+def bandwidth(device: str) -> float:
+    """Bytes a second that all threads together, or the GPU, read from memory: the best of several
+    sums."""
     import torch
 
-    buffer = torch.ones(_BUFFER_BYTES // 4)
+    buffer = torch.ones(_BUFFER_BYTES // 4, device=device)
     best = 0.0
     for _ in range(_LOOKS):
         began = time.perf_counter()
-        buffer.sum()
+        float(buffer.sum())  # waits for it
         best = max(best, _BUFFER_BYTES / (time.perf_counter() - began))
     return best

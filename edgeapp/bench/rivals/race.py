@@ -20,13 +20,16 @@ __all__ = ["Results", "race"]
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured. bytes_per_s: what memory gives to all threads together, 0 on a GPU."""
+    """What was measured. bytes_per_s: what memory gives to all threads together, or to the GPU.
+    gpu: its name, or nothing."""
 
     figures: tuple[Figure, ...]
     bytes_per_s: float = 0.0
+    gpu: str = ""
 
     def __add__(self, more: Results) -> Results:
-        return Results(self.figures + more.figures, self.bytes_per_s or more.bytes_per_s)
+        speed = self.bytes_per_s or more.bytes_per_s
+        return Results(self.figures + more.figures, speed, self.gpu or more.gpu)
 
 
 def race(
@@ -43,7 +46,7 @@ def race(
     Raises OptionError without transformers, which makes the weights.
     """
     figures: list[Figure] = []
-    bytes_per_s = 0.0
+    bytes_per_s, gpu = 0.0, ""
     with TemporaryDirectory(prefix="edgeapp-bench-") as name:
         for shape, tasks in work.items():
             folder = Path(name) / shape.name
@@ -56,8 +59,8 @@ def race(
                         "transformers makes the models that are compared, and is not installed: "
                         "pip install 'edgeapp[bench]'"
                     ) from None
-                if device == "cpu" and not bytes_per_s:
-                    bytes_per_s = float(writer.ask("bandwidth"))
+                if not bytes_per_s:
+                    bytes_per_s, gpu = float(writer.ask("bandwidth")), writer.ask("gpu")
             figures += measure(
                 shape,
                 folder,
@@ -69,4 +72,4 @@ def race(
                 threads=threads,
                 said=said,
             )
-    return Results(tuple(figures), bytes_per_s)
+    return Results(tuple(figures), bytes_per_s, gpu)

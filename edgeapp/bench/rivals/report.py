@@ -24,7 +24,7 @@ def text(results: Results, costs: Sequence[Cost]) -> str:
     """For a terminal: a block for each piece of work, a line for each rival."""
     lines = []
     for rows in _blocks(results.figures):
-        verdicts = aims(rows)
+        verdicts = aims(rows, bool(results.gpu))
         lines.append((f"{rows[0].shape}, {rows[0].title}",))
         for row in rows:
             cells = _cells(row) if row.runs else (row.missing or "",)
@@ -71,7 +71,7 @@ def _race_markdown(results: Results) -> str:
     for rows in _blocks(results.figures):
         by_name = {row.rival: row for row in rows}
         cells = [_cell(by_name.get(name)) for name in shown]
-        verdicts = aims(rows)
+        verdicts = aims(rows, bool(results.gpu))
         aimed = [
             f"{name}: {verdicts[name]}"
             for name in shown
@@ -85,11 +85,12 @@ def _race_markdown(results: Results) -> str:
 def conditions(results: Results) -> str:
     """What the figures depend on, in one paragraph."""
     kernels = {each.why for each in results.figures if each.why}
+    where = [machine("edgeapp", *_installed()), *([results.gpu] if results.gpu else [])]
     return (
-        f"{machine('edgeapp', *_installed())}; memory read at {results.bytes_per_s / 1e9:.0f} GB/s."
-        " Random weights, the same for everybody; greedy, as many tokens for all; each rival in its"
-        " best configuration for each piece of work (dtype × threads, found by short runs), in a"
-        " process of its own, in turn; medians, with least and most. Memory limit: how long it"
+        f"{', '.join(where)}; memory read at {results.bytes_per_s / 1e9:.0f} GB/s. Random"
+        " weights, the same for everybody; greedy, as many tokens for all; each rival in its best"
+        " configuration for each piece of work (dtype × threads, found by short runs), in a process"
+        " of its own, in turn; medians, with least and most. Memory limit: how long it"
         " takes to read what a step has to read."
         + "".join(f"\nEdgeApp's kernels: {why}" for why in sorted(kernels))
     )
@@ -107,11 +108,12 @@ def to_json(results: Results, costs: Sequence[Cost]) -> str:
                 told["median"] = row.median
             if row.runs and ours is not None and row is not ours:
                 told["edgeapp_is"] = better(row.unit, ours.median, row.median)
-                told["aim"] = aim_of(row.shape, row.work, row.rival)
+                told["aim"] = aim_of(row.shape, row.work, row.rival, bool(results.gpu))
             figures.append(told)
     return json.dumps(
         {
             "machine": machine("edgeapp", *_installed()),
+            "gpu": results.gpu,
             "bytes_per_s": results.bytes_per_s,
             "figures": figures,
             "quality": [asdict(cost) for cost in costs],

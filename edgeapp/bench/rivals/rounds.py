@@ -48,6 +48,8 @@ def measure(
     threads: the counts to try; all that make sense here when None. said: hears of the progress.
     """
     counts = threads or thread_counts()
+    if device != "cpu":  # where threads only prepare what the GPU does
+        counts = counts[-1:]
     with ExitStack() as stack:
         entries: list[Entry] = []
         for rival in rivals:

@@ -33,8 +33,8 @@ __all__ = ["Bench", "serve"]
 class Preparation:
     """What is done once for a shape, before anybody takes part."""
 
-    def __init__(self, shape: Shape, folder: Path) -> None:
-        self._shape, self._folder = shape, folder
+    def __init__(self, shape: Shape, folder: Path, device: str) -> None:
+        self._shape, self._folder, self._device = shape, folder, device
 
     def write(self) -> None:
         """The weights, and what CTranslate2 and whisper.cpp read where they are installed."""
@@ -50,7 +50,13 @@ class Preparation:
 
     def bandwidth(self) -> float:
         """Bytes a second."""
-        return bandwidth()
+        return bandwidth(self._device)
+
+    def gpu(self) -> str:
+        """The name of the GPU that the others compute on, if they do."""
+        import torch
+
+        return "" if self._device == "cpu" else torch.cuda.get_device_name(self._device)
 
 
 class Peak:
@@ -200,7 +206,7 @@ def _open(
 ) -> Bench | Preparation | Peak:
     known = Shape(**{**shape, "prompt": tuple(shape["prompt"]), "batches": tuple(shape["batches"])})
     if role == "prepare":
-        return Preparation(known, Path(folder))
+        return Preparation(known, Path(folder), device)
     if role == "peak":
         return Peak(*place, known, Path(folder), device)
     return Bench(*place, known, Path(folder), device)

@@ -29,7 +29,7 @@ class _Slots:
     """The slot bookkeeping both caches share.
 
     Per layer one tensor [2, slots, heads, room, head_dim]: keys and values together, so that one
-    copy writes both.
+    copy writes both. home: another object whenever they have moved in memory.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class _Slots:
             torch.zeros(2, 0, heads, room, head_dim, device=device, dtype=dtype)
             for _ in range(layers)
         ]
-        self.room = room
+        self.room, self.home = room, object()
         self.lengths: list[int] = []
 
     def __len__(self) -> int:
@@ -59,10 +59,15 @@ class _Slots:
         """[2, slots, heads, room, head_dim] each."""
         return self._layers
 
+    @property
+    def capacity(self) -> int:
+        """For how many slots there is room."""
+        return self._layers[0].shape[1]
+
     def alloc(self) -> int:
         """A new slot, empty. Doubles the room for slots when they run out."""
         slot = len(self.lengths)
-        if slot == self._layers[0].shape[1]:
+        if slot == self.capacity:
             self._grow(slots=max(1, slot * 2), room=self.room)
         self.lengths.append(0)
         return slot
@@ -71,8 +76,8 @@ class _Slots:
         """Slot i becomes a copy of what slot sources[i] was, for all i at once; these are the
         used slots from then on. Only what changes its place is copied.
         """
-        while len(sources) > self._layers[0].shape[1]:
-            self._grow(slots=2 * self._layers[0].shape[1], room=self.room)
+        while len(sources) > self.capacity:
+            self._grow(slots=2 * self.capacity, room=self.room)
         moved = [(slot, source) for slot, source in enumerate(sources) if slot != source]
         longest = max((self.lengths[source] for _, source in moved), default=0)
         if longest:
@@ -89,13 +94,13 @@ class _Slots:
             new = torch.zeros(2, slots, heads, room, head_dim, device=old.device, dtype=old.dtype)
             new[:, :used, :, :longest] = old[:, :used, :, :longest]
             self._layers[i] = new
-        self.room = room
+        self.room, self.home = room, object()
 
     def _bytes_for(self, slots: int, room: int) -> int:
         """What this needs at the worst to have so many slots in use: their number doubles as it
         grows, and while it grows or moves them, a layer is there twice."""
         first = self._layers[0]
-        capacity = max(1, first.shape[1])
+        capacity = max(1, self.capacity)
         while capacity < slots:
             capacity *= 2
         heads, head_dim = self._shape
@@ -134,7 +139,7 @@ class SlotCache(_Slots):
     def reserve(self, tokens: int) -> None:
         """Make room for slots of so many tokens."""
         if tokens > self.room:
-            self._grow(slots=self._layers[0].shape[1], room=self._room_for(tokens))
+            self._grow(slots=self.capacity, room=self._room_for(tokens))
 
     def _room_for(self, tokens: int) -> int:
         room = _TARGET_STEP
@@ -142,19 +147,20 @@ class SlotCache(_Slots):
             room *= 2
         return min(room, self._longest)
 
-    def write(self, layer: int, slots: slice, at: int | Tensor, keys_values: Tensor) -> None:
+    def write(
+        self, layer: int, slots: slice, at: int | tuple[Tensor, Tensor], keys_values: Tensor
+    ) -> None:
         """Store keys_values [rows, tokens, 2, heads, head_dim] of the rows `slots`.
 
-        at: the first position when all rows agree, which makes it one plain copy; else where each
-        belongs [rows, tokens].
+        at: the first position when all rows agree, which makes it one plain copy; else the slots
+        [rows, 1] and where each token belongs [rows, tokens].
         """
         tokens = keys_values.shape[1]
         if isinstance(at, int):
             target = self._layers[layer][:, slots, :, at : at + tokens]
             target.copy_(keys_values.permute(2, 0, 3, 1, 4))
             return
-        rows = torch.arange(slots.start, slots.stop, device=at.device)[:, None]
-        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_((rows, at), keys_values)
+        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_(at, keys_values)
 
     def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
         """Keys and values of the rows `slots`, each a view [rows, heads, length, head_dim]."""
@@ -192,7 +198,7 @@ class CrossCache(_Slots):
     def store(self, slot: int, memory: Memory) -> None:
         """Put a memory into a slot; makes room when its source is the longest so far."""
         if memory.length > self.room:
-            self._grow(slots=self._layers[0].shape[1], room=_rounded(memory.length))
+            self._grow(slots=self.capacity, room=_rounded(memory.length))
         for layer, keys, values in zip(self._layers, memory.keys, memory.values, strict=True):
             layer[0, slot, :, : memory.length] = keys
             layer[1, slot, :, : memory.length] = values

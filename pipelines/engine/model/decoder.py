@@ -16,6 +16,7 @@ from pipelines.engine.model.compiled.decoder import CompiledDecoder
 from pipelines.engine.model.compiled.memories import CompiledMemories
 from pipelines.engine.model.compiled.stack import Block
 from pipelines.engine.model.device import Plan, Side
+from pipelines.engine.model.graphs import recorders_for
 from pipelines.engine.model.head import Head
 from pipelines.engine.model.layers import (
     Builder,
@@ -25,6 +26,7 @@ from pipelines.engine.model.layers import (
     embedding_name,
 )
 from pipelines.engine.model.memory import Memory
+from pipelines.engine.model.replays import Replays
 from pipelines.engine.model.step import Geometry, Step, geometry_of
 
 __all__ = ["Decoder", "Place"]
@@ -197,6 +199,12 @@ class Decoder:
         self._memories = None
         if self._compiled is not None and not self._long:
             self._memories = CompiledMemories.of(stack, [layer.memory for layer in self._layers])
+        recorders = recorders_for(plan.device)
+        self._replays = None
+        if recorders is not None:
+            whole = architecture.max_source_positions if self._long else None
+            numbers = plan.device, self.dtype
+            self._replays = Replays(self._decode, recorders, self._longest, whole, *numbers)
         table = self._embedding.table
         self.head = Head(weights, architecture, table, plan.decoder, plan.device, shortlist)
 
@@ -206,9 +214,12 @@ class Decoder:
         return self.dtype if self._compiled is None else torch.bfloat16
 
     @property
-    def kernels(self) -> str | None:
-        """The instructions that all layers together were compiled for; None for torch's kernels."""
-        return None if self._compiled is None else self._compiled.level
+    def kernels(self) -> str:
+        """Whose kernels the layers run on."""
+        if self._compiled is not None:
+            return f"kernels compiled for {self._compiled.level}"
+        recorded = self._replays is not None and self._replays.works
+        return "torch's kernels in CUDA graphs" if recorded else "torch's kernels"
 
     def remember(self, hidden: Tensor, places: Sequence[Place]) -> list[list[Tensor]]:
         """Encoder states [rows, length, d_model] → of each place, for each layer, [2 (keys,
@@ -228,27 +239,53 @@ class Decoder:
         """Empty ones."""
         stack, kept = self._stack, (self.device, self.cache_dtype)
         cache = SlotCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *kept)
-        if self._long or self._compiled is not None:
+        if self._compiled is not None or (self._long and self._replays is None):
             return cache, NoSources()
         return cache, CrossCache(stack.layers, stack.heads, stack.head_dim, *kept)
 
     def forward(
-        self, ids: Tensor, step: Step, cache: SlotCache, cross: CrossCache | None
+        self,
+        ids: Sequence[Sequence[int]],
+        step: Step,
+        cache: SlotCache,
+        cross: CrossCache | None,
     ) -> Tensor:
-        """ids [rows, tokens] → hidden states [rows, tokens, d_model], writing the cache.
+        """ids [rows][tokens] → hidden states [rows, tokens, d_model], writing the cache.
         cross: None when memories are read where they lie."""
+        if self._replays is not None and cross is not None:
+            states = self._replays(ids, step, cache, cross)
+            if states is not None:
+                return states
+        tokens, places = torch.tensor(ids, device=self.device), step.places(self.device)
+        if self._compiled is not None:
+            return self._compiled(self._embedded(tokens, places), step, cache).view(*step.shape, -1)
+        geometry = geometry_of(step, cross, self._longest, self.device, self.dtype)
+        return self._decode(tokens, places, step, geometry, cache, cross)
+
+    def _embedded(self, ids: Tensor, places: slice | Tensor) -> Tensor:
+        """ids [rows, tokens] → [rows × tokens, d_model]."""
         x = self._embedding(ids)
         if self._positions is not None:
-            x = x + self._positions[step.places(self.device)]
+            x = x + self._positions[places]
         if self._embedding_norm is not None:
             x = self._embedding_norm(x)
-        x = x.view(-1, self._width)  # two views fewer around each of its linear layers
-        if self._compiled is not None:
-            return self._compiled(x, step, cache).view(*ids.shape, -1)
-        geometry = geometry_of(step, cross, self._longest, self.device, self.dtype)
+        return x.view(-1, self._width)  # two views fewer around each of its linear layers
+
+    def _decode(
+        self,
+        ids: Tensor,
+        places: slice | Tensor,
+        step: Step,
+        geometry: Geometry,
+        cache: SlotCache,
+        cross: CrossCache | None,
+    ) -> Tensor:
+        """A pass operation by operation; places: where the tokens stand, as Step has it."""
+        x = self._embedded(ids, places)
         if self._relative is not None:
-            at = step.positions(self.device)[: 1 if step.uniform else None]
-            mask = self._relative(at, geometry.length, geometry.mask)
+            if isinstance(places, slice):
+                places = torch.arange(places.start, places.stop, device=self.device)[None]
+            mask = self._relative(places, geometry.length, geometry.mask)
             geometry = replace(geometry, mask=mask)
         for layer in self._layers:
             x = layer(x, step, geometry, cache, cross)

@@ -127,7 +127,7 @@ def plan_for(precision: str, device: torch.device) -> Plan:
     """What `precision` means on `device`. Raises OptionError for an unknown precision."""
     if precision not in PRECISIONS:
         raise OptionError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
-    return _cuda_plan(precision, device) if device.type == "cuda" else _cpu_plan(precision, device)
+    return _cpu_plan(precision, device) if device.type == "cpu" else _cuda_plan(precision, device)
 
 
 def _cuda_plan(precision: str, device: torch.device) -> Plan:

@@ -61,7 +61,8 @@ class Head:
         if shortlist is not None:
             # Behind those kept the head has an output for all others, whatever it computes.
             kept = torch.tensor([*shortlist, 0])
-            table, bias = table[kept], None if bias is None else bias[kept]
+            table = table[kept.to(table.device)]
+            bias = None if bias is None else bias[kept]
             places = torch.full((vocab,), len(shortlist))
             places[kept[:-1]] = torch.arange(len(shortlist))
             self._kept, self._places = kept.to(device), places.to(device)

@@ -83,8 +83,7 @@ class Network:
     @property
     def kernels(self) -> str:
         """Whose kernels the decoder's layers run on."""
-        kernels = self._decoder.kernels
-        return "torch's kernels" if kernels is None else f"kernels compiled for {kernels}"
+        return self._decoder.kernels
 
     def owns(self, memory: Memory) -> bool:
         return memory.owner is self._owner
@@ -202,9 +201,8 @@ class Network:
             readout,
         )
         cache.reserve(step.length)
-        tokens = torch.tensor(ids, device=self.plan.device)
         side_by_side = None if isinstance(cross, NoSources) else cross
-        return self._decoder.forward(tokens, step, cache, side_by_side)
+        return self._decoder.forward(ids, step, cache, side_by_side)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[n, d_model] → float32 [n, vocab]."""

@@ -13,7 +13,14 @@ from pipelines.engine.model.cache import CrossCache
 from pipelines.engine.model.memory import Memory, Sharing
 from pipelines.engine.model.readout import Readout
 
-__all__ = ["Geometry", "Step", "geometry_of", "padding_mask"]
+__all__ = [
+    "Geometry",
+    "Step",
+    "geometry_of",
+    "padded_length",
+    "padding_mask",
+    "static_geometry",
+]
 
 # When rows stand at different positions the cache is read up to a multiple of this, behind a
 # mask: few shapes where libraries build a kernel per shape. For float32 on a CPU none does, and
@@ -70,7 +77,8 @@ class Step:
 class Geometry:
     """Worked out once for a step and shared by all layers.
 
-    at: the first new position when it is the same for all rows, else all of them [rows, tokens].
+    at: the first new position when it is the same for all rows, else the slots [rows, 1] and all
+        new positions [rows, tokens].
     length: how much of the cache is read. mask [rows, 1, tokens, length], added to the scores, or
         None when every row may see all of it.
     source_length, source_mask [sources, 1, 1, source_length]: of the cross cache.
@@ -78,7 +86,7 @@ class Geometry:
         its own.
     """
 
-    at: int | Tensor
+    at: int | tuple[Tensor, Tensor]
     length: int
     mask: Tensor | None
     source_length: int
@@ -93,17 +101,16 @@ def geometry_of(
     most."""
     (_, tokens), length = step.shape, step.length
     uniform = step.uniform
-    at: int | Tensor = step.starts[0]
+    at: int | tuple[Tensor, Tensor] = step.starts[0]
     mask = None
     if not uniform or tokens > 1:
         positions = step.positions(device)
         if not uniform:
             exact = dtype == torch.float32 and device.type == "cpu"
             multiple = _CPU_LENGTH_STEP if exact else _LENGTH_STEP
-            at, length = positions, min(-(-length // multiple) * multiple, longest)
-        hidden = torch.arange(length, device=device) > positions[:, :, None]
-        mask = torch.zeros(hidden.shape, device=device, dtype=dtype)
-        mask = mask.masked_fill_(hidden, -torch.inf)[:, None]
+            at = _column(step.slots, device), positions
+            length = padded_length(length, longest, multiple)
+        mask = _causal_mask(positions, length, dtype)
     if cross is None:
         return Geometry(at, length, mask, 0, None, None)
     lengths = cross.lengths[step.sources]
@@ -112,6 +119,50 @@ def geometry_of(
         source_length = min(-(-source_length // _SOURCE_STEP) * _SOURCE_STEP, cross.room)
     source_mask = padding_mask(lengths, source_length, device, dtype)
     return Geometry(at, length, mask, source_length, source_mask, _runs(step.sharing))
+
+
+def static_geometry(
+    positions: Tensor,
+    length: int,
+    source_length: int,
+    source_lengths: Tensor | None,
+    sharing: Sharing,
+    dtype: torch.dtype,
+) -> Geometry:
+    """The same with whatever changes from pass to pass in tensors, for the first slots.
+
+    positions: of the new tokens, [rows, tokens]. length, source_length: how much of the caches is
+    read. source_lengths [sources]: how much of the sources there is; None: all of it.
+    """
+    device = positions.device
+    source_mask = None
+    if source_lengths is not None:
+        beyond = torch.arange(source_length, device=device) >= source_lengths[:, None]
+        source_mask = _additive(beyond, dtype)[:, None, None]
+    at = _column(slice(0, len(positions)), device), positions
+    mask = _causal_mask(positions, length, dtype)
+    return Geometry(at, length, mask, source_length, source_mask, _runs(sharing))
+
+
+def padded_length(length: int, longest: int, multiple: int = _LENGTH_STEP) -> int:
+    """How far a cache is read behind a mask."""
+    return min(-(-length // multiple) * multiple, longest)
+
+
+def _column(slots: slice, device: torch.device) -> Tensor:
+    return torch.arange(slots.start, slots.stop, device=device)[:, None]
+
+
+def _causal_mask(positions: Tensor, length: int, dtype: torch.dtype) -> Tensor:
+    """[rows, 1, tokens, length], −∞ behind each position."""
+    later = torch.arange(length, device=positions.device) > positions[:, :, None]
+    return _additive(later, dtype)[:, None]
+
+
+def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to scores to hide some."""
+    mask = torch.zeros(hidden.shape, device=hidden.device, dtype=dtype)
+    return mask.masked_fill_(hidden, -torch.inf)
 
 
 def _runs(sharing: Sharing) -> tuple[tuple[int, int], ...] | None:
@@ -127,6 +178,5 @@ def padding_mask(
     """[rows, 1, 1, longest], −∞ beyond each length; None when nothing is padded."""
     if min(lengths) == longest:
         return None
-    beyond = torch.arange(longest)[None] >= torch.tensor(lengths)[:, None]
-    mask = torch.zeros(beyond.shape, dtype=dtype).masked_fill_(beyond, -torch.inf)
-    return mask[:, None, None].to(device)
+    beyond = torch.arange(longest) >= torch.tensor(lengths)[:, None]
+    return _additive(beyond, dtype)[:, None, None].to(device)

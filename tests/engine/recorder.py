@@ -1,0 +1,70 @@
+"""A recorder for CPUs: torch's operations, noted once and done again on the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+from pipelines.engine.model.graphs import Work
+
+# What a CUDA graph cannot hold, for it waits for the GPU, or copies what may be gone by then.
+_FORBIDDEN = ("_local_scalar_dense", "lift_fresh", "nonzero", "item", "is_nonzero", "_to_cpu")
+
+
+class _Notes(TorchDispatchMode):
+    """Every operation below autograd, as CUDA sees them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[tuple[Any, Any, Any, Any]] = []
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        name = func.overloadpacket.__name__
+        assert name not in _FORBIDDEN, f"{name} cannot be recorded"
+        result = func(*args, **(kwargs or {}))
+        self.done.append((func, args, kwargs or {}, result))
+        return result
+
+
+class OperationRecorder:
+    """Like a CUDA graph, what it plays knows nothing of Python: neither the numbers nor the
+    branches of another pass than the one that was recorded."""
+
+    made = 0
+
+    def __call__(self, work: Work) -> Work:
+        OperationRecorder.made += 1
+        work()
+        with _Notes() as notes:
+            result = work()
+        return _player(notes.done, result)
+
+
+def _player(done: Sequence[tuple[Any, Any, Any, Any]], result: Tensor) -> Callable[[], Tensor]:
+    def play() -> Tensor:
+        now: dict[int, Tensor] = {}
+
+        def current(value: Any) -> Any:
+            return now.get(id(value), value) if isinstance(value, Tensor) else value
+
+        for func, args, kwargs, was in done:
+            found = func(*tree_map(current, args), **tree_map(current, kwargs))
+            pairs = zip(tree_flatten(was)[0], tree_flatten(found)[0], strict=True)
+            now |= {id(old): new for old, new in pairs if isinstance(old, Tensor)}
+        # A graph's result lies where it always lies.
+        with torch.inference_mode():
+            result.copy_(now[id(result)])
+        return result
+
+    return play
