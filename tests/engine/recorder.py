@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
+from torch.utils._pytree import tree_flatten, tree_iter, tree_map
 
 from pipelines.engine.model.graphs import Work
 
-# What a CUDA graph cannot hold, for it waits for the GPU, or copies what may be gone by then.
-_FORBIDDEN = ("_local_scalar_dense", "lift_fresh", "nonzero", "item", "is_nonzero", "_to_cpu")
+# What a CUDA graph cannot hold, for it waits for the GPU.
+_FORBIDDEN = ("_local_scalar_dense", "item", "is_nonzero", "nonzero")
 
 
 class _Notes(TorchDispatchMode):
@@ -33,6 +33,9 @@ class _Notes(TorchDispatchMode):
         name = func.overloadpacket.__name__
         assert name not in _FORBIDDEN, f"{name} cannot be recorded"
         result = func(*args, **(kwargs or {}))
+        found = tree_iter((args, kwargs, result))
+        places = {value.device for value in found if isinstance(value, Tensor)}
+        assert len(places) == 1, f"{name} copies from one device to another"
         self.done.append((func, args, kwargs or {}, result))
         return result
 
@@ -41,10 +44,7 @@ class OperationRecorder:
     """Like a CUDA graph, what it plays knows nothing of Python: neither the numbers nor the
     branches of another pass than the one that was recorded."""
 
-    made = 0
-
     def __call__(self, work: Work) -> Work:
-        OperationRecorder.made += 1
         work()
         with _Notes() as notes:
             result = work()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -117,8 +118,11 @@ def test_cross_cache_grows_for_longer_sources_and_keeps_the_others() -> None:
     assert (values[1] == 11.5).all()
 
 
-def test_a_table_of_both_sides_is_in_memory_once(checkpoints: Folders, engine: Engine) -> None:
-    network = engine.load(checkpoints("marian:opus-mt-en-de")).backend
-    assert isinstance(network, Network)
-    mine, others = network._encoder._embedding, network._decoder._embedding
-    assert mine.table.data_ptr() == others.table.data_ptr()
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_table_of_both_sides_is_in_memory_once(precision: str, checkpoints: Folders) -> None:
+    with Engine(device="cpu", precision=precision, threads=1) as engine:
+        network = engine.load(checkpoints("marian:opus-mt-en-de")).backend
+        assert isinstance(network, Network)
+        mine, others = network._encoder._embedding, network._decoder._embedding
+        assert mine.table.data_ptr() == others.table.data_ptr()
+        assert mine.table.is_floating_point() == (precision == "float32")

@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from pipelines.engine.model.quantised import Quantised, quantised
 from pipelines.errors import CheckpointError
 
 __all__ = ["Weights", "open_weights"]
@@ -42,6 +43,7 @@ class Weights:
         self._readers = readers
         self._translate = translate
         self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
+        self._quantised: dict[tuple[str, torch.device], Quantised] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
         """The same weights, found under names of another family."""
@@ -76,6 +78,13 @@ class Weights:
         if key not in self._shared:
             self._shared[key] = self.take(name, rows, width).to(device, dtype)
         return self._shared[key]
+
+    def quantised(self, name: str, rows: int, width: int, device: torch.device) -> Quantised:
+        """As `shared`, in int8."""
+        key = (self._translate(name), device)
+        if key not in self._quantised:
+            self._quantised[key] = quantised(self.take(name, rows, width)).to(device)
+        return self._quantised[key]
 
     def stacked(self, names: Sequence[str], *shape: int) -> Tensor:
         """Several tensors of one shape, one below the other."""

@@ -205,8 +205,7 @@ class Decoder:
             whole = architecture.max_source_positions if self._long else None
             numbers = plan.device, self.dtype
             self._replays = Replays(self._decode, recorders, self._longest, whole, *numbers)
-        table = self._embedding.table
-        self.head = Head(weights, architecture, table, plan.decoder, plan.device, shortlist)
+        self.head = Head(weights, architecture, name, plan.decoder, plan.device, shortlist)
 
     @property
     def cache_dtype(self) -> torch.dtype:

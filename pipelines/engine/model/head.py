@@ -12,6 +12,7 @@ from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.compiled.linear import CompiledLinear
 from pipelines.engine.model.device import Side
 from pipelines.engine.model.linear import make_linear
+from pipelines.engine.model.quantised import Quantised
 
 __all__ = ["Head", "likeliest"]
 
@@ -39,19 +40,26 @@ class Head:
         self,
         weights: Weights,
         architecture: Architecture,
-        tied: Tensor,
+        tied: str,
         side: Side,
         device: torch.device,
         shortlist: Sequence[int] | None,
     ) -> None:
-        """tied: the table of tokens, for models that have no other. shortlist: the ids that can be
-        generated, where not all."""
-        vocab = architecture.vocab_size
+        """tied: the name of the table of tokens, for models that have no other. shortlist: the ids
+        that can be generated, where not all."""
+        vocab, width = architecture.vocab_size, architecture.decoder.d_model
         name = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
         own = name in weights if architecture.tied_head is None else not architecture.tied_head
-        table = weights.take(name, vocab, tied.shape[1]) if own else tied
+        table: Tensor | Quantised
+        if own:
+            table = weights.take(name, vocab, width)
+        elif side.weights.is_floating_point:
+            table = weights.shared(tied, vocab, width, device, side.weights)
+        else:
+            table = weights.quantised(tied, vocab, width, device)
         if architecture.head_scale != 1.0:
-            table = table.float() * architecture.head_scale
+            exact = table if isinstance(table, Quantised) else table.float()
+            table = exact * architecture.head_scale
         # What a family adds to the logits after the head is often absent, and else often zero.
         bias = None
         if "final_logits_bias" in weights:

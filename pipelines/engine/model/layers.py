@@ -103,18 +103,25 @@ def _fairseq_sinusoids(length: int, width: int) -> Tensor:
 class Embedding:
     """Token ids of any shape → their rows of the table, in the activations' dtype.
 
-    Beside int8 layers the table is fp16. Scaled when they have been looked up: so the table is that
-    of the checkpoint, and where both sides have it in common, it is there once.
+    Beside int8 layers the table is int8, too; T5's is float16, for its logits would be a third
+    further off. Scaled when they have been looked up: so the table is that of the checkpoint, and
+    where both sides have it in common, it is there once.
     """
 
     def __init__(self, build: Builder, name: str, rows: int) -> None:
-        exact = build.side.weights.is_floating_point
-        dtype = build.side.weights if exact else torch.float16
-        self.table = build.weights.shared(name, rows, build.stack.d_model, build.device, dtype)
-        self._dtype, self._scale = build.side.activations, build.stack.embedding_scale
+        side, place = build.side, (name, rows, build.stack.d_model, build.device)
+        self._dtype, self._scale = side.activations, build.stack.embedding_scale
+        self._steps: Tensor | None = None
+        exact = side.weights.is_floating_point
+        if exact or build.stack.relative is not None:
+            self.table = build.weights.shared(*place, side.weights if exact else torch.float16)
+        else:
+            table = build.weights.quantised(*place)
+            self.table, self._steps = table.numbers, table.scales[:, None]
 
     def __call__(self, ids: Tensor) -> Tensor:
-        x = F.embedding(ids, self.table).to(self._dtype)
+        x = F.embedding(ids, self.table)
+        x = (x if self._steps is None else x * F.embedding(ids, self._steps)).to(self._dtype)
         return x if self._scale == 1.0 else x * self._scale
 
 

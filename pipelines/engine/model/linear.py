@@ -11,7 +11,7 @@ from torch import Tensor
 from pipelines.engine.model.compiled.library import library
 from pipelines.engine.model.compiled.linear import CompiledLinear
 from pipelines.engine.model.device import Side
-from pipelines.engine.model.quantised import overflows, packed, quantised
+from pipelines.engine.model.quantised import Quantised, overflows, packed, quantised
 
 __all__ = ["Linear", "make_linear"]
 
@@ -31,13 +31,17 @@ class Linear(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
-def make_linear(weight: Tensor, bias: Tensor | None, side: Side, device: torch.device) -> Linear:
-    """The linear layer that a plan asks for; weight [out, in], bias [out] in any float dtype."""
+def make_linear(
+    weight: Tensor | Quantised, bias: Tensor | None, side: Side, device: torch.device
+) -> Linear:
+    """The linear layer that a plan asks for; weight [out, in], bias [out] in any float dtype. For
+    int8, weights may be so already."""
     if side.kernel == "int8" and device.type == "cpu":
         kernels = library()
         return _Int8(weight, bias) if kernels is None else CompiledLinear(weight, bias, kernels)
     if side.kernel == "int8":
         return _Int8Weights(weight, bias, side.activations, device)
+    assert isinstance(weight, Tensor), "nothing else is made of int8"
     if side.kernel == "half":
         return _HalfWeights(weight, bias)
     if side.kernel == "packed":
@@ -88,11 +92,12 @@ class _Int8:
     """Where kernels of our own cannot be had: int8 weights with a scale per output. Activations are
     quantised on the fly, to 8 bits or (narrow) 7; single rows on small weights stay bfloat16."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        numbers, scale = quantised(weight)
+    def __init__(self, weight: Tensor | Quantised, bias: Tensor | None) -> None:
+        whole = quantised(weight)
         self._bias = None if bias is None else bias.float()
-        self._packed, self._narrow = packed(numbers, scale, self._bias), overflows()
-        self._small = (numbers, scale.bfloat16()) if weight.numel() <= _SMALL else None
+        self._packed, self._narrow = packed(whole, self._bias), overflows()
+        small = whole.numbers.numel() <= _SMALL
+        self._small = (whole.numbers, whole.scales.bfloat16()) if small else None
         # Without the packet's detour for fake objects, which costs 2 µs a call.
         self._multiply = torch.ops.quantized.linear_dynamic.default._op
 
@@ -117,10 +122,14 @@ class _Int8Weights:
     """int8 weights on a GPU, widened at use: saves memory, not time."""
 
     def __init__(
-        self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
+        self,
+        weight: Tensor | Quantised,
+        bias: Tensor | None,
+        dtype: torch.dtype,
+        device: torch.device,
     ) -> None:
-        numbers, scale = quantised(weight)
-        self._weight, self._scale = numbers.to(device), scale.to(device, dtype)
+        whole = quantised(weight).to(device)
+        self._weight, self._scale = whole.numbers, whole.scales.to(dtype)
         self._bias = None if bias is None else bias.to(device, dtype)
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -3,37 +3,64 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-__all__ = ["overflows", "packed", "quantised"]
+__all__ = ["Quantised", "overflows", "packed", "quantised"]
 
 # A table of 58,000 tokens is quantised in parts of so many rows: as float32 it takes 119 MB.
 _ROWS_AT_ONCE = 2048
 
 
-def quantised(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """[out, in] of any float dtype → int8 of that shape, and what it is to be multiplied with,
-    float32 [out]."""
-    numbers, scale = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
+@dataclass(frozen=True, eq=False)
+class Quantised:
+    """Weights as int8 [out, in], and what its rows are to be multiplied with, float32 [out]."""
+
+    numbers: Tensor
+    scales: Tensor
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.numbers.shape
+
+    @property
+    def device(self) -> torch.device:
+        return self.numbers.device
+
+    def __getitem__(self, rows: slice | Tensor) -> Quantised:
+        return Quantised(self.numbers[rows], self.scales[rows])
+
+    def __mul__(self, factor: float) -> Quantised:
+        return replace(self, scales=self.scales * factor)
+
+    def to(self, device: torch.device) -> Quantised:
+        return Quantised(self.numbers.to(device), self.scales.to(device))
+
+
+def quantised(weight: Tensor | Quantised) -> Quantised:
+    """[out, in] of any float dtype in int8; itself if it is so already."""
+    if isinstance(weight, Quantised):
+        return weight
+    numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
     for start in range(0, len(weight), _ROWS_AT_ONCE):
         rows = slice(start, start + _ROWS_AT_ONCE)
         part = weight[rows].float().cpu()
-        scale[rows] = part.abs().amax(dim=1).clamp_min(1e-12) / 127.0
-        numbers[rows] = (part / scale[rows, None]).round_()
-    return numbers, scale
+        scales[rows] = part.abs().amax(dim=1).clamp_min(1e-12) / 127.0
+        numbers[rows] = (part / scales[rows, None]).round_()
+    return Quantised(numbers, scales)
 
 
-def packed(numbers: Tensor, scale: Tensor, bias: Tensor | None) -> Any:
+def packed(weight: Quantised, bias: Tensor | None) -> Any:
     """The layout that torch.ops.quantized.linear_dynamic reads; bias float32 [out]."""
     with warnings.catch_warnings():  # torch announces the quantised dtypes' successor here
         warnings.simplefilter("ignore")
-        nowhere = torch.zeros(len(scale), dtype=torch.long)
-        weight = torch._make_per_channel_quantized_tensor(numbers, scale, nowhere, 0)
-        return torch.ops.quantized.linear_prepack(weight, bias)
+        nowhere = torch.zeros(len(weight.scales), dtype=torch.long)
+        whole = torch._make_per_channel_quantized_tensor(weight.numbers, weight.scales, nowhere, 0)
+        return torch.ops.quantized.linear_prepack(whole, bias)
 
 
 @cache
@@ -44,6 +71,7 @@ def overflows() -> bool:
     of activations they do. Found out by trying, for what it uses depends on more than the CPU.
     """
     terms = 64
-    ones = packed(torch.full((16, terms), 127, dtype=torch.int8), torch.full((16,), 1 / 127), None)
+    numbers = torch.full((16, terms), 127, dtype=torch.int8)
+    ones = packed(Quantised(numbers, torch.full((16,), 1 / 127)), None)
     found = torch.ops.quantized.linear_dynamic(torch.ones(1, terms), ones)
     return bool((found < 0.9 * terms).any())

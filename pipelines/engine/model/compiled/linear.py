@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pipelines.engine.model.compiled import layout as at
 from pipelines.engine.model.compiled.library import Library
-from pipelines.engine.model.quantised import quantised
+from pipelines.engine.model.quantised import Quantised, quantised
 
 __all__ = ["CompiledLinear", "Scratch", "aligned"]
 
@@ -23,7 +23,7 @@ class CompiledLinear:
     """int8 weights with a scale per output; each row of activations becomes bytes with a step and
     a least value of its own. weight [outputs, inputs], bias [outputs] in any float dtype."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, library: Library) -> None:
+    def __init__(self, weight: Tensor | Quantised, bias: Tensor | None, library: Library) -> None:
         self._library = library
         self.outputs, self.inputs = weight.shape
         self.padded = -(-self.inputs // at.DEPTH) * at.DEPTH
@@ -31,7 +31,8 @@ class CompiledLinear:
         packed, scales, sums = aligned(columns * self.padded), *torch.zeros(2, self.outputs)
         for start in range(0, self.outputs, _AT_ONCE):
             part = slice(start, min(start + _AT_ONCE, self.outputs))
-            numbers, scales[part] = quantised(weight[part])
+            few = quantised(weight[part])
+            numbers, scales[part] = few.numbers, few.scales
             sums[part] = numbers.sum(1, dtype=torch.int32).float()
             rows = -(-len(numbers) // at.COLUMNS) * at.COLUMNS
             wide = torch.zeros(rows, self.padded, dtype=torch.int8)
