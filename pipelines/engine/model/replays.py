@@ -106,17 +106,14 @@ class _Recording:
         self._inputs.copy_(torch.tensor(list(given)))
         return self._work()[: len(ids)]
 
-    def record(self, record: Recorder) -> bool:
-        """Make a recording of the pass that was computed last; returns whether it computes the
-        same."""
-        expected = self._work()
+    def record(self, record: Recorder, expected: Tensor) -> bool:
+        """Make a recording of the pass that was computed last, with these states; returns whether
+        it computes the same."""
         # What was recorded knows the caches by where they lie, and does not keep them alive.
         self._work = record(self._work)
-        states = self._work()
-        largest = expected.abs().amax()
-        apart = (states - expected).abs().amax()
+        apart = (self._work()[: len(expected)] - expected).abs().amax()
         # Damaged weights make NaN, however they are multiplied.
-        return bool((apart <= _TOLERANCE * largest) | expected.isnan().any())
+        return bool((apart <= _TOLERANCE * expected.abs().amax()) | expected.isnan().any())
 
 
 class _Recordings:
@@ -168,7 +165,7 @@ class Replays:
                 return None
             recording = _Recording(form, self._decode, (cache, cross), *self._numbers)
             states = recording.compute(*given).clone()
-            if not self._record(recording, recordings.record):
+            if not self._record(recording, recordings.record, states):
                 return states
         else:
             # The next pass of any form may write where this one's result lies.
@@ -179,10 +176,11 @@ class Replays:
             del recordings.made[next(iter(recordings.made))]
         return states
 
-    def _record(self, recording: _Recording, record: Recorder) -> bool:
+    def _record(self, recording: _Recording, record: Recorder, states: Tensor) -> bool:
         """Whether a recording can be played from now on; else there will be no others either."""
         try:
-            why = None if recording.record(record) else "a recorded step computes something else"
+            same = recording.record(record, states)
+            why = None if same else "a recorded step computes something else"
         except RuntimeError as error:  # torch's for everything that a GPU or its driver cannot do
             why = str(error).partition("\n")[0]
         if why is None:

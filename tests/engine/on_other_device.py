@@ -1,0 +1,47 @@
+"""A pytest plugin: engines in float32 compute on the stand-in for a GPU, by recorded passes.
+
+python -m pytest -p tests.engine.on_other_device tests/engine/test_{exact,beam,speculation}.py
+
+For tests of what is generated, in one thread: others compare tensors with the CPU's own.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+import torch
+
+from pipelines.engine import engine as engine_module
+from pipelines.engine.model import decoder as decoder_module
+from pipelines.engine.model.device import Plan, plan_for
+from tests.engine.other_device import OTHER, other_device
+from tests.engine.recorder import OperationRecorder
+
+_STACK = ExitStack()
+
+
+class _Generator(torch.Generator):
+    """The CPU's: the other device has none of its own."""
+
+    def __new__(cls, device: Any = None) -> _Generator:
+        return super().__new__(cls)
+
+
+def _plan_for(precision: str, device: torch.device) -> Plan:
+    exact = precision == "auto" and device == OTHER
+    return plan_for("float32" if exact else precision, device)
+
+
+def pytest_sessionstart() -> None:
+    patch = _STACK.enter_context(pytest.MonkeyPatch.context())
+    patch.setattr(engine_module, "choose_device", lambda device: OTHER)
+    patch.setattr(engine_module, "plan_for", _plan_for)
+    patch.setattr(decoder_module, "recorders_for", lambda device: OperationRecorder)
+    patch.setattr(torch, "Generator", _Generator)
+    _STACK.enter_context(other_device())
+
+
+def pytest_sessionfinish() -> None:
+    _STACK.close()
