@@ -8,7 +8,6 @@ For tests of what is generated, in one thread: others compare tensors with the C
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 import torch
@@ -22,13 +21,6 @@ from tests.engine.recorder import OperationRecorder
 _STACK = ExitStack()
 
 
-class _Generator(torch.Generator):
-    """The CPU's: the other device has none of its own."""
-
-    def __new__(cls, device: Any = None) -> _Generator:
-        return super().__new__(cls)
-
-
 def _plan_for(precision: str, device: torch.device) -> Plan:
     exact = precision == "auto" and device == OTHER
     return plan_for("float32" if exact else precision, device)
@@ -39,7 +31,6 @@ def pytest_sessionstart() -> None:
     patch.setattr(engine_module, "choose_device", lambda device: OTHER)
     patch.setattr(engine_module, "plan_for", _plan_for)
     patch.setattr(decoder_module, "recorders_for", lambda device: OperationRecorder)
-    patch.setattr(torch, "Generator", _Generator)
     _STACK.enter_context(other_device())
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter, tree_map
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
+
+from tests.engine.recorder import EachOperation
 
 __all__ = ["OTHER", "other_device"]
 
@@ -55,17 +57,11 @@ class _OtherTensor(Tensor):
         return _compute(func, args, kwargs or {})
 
 
-class _OtherDevice(TorchDispatchMode):
-    """For what makes new tensors there."""
+class _Generator(torch.Generator):
+    """The CPU's: the other device has none of its own."""
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        return _compute(func, args, kwargs or {})
+    def __new__(cls, device: Any = None) -> _Generator:
+        return super().__new__(cls)
 
 
 def _compute(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -114,7 +110,7 @@ def other_device() -> Iterator[torch.device]:
     # torch.tensor would make it there before the mode hears of it.
     torch._C._set_only_lift_cpu_tensors(True)
     try:
-        with _OtherDevice():
+        with patch.object(torch, "Generator", _Generator), EachOperation(_compute):
             yield OTHER
     finally:
         torch._C._set_only_lift_cpu_tensors(before)

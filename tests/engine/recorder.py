@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -16,28 +16,15 @@ from pipelines.engine.model.graphs import Work
 _FORBIDDEN = ("_local_scalar_dense", "item", "is_nonzero", "nonzero")
 
 
-class _Notes(TorchDispatchMode):
-    """Every operation below autograd, as CUDA sees them."""
+class EachOperation(TorchDispatchMode):
+    """Every operation below autograd, as CUDA sees them, goes through `compute`."""
 
-    def __init__(self) -> None:
+    def __init__(self, compute: Callable[[Any, Any, Any], Any]) -> None:
         super().__init__()
-        self.done: list[tuple[Any, Any, Any, Any]] = []
+        self._compute = compute
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Sequence[type],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:
-        name = func.overloadpacket.__name__
-        assert name not in _FORBIDDEN, f"{name} cannot be recorded"
-        result = func(*args, **(kwargs or {}))
-        found = tree_iter((args, kwargs, result))
-        places = {value.device for value in found if isinstance(value, Tensor)}
-        assert len(places) == 1, f"{name} copies from one device to another"
-        self.done.append((func, args, kwargs or {}, result))
-        return result
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._compute(func, args, kwargs or {})
 
 
 class OperationRecorder:
@@ -46,12 +33,24 @@ class OperationRecorder:
 
     def __call__(self, work: Work) -> Work:
         work()
-        with _Notes() as notes:
+        done: list[tuple[Any, Any, Any, Any]] = []
+
+        def note(func: Any, args: Any, kwargs: Any) -> Any:
+            name = func.overloadpacket.__name__
+            assert name not in _FORBIDDEN, f"{name} cannot be recorded"
+            result = func(*args, **kwargs)
+            found = tree_iter((args, kwargs, result))
+            places = {value.device for value in found if isinstance(value, Tensor)}
+            assert len(places) == 1, f"{name} copies from one device to another"
+            done.append((func, args, kwargs, result))
+            return result
+
+        with EachOperation(note):
             result = work()
-        return _player(notes.done, result)
+        return _player(done, result)
 
 
-def _player(done: Sequence[tuple[Any, Any, Any, Any]], result: Tensor) -> Callable[[], Tensor]:
+def _player(done: Sequence[tuple[Any, Any, Any, Any]], result: Tensor) -> Work:
     def play() -> Tensor:
         now: dict[int, Tensor] = {}
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import gc
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 
 from pipelines.engine import Engine, Memory, Model, ModelDrafter, NgramDrafter, Request
-from pipelines.engine.model.network import Network
-from pipelines.engine.model.replays import Replays
 from tests.engine.conftest import Folders
-from tests.engine.test_replays import requests_of, sources_of
+from tests.engine.test_replays import replays_of, requests_of, sources_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -24,13 +23,6 @@ SPECS = ["marian:opus-mt-en-de", "whisper:tiny"]
 def gpu(request: pytest.FixtureRequest) -> Iterator[Engine]:
     with Engine(device="cuda", precision=request.param, max_batch=4) as engine:
         yield engine
-
-
-def recordings_of(model: Model) -> Replays:
-    network = model.backend
-    assert isinstance(network, Network)
-    assert network._decoder._replays is not None
-    return network._decoder._replays
 
 
 def agreement(
@@ -56,7 +48,7 @@ def agreement(
 def test_it_chooses_what_the_cpu_would(
     spec: str, gpu: Engine, engine: Engine, checkpoints: Folders
 ) -> None:
-    """Rows join and leave, alone, with drafts and with beams; most of it played from recordings."""
+    """Rows join and leave, alone and with drafts; most of it played from recordings."""
     exact, model = engine.load(checkpoints(spec)), gpu.load(checkpoints(spec))
     sources = sources_of(exact)
     theirs, ours = exact.encode(sources), model.encode(sources)
@@ -69,7 +61,7 @@ def test_it_chooses_what_the_cpu_would(
     ]
     memories, requests = zip(*plain, strict=True)
     assert agreement(exact, memories, gpu, requests) >= least
-    recordings = recordings_of(model)
+    recordings = replays_of(model, torch.device("cuda"))
     assert recordings.works
     assert recordings.played > 40
     drafted = [
@@ -96,6 +88,10 @@ def test_recordings_say_what_is_computed_without(
             assert ("graphs" in model.backend.kernels) == recorded
             memories = model.encode(sources_of(model))
             requests = requests_of(model, memories)
+            requests += [
+                replace(request, options=replace(request.options, beam_size=3))
+                for request in requests[:3]
+            ]
             found.append([result.tokens for result in engine.generate(requests)])
     assert found[0] == found[1]
 

@@ -25,7 +25,6 @@ from pipelines.engine import (
     Suppress,
 )
 from pipelines.engine import engine as engine_module
-from pipelines.engine.decoding import model_drafts
 from pipelines.engine.model import decoder as decoder_module
 from pipelines.engine.model import replays as replays_module
 from pipelines.engine.model.graphs import Recorder, Work, recorders_for
@@ -56,10 +55,10 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             engine.close()
 
 
-def replays_of(model: Model) -> Replays:
+def replays_of(model: Model, device: torch.device = OTHER) -> Replays:
     network = model.backend
     assert isinstance(network, Network)
-    assert network.plan.device == OTHER
+    assert network.plan.device == device
     replays = network._decoder._replays
     assert replays is not None
     return replays
@@ -130,12 +129,8 @@ def test_so_are_those_of_beams(
     assert_same(pairs)
 
 
-def test_so_are_those_of_drafts(
-    start: Start, engine: Engine, checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_so_are_those_of_drafts(start: Start, engine: Engine, checkpoints: Folders) -> None:
     """What several tokens at once are read by is recorded, too, of both models."""
-    # The other device has none of its own; nothing is drawn here.
-    monkeypatch.setattr(model_drafts, "generator_for", lambda seed, device: torch.Generator())
     folder = checkpoints("marian:opus-mt-en-de")
     model, pairs = both(folder, start, engine, most=30)
     for _, requests in pairs:
@@ -210,7 +205,6 @@ def test_where_recording_fails_it_goes_on_without(
 
 
 def test_caches_are_not_kept_alive(start: Start, checkpoints: Folders) -> None:
-    """Nor are more recordings kept than there should be."""
     other = start()
     model = other.load(checkpoints("marian:opus-mt-en-de"))
     replays, batch = replays_of(model), model._batch

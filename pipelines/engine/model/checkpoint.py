@@ -42,8 +42,7 @@ class Weights:
         self._folder = folder
         self._readers = readers
         self._translate = translate
-        self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor] = {}
-        self._quantised: dict[tuple[str, torch.device], Quantised] = {}
+        self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | Quantised] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
         """The same weights, found under names of another family."""
@@ -72,19 +71,15 @@ class Weights:
 
     def shared(
         self, name: str, rows: int, width: int, device: torch.device, dtype: torch.dtype
-    ) -> Tensor:
-        """As `take`, on a device and in a dtype: one and the same tensor to all who ask for it."""
+    ) -> Tensor | Quantised:
+        """As `take`, on a device and in a dtype (int8: quantised): one and the same to all who ask
+        for it."""
         key = (self._translate(name), device, dtype)
         if key not in self._shared:
-            self._shared[key] = self.take(name, rows, width).to(device, dtype)
+            whole = self.take(name, rows, width)
+            small = dtype == torch.int8
+            self._shared[key] = quantised(whole).to(device) if small else whole.to(device, dtype)
         return self._shared[key]
-
-    def quantised(self, name: str, rows: int, width: int, device: torch.device) -> Quantised:
-        """As `shared`, in int8."""
-        key = (self._translate(name), device)
-        if key not in self._quantised:
-            self._quantised[key] = quantised(self.take(name, rows, width)).to(device)
-        return self._quantised[key]
 
     def stacked(self, names: Sequence[str], *shape: int) -> Tensor:
         """Several tensors of one shape, one below the other."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor
 
-from pipelines.engine.model.compiled.library import VARIABLE
+from pipelines.engine.model.compiled.library import operation_by_operation
 
 __all__ = ["Recorder", "Work", "recorders_for"]
 
@@ -23,7 +22,7 @@ Recorder = Callable[[Work], Work]
 def recorders_for(device: torch.device) -> Callable[[], Recorder] | None:
     """What makes recorders of work on a device; None where it is done operation by operation: on
     CPUs, and where EDGEAPP_KERNELS is "torch"."""
-    if device.type != "cuda" or os.environ.get(VARIABLE) == "torch":
+    if device.type != "cuda" or operation_by_operation():
         return None
     return partial(_CudaRecorder, device)
 

@@ -53,10 +53,8 @@ class Head:
         table: Tensor | Quantised
         if own:
             table = weights.take(name, vocab, width)
-        elif side.weights.is_floating_point:
-            table = weights.shared(tied, vocab, width, device, side.weights)
         else:
-            table = weights.quantised(tied, vocab, width, device)
+            table = weights.shared(tied, vocab, width, device, side.weights)
         if architecture.head_scale != 1.0:
             exact = table if isinstance(table, Quantised) else table.float()
             table = exact * architecture.head_scale

@@ -14,6 +14,7 @@ from pipelines.engine.model.architecture import Activation, Architecture, Relati
 from pipelines.engine.model.checkpoint import Weights
 from pipelines.engine.model.device import Side
 from pipelines.engine.model.linear import Linear, make_linear
+from pipelines.engine.model.quantised import Quantised
 
 __all__ = [
     "Builder",
@@ -109,15 +110,16 @@ class Embedding:
     """
 
     def __init__(self, build: Builder, name: str, rows: int) -> None:
-        side, place = build.side, (name, rows, build.stack.d_model, build.device)
-        self._dtype, self._scale = side.activations, build.stack.embedding_scale
+        dtype, self._scale = build.side.weights, build.stack.embedding_scale
+        if dtype == torch.int8 and build.stack.relative is not None:
+            dtype = torch.float16
+        table = build.weights.shared(name, rows, build.stack.d_model, build.device, dtype)
+        self._dtype = build.side.activations
         self._steps: Tensor | None = None
-        exact = side.weights.is_floating_point
-        if exact or build.stack.relative is not None:
-            self.table = build.weights.shared(*place, side.weights if exact else torch.float16)
-        else:
-            table = build.weights.quantised(*place)
+        if isinstance(table, Quantised):
             self.table, self._steps = table.numbers, table.scales[:, None]
+        else:
+            self.table = table
 
     def __call__(self, ids: Tensor) -> Tensor:
         x = F.embedding(ids, self.table)

@@ -22,9 +22,6 @@ __all__ = ["Replays", "bucket"]
 # Longer passes read prompts: each comes once, and keeps a GPU busy by itself.
 _MOST_TOKENS = 16
 
-# A form is recorded when it comes for the second time.
-_OFTEN = 2
-
 # So many recordings are kept for a cache; the one that was played longest ago goes.
 _KEPT = 64
 
@@ -121,7 +118,7 @@ class _Recordings:
 
     def __init__(self, home: tuple[object, object], record: Recorder) -> None:
         self.home, self.record = home, record
-        self.seen: dict[_Form, int] = {}
+        self.seen: set[_Form] = set()
         self.made: dict[_Form, _Recording] = {}
 
 
@@ -160,8 +157,8 @@ class Replays:
         given = ids, step.starts, cross.lengths[step.sources]
         recording = recordings.made.pop(form, None)
         if recording is None:
-            recordings.seen[form] = recordings.seen.get(form, 0) + 1
-            if recordings.seen[form] < _OFTEN:
+            if form not in recordings.seen:  # who comes twice will come again
+                recordings.seen.add(form)
                 return None
             recording = _Recording(form, self._decode, (cache, cross), *self._numbers)
             states = recording.compute(*given).clone()

@@ -137,8 +137,7 @@ def static_geometry(
     device = positions.device
     source_mask = None
     if source_lengths is not None:
-        beyond = torch.arange(source_length, device=device) >= source_lengths[:, None]
-        source_mask = _additive(beyond, dtype)[:, None, None]
+        source_mask = _source_mask(source_lengths, source_length, dtype)
     at = _column(slice(0, len(positions)), device), positions
     mask = _causal_mask(positions, length, dtype)
     return Geometry(at, length, mask, source_length, source_mask, _runs(sharing))
@@ -157,6 +156,12 @@ def _causal_mask(positions: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     """[rows, 1, tokens, length], −∞ behind each position."""
     later = torch.arange(length, device=positions.device) > positions[:, :, None]
     return _additive(later, dtype)[:, None]
+
+
+def _source_mask(lengths: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
+    """[sources, 1, 1, longest], −∞ beyond each length."""
+    beyond = torch.arange(longest, device=lengths.device) >= lengths[:, None]
+    return _additive(beyond, dtype)[:, None, None]
 
 
 def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
@@ -178,5 +183,4 @@ def padding_mask(
     """[rows, 1, 1, longest], −∞ beyond each length; None when nothing is padded."""
     if min(lengths) == longest:
         return None
-    beyond = torch.arange(longest) >= torch.tensor(lengths)[:, None]
-    return _additive(beyond, dtype)[:, None, None].to(device)
+    return _source_mask(torch.tensor(lengths), longest, dtype).to(device)

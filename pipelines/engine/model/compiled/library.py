@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 from pipelines.engine.model.compiled.levels import LEVELS, RUNTIME
 from pipelines.engine.model.pages import give_back_code
 
-__all__ = ["VARIABLE", "Library", "library", "to_compile"]
+__all__ = ["Library", "library", "operation_by_operation", "to_compile"]
 
 # Where compiled kernels are kept (by default the user's cache), or "torch": use none.
-VARIABLE = "EDGEAPP_KERNELS"
+_VARIABLE = "EDGEAPP_KERNELS"
 
 # The modules that the compiler reads.
 _SOURCES = (
@@ -87,11 +87,16 @@ def to_compile() -> bool:
     return level is not None and _runtime() is not None and not _place(level).exists()
 
 
+def operation_by_operation() -> bool:
+    """Whether the environment asks for torch's operations, one by one."""
+    return os.environ.get(_VARIABLE) == "torch"
+
+
 def _level() -> str | None:
     """None where there are no instructions that do; torch, through ATEN_CPU_CAPABILITY, and this
     library may be held back."""
     flags, allowed = torch.cpu.get_capabilities(), torch.backends.cpu.get_cpu_capability()
-    if os.environ.get(VARIABLE) == "torch" or flags.get("architecture") != "x86_64":
+    if operation_by_operation() or flags.get("architecture") != "x86_64":
         return None
     if allowed.startswith("AVX512") and flags.get("avx512_vnni"):
         return "vnni512"
@@ -113,7 +118,7 @@ def _runtime() -> Any:
 def _place(level: str) -> Path:
     from platformdirs import user_cache_path
 
-    folder = os.environ.get(VARIABLE)
+    folder = os.environ.get(_VARIABLE)
     return (
         Path(folder) if folder else user_cache_path("edgeapp")
     ) / f"{level}-{_version()}.kernels"
