@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["LiveLine", "clock", "note", "progress", "results", "timed_line"]
+__all__ = ["LiveLine", "clock", "note", "progress", "results", "timed_line", "warnings_as_notes"]
 
 
 def results() -> Console:
@@ -25,6 +26,18 @@ def note(message: str) -> None:
     """One line beside the results, for the person at the terminal."""
     sys.stderr.write(f"edgeapp: {message}\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def warnings_as_notes() -> Iterator[None]:
+    """Shows Python warnings as one line each, without the place in the source."""
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        note(str(message))
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def clock(seconds: float) -> str:

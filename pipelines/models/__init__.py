@@ -5,6 +5,7 @@ Hugging Face hub into the standard Hugging Face cache, where models that other t
 found too.
 """
 
+from pipelines.models.addresses import InsecureMirror
 from pipelines.models.assets import assets_folder, bundled_folder
 from pipelines.models.cache import cache_folder
 from pipelines.models.catalog import (
@@ -19,6 +20,7 @@ from pipelines.models.defaults import choose_default
 from pipelines.models.hub import PullPlan, PullProgress, plan_pull, pull
 
 __all__ = [
+    "InsecureMirror",
     "ModelInfo",
     "PullPlan",
     "PullProgress",

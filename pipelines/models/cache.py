@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.models.assets import Task
-from pipelines.models.names import is_repository
+from pipelines.models.listing import is_shard_name
+from pipelines.models.names import is_repository, shown
 
 __all__ = [
     "FAMILIES",
@@ -25,6 +26,7 @@ __all__ = [
     "read_json",
     "shard_names",
     "size_of",
+    "storage_folder",
     "task_of",
     "unusable",
 ]
@@ -63,7 +65,7 @@ def cached_snapshot(repository: str) -> Path | None:
 
     None when nothing of it is in the cache.
     """
-    snapshots = _storage(repository) / "snapshots"
+    snapshots = storage_folder(repository) / "snapshots"
     try:
         folders = [folder for folder in snapshots.iterdir() if folder.is_dir()]
     except OSError:
@@ -93,7 +95,7 @@ def cached_models() -> Iterator[tuple[str, Path]]:
 
 def delete_cached(repository: str) -> int:
     """Deletes everything of a repository from the cache. Returns the freed bytes; 0: not there."""
-    storage = _storage(repository)
+    storage = storage_folder(repository)
     if not storage.is_dir():
         return 0
     # Snapshots are links into blobs; without links (Windows) they are the files themselves.
@@ -115,9 +117,8 @@ def unusable(folder: Path) -> str | None:
         return "it has no readable config.json"
     family = str(config.get("model_type"))
     if family not in TASKS:
-        return (
-            f"its model_type is {config.get('model_type')!r}, and only {FAMILIES} models run here"
-        )
+        named = shown(config.get("model_type"))
+        return f"its model_type is {named}, and only {FAMILIES} models run here"
     missing = _missing_weights(folder)
     if missing:
         return f"it lacks {missing}"
@@ -139,7 +140,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; empty when there is none."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -151,13 +152,14 @@ def shard_names(index: Path) -> list[str]:
     return sorted({str(file) for file in files})
 
 
-def _storage(repository: str) -> Path:
+def storage_folder(repository: str) -> Path:
+    """The folder of a repository in the cache; it need not exist yet."""
     return cache_folder() / f"models--{repository.replace('/', '--')}"
 
 
 def _main_commit(repository: str) -> str:
     try:
-        return (_storage(repository) / "refs" / "main").read_text(encoding="utf-8").strip()
+        return (storage_folder(repository) / "refs" / "main").read_text(encoding="utf-8").strip()
     except OSError:
         return ""
 
@@ -170,6 +172,10 @@ def _missing_weights(folder: Path) -> str | None:
         index = folder / f"{single}.index.json"
         if index.is_file():
             shards = shard_names(index)
-            absent = [shard for shard in shards if not (folder / shard).is_file()]
-            return absent[0] if absent else None if shards else f"a readable {index.name}"
+            for shard in shards:
+                if not is_shard_name(shard):
+                    return f"the file {shown(shard)} that {index.name} names"
+                if not (folder / shard).is_file():
+                    return shard
+            return None if shards else f"a readable {index.name}"
     return "weights (model.safetensors or pytorch_model.bin)"

@@ -168,7 +168,7 @@ def _cached(name: str, repository: str) -> ResolvedModel:
     if reason is None:
         return resolved(repository, folder, "cache")
     family = read_json(folder / "config.json").get("model_type")
-    if family is not None and family not in TASKS:
+    if family is not None and str(family) not in TASKS:
         raise CheckpointError(f"the model {name} in {folder} cannot be used: {reason}")
     raise ModelNotFound(
         f"the model {name} is only partly on this machine ({folder}): {reason}; "

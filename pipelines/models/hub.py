@@ -1,7 +1,9 @@
-"""Downloads from the Hugging Face hub into its standard cache, through huggingface_hub."""
+"""Downloads from the Hugging Face hub, or a mirror of it, into its standard cache."""
 
 from __future__ import annotations
 
+import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,12 +12,15 @@ from logging import ERROR
 from pathlib import Path
 
 from pipelines.errors import ModelError, OptionError
+from pipelines.models.addresses import InsecureMirror, check_endpoint, insecure_mirror
 from pipelines.models.assets import BUNDLED
 from pipelines.models.cache import FAMILIES, TASKS, cache_folder, read_json, shard_names, unusable
 from pipelines.models.catalog import ResolvedModel, resolve, resolved
-from pipelines.models.names import is_repository, repository_of
+from pipelines.models.listing import RemoteFile, is_shard_name
+from pipelines.models.names import is_repository, repository_of, shown
 from pipelines.models.refusals import without_the_hub
-from pipelines.models.transfer import Remote, fetch_resumable, fetch_small
+from pipelines.models.snapshot import Snapshot
+from pipelines.models.transfer import Source, fetch_file, fetch_listing
 
 __all__ = ["PullPlan", "PullProgress", "plan_pull", "pull"]
 
@@ -36,6 +41,9 @@ _SMALL_FILES = (
     "sentencepiece.bpe.model",
     "spiece.model",
 )
+_PARSED_BYTES = 8 << 20  # the configuration and the index of weights, parsed while downloading
+_SMALL_BYTES = 256 << 20  # the largest tokenizers have 35 MB
+_MOST_SHARDS = 1000
 
 
 @dataclass(frozen=True)
@@ -63,14 +71,15 @@ class PullPlan:
 def plan_pull(name: str) -> PullPlan:
     """What `pull` would download, of which only the configuration is fetched now.
 
-    Raises ModelNotFound when the hub has no such model, refuses it, or cannot be reached;
-    ModelError when it is of a kind that does not run here.
+    Warns with InsecureMirror as `pull` does. Raises ModelNotFound when the hub has no such model,
+    refuses it, or cannot be reached; ModelError when it is of a kind that does not run here, or
+    the hub's answers contradict each other.
     """
     repository = _repository(name)
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
-        with _quiet_client():
+        with _client():
             return _Download(repository, lambda _: None).plan()
     except (OSError, HTTPError) as error:
         found = without_the_hub(name, repository, error)
@@ -83,9 +92,11 @@ def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> R
     interrupted download goes on where it stopped.
 
     progress is called in this thread; what it raises ends the download and keeps the partial file.
+    Every file is compared with the size and the hash that the hub lists. Warns with InsecureMirror,
+    before the first request, when HF_ENDPOINT is a plain http address of another machine.
     Raises ModelNotFound when the hub has no such model, refuses it, or cannot be reached while the
-    cache does not have it either; ModelError when it is of a kind that does not run here, or cannot
-    be stored.
+    cache does not have it either; ModelError when it is of a kind that does not run here, cannot
+    be stored, or a file is not what the hub lists; OptionError when HF_ENDPOINT is no address.
     """
     if name in BUNDLED:
         return resolve(name)
@@ -94,7 +105,7 @@ def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> R
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
-        with _quiet_client():
+        with _client():
             folder = _Download(repository, progress or (lambda _: None)).run()
     except (OSError, HTTPError) as error:
         return without_the_hub(name, repository, error)
@@ -114,91 +125,138 @@ class _Download:
     """One `pull` of one repository, at the commit that its main branch has at the start."""
 
     def __init__(self, repository: str, report: Callable[[PullProgress], None]) -> None:
-        from huggingface_hub import HfApi, constants
+        from huggingface_hub import constants
 
-        endpoint = constants.ENDPOINT
-        info = HfApi(endpoint=endpoint).model_info(repository, files_metadata=True)
-        self._remote = Remote(repository, str(info.sha), endpoint, cache_folder())
-        self._sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
+        self._source = Source(repository, constants.ENDPOINT)
+        self._listing = fetch_listing(self._source)
+        self._snapshot = Snapshot(repository, self._listing.commit)
         self._report = report
         self._done = 0
         self._total = 0
 
     def run(self) -> Path:
         """Returns the snapshot's folder. Small files come first, so that weights complete it."""
-        folder, names = self._needed()
-        self._total = sum(self._sizes[name] for name in names)
-        for name in names:
-            self._fetch(name)
-        # Only now does the branch point here: who asks the cache for "main" gets all or nothing.
-        fetch_small(self._remote, "config.json", revision="main")
+        files = self._needed()
+        self._check_space(files)
+        self._total = sum(file.size for file in files)
+        for file in files:
+            self._say(file.name, 0)
+            self._fetch(file, partial(self._say, file.name))
+            self._done += file.size
+            self._say(file.name, 0)
+        folder = self._snapshot.folder
         reason = unusable(folder)
         if reason is not None:
-            repository = self._remote.repository
+            repository = self._source.repository
             raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
+        # Only now does the branch point here: who asks the cache for "main" gets all or nothing.
+        self._snapshot.set_main()
         return folder
 
     def plan(self) -> PullPlan:
         """What `run` would fetch."""
-        folder, names = self._needed()
-        files = tuple((name, self._sizes[name]) for name in names)
-        missing = sum(size for name, size in files if not (folder / name).exists())
-        return PullPlan(self._remote.repository, files, missing)
+        files = self._needed()
+        sizes = tuple((file.name, file.size) for file in files)
+        missing = sum(self._snapshot.missing_bytes(file) for file in files)
+        return PullPlan(self._source.repository, sizes, missing)
 
-    def _needed(self) -> tuple[Path, list[str]]:
-        """The snapshot's folder, with the configuration in it, and all else that it needs."""
-        repository = self._remote.repository
-        if "config.json" not in self._sizes:
+    def _needed(self) -> list[RemoteFile]:
+        """All files of the model but its configuration, which is fetched."""
+        repository = self._source.repository
+        if not self._lists("config.json"):
             raise ModelError(f"{repository} has no config.json: no model for transformers")
-        folder = fetch_small(self._remote, "config.json").parent
-        family = read_json(folder / "config.json").get("model_type")
-        if family not in TASKS:
+        config = read_json(self._fetch(self._file("config.json", _PARSED_BYTES)))
+        if not config:
+            raise self._source.refusal("config.json is not a JSON object")
+        family = config.get("model_type")
+        if str(family) not in TASKS:
             raise ModelError(
-                f"{repository} is a model of type {family!r}; only {FAMILIES} run here"
+                f"{repository} is a model of type {shown(family)}; only {FAMILIES} run here"
             )
-        names = [name for name in _SMALL_FILES if name in self._sizes] + self._weights()
-        return folder, names
+        small = [self._file(name, _SMALL_BYTES) for name in _SMALL_FILES if self._lists(name)]
+        files = small + self._weights()
+        self._check_twins(["config.json", *(file.name for file in files)])
+        return files
 
-    def _weights(self) -> list[str]:
+    def _weights(self) -> list[RemoteFile]:
         for single in ("model.safetensors", "pytorch_model.bin"):
-            if single in self._sizes:
-                return [single]
+            if self._lists(single):
+                return [self._file(single)]
             index = f"{single}.index.json"
-            if index in self._sizes:
-                return [index, *self._shards(index)]
+            if self._lists(index):
+                return [self._file(index, _PARSED_BYTES), *self._shards(index)]
         raise ModelError(
-            f"{self._remote.repository} has neither model.safetensors nor pytorch_model.bin: "
+            f"{self._source.repository} has neither model.safetensors nor pytorch_model.bin: "
             "its weights are in a format that does not run here"
         )
 
-    def _shards(self, index: str) -> list[str]:
-        shards = shard_names(fetch_small(self._remote, index))
-        absent = [file for file in shards if file not in self._sizes or "/" in file]
+    def _shards(self, index: str) -> list[RemoteFile]:
+        shards = shard_names(self._fetch(self._file(index, _PARSED_BYTES)))
+        absent = [name for name in shards if not (self._lists(name) and is_shard_name(name))]
         if absent or not shards:
             raise ModelError(
-                f"{self._remote.repository} is incomplete: {index} names "
-                f"{absent[0] if absent else 'no files'}, which it does not hold"
+                f"{self._source.repository} is incomplete: {index} names "
+                f"{shown(absent[0])[1:-1] if absent else 'no files'}, which it does not hold"
             )
-        return shards
+        if len(shards) > _MOST_SHARDS:
+            raise self._source.refusal(f"{index} names {len(shards):,} files of weights")
+        return [self._file(name) for name in shards]
 
-    def _fetch(self, name: str) -> None:
-        self._say(name, 0)
-        if name.endswith((".safetensors", ".bin")):
-            fetch_resumable(self._remote, name, partial(self._say, name))
-        else:
-            fetch_small(self._remote, name)
-        self._done += self._sizes[name]
-        self._say(name, 0)
+    def _lists(self, name: str) -> bool:
+        return name in self._listing.names
+
+    def _file(self, name: str, largest: int | None = None) -> RemoteFile:
+        """A file that the hub lists. largest: the bytes that a file of its kind may have."""
+        file = self._listing.files.get(name)
+        if file is None:
+            raise self._source.refusal(f"it lists {name} without its size or its hash")
+        if largest is not None and file.size > largest:
+            raise self._source.refusal(
+                f"it announces {name} with {file.size:,} bytes; at most {largest:,} are accepted"
+            )
+        return file
+
+    def _check_twins(self, names: list[str]) -> None:
+        """Two names that differ in case are one file on Windows and macOS."""
+        wanted = {name.casefold(): name for name in names}
+        for name in sorted(self._listing.names):
+            twin = wanted.get(name.casefold(), name)
+            if twin != name:
+                raise self._source.refusal(
+                    f"it lists both {twin} and {shown(name)}, which are one file on some systems"
+                )
+
+    def _check_space(self, files: list[RemoteFile]) -> None:
+        """The announced bytes have to fit on the disk before the first of them is fetched."""
+        missing = sum(self._snapshot.missing_bytes(file) for file in files)
+        cache = cache_folder()
+        there = next(folder for folder in (cache, *cache.parents) if folder.exists())
+        free = shutil.disk_usage(there).free
+        if missing > free:
+            raise ModelError(
+                f"{self._source.repository} cannot be stored in {cache}: {missing / 1e9:,.1f} GB "
+                f"are still to be downloaded, and {free / 1e9:,.1f} GB are free; make room, or "
+                "set HF_HUB_CACHE to a folder on another disk"
+            )
+
+    def _fetch(self, file: RemoteFile, report: Callable[[int], None] = lambda _: None) -> Path:
+        return fetch_file(self._source, self._snapshot, self._listing.commit, file, report)
 
     def _say(self, name: str, bytes_of_file: int) -> None:
         self._report(PullProgress(name, self._done + bytes_of_file, self._total))
 
 
 @contextmanager
-def _quiet_client() -> Iterator[None]:
-    """The client logs each of its attempts in lines of its own; here the outcome is one line."""
+def _client() -> Iterator[None]:
+    """Checks the hub's address, and silences the client: it logs each of its attempts in lines of
+    its own, and here the outcome is one line."""
+    from huggingface_hub import constants
     from huggingface_hub.utils import logging
 
+    check_endpoint(constants.ENDPOINT)
+    warning = insecure_mirror(constants.ENDPOINT)
+    if warning is not None:
+        warnings.warn(warning, InsecureMirror, stacklevel=4)  # the caller of pull or plan_pull
     before = logging.get_verbosity()
     logging.set_verbosity(ERROR)
     try:

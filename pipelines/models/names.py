@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import difflib
 import re
+import reprlib
 
 from pipelines.models.translators import REPOSITORIES as _TRANSLATORS
 
-__all__ = ["is_repository", "repository_of", "short_name", "similar_names"]
+__all__ = ["is_repository", "repository_of", "short_name", "shown", "similar_names"]
 
 _WHISPER_SIZES = (
     "tiny",
@@ -37,6 +38,8 @@ _OWN_NAMES = {known.partition("/")[2].lower(): known for known in _TRANSLATORS.v
 _OPUS = re.compile(r"opus-mt-[A-Za-z0-9_.-]+")
 _PART = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?"
 _HUB_ID = re.compile(f"{_PART}/{_PART}")
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = _SHOWN.maxlong = 80
 # "opus-en-de", "opusmt_en_de", "OPUS-MT-en-de", "en-de"
 _PAIR = re.compile(r"(?:(?:opus[-_]?(?:mt)?|mt)[-_])?([a-z]{2})[-_]([a-z]{2})")
 
@@ -67,6 +70,11 @@ def short_name(repository: str) -> str:
             return name
     name = repository.removeprefix("Helsinki-NLP/")
     return name if _OPUS.fullmatch(name) else repository
+
+
+def shown(value: object) -> str:
+    """A value from a file or the network for an error message: quoted, escaped and short."""
+    return _SHOWN.repr(value)
 
 
 def similar_names(name: str, bundled: tuple[str, ...]) -> list[str]:

@@ -55,4 +55,6 @@ def _first_line(error: BaseException) -> str:
     if isinstance(error, errors.HfHubHTTPError):
         return f"it answered {error.response.status_code} {error.response.reason_phrase}".rstrip()
     lines: Iterable[str] = str(error).splitlines()
-    return next((line for line in lines if line.strip()), type(error).__name__)
+    line = next((line for line in lines if line.strip()), type(error).__name__)
+    # Parts of it may come from the server.
+    return "".join(c if c.isprintable() else "?" for c in line[:300])

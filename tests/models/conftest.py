@@ -9,13 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from pipelines.errors import ModelError, ModelNotFound
 from pipelines.models import assets, pull, resolve
+
+REFUSAL_S = 20.0  # how long one may take on a busy machine
 
 Files = dict[str, bytes]
 Cached = Callable[..., Path]
@@ -138,3 +140,36 @@ def resolve_here(name: str) -> bool:
     except ModelNotFound:
         return False
     return True
+
+
+@pytest.fixture
+def canary(tmp_path: Path, hub_cache: Path) -> Iterator[None]:
+    """Whatever the server does, the files around the cache stay as they are."""
+    for name in ("config.json", "x", "etc/passwd", "home/.bashrc"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("not for the server")
+    before = around(tmp_path, hub_cache)
+    yield
+    assert around(tmp_path, hub_cache) == before
+    for link in hub_cache.rglob("*"):
+        assert link.resolve().is_relative_to(hub_cache.resolve()), link
+    leftovers = [*hub_cache.rglob("*.tmp"), *hub_cache.rglob("*.incomplete")]
+    assert leftovers == []
+
+
+def around(root: Path, cache: Path) -> dict[str, bytes]:
+    files = (path for path in root.rglob("*") if path.is_file())
+    return {str(f): f.read_bytes() for f in files if not f.is_relative_to(cache)}
+
+
+def refused(said: str) -> None:
+    """The pull and the look before it fail with one line that names the repository."""
+    started = time.monotonic()
+    message = refusal("tiny")
+    assert time.monotonic() - started < REFUSAL_S
+    assert TINY in message
+    assert said in message
+    assert message.isprintable()
+    assert len(message) < 500
+    assert not resolve_here("tiny")

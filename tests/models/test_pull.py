@@ -158,6 +158,20 @@ def test_and_ours_by_another_tool(hub: Hub) -> None:
     )
 
 
+def test_the_cache_is_sound_for_other_tools(hub: Hub, hub_cache: Path) -> None:
+    from huggingface_hub import scan_cache_dir
+
+    hub.host_files(TINY, whisper_files())
+    folder = pull("tiny").folder
+    found = scan_cache_dir(hub_cache)
+    assert found.warnings == []
+    (repository,) = found.repos
+    (revision,) = repository.revisions
+    assert (repository.repo_id, revision.commit_hash) == (TINY, folder.name)
+    assert revision.refs == {"main"}
+    assert {file.file_name for file in revision.files} == {file.name for file in folder.iterdir()}
+
+
 def test_removing_and_pulling_again(hub: Hub, hub_cache: Path) -> None:
     hub.host_files(TINY, whisper_files())
     pull("tiny")
