@@ -49,7 +49,19 @@ class AudioError(InputError):
 
 
 class LongAudio(AudioError):
-    """A recording that is longer than it may be."""
+    """A recording that is longer than it may be.
+
+    announced_s: how many seconds its header announces; None where what was decoded is too long.
+    """
+
+    announced_s: float | None = None
+
+    @classmethod
+    def of(cls, name: str, longest_s: float, announced_s: float | None = None) -> "LongAudio":
+        """The error for a recording called `name` that lasts more than `longest_s` seconds."""
+        error = cls(f"{name} lasts more than {longest_s:g} s")
+        error.announced_s = announced_s
+        return error
 
 
 class OutputError(EdgeError):

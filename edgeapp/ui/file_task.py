@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import warnings
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from edgeapp.captions import BATCH_SIZE, Captions
 from edgeapp.subtitles import Cue
 from edgeapp.ui.picture import spectrogram
 from edgeapp.ui.sessions import Abandoned
-from pipelines.errors import AudioError, InputError, LongAudio
+from pipelines.errors import InputError, LongAudio
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     from pipelines.translation import Translator
 
 __all__ = ["FileTask"]
+
+_DECODING_BYTES = 1 << 30  # address space of the decoder, whose libraries take 200 MB
+_DECODING_S = 600.0  # three hours of FLAC take about 15 s on two cores
 
 
 class FileTask:
@@ -101,23 +103,28 @@ class FileTask:
             raise Abandoned
 
     def _load(self, send: Send) -> Samples:
-        from pipelines.asr import DamagedAudio, load_audio
+        from pipelines.asr.isolated import DecodingCancelled, load_audio_isolated
 
-        # What is announced is refused before it is decoded; what is not, on the way.
-        if (seconds := _announced_s(self._path)) > 60 * self._minutes:
-            raise self._too_long(f"{seconds / 60:.1f}")
+        def warned(message: str, category: type[Warning]) -> None:
+            send({"type": "warning", "message": message})
+
         try:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always", DamagedAudio)
-                samples = load_audio(self._path, 60 * self._minutes)
-        except LongAudio:
-            raise self._too_long(f"more than {self._minutes:g}") from None
-        except AudioError as error:
-            # The folder and the name that it has here are nobody's business.
-            raise AudioError(str(error).replace(str(self._path), self._name)) from None
-        for one in caught:
-            send({"type": "warning", "message": str(one.message).replace(str(self._path), "it")})
-        return samples
+            return load_audio_isolated(
+                self._path,
+                name=self._name,  # the folder and the name that it has here are not told
+                longest_s=60 * self._minutes,
+                memory_bytes=_DECODING_BYTES,
+                time_s=_DECODING_S,
+                cancelled=self._abandoned.is_set,
+                warned=warned,
+            )
+        except LongAudio as error:
+            announced = error.announced_s
+            raise self._too_long(
+                f"more than {self._minutes:g}" if announced is None else f"{announced / 60:.1f}"
+            ) from None
+        except DecodingCancelled:
+            raise Abandoned from None
 
     def _too_long(self, minutes: str) -> InputError:
         taken = f"{self._minutes:g} are taken here (--max-minutes)"
@@ -163,14 +170,3 @@ class _PageView:
 
     def warned(self, message: str) -> None:
         self._send({"type": "warning", "message": message})
-
-
-def _announced_s(path: Path) -> float:
-    """How long a recording says that it is, in seconds; 0 where it does not say."""
-    import av
-
-    try:
-        with path.open("rb") as file, av.open(file, options={"protocol_whitelist": ""}) as opened:
-            return float(opened.duration or 0) / av.time_base
-    except (av.FFmpegError, ValueError, OSError):
-        return 0.0  # whoever decodes it says what is wrong

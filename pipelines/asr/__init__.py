@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipelines.asr.arrays import LoudAudio
     from pipelines.asr.audio import AudioSource, DamagedAudio, load_audio
     from pipelines.asr.languages import LANGUAGES, language_code
     from pipelines.asr.options import TranscribeOptions
@@ -30,6 +31,7 @@ _HOMES = {
     "DamagedAudio": "audio",
     "Info": "results",
     "LANGUAGES": "languages",
+    "LoudAudio": "arrays",
     "Retract": "results",
     "Segment": "results",
     "SegmentDone": "results",
@@ -48,6 +50,7 @@ __all__ = [
     "AudioSource",
     "DamagedAudio",
     "Info",
+    "LoudAudio",
     "Retract",
     "Segment",
     "SegmentDone",

@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from pipelines.asr.arrays import SAMPLE_RATE, Samples, as_mono
+from pipelines.asr.arrays import SAMPLE_RATE, Clipper, Samples, as_mono
 from pipelines.asr.silero import FRAME, SileroDetector
 from pipelines.errors import OptionError
 
@@ -152,10 +152,12 @@ class VoiceActivity:
         self._heard = 0  # and how many samples of speech there were since
         self._open = False  # inside an utterance,
         self._start = 0  # which began here
+        self._clipper = Clipper("the audio stream")
         self._resuming = False  # cut in a pause: any speech that follows belongs to it
 
     def feed(self, samples: Samples) -> list[VoiceEvent]:
-        """What the next block [n], n ≥ 0, at 16 kHz brings. NaN and infinity are taken as 0.
+        """What the next block [n], n ≥ 0, at 16 kHz brings. NaN and infinity are taken as 0,
+        and samples beyond ±16 are clipped, with a LoudAudio warning.
 
         Raises AudioError for what is no array of samples.
         """
@@ -164,6 +166,7 @@ class VoiceActivity:
             return []
         if not np.isfinite(block).all():
             block = np.where(np.isfinite(block), block, np.float32(0))
+        block = self._clipper.clip(block)
         self.level = _level(block)
         events: list[VoiceEvent] = []
         done = 0
