@@ -57,6 +57,7 @@ def our_routes(shelf: Shelf, options: ServerOptions, history_path: Path | None) 
         history.close()
 
     door = SocketDoor(shelf, sessions, uploads, desk, history_of, logins.person)
+    logins.on_leave = door.recheck
     routes: list[BaseRoute] = [
         WebSocketRoute("/edgeapp/session", door.open),
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),

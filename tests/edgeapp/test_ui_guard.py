@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,6 +67,14 @@ def refused(client: Client, headers: dict[str, str]) -> bool:
         with client.websocket_connect(LINE, headers=headers):
             pass
     return bool(closed.value.code == 4403)
+
+
+def end_of(line: Any) -> int:
+    """The close code of a connection, after what was sent before it."""
+    with pytest.raises(WebSocketDisconnect) as closed:  # noqa: PT012
+        while True:
+            line.receive_json()
+    return int(closed.value.code)
 
 
 def test_every_answer_forbids_other_hosts(serve: Callable[..., Client]) -> None:
@@ -163,6 +172,51 @@ def test_strangers_stay_at_the_door(serve: Callable[..., Client]) -> None:
         assert line.receive_json()["person"] == "anna"
     client.post("/logout")
     assert client.get("/").status_code == 303
+
+
+def test_a_logout_ends_open_lines(
+    serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that runs on is ended, and says no more; other users' tasks go on."""
+    begun = {name: threading.Event() for name in ("anna", "ben")}
+    lines = iter(begun.items())
+    ended: list[str] = []
+
+    class Talker:
+        kind = "pull"
+
+        def __init__(self, name: str) -> None:
+            self.name, self.event = next(lines)
+            self.over = threading.Event()
+
+        def run(self, send: Callable[[dict[str, Any]], None]) -> None:
+            send({"type": "begun"})
+            self.event.set()
+            while not self.over.wait(0.01):
+                send({"type": "more"})
+
+        def abandon(self) -> None:
+            ended.append(self.name)
+            self.over.set()
+
+    monkeypatch.setattr("edgeapp.ui.socket.PullTask", Talker)
+    client = serve(logins=(("anna", "one"), ("ben", "two")))
+    client.post("/login", data={"user": "anna", "password": "one"})
+    assert client.get("/edgeapp/person").json() == {"person": "anna"}
+    with client.websocket_connect(LINE, headers=OURS) as annas:
+        annas.send_json({"type": "pull", "name": "tiny"})
+        assert begun["anna"].wait(10)
+        client.cookies.clear()
+        client.post("/login", data={"user": "ben", "password": "two"})
+        with client.websocket_connect(LINE, headers=OURS) as bens:
+            bens.send_json({"type": "pull", "name": "tiny"})
+            assert begun["ben"].wait(10)
+            client.post("/logout")
+            assert end_of(bens) == 4403
+            assert set(ended) == {"ben"}
+        for _ in range(5):
+            assert annas.receive_json()["type"] in ("hello", "begun", "more")
+    assert client.get("/edgeapp/person").status_code == 401
 
 
 def test_guessing_is_slowed_down(
