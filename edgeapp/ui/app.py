@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from edgeapp.ui.shelf import Shelf
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
+    from edgeapp.ui.guard import Guard
     from edgeapp.ui.server import ServerOptions
 
 __all__ = ["make_app"]
@@ -22,13 +21,12 @@ __all__ = ["make_app"]
 
 def make_app(
     shelf: Shelf, options: ServerOptions, history_path: Path | None
-) -> tuple[FastAPI, Callable[[], None]]:
+) -> tuple[Guard, Callable[[], None]]:
     """The application, and what to call when it has ended."""
     _be_private()
     import gradio as gr
     from fastapi import FastAPI
 
-    from edgeapp.ui import STATIC
     from edgeapp.ui.guard import Guard
     from edgeapp.ui.page import make_page
     from edgeapp.ui.routes import our_routes
@@ -41,11 +39,11 @@ def make_app(
         app,
         make_page(),
         path="/",
+        root_path="",  # not the environment's: the guard judges paths from the root
         server_name=options.host,
         server_port=options.port,
         footer_links=[],
         run_history=False,
-        favicon_path=str(STATIC / "icon.png"),
         max_file_size=1,
         ssr_mode=False,
         pwa=True,
@@ -55,8 +53,9 @@ def make_app(
         css=style(),
         head=head(),
     )
-    app.add_middleware(Guard, person=ours.person, loopback=options.loopback)
-    return app, ours.close
+    # Around the application, not in it: so that its answer to an uncaught error is guarded, too.
+    guarded = Guard(app, person=ours.person, loopback=options.loopback)
+    return guarded, ours.close
 
 
 def _be_private() -> None:

@@ -7,6 +7,7 @@ import hmac
 import secrets
 import time
 from collections import defaultdict, deque
+from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -28,10 +29,15 @@ _PAUSE_S = 0.5  # after each
 
 
 class Logins:
-    """known: user → password; none: everybody may come in, as nobody."""
+    """Who is logged in.
+
+    Args:
+        known: user → password. Empty: no login is needed, and every user is "".
+    """
 
     def __init__(self, known: dict[str, str]) -> None:
         self._known = known
+        self.on_leave: Callable[[], None] = lambda: None  # called after each logout
         self._people: dict[str, str] = {}  # cookie → user
         self._wrong: dict[str, deque[float]] = defaultdict(deque)
 
@@ -73,6 +79,7 @@ class Logins:
     async def leave(self, request: Request) -> Response:
         """POST: the cookie is worth nothing any more."""
         self._people.pop(request.cookies.get(_COOKIE, ""), None)
+        self.on_leave()
         answer = RedirectResponse("/login", 303)
         answer.delete_cookie(_COOKIE)
         return answer

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
@@ -47,23 +47,34 @@ def our_routes(shelf: Shelf, options: ServerOptions, history_path: Path | None) 
     def history_of(connection: HTTPConnection) -> History:
         return history.of(logins.person(connection) or "")
 
+    async def person(request: Request) -> Response:
+        """For a page whose WebSocket is refused: the guard answers 401 if the login is missing."""
+        return JSONResponse({"person": logins.person(request) or ""})
+
     def close() -> None:
         sessions.close()
         uploads.remove_all()
         history.close()
 
     door = SocketDoor(shelf, sessions, uploads, desk, history_of, logins.person)
+    logins.on_leave = door.recheck
     routes: list[BaseRoute] = [
         WebSocketRoute("/edgeapp/session", door.open),
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
         Route("/edgeapp/export", export, methods=["POST"]),
+        Route("/edgeapp/person", person),
         Route("/login", logins.page),
         Route("/login", logins.enter, methods=["POST"]),
         Route("/logout", logins.leave, methods=["POST"]),
         Route("/manifest.json", _manifest),
+        Route("/favicon.ico", _favicon),
         Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
     ]
     return Ours(routes, logins.person, close)
+
+
+async def _favicon(request: Request) -> Response:
+    return FileResponse(STATIC / "icon-192.png")
 
 
 async def _manifest(request: Request) -> Response:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import webbrowser
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from pipelines.errors import EdgeError, OptionError
 
 __all__ = ["ServerOptions", "is_loopback", "read_logins", "serve"]
 
-_HERE = ("127.0.0.1", "localhost", "::1")
+_SHORT = re.compile(r"127(\.[0-9]{1,8}){1,2}")  # 127.1 is 127.0.0.1
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
@@ -61,8 +63,14 @@ class ServerOptions:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a host."""
-    return host in _HERE or host.startswith("127.")
+    """Whether a host, given as an address or a name, is reached from this machine only.
+
+    Names other than localhost are not looked up: 127.example.com may be any machine.
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or _SHORT.fullmatch(host) is not None
 
 
 def read_logins(text: str | None) -> tuple[tuple[str, str], ...]:

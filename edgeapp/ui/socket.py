@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -47,33 +48,67 @@ class SocketDoor:
     ) -> None:
         self._shelf, self._sessions, self._uploads = shelf, sessions, uploads
         self._desk, self._history_of, self.person = desk, history_of, person
+        self._recheck: set[Callable[[], None]] = set()
+
+    def recheck(self) -> None:
+        """Close the connections of users who have logged out. From any thread."""
+        for recheck in list(self._recheck):
+            recheck()
 
     async def open(self, socket: WebSocket) -> None:
         """One connection, from its beginning to its end."""
         await socket.accept()
-        loop, outgoing = asyncio.get_running_loop(), asyncio.Queue[Message]()
+        loop, outgoing = asyncio.get_running_loop(), asyncio.Queue[Message | None]()
 
-        def send(message: Message) -> None:
+        def send(message: Message | None) -> None:
             # A loop that is closed has nobody left to tell.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(outgoing.put_nowait, message)
 
         session = Session(self._sessions, send)
+
+        def recheck() -> None:
+            # The tasks end here: the writer may be waiting for a browser that reads slowly.
+            if self.person(socket) is None:
+                session.close()
+                send(None)
+
         token = self._uploads.open()
         history = self._history_of(socket)
         limits = self._uploads.limits | {"characters": LONGEST_TEXT}
         hello = {"type": "hello", "session": token, "limits": limits}
         send(hello | {"history": history.on, "person": self.person(socket) or ""})
         line = _Line(self, session, token, history, send)
-        writer = asyncio.create_task(_write(socket, outgoing))
+        self._recheck.add(recheck)
+        writer = asyncio.create_task(self._write(socket, session, outgoing))
         try:
             await line.read(socket)
         except (WebSocketDisconnect, RuntimeError):
             pass
         finally:
+            self._recheck.discard(recheck)
             writer.cancel()
             session.close()
             self._uploads.close(token)
+
+    async def _write(
+        self, socket: WebSocket, session: Session, outgoing: asyncio.Queue[Message | None]
+    ) -> None:
+        """Send what is queued, as long as the user is logged in. None only checks for that."""
+        while True:
+            message = await outgoing.get()
+            left = self.person(socket) is None
+            if left or outgoing.qsize() > _TOO_SLOW:
+                session.close()  # a browser that does not answer the close frame holds no task
+                with suppress(WebSocketDisconnect, RuntimeError):
+                    await socket.close(NOT_YOURS if left else 1000)
+                return
+            if message is None:
+                continue
+            try:
+                await socket.send_text(json.dumps(message, ensure_ascii=False))
+            except (WebSocketDisconnect, RuntimeError):
+                return  # the reader is told, too, and clears up
 
     def task(self, message: Message, token: str, history: History) -> Task:
         """What a message wants to be begun. Raises EdgeError."""
@@ -164,15 +199,6 @@ class _Line:
             self._send(self._door.answer(message, self._history) | reply)
         except EdgeError as error:
             self._send(reply | {"error": str(error)})
-
-
-async def _write(socket: WebSocket, outgoing: asyncio.Queue[Message]) -> None:
-    while True:
-        message = await outgoing.get()
-        if outgoing.qsize() > _TOO_SLOW:
-            await socket.close()
-            return
-        await socket.send_text(json.dumps(message, ensure_ascii=False))
 
 
 def _number(message: Message, name: str) -> int:

@@ -249,6 +249,7 @@ def test_only_what_the_page_needs_is_there(ui: Server, tmp_path: Path) -> None:
 
     assert status("GET", "/")[0] == 200
     assert status("GET", "/manifest.json")[0] == 200
+    assert status("GET", "/favicon.ico")[0] == 200
     for path in (
         f"/gradio_api/file={secret}", f"/gradio_api/file/{secret}", f"/file={secret}",
         "/gradio_api/upload", "/gradio_api/proxy=http://127.0.0.1/", "/gradio_api/queue/join",
@@ -256,6 +257,8 @@ def test_only_what_the_page_needs_is_there(ui: Server, tmp_path: Path) -> None:
         "/edgeapp/static/../app.py", "/edgeapp/static/%2e%2e/app.py", "/edgeapp/upload/../x",
         "/static/../../../../../../../etc/passwd", "/static/%2e%2e/%2e%2e/routes.py", "/docs",
         "/assets/..%2f..%2froutes.py", "/openapi.json", "/custom_component/x", "/etc/passwd",
+        "/pwa_icon", "/pwa_icon/99999999", "/pwa_icon?size=99999999", "/robots.txt", "/config",
+        "/gradio_api/heartbeat/x", "/gradio_api/info", "//monitoring", "/theme.css%3F/monitoring",
     ):  # fmt: skip
         for method in ("GET", "POST"):
             got, text = status(method, path)

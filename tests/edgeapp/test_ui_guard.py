@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
+from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.websockets import WebSocketDisconnect
@@ -18,7 +19,7 @@ from starlette.websockets import WebSocketDisconnect
 from edgeapp.settings import Settings
 from edgeapp.ui.guard import Guard
 from edgeapp.ui.routes import our_routes
-from edgeapp.ui.server import ServerOptions, read_logins
+from edgeapp.ui.server import ServerOptions, is_loopback, read_logins
 from edgeapp.ui.shelf import Shelf
 from pipelines.errors import OptionError
 from pipelines.models import assets_folder
@@ -41,13 +42,23 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
         ours = our_routes(Shelf(Settings()), chosen, tmp_path / "history.db")
         ends.append(ours.close)
         page = Route("/", lambda request: PlainTextResponse("the page"))
-        guard = Middleware(Guard, person=ours.person, loopback=chosen.loopback)
-        app = Starlette(routes=[page, *ours.routes], middleware=[guard])
-        return TestClient(app, base_url="http://127.0.0.1", follow_redirects=False)
+        broken = Route("/favicon.ico", _fail)
+        app = Starlette(routes=[page, broken, *ours.routes])
+        guarded = Guard(app, person=ours.person, loopback=chosen.loopback)
+        return TestClient(
+            guarded,
+            base_url="http://127.0.0.1",
+            follow_redirects=False,
+            raise_server_exceptions=False,
+        )
 
     yield client
     for end in ends:
         end()
+
+
+def _fail(request: Request) -> PlainTextResponse:
+    raise ZeroDivisionError
 
 
 def refused(client: Client, headers: dict[str, str]) -> bool:
@@ -58,29 +69,93 @@ def refused(client: Client, headers: dict[str, str]) -> bool:
     return bool(closed.value.code == 4403)
 
 
+def end_of(line: Any) -> int:
+    """The close code of a connection, after what was sent before it."""
+    with pytest.raises(WebSocketDisconnect) as closed:  # noqa: PT012
+        while True:
+            line.receive_json()
+    return int(closed.value.code)
+
+
 def test_every_answer_forbids_other_hosts(serve: Callable[..., Client]) -> None:
-    headers = serve().get("/").headers
-    assert "default-src 'self'" in headers["content-security-policy"]
-    assert "connect-src 'self'" in headers["content-security-policy"]
-    assert headers["x-content-type-options"] == "nosniff"
+    client, locked = serve(), serve(logins=(("anna", "one"),))
+    evil = {"host": "evil.example"}
+    answers = {
+        200: client.get("/"),
+        303: locked.get("/"),
+        400: client.get("/", headers=evil),
+        401: locked.get("/theme.css"),
+        403: client.post("/logout", headers={"origin": "http://evil.example"}),
+        404: client.get("/absent"),
+        405: client.post("/manifest.json", headers=OURS),
+        500: client.get("/favicon.ico"),
+    }
+    for status, answer in answers.items():
+        assert answer.status_code == status
+        headers = answer.headers
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "connect-src 'self'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert answers[405].headers["allow"] == "GET, HEAD"
 
 
 def test_other_names_and_pages_are_refused(serve: Callable[..., Client]) -> None:
     client = serve()
-    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
-    assert client.get("/", headers={"host": "localhost:7860"}).status_code == 200
+    names = (
+        "evil.example", "127.evil.example", "127.0.0.1.evil.example", "192.168.0.7", "", "::1",
+        "127.0.0.1/login?", "localhost.evil.example:7860", "[::2]:7860",
+    )  # fmt: skip
+    for name in names:
+        assert client.get("/", headers={"host": name}).status_code == 400, name
     foreign = {"origin": "http://evil.example"}
     assert client.post("/edgeapp/export", headers=foreign, content=b"{}").status_code == 403
     assert refused(client, foreign)
+    assert refused(client, {"origin": "null"})
     assert refused(client, {})
     with client.websocket_connect(LINE, headers=OURS) as line:
         assert line.receive_json()["type"] == "hello"
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "127.255.255.254", "127.1", "localhost",
+                                  "::1"])  # fmt: skip
+def test_a_loopback_host_answers_to_its_own_name(serve: Callable[..., Client], host: str) -> None:
+    client = serve(host=host)
+    address = f"[{host}]" if ":" in host else host
+    for name in (address, f"{address}:7860", "LOCALHOST:7860"):
+        assert client.get("/", headers={"host": name}).status_code == 200, name
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_a_name_that_only_looks_like_loopback_is_not() -> None:
+    assert not is_loopback("127.example.com")
+    assert not is_loopback("127.0.0.1.example.com")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("::")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_sites_embed_nothing(serve: Callable[..., Client], site: str) -> None:
+    client = serve()
+
+    def seen_as(kind: str, mode: str, path: str) -> int:
+        headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": kind}
+        return int(client.get(path, headers=headers).status_code)
+
+    assert seen_as("image", "no-cors", "/edgeapp/static/icon.png") == 403
+    assert seen_as("script", "no-cors", "/edgeapp/static/frame.js") == 403
+    assert seen_as("image", "no-cors", "/") == 403
+    assert seen_as("iframe", "navigate", "/") == 403
+    assert seen_as("document", "navigate", "/edgeapp/static/icon.png") == 403
+    assert seen_as("document", "navigate", "/") == 200, "a link leads here"
+    assert seen_as("document", "navigate", "/login") == 303
+
+
 def test_strangers_stay_at_the_door(serve: Callable[..., Client]) -> None:
     client = serve(logins=(("anna", "one two"), ("ben", "three")))
     assert client.get("/").headers["location"] == "/login"
-    for path in ("/config", "/theme.css", "/gradio_api/info", "/assets/a.js"):
+    for path in ("/edgeapp/person", "/theme.css", "/assets/a.js"):
         assert client.get(path).status_code == 401
     assert client.post("/edgeapp/export", content=b"{}").status_code == 401
     assert refused(client, OURS)
@@ -97,6 +172,51 @@ def test_strangers_stay_at_the_door(serve: Callable[..., Client]) -> None:
         assert line.receive_json()["person"] == "anna"
     client.post("/logout")
     assert client.get("/").status_code == 303
+
+
+def test_a_logout_ends_open_lines(
+    serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that runs on is ended, and says no more; other users' tasks go on."""
+    begun = {name: threading.Event() for name in ("anna", "ben")}
+    lines = iter(begun.items())
+    ended: list[str] = []
+
+    class Talker:
+        kind = "pull"
+
+        def __init__(self, name: str) -> None:
+            self.name, self.event = next(lines)
+            self.over = threading.Event()
+
+        def run(self, send: Callable[[dict[str, Any]], None]) -> None:
+            send({"type": "begun"})
+            self.event.set()
+            while not self.over.wait(0.01):
+                send({"type": "more"})
+
+        def abandon(self) -> None:
+            ended.append(self.name)
+            self.over.set()
+
+    monkeypatch.setattr("edgeapp.ui.socket.PullTask", Talker)
+    client = serve(logins=(("anna", "one"), ("ben", "two")))
+    client.post("/login", data={"user": "anna", "password": "one"})
+    assert client.get("/edgeapp/person").json() == {"person": "anna"}
+    with client.websocket_connect(LINE, headers=OURS) as annas:
+        annas.send_json({"type": "pull", "name": "tiny"})
+        assert begun["anna"].wait(10)
+        client.cookies.clear()
+        client.post("/login", data={"user": "ben", "password": "two"})
+        with client.websocket_connect(LINE, headers=OURS) as bens:
+            bens.send_json({"type": "pull", "name": "tiny"})
+            assert begun["ben"].wait(10)
+            client.post("/logout")
+            assert end_of(bens) == 4403
+            assert set(ended) == {"ben"}
+        for _ in range(5):
+            assert annas.receive_json()["type"] in ("hello", "begun", "more")
+    assert client.get("/edgeapp/person").status_code == 401
 
 
 def test_guessing_is_slowed_down(

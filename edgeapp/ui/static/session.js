@@ -86,7 +86,7 @@ function connect() {
 
 /** Whoever is not logged in any more (the server was restarted) is led to the door. */
 async function outside() {
-  const answer = await fetch("/config").catch(() => null);
+  const answer = await fetch("/edgeapp/person").catch(() => null);
   if (answer?.status === 401) location.reload();
 }
 
