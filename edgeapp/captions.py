@@ -56,12 +56,17 @@ class Captions:
     def run(self, audio: AudioSource, view: View) -> Transcript:
         """Work through a recording. Raises whatever the transcriber and the translator raise."""
         from pipelines.asr import Info, Retract, SegmentDone, TextDelta
+        from pipelines.notices import collect_notices
 
         passages, follow = Passages(), None  # what is done with each passage
-        for event in self.transcriber.stream(audio, self.options):
+        with collect_notices():  # Info has them, too
+            events = self.transcriber.stream(audio, self.options)
+        for event in events:
             if isinstance(event, Info):
                 self.language, self.duration = event.language, event.duration
                 view.started(event)
+                for warning in event.warnings:
+                    view.warned(warning)
                 if self.translator_for is not None:
                     # Loaded before the first word: a missing model must not cost the work.
                     spoken = "en" if self.options.task == "translate" else event.language

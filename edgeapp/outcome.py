@@ -24,6 +24,7 @@ __all__ = [
     "ending",
     "report",
     "silence_results",
+    "unexpected",
 ]
 
 DONE, SOME_FAILED, USAGE, MODEL, INTERRUPTED = 0, 1, 2, 3, 130
@@ -35,11 +36,32 @@ EXIT_CODES = (
 
 
 def report(error: BaseException, what: str | None, debug: bool) -> None:
-    """One line for an error: which input, what was wrong, what to do."""
-    message = str(error) or type(error).__name__
-    note(f"{what}: {message}" if what and what not in message else message)
+    """One line for an error: which input, what was wrong, what to do.
+
+    Args:
+        error: An EdgeError says this itself. Of any other error, its kind is said.
+        what: The input that it is about, or None.
+        debug: Whether to print the traceback, too.
+    """
+    if isinstance(error, EdgeError):
+        message = str(error) or type(error).__name__
+        note(f"{what}: {message}" if what and what not in message else message)
+    else:
+        said = unexpected(error) + ("" if debug else "; --debug shows the traceback")
+        note(f"{what}: {said}" if what else said)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
+
+
+def unexpected(error: BaseException) -> str:
+    """An error that no code foresaw, in one line: its kind and what it says. Of an error of the
+    system only the reason: the file it names may be on another's machine."""
+    kind = type(error).__name__
+    if isinstance(error, MemoryError):
+        return f"not enough memory ({kind})"
+    said = (isinstance(error, OSError) and error.strerror) or str(error)
+    lines = said.strip().splitlines()
+    return f"this went wrong inside EdgeApp ({': '.join([kind, *lines[:1]])})"
 
 
 @contextmanager
@@ -65,8 +87,8 @@ def silence_results() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def code_of(error: EdgeError) -> int:
-    """The exit code of a command that this ends."""
+def code_of(error: Exception) -> int:
+    """The exit code of a command that this ends, or that did not do an input because of it."""
     if isinstance(error, OptionError):
         return USAGE
     return MODEL if isinstance(error, ModelError) else SOME_FAILED

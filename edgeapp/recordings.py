@@ -13,7 +13,7 @@ from edgeapp.outcome import MODEL, SOME_FAILED, report
 from edgeapp.subtitles import Transcript, render
 from edgeapp.terminal import note
 from edgeapp.wordlines import Layout
-from pipelines.errors import EdgeError, ModelError
+from pipelines.errors import ModelError, OutputError
 
 if TYPE_CHECKING:
     from edgeapp.captions import Captions
@@ -47,8 +47,10 @@ class Recordings:
         for source, name in zip(inputs, names, strict=True):
             try:
                 self._one(source, name, alone=len(inputs) == 1)
-            except EdgeError as error:
-                report(error, source, self.debug)
+            except BrokenPipeError:
+                raise  # whoever read the results is gone, for all inputs
+            except Exception as error:  # whatever it is, the other recordings are done
+                report(error, "stdin" if source == "-" else source, self.debug)
                 failed += 1
                 code = max(code, MODEL if isinstance(error, ModelError) else SOME_FAILED)
         if failed and len(inputs) > 1:
@@ -74,7 +76,9 @@ class Recordings:
         try:
             with view:
                 captions.run(audio, view)
-        except (KeyboardInterrupt, EdgeError):
+        except BrokenPipeError:
+            raise
+        except (KeyboardInterrupt, Exception):
             self._keep(captions, name)
             raise
         self._deliver(captions.transcript, name)
@@ -110,6 +114,10 @@ class Recordings:
     def _keep(self, captions: Captions, name: str) -> None:
         """Broken off: what has been heard so far is worth keeping, but not under the full name."""
         if self.formats and captions.transcript.segments:
-            self._deliver(captions.transcript, name, ".part")
+            try:
+                self._deliver(captions.transcript, name, ".part")
+            except OutputError as error:  # beside that which ended it, which is reported
+                note(str(error))
+                return
             if self.folder is not None:
                 note(f"{name}: the first part is in {self.folder}, in files that end with .part")

@@ -91,4 +91,4 @@ class BarView:
     def translated(self, cue: Cue) -> None: ...
 
     def warned(self, message: str) -> None:
-        note(f"{self._name}: {message}")
+        note(message if self._name in message else f"{self._name}: {message}")

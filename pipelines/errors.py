@@ -13,7 +13,8 @@ EdgeError
 │   ├── CheckpointError   the folder is there but broken: missing files, wrong shapes, unsafe pickle
 │   └── UnsupportedTask   the model cannot do the task or language asked of it
 └── EngineError
-    └── RequestError      a generation request that no model could serve
+    ├── RequestError      a generation request that no model could serve
+    └── NumericalError    the model computed NaN or infinity, so there is no result
 
 Every message says what was wrong, with which input, and what to do next.
 """
@@ -29,6 +30,7 @@ __all__ = [
     "LongAudio",
     "ModelError",
     "ModelNotFound",
+    "NumericalError",
     "OptionError",
     "OutputError",
     "RequestError",
@@ -102,3 +104,7 @@ class EngineError(EdgeError):
 
 class RequestError(EngineError, ValueError):
     """A request that no model could serve: an empty source, ids out of range, and the like."""
+
+
+class NumericalError(EngineError):
+    """The model computed NaN or infinity: damaged weights, or overflow in its compute type."""

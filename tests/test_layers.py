@@ -25,12 +25,14 @@ ALLOWED = {
     # The package itself only hands out its two classes, when asked for them.
     "pipelines": {"pipelines.asr", "pipelines.translation"},
     "pipelines.errors": set(),
+    "pipelines.notices": set(),
     "pipelines.sources": set(),
-    "pipelines.engine": {"pipelines.errors"},
+    "pipelines.engine": {"pipelines.errors", "pipelines.notices"},
     "pipelines.models": {"pipelines.errors"},
     # Both resolve the name of a model, and nothing else, through pipelines.models.
     "pipelines.asr": {
         "pipelines.errors",
+        "pipelines.notices",
         "pipelines.sources",
         "pipelines.engine",
         "pipelines.models",

@@ -23,7 +23,7 @@ from edgeapp.outcome import DONE, code_of, ending, report
 from edgeapp.resume import PartFile, job_key
 from edgeapp.terminal import note, progress
 from edgeapp.textlines import WRITERS
-from pipelines.errors import EdgeError, InputError, OptionError
+from pipelines.errors import InputError, NumericalError, OptionError
 
 if TYPE_CHECKING:
     from pipelines.translation import TranslateOptions, Translation, Translator
@@ -136,8 +136,10 @@ def translate(
                 job = _Job(able, translator, options, name, document, WRITERS[format.value])
                 try:
                     job.run(path)
-                except EdgeError as error:
-                    report(error, None if name == "-" else name, debug)
+                except BrokenPipeError:
+                    raise  # whoever read the results is gone, for all inputs
+                except Exception as error:  # whatever it is, the other inputs are done
+                    report(error, "stdin" if name == "-" else name, debug)
                     code = max(code, code_of(error))
         raise typer.Exit(code)
 
@@ -206,7 +208,7 @@ class _Job:
     written: Callable[[Translation], str]
 
     def run(self, target: Path | None) -> None:
-        """Raises InputError, OutputError."""
+        """Raises InputError, OutputError, NumericalError."""
         with ExitStack() as stack:
             source, size = self._open(stack)  # size: None where it can be read once only
             units = read_units(source, document=self.document)
@@ -221,9 +223,10 @@ class _Job:
                 read += unit.size
             try:
                 self._translate(units, part.write, size, read)
-            except KeyboardInterrupt:
-                goes_on = "" if size is None else "; the same command goes on there"
-                note(f"the lines done are in {part.part}{goes_on}")
+            except (KeyboardInterrupt, Exception):
+                if part.part.stat().st_size:
+                    goes_on = "" if size is None else "; the same command goes on there"
+                    note(f"the lines done are in {part.part}{goes_on}")
                 raise
             part.finish()
 
@@ -284,8 +287,13 @@ class _Job:
             except OSError as error:
                 raise InputError(f"{self.name} cannot be read on: {error.strerror}") from error
 
-        for translation in self.able.translate_lines(texts(), self.options):
-            yield asked.popleft(), translation
+        try:
+            for translation in self.able.translate_lines(texts(), self.options):
+                yield asked.popleft(), translation
+        except NumericalError as error:
+            if self.able is not self.translator:  # of several processes, not the next line's
+                raise
+            raise NumericalError(f"{self._where(asked[0])}: {error}") from error
 
     def _where(self, unit: Unit) -> str:
         return f"{'stdin' if self.name == '-' else self.name}, line {unit.number}"

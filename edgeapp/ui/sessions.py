@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from edgeapp.outcome import unexpected
 from pipelines.errors import EdgeError, OptionError
 
 __all__ = ["Abandoned", "Message", "Send", "Session", "Sessions", "Task", "TooMany"]
@@ -155,8 +156,7 @@ class Session:
             tell({"type": "error", "kind": task.kind, "message": str(error)})
         except Exception as error:  # one session's crash must not reach the others
             traceback.print_exception(error, file=sys.stderr)
-            said = f"this went wrong inside EdgeApp ({type(error).__name__}: {error})"
-            tell({"type": "error", "kind": task.kind, "message": said})
+            tell({"type": "error", "kind": task.kind, "message": unexpected(error)})
         finally:
             with self._lock:
                 last = self._tasks.get(task.kind) is task

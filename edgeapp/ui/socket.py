@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -16,6 +18,7 @@ from typing import Any
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from edgeapp.history import History
+from edgeapp.outcome import unexpected
 from edgeapp.ui.desk import Desk
 from edgeapp.ui.file_task import FileTask
 from edgeapp.ui.guard import NOT_YOURS
@@ -167,6 +170,10 @@ class _Line:
             except EdgeError as error:
                 told = {"kind": message.get("type"), "busy": isinstance(error, TooMany)}
                 self._send({"type": "error", "message": str(error), **told})
+            except Exception as error:  # said to this tab, which stays connected
+                traceback.print_exception(error, file=sys.stderr)
+                told = {"kind": message.get("type"), "busy": False}
+                self._send({"type": "error", "message": unexpected(error), **told})
 
     def _take(self, audio: bytes) -> None:
         try:
@@ -199,6 +206,9 @@ class _Line:
             self._send(self._door.answer(message, self._history) | reply)
         except EdgeError as error:
             self._send(reply | {"error": str(error)})
+        except Exception as error:  # without an answer the page would wait for it forever
+            traceback.print_exception(error, file=sys.stderr)
+            self._send(reply | {"error": unexpected(error)})
 
 
 def _number(message: Message, name: str) -> int:

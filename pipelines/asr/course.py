@@ -7,7 +7,6 @@ once; `together` lets many courses share the engine's passes.
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,12 +16,14 @@ from torch import Tensor
 
 from pipelines.asr.results import Retract, SegmentDone, TextDelta
 from pipelines.engine import Memory, Stream
+from pipelines.errors import EdgeError, EngineError, NumericalError
 from pipelines.sources import UntilBroken
 
 __all__ = ["Course", "CourseEvent", "Hear", "Piece", "Waiting", "alone", "together"]
 
 _AHEAD = 4  # times as many pieces as share the passes may be begun, those that are done included
 _FEW = 0.25  # of the pieces at work: fewer are not begun at once while there are enough
+_NAMED = 5  # pieces that failed are named in an error
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,12 +145,17 @@ def together(
 
     The first piece that is not done is live; what others came to meanwhile follows when it is
     their turn. Pieces are taken as they are needed. A piece that fails is tried once more when it
-    is its turn, and left out with a warning where that fails, too; two in a row raise the error.
-    Where the pieces themselves break off, those before are finished first. Closing it cancels what
-    is being decoded.
+    is its turn. Where that fails, too, the others are finished before the error is raised; two in
+    a row raise it at once. Where the pieces themselves break off, those before are finished first.
+    Closing it cancels what is being decoded.
+
+    Raises EngineError that names the pieces that failed: NumericalError if the last of them did
+    because the model computed NaN or infinity.
     """
     runs: deque[_Run] = deque()
     source = UntilBroken(pieces)
+    broken: list[str] = []  # names of pieces that failed,
+    failure: Exception | None = None  # and what the last of them failed with
     failed = False  # the piece before
     stepped = True
     try:
@@ -158,6 +164,8 @@ def together(
                 _admit(source, runs, size)
             if not runs:
                 source.check()
+                if failure is not None:
+                    raise _failure(failure, broken)
                 return
             stepped = False
             first = runs[0]
@@ -173,7 +181,10 @@ def together(
                 runs.popleft()
                 stepped = True
                 if first.error is not None:
-                    _left_out(first, raising=failed)
+                    broken.append(first.name)
+                    failure = first.error
+                    if failed:
+                        raise _failure(failure, broken)
                 failed = first.error is not None
             elif not (moving or heard or first.error):
                 first.go_on()  # computes a step, for all
@@ -217,12 +228,17 @@ def _hear(runs: Sequence[_Run], encode: Encode) -> bool:
     return bool(waiting)
 
 
-def _left_out(run: _Run, *, raising: bool) -> None:
-    assert run.error is not None
-    if raising:
-        raise run.error
-    warnings.warn(
-        f"{run.name} could not be recognised and is left out: {run.error}",
-        RuntimeWarning,
-        stacklevel=2,
-    )
+def _failure(error: Exception, broken: Sequence[str]) -> EngineError:
+    """What the last of these pieces failed with, and the names of the others."""
+    *others, last = broken
+    if isinstance(error, NumericalError):
+        message = str(error)  # it says where
+    else:
+        why = str(error) if isinstance(error, EdgeError) else f"{type(error).__name__}: {error}"
+        message = f"{last} could not be recognised: {why}"
+    if others:
+        names = others[:_NAMED] + [f"{len(others) - _NAMED} more"] * (len(others) > _NAMED)
+        message += f"; nor could {', '.join(names)}"
+    failure = NumericalError(message) if isinstance(error, NumericalError) else EngineError(message)
+    failure.__cause__ = error
+    return failure

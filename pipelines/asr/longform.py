@@ -11,6 +11,7 @@ from pipelines.asr.results import Retract, Segment, SegmentDone
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import TIME_PRECISION, WindowDecoder, WindowResult
 from pipelines.asr.words import WordAligner
+from pipelines.errors import NumericalError
 
 __all__ = ["Span", "cut", "follow"]
 
@@ -71,6 +72,8 @@ def follow(
     as they fit. condition: let previous text be the prompt, unless a window needed a temperature
     above 0.5. aligner: finds the words' times; then a window that was cut off goes on where its
     last word ends.
+
+    Raises NumericalError with the times of a window for which the model computes NaN or infinity.
     """
     seek, count = start, 0
     history = list(initial_prompt)
@@ -81,11 +84,17 @@ def follow(
             return
         memory = yield Hear(mel)
         assert memory is not None, "whoever runs a course encodes what it wants to hear"
-        result = yield from decoder.decode(
-            memory,
-            history[remembered_from:],
-            None if seed is None else seed + seek,
-        )
+        try:
+            result = yield from decoder.decode(
+                memory,
+                history[remembered_from:],
+                None if seed is None else seed + seek,
+            )
+        except NumericalError as error:
+            begin, end = seek / FRAMES_PER_SECOND, (seek + frames) / FRAMES_PER_SECOND
+            raise NumericalError(
+                f"what is said from {begin:.1f} to {end:.1f} s could not be recognised: {error}"
+            ) from error
         if decoder.is_silent(result):
             if decoder.is_visible(result):
                 yield Retract()

@@ -47,11 +47,13 @@ class Segment:
 @dataclass(frozen=True)
 class Info:
     """The first event. language: code, given or detected. language_probability: of the detected
-    one, None when given or the only one. duration: seconds, None for a stream."""
+    one, None when given or the only one. duration: seconds, None for a stream. warnings: about
+    the recording, such as that only a part of it could be decoded; each names it."""
 
     language: str
     language_probability: float | None
     duration: float | None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ only its weights are used.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from pipelines.asr.arrays import Samples
 from pipelines.errors import CheckpointError, ModelNotFound
+from pipelines.notices import ignore_warning
 
 __all__ = ["FRAME", "SileroDetector"]
 
@@ -138,9 +138,8 @@ def _load() -> _Weights:
 
     path = _package() / "data" / "silero_vad.jit"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch: to be replaced by torch.export
-            script = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+        ignore_warning("`torch.jit.load` is", DeprecationWarning)
+        script = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
         tensors = dict(script._model.state_dict())
         return _arranged({name: tensor.numpy() for name, tensor in tensors.items()})
     except (AttributeError, KeyError, RuntimeError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from os import PathLike
@@ -28,8 +29,15 @@ from pipelines.asr.transcription import Transcription
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.words import WordAligner
 from pipelines.engine import Engine, Memory
-from pipelines.errors import AudioError, CheckpointError, ModelError, OptionError
+from pipelines.errors import (
+    AudioError,
+    CheckpointError,
+    ModelError,
+    NumericalError,
+    OptionError,
+)
 from pipelines.models import folder_of
+from pipelines.notices import collect_notices, notice
 
 __all__ = ["Transcriber", "Transcription"]
 
@@ -89,8 +97,11 @@ class Transcriber:
         silence is judged by the loudest sound so far instead of that of the whole.
         overrides: fields of TranscribeOptions.
 
-        Raises AudioError, OptionError, UnsupportedTask before anything is decoded; of an iterable,
-        AudioError when a block turns out to be none.
+        Warns with DamagedAudio where only a part of a file can be decoded; the result has the same
+        in its `warnings`. Raises AudioError, OptionError, UnsupportedTask before anything is
+        decoded; of an iterable, AudioError when a block turns out to be none. Raises EngineError
+        where a part of the recording could not be recognised: NumericalError if the model computed
+        NaN or infinity. With a batch_size above 1 the other parts are recognised first.
         """
         return Transcription(self.stream(audio, options, **overrides))
 
@@ -115,12 +126,20 @@ class Transcriber:
                 f"suppress_tokens: {outside[0]} is no token of {self.abilities.name}, "
                 f"whose ids end at {vocab_size - 1}"
             )
-        if options.batch_size > 1:
-            return side_by_side(self, audio, options)
-        return self._events(self._features(audio), options)
+        with collect_notices() as notices:
+            if options.batch_size > 1:
+                events = side_by_side(self, audio, options)
+            else:
+                events = self._events(self._features(audio), options)
+        for found in notices:  # also for callers who look at no results
+            notice(found.message, found.category)
+        return _with_warnings(events, tuple(found.message for found in notices))
 
     def detect_language(self, audio: AudioSource) -> dict[str, float]:
-        """Language code → probability, likeliest first, judged by the first window."""
+        """Language code → probability, likeliest first, judged by the first window.
+
+        Raises AudioError, and NumericalError if the model computed NaN or infinity.
+        """
         return self.languages_of(self._features(audio).opening())
 
     def _features(self, audio: AudioSource) -> WindowFeatures:
@@ -140,6 +159,12 @@ class Transcriber:
         special = self.tokenizer.special
         ids = list(special.languages.values())
         chances = self.model.score(memory, [special.sot])[0, ids].softmax(-1).tolist()
+        if not math.isfinite(sum(chances)):
+            raise NumericalError(
+                f"the language could not be detected: {self.abilities.name} computed NaN: its "
+                "numbers overflow in this compute type, or its weights are damaged; try compute "
+                "type float32, else get the model anew"
+            )
         found = zip(special.languages, chances, strict=True)
         return dict(sorted(found, key=lambda pair: -pair[1]))
 
@@ -248,3 +273,14 @@ class Transcriber:
         ids.update(self.tokenizer.special.control)
         ids.update(range(last_timestamp + 1, self.model.architecture.vocab_size))
         return sorted(ids)
+
+
+def _with_warnings(
+    events: Generator[TranscriptEvent, None, None], warnings: tuple[str, ...]
+) -> Generator[TranscriptEvent, None, None]:
+    """The events, with the warnings in Info."""
+    try:
+        for event in events:
+            yield replace(event, warnings=warnings) if isinstance(event, Info) else event
+    finally:
+        events.close()

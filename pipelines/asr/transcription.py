@@ -38,6 +38,11 @@ class Transcription(Iterator[Segment]):
         """Seconds of audio; None for a stream."""
         return self.info.duration
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is wrong with the recording, such as that only a part of it could be decoded."""
+        return self.info.warnings
+
     def __next__(self) -> Segment:
         self._info = self.info
         for event in self._events:

@@ -7,7 +7,7 @@ import unicodedata
 from pipelines.translation.alignment import joined
 from pipelines.translation.results import SentenceTranslation, Translation
 
-__all__ = ["Reply"]
+__all__ = ["Reply", "excerpt"]
 
 
 class Reply:
@@ -56,7 +56,7 @@ class Reply:
     def finish(self, source: str, aligned: bool = False) -> Translation:
         """The text is complete; `source` is all of it. aligned: its sentences are."""
         warnings = [
-            f'"{_excerpt(sentence.source)}": {warning}'
+            f'"{excerpt(sentence.source)}": {warning}'
             for sentence in self._sentences
             for warning in sentence.warnings
         ]
@@ -90,5 +90,6 @@ def _is_wide(char: str) -> bool:
     )
 
 
-def _excerpt(text: str, longest: int = 40) -> str:
+def excerpt(text: str, longest: int = 40) -> str:
+    """A text as messages quote it: its beginning where it is long."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

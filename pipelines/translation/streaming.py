@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 
-from pipelines.translation.assembly import Reply
+from pipelines.errors import NumericalError
+from pipelines.translation.assembly import Reply, excerpt
 from pipelines.translation.decoding import Job, SentenceDecoder
 from pipelines.translation.lookahead import look_ahead
 from pipelines.translation.results import Done, SentenceDone, TextDelta, TranslationEvent
@@ -19,13 +20,20 @@ def events(
     """Deltas, finished sentences and finished texts, in order. Closing it cancels the rest.
 
     live: deltas come as the model decides; otherwise in whole sentences.
+
+    Raises NumericalError with a sentence for which the model computes NaN or infinity, after all
+    before it.
     """
     ahead = look_ahead(jobs, decoder)
     reply = Reply()
     job: Job | None = None
     try:
         for job in ahead:
-            yield from _sentence(job, decoder, reply, live)
+            try:
+                yield from _sentence(job, decoder, reply, live)
+            except NumericalError as error:
+                named = f'"{excerpt(job.source)}" could not be translated'
+                raise NumericalError(f"{named}: {error}") from error
             if job.whole is not None:
                 yield Done(reply.finish(job.whole, job.aligned))
                 reply = Reply()

@@ -50,6 +50,14 @@ def texts_of(events: Iterator[Any]) -> list[str]:
     return [e.segment.text for e in events if isinstance(e, SegmentDone)]
 
 
+def followed(events: Iterator[Any]) -> tuple[list[str], EngineError]:
+    """The texts of all segments, and the error at their end."""
+    texts: list[str] = []
+    with pytest.raises(EngineError) as raised:
+        texts.extend(event.segment.text for event in events if isinstance(event, SegmentDone))
+    return texts, raised.value
+
+
 def test_pieces_come_in_order_and_not_too_early() -> None:
     script = Script({})
     events = together(script.pieces(100), encode, 4)
@@ -72,22 +80,36 @@ def test_a_piece_that_fails_once_is_whole_in_the_end() -> None:
 
 
 def test_a_broken_piece_does_not_harm_the_others() -> None:
-    with pytest.warns(RuntimeWarning, match="piece 3 could not be recognised.*3 is broken"):
-        texts = texts_of(together(Script({3: 9}).pieces(6), encode, 4))
+    texts, error = followed(together(Script({3: 9}).pieces(6), encode, 4))
+    assert str(error) == "piece 3 could not be recognised: 3 is broken"
     assert texts == [f"{n}{part}" for n in range(6) for part in "ab" if (n, part) != (3, "b")]
 
 
 def test_two_broken_pieces_in_a_row_end_it() -> None:
-    found: list[str] = []
-    events = together(Script({3: 9, 4: 9}).pieces(6), encode, 4)
-
-    def follow() -> None:
-        for event in events:
-            found.extend(texts_of(iter([event])))
-
-    with pytest.warns(RuntimeWarning), pytest.raises(EngineError, match="4 is broken"):
-        follow()
+    found, error = followed(together(Script({3: 9, 4: 9}).pieces(6), encode, 4))
+    assert str(error) == "piece 4 could not be recognised: 4 is broken; nor could piece 3"
     assert found[-2:] == ["3a", "4a"]
+
+
+def test_all_broken_pieces_are_named() -> None:
+    texts, error = followed(
+        together(Script(dict.fromkeys(range(0, 20, 2), 9)).pieces(20), encode, 4)
+    )
+    assert texts == [f"{n}{part}" for n in range(20) for part in "ab" if n % 2 or part == "a"]
+    assert str(error) == (
+        "piece 18 could not be recognised: 18 is broken; "
+        "nor could piece 0, piece 2, piece 4, piece 6, piece 8, 4 more"
+    )
+
+
+def test_an_error_that_nobody_foresaw_is_named_by_its_kind() -> None:
+    def never(windows: Sequence[Tensor]) -> list[Memory]:
+        raise MemoryError
+
+    texts, error = followed(together(Script({}).pieces(1), never, 4))
+    assert texts == []
+    assert str(error) == "piece 0 could not be recognised: MemoryError: "
+    assert isinstance(error.__cause__, MemoryError)
 
 
 def test_a_window_that_cannot_be_encoded_harms_only_its_own_piece() -> None:
@@ -96,6 +118,6 @@ def test_a_window_that_cannot_be_encoded_harms_only_its_own_piece() -> None:
             raise EngineError("2 is no sound")
         return encode(windows)
 
-    with pytest.warns(RuntimeWarning, match="piece 2"):
-        texts = texts_of(together(Script({}).pieces(5), some, 4))
+    texts, error = followed(together(Script({}).pieces(5), some, 4))
+    assert str(error) == "piece 2 could not be recognised: 2 is no sound"
     assert texts == [f"{n}{part}" for n in range(5) if n != 2 for part in "ab"]

@@ -229,6 +229,29 @@ def test_guessing_is_slowed_down(
     assert client.post("/login", data={"user": "anna", "password": "one"}).status_code == 429
 
 
+def test_what_nobody_foresaw_is_told_to_the_tab_that_asked(
+    serve: Callable[..., Client],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(5, "Input/output error", "/srv/secret")
+
+    monkeypatch.setattr("edgeapp.ui.desk.Desk.answer", fail)
+    monkeypatch.setattr("edgeapp.ui.socket.TextTask", fail)
+    said = "this went wrong inside EdgeApp (OSError: Input/output error)"
+    with serve().websocket_connect(LINE, headers=OURS) as line:
+        assert line.receive_json()["type"] == "hello"
+        line.send_json({"type": "models", "id": 1})
+        assert line.receive_json() == {"type": "answer", "id": 1, "error": said}
+        line.send_json({"type": "text", "number": 1, "text": "a"})
+        answer = line.receive_json()
+        assert (answer["type"], answer["kind"], answer["message"]) == ("error", "text", said)
+        line.send_text("[" * 100_000)  # deeper than the parser goes
+        assert "RecursionError" in line.receive_json()["message"]
+    assert "Traceback" in capsys.readouterr().err
+
+
 def test_uploads_have_limits(serve: Callable[..., Client]) -> None:
     client = serve(upload_mb=1)
     assert client.put("/edgeapp/upload/nobody", content=b"x").status_code == 404

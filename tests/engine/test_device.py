@@ -14,7 +14,7 @@ from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
 from pipelines.engine import engine as engine_module
 from pipelines.engine.model import linear
 from pipelines.engine.model.device import Plan, choose_device, choose_threads, plan_for
-from pipelines.engine.model.linear import _Int8Weights
+from pipelines.engine.model.linear import _Int8, _Int8Weights
 from pipelines.engine.model.network import Network
 from pipelines.engine.model.workers import Workers
 from pipelines.errors import OptionError
@@ -245,3 +245,22 @@ def test_out_of_gpu_memory_at_load_is_one_warning_and_the_cpu(
             warnings.simplefilter("error")
             engine.load(checkpoints("marian:separate-vocabs"))
     assert asked == ["cuda", "cpu", "cpu"]
+
+
+@pytest.mark.parametrize("shape", [(1100, 1024), (64, 64)], ids=["large", "small"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_torchs_int8_products_tell_of_damage(shape: tuple[int, int], value: float) -> None:
+    """fbgemm makes numbers of NaN, and raises an error where there is nothing else."""
+    generator = torch.Generator().manual_seed(0)
+    layer = _Int8(torch.randn(shape, generator=generator), torch.ones(shape[0]))
+    x = torch.rand(4, shape[1], generator=generator)
+    for damaged in (slice(5, 6), slice(None)):
+        bad = x.clone()
+        bad[1, damaged] = value
+        assert torch.isfinite(layer(bad)).all(-1).tolist() == [True, False, True, True]
+        assert not torch.isfinite(layer(bad[1:2])).all()
+        assert layer(bad[1:2]).shape == (1, shape[0])
+        # Only its neighbours' size counts for a row, and zeros have none.
+        without = bad.clone()
+        without[1] = 0
+        assert torch.equal(layer(bad)[[0, 2, 3]], layer(without)[[0, 2, 3]])

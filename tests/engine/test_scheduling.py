@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,8 +27,9 @@ from pipelines.engine import (
     Stream,
     Suppress,
 )
+from pipelines.engine.decoding.rules import Bound
 from pipelines.engine.decoding.waiting import Waiting
-from pipelines.errors import EngineError
+from pipelines.errors import EngineError, NumericalError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
 
@@ -347,6 +349,69 @@ def test_what_a_damaged_source_leaves_behind_spreads_to_nobody(
         assert [stream.result().tokens for stream in streams[1:]] == jobs.alone[:3]
         # Now shorter sources than the damaged one beside a longer one, in the slots it had.
         assert [result.tokens for result in engine.generate(requests)] == jobs.alone
+
+
+class Fill:
+    """Leaves every logit at one value, from a number of tokens on."""
+
+    def __init__(self, value: float, after: int) -> None:
+        self.value, self.after = value, after
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        def fill(logits: Tensor, generated: Sequence[int]) -> None:
+            if len(generated) >= self.after:
+                logits.fill_(self.value)
+
+        return fill
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_neighbours_of_a_damaged_row_compute_the_same_bits(
+    jobs: Jobs, engine: Engine, after: int
+) -> None:
+    """As beside a row that ends at the same step for another reason."""
+    wanted = [Request(r.memory, r.prompt, replace(r.options, logprobs=True)) for r in jobs.requests]
+    found = []
+    for value, error, why in [
+        (-torch.inf, EngineError, f"no token to choose after {after}"),
+        (torch.nan, NumericalError, f"computed NaN after {after} tokens.*float32"),
+    ]:
+        options = GenerationOptions(30, rules=(Fill(value, after),), logprobs=True)
+        bad = Request(jobs.requests[3].memory, jobs.requests[3].prompt, options)
+        streams = [engine.stream(request) for request in (*wanted[:2], bad, *wanted[2:])]
+        with pytest.raises(EngineError, match=why) as raised:
+            streams.pop(2).result()
+        assert type(raised.value) is error
+        found.append([(r.tokens, r.logprobs) for r in (s.result() for s in streams)])
+    assert found[0] == found[1]
+    assert [tokens for tokens, _ in found[0]] == jobs.alone
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        GenerationOptions(8),
+        GenerationOptions(8, logprobs=True),
+        GenerationOptions(8, beam_size=3),
+        GenerationOptions(8, beam_size=3, stopping="openai", logprobs=True),
+        GenerationOptions(8, temperature=1.0, seed=1),
+        GenerationOptions(8, temperature=1.0, seed=1, best_of=3),
+    ],
+    ids=["greedy", "with logprobs", "beams", "openai's beams", "sampled", "best of"],
+)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_however_tokens_are_chosen_damage_is_told(
+    jobs: Jobs, marian: Model, engine: Engine, options: GenerationOptions, value: float
+) -> None:
+    (damaged,) = marian.encode(token_sources(marian, [20]))
+    with torch.inference_mode():
+        for values in damaged.values:
+            values.fill_(value)
+    streams = [engine.stream(Request(damaged, jobs.requests[0].prompt, options))]
+    streams += [engine.stream(request) for request in jobs.requests]
+    with pytest.raises(NumericalError, match="computed NaN"):
+        streams[0].result()
+    assert [stream.result().tokens for stream in streams[1:]] == jobs.alone
 
 
 def test_a_sample_that_has_nothing_left_fails_alone(jobs: Jobs, engine: Engine) -> None:

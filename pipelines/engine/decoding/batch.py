@@ -176,7 +176,7 @@ class Batch:
         rows = self._rows
         if not any(row.done or row.parents is not None for row in rows):
             return
-        starts, damaged = self._starts(), any(row.damaged for row in rows)
+        starts, damaged = self._starts(), self._erase_damaged()
         for place in range(len(rows) - 1, -1, -1):
             if rows[place].done:
                 self._counters.left(rows[place])
@@ -190,7 +190,19 @@ class Batch:
         for row in rows:
             row.parents, row.slots = None, len(row.lanes)
         if damaged:
-            self.restart()  # behind a mask, too, the NaN that it leaves in its slots spreads
+            self._drafts.forget()  # they may have read the same
+
+    def _erase_damaged(self) -> bool:
+        """Erase what damaged rows have in the caches; whether there are any."""
+        slot, found = 0, False
+        for place, row in enumerate(self._rows):
+            if row.damaged:
+                found = True
+                self._cross.erase(place)
+                for at in range(slot, slot + row.slots):
+                    self._cache.erase(at)
+            slot += row.slots
+        return found
 
     def _admit(self) -> None:
         joined: list[Row] = []

@@ -12,8 +12,8 @@ from pipelines.engine.decoding.lane import Lane
 from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.sampling import distribution, draw
-from pipelines.engine.model.head import likeliest
-from pipelines.errors import EngineError
+from pipelines.engine.model.head import likeliest, logprobs_of
+from pipelines.errors import EngineError, NumericalError
 
 __all__ = [
     "chances_of",
@@ -97,7 +97,7 @@ def _choose_one(rows: Sequence[Row], logits: Tensor) -> None:
             token = _sample(logits[index], row.request.options, row)
             tokens[index], chosen[index] = token, logits[index, token]
     if any(row.request.options.logprobs for row in rows):
-        chosen = chosen - logits.logsumexp(dim=-1)
+        chosen = logprobs_of(chosen, logits)
     go_on(rows, tokens, chosen)
 
 
@@ -166,8 +166,15 @@ def _give_up(row: Row, best: float) -> None:
     """There is nothing to choose: the best logit is −∞ or no number at all."""
     at = len(row.generated)
     if best == -torch.inf:
-        why = f"the rules leave no token to choose after {at} tokens; relax one of them"
-    else:
-        row.damaged = True
-        why = f"the model computed NaN after {at} tokens; its weights or its source are damaged"
-    row.fail(EngineError(why))
+        row.fail(
+            EngineError(f"the rules leave no token to choose after {at} tokens; relax one of them")
+        )
+        return
+    row.damaged = True
+    row.fail(
+        NumericalError(
+            f"the model computed NaN after {at} tokens: its numbers overflow in this compute type, "
+            "or its weights or its source are damaged; try compute type float32, else get the "
+            "model anew"
+        )
+    )

@@ -28,6 +28,11 @@ class _Reordered(Protocol):
         """Slot i becomes a copy of what slot sources[i] was."""
         ...
 
+    def erase(self, slot: int) -> None:
+        """Put zeros for NaN that a slot may hold: behind a mask, too, NaN would spread to the
+        next one there. Other slots are left as they are."""
+        ...
+
     @property
     def bytes(self) -> int: ...
 

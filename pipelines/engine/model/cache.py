@@ -87,6 +87,11 @@ class _Slots:
                 layer[:, to, :, :longest] = layer[:, origin, :, :longest]
         self.lengths = [self.lengths[source] for source in sources]
 
+    def erase(self, slot: int) -> None:
+        """As Slots.erase."""
+        for layer in self._layers:
+            layer[:, slot].zero_()
+
     def _grow(self, slots: int, room: int) -> None:
         heads, head_dim = self._shape
         used, longest = len(self.lengths), max(self.lengths, default=0)
@@ -234,6 +239,9 @@ class NoSources:
 
     def reorder(self, sources: Sequence[int]) -> None:
         self._count = len(sources)
+
+    def erase(self, slot: int) -> None:
+        """Nothing is stored."""
 
 
 def _rounded(source: int) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from torch import Tensor
 
 from pipelines.engine.model.quantised import Quantised, quantised
 from pipelines.errors import CheckpointError
+from pipelines.notices import ignore_warning
 
 __all__ = ["Weights", "open_weights"]
 
@@ -168,10 +168,10 @@ def _pickled(path: Path) -> dict[str, Callable[[], Tensor]]:
 
 def _load(path: Path, *, mmap: bool) -> object:
     try:
-        with warnings.catch_warnings():
-            # About pickle protocols that this reader might not know; if so, it says so.
-            warnings.simplefilter("ignore", UserWarning)
-            return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        # Both announce what, if it is so, ends in an error of this reader.
+        ignore_warning("Detected pickle protocol", UserWarning)
+        ignore_warning("'torch.load' received a zip file that looks like", UserWarning)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
         if "GLOBAL " in str(error):  # the name of something to import and call
             raise CheckpointError(

@@ -14,7 +14,7 @@ from pipelines.engine.model.device import Side
 from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.quantised import Quantised
 
-__all__ = ["Head", "likeliest"]
+__all__ = ["Head", "likeliest", "logprobs_of"]
 
 # So many sets of ids that are ruled out are remembered as biases.
 _REMEMBERED = 8
@@ -24,7 +24,7 @@ def likeliest(
     logits: Tensor, ruled_out: Sequence[Tensor] = (), logprobs: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The likeliest token of each row of logits [n, vocab] other than these ids, and its logit or
-    log-probability; NaN where there is one. Changes the logits."""
+    log-probability: NaN where a logit is, −∞ where all are. Changes the logits."""
     for ids in ruled_out:
         logits.index_fill_(1, ids, -torch.inf)
     if logits.device.type == "cpu":  # numpy's is several times as fast as torch's
@@ -32,7 +32,14 @@ def likeliest(
     else:
         tokens = logits.argmax(dim=-1)
     chosen = logits.gather(1, tokens[:, None])[:, 0]
-    return tokens, chosen - logits.logsumexp(dim=-1) if logprobs else chosen
+    return tokens, logprobs_of(chosen, logits) if logprobs else chosen
+
+
+def logprobs_of(chosen: Tensor, logits: Tensor) -> Tensor:
+    """Log-probabilities of chosen logits [n], each of a row of logits [n, vocab]: NaN where a logit
+    is, −∞ where all of them are."""
+    # Without a lower limit −∞ − −∞ would be NaN, too.
+    return chosen - logits.logsumexp(dim=-1).clamp_min_(torch.finfo(logits.dtype).min)
 
 
 class Head:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 import torch
@@ -96,6 +97,7 @@ class _Int8:
         whole = quantised(weight)
         self._bias = None if bias is None else bias.float()
         self._packed, self._narrow = packed(whole, self._bias), overflows()
+        self._outputs = len(whole.scales)
         small = whole.numbers.numel() <= _SMALL
         self._small = (whole.numbers, whole.scales.bfloat16()) if small else None
         # Without the packet's detour for fake objects, which costs 2 µs a call.
@@ -104,6 +106,9 @@ class _Int8:
     def __call__(self, x: Tensor) -> Tensor:
         if x.numel() == x.shape[-1]:
             if self._small is None:
+                # fbgemm makes numbers of NaN, or raises an error where there is nothing else.
+                if not math.isfinite(x.sum().item()):
+                    return x.new_full((*x.shape[:-1], self._outputs), torch.nan)
                 whole: Tensor = self._multiply(x, self._packed, self._narrow)
                 return whole
             flat = x if x.dim() == 2 else x.view(1, -1)
@@ -112,9 +117,9 @@ class _Int8:
             return y if x.dim() == 2 else y.view(*x.shape[:-1], -1)
         # One scale serves the whole of x: the rows are brought to one size, and back, which the
         # bias, added in between, must not follow. (The norm of order infinity took nine times as
-        # long as these two operations.)
+        # long as these two operations.) NaN is in the peak of its row and comes back with it.
         peak = x.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)
-        y = self._multiply(x / peak, self._packed, self._narrow)
+        y = self._multiply((x / peak).nan_to_num_(0.0), self._packed, self._narrow)
         return y.mul_(peak) if self._bias is None else torch.lerp(self._bias, y, peak, out=y)
 
 

@@ -80,6 +80,9 @@ class ModuleSlots:
             taken.add(source)
         self.slots = moved
 
+    def erase(self, slot: int) -> None:
+        """Slots share no tensors."""
+
     @property
     def bytes(self) -> int:
         parts = [

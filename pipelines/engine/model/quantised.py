@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from pipelines.notices import ignore_warning
 
 __all__ = ["Quantised", "overflows", "packed", "quantised"]
 
@@ -56,11 +57,10 @@ def quantised(weight: Tensor | Quantised) -> Quantised:
 
 def packed(weight: Quantised, bias: Tensor | None) -> Any:
     """The layout that torch.ops.quantized.linear_dynamic reads; bias float32 [out]."""
-    with warnings.catch_warnings():  # torch announces the quantised dtypes' successor here
-        warnings.simplefilter("ignore")
-        nowhere = torch.zeros(len(weight.scales), dtype=torch.long)
-        whole = torch._make_per_channel_quantized_tensor(weight.numbers, weight.scales, nowhere, 0)
-        return torch.ops.quantized.linear_prepack(whole, bias)
+    ignore_warning("torch.quantize_per_tensor, torch.quantize_per_channel and", UserWarning)
+    nowhere = torch.zeros(len(weight.scales), dtype=torch.long)
+    whole = torch._make_per_channel_quantized_tensor(weight.numbers, weight.scales, nowhere, 0)
+    return torch.ops.quantized.linear_prepack(whole, bias)
 
 
 @cache

@@ -47,6 +47,9 @@ class _Written:
         self.ids = [self.ids[source][:] for source in sources]
         self.lengths = [self.lengths[source] for source in sources]
 
+    def erase(self, slot: int) -> None:
+        """Ids are all that is kept."""
+
     def store(self, slot: int, memory: Memory) -> None:
         """Memories are handed to each pass."""
 

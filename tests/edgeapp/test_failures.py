@@ -1,0 +1,226 @@
+"""An input that fails: it is named, the others are done, and nothing empty is left as a result."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from edgeapp.cli import main
+from pipelines.asr import DamagedAudio, batched, transcriber
+from pipelines.models import assets_folder
+from pipelines.notices import notice
+from pipelines.translation import Translation, Translator
+
+SAMPLES = assets_folder() / "samples"
+CPU = ("--device", "cpu", "--threads", "1")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEAPP_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "no-models"))
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main(list(map(str, arguments)))
+    return int(stop.value.code or 0)
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def damaged(name: str, folder: Path) -> Path:
+    """A bundled model with one NaN among its weights."""
+    shutil.copytree(assets_folder() / "models" / name, folder)
+    weights = load_file(folder / "model.safetensors")
+    key = next(key for key in weights if "decoder" in key and key.endswith("layer_norm.bias"))
+    weights[key] = weights[key].clone()
+    weights[key][0] = torch.nan
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+@pytest.fixture
+def load(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Lets the decoding of bad.flac raise an error."""
+    decode = batched.load_audio
+
+    def fail_with(error: BaseException) -> None:
+        def load_audio(source: Any) -> Any:
+            if "bad" in str(source):
+                raise error
+            return decode(source)
+
+        monkeypatch.setattr(batched, "load_audio", load_audio)
+
+    return fail_with
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (IndexError("tuple index out of range"), "IndexError: tuple index out of range"),
+        (MemoryError(), "not enough memory (MemoryError)"),
+        (RecursionError("maximum depth\nand more"), "RecursionError: maximum depth)"),
+        (OSError(5, "Input/output error", "/var/secret"), "OSError: Input/output error)"),
+        (TypeError(), "went wrong inside EdgeApp (TypeError)"),
+    ],
+)
+def test_one_broken_recording_does_not_end_the_others(
+    error: Exception, said: str, load: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("a", "bad", "c"):
+        shutil.copy(SAMPLES / "question.flac", tmp_path / f"{name}.flac")
+    load(error)
+    files = ("a.flac", "bad.flac", "c.flac")
+    assert run("transcribe", *files, "-m", "demo", "-f", "txt", "-o", "out", *CPU) == 1
+    assert names_in(tmp_path / "out") == {"a.txt", "c.txt"}
+    (line, count) = capsys.readouterr().err.splitlines()
+    assert line.startswith("edgeapp: bad.flac: ")
+    assert said in line
+    assert line.endswith("; --debug shows the traceback")
+    assert "secret" not in line
+    assert count == "edgeapp: 1 of 3 inputs failed"
+
+
+def test_debug_shows_the_traceback(
+    load: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copy(SAMPLES / "question.flac", tmp_path / "bad.flac")
+    load(IndexError("oh"))
+    assert run("transcribe", "bad.flac", "-m", "demo", "--debug", *CPU) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("edgeapp: bad.flac: this went wrong inside EdgeApp (IndexError: oh)\n")
+    assert "in load_audio" in said
+
+
+def test_ctrl_c_ends_the_run(load: Any, tmp_path: Path) -> None:
+    for name in ("bad", "c"):
+        shutil.copy(SAMPLES / "question.flac", tmp_path / f"{name}.flac")
+    load(KeyboardInterrupt())
+    files = ("bad.flac", "c.flac")
+    assert run("transcribe", *files, "-m", "demo", "-f", "txt", "-o", "out", *CPU) == 130
+    assert names_in(tmp_path / "out") == set()
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_a_model_that_computes_nan_writes_nothing(
+    batch_size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = damaged("demo", tmp_path / "model")
+    arguments = ("-m", model, "-f", "all", "-o", "out", "--batch-size", batch_size, *CPU)
+    assert run("transcribe", SAMPLES / "question.flac", *arguments) == 1
+    assert names_in(tmp_path / "out") == set()
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "question.flac: what is said from 0.0 to 3." in line
+    assert "computed NaN" in line
+    assert "float32" in line
+
+
+def test_what_was_recognised_before_is_kept_as_a_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pipelines.engine import Model
+
+    encode, count = Model.encode, 0
+
+    def nan_from_the_second_on(self: Model, sources: Any) -> Any:
+        nonlocal count
+        memories = encode(self, sources)
+        for memory in memories:
+            count += 1
+            if count > 1:
+                with torch.inference_mode():
+                    memory.values[0].fill_(torch.nan)
+        return memories
+
+    monkeypatch.setattr(Model, "encode", nan_from_the_second_on)
+    assert (
+        run("transcribe", SAMPLES / "story.flac", "-m", "demo", "-f", "txt", "-o", "o", *CPU) == 1
+    )
+    assert names_in(tmp_path / "o") == {"story.txt.part"}
+    assert (tmp_path / "o" / "story.txt.part").read_text().strip()
+    said = capsys.readouterr().err
+    assert "edgeapp: story: the first part is in o, in files that end with .part" in said
+    assert "could not be recognised: the model computed NaN" in said
+    assert "nor could what is said from" in said
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_warnings_of_a_recording_come_with_its_results(
+    batch_size: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On the command line without a path of the source, and as Python warnings for programs."""
+    for module in (batched, transcriber):
+        decode = module.load_audio
+
+        def load_audio(source: Any, decode: Any = decode) -> Any:
+            notice(f"{source} is damaged", DamagedAudio)
+            return decode(source)
+
+        monkeypatch.setattr(module, "load_audio", load_audio)
+    shutil.copy(SAMPLES / "question.flac", tmp_path / "cut.flac")
+    arguments = ("-m", "demo", "-f", "txt", "-o", "out", "--batch-size", batch_size, *CPU)
+    assert run("transcribe", "cut.flac", *arguments) == 0
+    assert capsys.readouterr().err == "edgeapp: cut.flac is damaged\n"
+    with pytest.warns(DamagedAudio, match=r"^cut\.flac is damaged$"):
+        found = transcriber.Transcriber("demo", device="cpu").transcribe(
+            "cut.flac", batch_size=batch_size
+        )
+    assert found.warnings == ("cut.flac is damaged",)
+    found.close()
+
+
+def test_a_text_for_which_nan_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = damaged("demo-en-de", tmp_path / "model")
+    (tmp_path / "a.txt").write_text("\nI am tired.\n")
+    (tmp_path / "b.txt").write_text("\n\n")
+    assert run("translate", "a.txt", "b.txt", "-m", model, "-o", "out", *CPU) == 1
+    assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
+    assert (tmp_path / "out" / "a.de.txt.part").read_text() == "\n"
+    said = capsys.readouterr().err
+    assert 'a.txt, line 2: "I am tired." could not be translated: the model computed NaN' in said
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RecursionError("deep"), IndexError("oh")])
+def test_one_broken_text_does_not_end_the_others(
+    error: Exception,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    translate_lines = Translator.translate_lines
+
+    def failing(
+        self: Translator, lines: Iterable[str | None], options: Any
+    ) -> Iterator[Translation]:
+        for translation in translate_lines(self, lines, options):
+            if translation.source == "Bad.":
+                raise error
+            yield translation
+
+    monkeypatch.setattr(Translator, "translate_lines", failing)
+    (tmp_path / "a.txt").write_text("Good morning.\nBad.\n")
+    (tmp_path / "b.txt").write_text("Good morning.\n")
+    assert run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", *CPU) == 1
+    assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
+    assert (tmp_path / "out" / "b.de.txt").read_text() == "Guten Morgen!\n"
+    kept, line = capsys.readouterr().err.splitlines()
+    assert "the lines done are in out/a.de.txt.part" in kept
+    assert line.startswith("edgeapp: a.txt: ")
+    assert type(error).__name__ in line
+    assert line.endswith("; --debug shows the traceback")
