@@ -14,6 +14,7 @@ from edgeapp.commands.transcribe import transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
 from edgeapp.outcome import EXIT_CODES
+from edgeapp.terminal import show_warnings_as_notes
 
 __all__ = ["app", "main"]
 
@@ -55,6 +56,7 @@ def _app(
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit with its code."""
+    show_warnings_as_notes()
     arguments = sys.argv[1:] if arguments is None else arguments
     app(args=_with_dashes(arguments), prog_name="edgeapp")
 

@@ -12,7 +12,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
 
-__all__ = ["LiveLine", "clock", "note", "progress", "results", "timed_line", "warnings_as_notes"]
+__all__ = [
+    "LiveLine",
+    "clock",
+    "note",
+    "progress",
+    "results",
+    "show_warnings_as_notes",
+    "timed_line",
+]
 
 
 def results() -> Console:
@@ -28,16 +36,13 @@ def note(message: str) -> None:
     sys.stderr.flush()
 
 
-@contextmanager
-def warnings_as_notes() -> Iterator[None]:
-    """Shows Python warnings as one line each, without the place in the source."""
+def show_warnings_as_notes() -> None:
+    """From now on print each Python warning as one line on stderr, without a source path."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
         note(str(message))
 
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
+    warnings.showwarning = show
 
 
 def clock(seconds: float) -> str:

@@ -9,7 +9,7 @@ import typer
 
 from edgeapp.commands.shared import Debug
 from edgeapp.outcome import ending
-from edgeapp.terminal import note, progress, results, warnings_as_notes
+from edgeapp.terminal import note, progress, results
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -57,14 +57,13 @@ def pull(
     with ending(debug):
         from pipelines.models import pull as fetch
 
-        with warnings_as_notes():
-            for name in names:
-                with progress(bytes_unit=True) as bar:
-                    task = bar.add_task(name, total=None)
-                    found = fetch(name, partial(_tell, bar, task))
-                if found.note:
-                    note(found.note)
-                typer.echo(found.folder)
+        for name in names:
+            with progress(bytes_unit=True) as bar:
+                task = bar.add_task(name, total=None)
+                found = fetch(name, partial(_tell, bar, task))
+            if found.note:
+                note(found.note)
+            typer.echo(found.folder)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pipelines.errors import AudioError, LongAudio
+from pipelines.notices import notice
 
 if TYPE_CHECKING:
     from av import AudioFrame
@@ -139,7 +139,7 @@ class Clipper:
             return block
         if not self._warned:
             self._warned = True
-            warnings.warn(
+            notice(
                 f"{self._name} has samples up to {peak:.3g}, far outside -1…1: "
                 f"what is beyond ±{LOUDEST:g} is clipped",
                 LoudAudio,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +28,7 @@ from pipelines.asr.arrays import (
     samples_of,
 )
 from pipelines.errors import AudioError, LongAudio
+from pipelines.notices import notice
 
 if TYPE_CHECKING:
     from av.audio.frame import AudioFrame
@@ -97,7 +97,7 @@ def _gathered(blocks: Iterable[Samples], name: str, longest_s: float | None) -> 
     for block in blocks:
         buffer.append(block)
     if (said := buffer.loudness_warning()) is not None:
-        warnings.warn(said, LoudAudio, stacklevel=3)
+        notice(said, LoudAudio, stacklevel=3)
     return buffer.finish()
 
 
@@ -161,7 +161,7 @@ def _decode_file(file: Any, name: str, longest_s: float | None) -> Iterator[Samp
     got = samples / SAMPLE_RATE
     if blocks.damaged or got < announced - max(0.5, 0.01 * announced):
         of = f" of the {announced:.1f} s it announces" if got < announced - 0.05 else ""
-        warnings.warn(
+        notice(
             f"{name} is damaged or breaks off: {got:.1f} s{of} could be decoded",
             DamagedAudio,
             stacklevel=2,

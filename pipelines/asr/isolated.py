@@ -30,6 +30,7 @@ import numpy as np
 from pipelines.asr.arrays import STEP, LoudAudio, SampleBuffer, Samples
 from pipelines.asr.audio import DamagedAudio, decode_path
 from pipelines.errors import AudioError, LongAudio
+from pipelines.notices import collect_notices
 
 __all__ = ["DecodingCancelled", "load_audio_isolated"]
 
@@ -294,8 +295,7 @@ def _decode(request: dict[str, Any], reply: _Reply) -> None:
     import av  # noqa: F401  # loaded before the limits, or a low one would look like a broken PyAV
 
     _limit(request["memory_bytes"], request["time_s"])
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", DamagedAudio)
+    with collect_notices() as notices:
         try:
             for block in decode_path(request["path"], request["name"], request["longest_s"]):
                 reply.samples(block)
@@ -303,9 +303,8 @@ def _decode(request: dict[str, Any], reply: _Reply) -> None:
             announced_s = error.announced_s if isinstance(error, LongAudio) else None
             reply.message("error", str(error), announced_s)
             return
-    for one in caught:
-        if issubclass(one.category, DamagedAudio):
-            reply.message("warning", str(one.message))
+    for one in notices:
+        reply.message("warning", one.message)
     reply.message("done")
 
 

@@ -102,6 +102,7 @@ def test_the_rest_of_a_truncated_file_is_transcribed(fitted: Pair, tmp_path: Pat
     with pytest.warns(DamagedAudio, match=r"talk\.flac"):
         found = fitted.ours.transcribe(path, temperature=0.0)
     rest = list(found)
+    assert "talk.flac is damaged" in found.warnings[0]
     assert found.duration is not None
     assert 35 < found.duration < 60
     assert 0 < len(rest) < len(whole)
