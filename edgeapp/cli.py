@@ -13,8 +13,8 @@ from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
-from edgeapp.outcome import EXIT_CODES
-from edgeapp.terminal import show_warnings_as_notes
+from edgeapp.console import show_warnings_as_notes
+from edgeapp.exit_codes import EXIT_CODES
 
 __all__ = ["app", "main"]
 

@@ -91,7 +91,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _kernels() -> None:
     """Compiled before the first test, which has better things to wait for."""
-    from pipelines.engine.model.compiled.library import library
+    from pipelines.engine.kernels.loader import library
 
     library()
 

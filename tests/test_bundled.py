@@ -19,10 +19,10 @@ from transformers import (
 )
 
 from pipelines.asr import Transcriber, load_audio
-from pipelines.asr.features import FileFeatures
+from pipelines.asr.audio.features import FileFeatures
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
-from pipelines.models.assets import BUNDLED, assets_folder, bundled_folder
+from pipelines.hub.assets import BUNDLED, assets_folder, bundled_folder
 from pipelines.translation import Translator
 from tests.engine.oracle import assert_same_choice, greedy, reference
 

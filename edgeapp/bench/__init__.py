@@ -1,1 +1,1 @@
-"""Our engine and transformers side by side, on random weights of true shape. Needs `bench`."""
+"""Speed of decoding methods and lag of live captions, on the models of this machine."""

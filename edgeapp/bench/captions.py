@@ -9,13 +9,20 @@ from statistics import fmean, median
 
 import numpy as np
 
-from edgeapp.bench.spoken import Recording, align, errors, plain_words
-from edgeapp.feeds import FileFeed
-from edgeapp.live import LiveSession
+from edgeapp.bench.word_lag import Recording, align, errors, plain_words
+from edgeapp.live.session import LiveSession
+from edgeapp.live.sources import FileFeed
 from pipelines.asr import Transcriber
-from pipelines.asr.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.live import Committed, Decoded, LiveEvent, Partial, SpeechEnded, SpeechStarted
-from pipelines.asr.streaming import LiveOptions, LiveTranscriber
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.live.events import (
+    Committed,
+    Decoded,
+    LiveEvent,
+    Partial,
+    SpeechEnded,
+    SpeechStarted,
+)
+from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.engine import Engine, Request, Result
 
 __all__ = ["CaptionFigures", "Lag", "TimingEngine", "caption"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from edgeapp.bench.captions import CaptionFigures, Lag
 from edgeapp.bench.machine import machine
-from edgeapp.bench.spoken import Recording
+from edgeapp.bench.word_lag import Recording
 from pipelines.asr import Transcriber
 
 if TYPE_CHECKING:

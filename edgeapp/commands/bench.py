@@ -8,36 +8,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
-from typer.core import TyperGroup
 
-from edgeapp.commands.bench_rivals import Markdown, engine, print_table, rivals
-from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
-from edgeapp.outcome import EXIT_CODES, ending
+from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.console import note, results
+from edgeapp.exit_codes import EXIT_CODES, ending
 from edgeapp.sharing import share_cores
-from edgeapp.terminal import note, results
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from pipelines.translation import Translator
 
-__all__ = ["app"]
+__all__ = ["Markdown", "app", "print_table"]
 
 _POLICIES = ("agreement", "attention")
+_TABLE_WIDTH = 120  # what the widest table takes; cut cells would be of no use in a file
+
+Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
 
 
-class _EngineByDefault(TyperGroup):
-    """`edgeapp bench` alone, or with options only, is `edgeapp bench engine`."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
-        if not args or (args[0].startswith("-") and args[0] not in ("-h", "--help")):
-            args = ["engine", *args]
-        return super().parse_args(ctx, args)
-
-
-app = typer.Typer(cls=_EngineByDefault, rich_markup_mode=None)
-
-app.command(epilog=EXIT_CODES)(engine)
-app.command(epilog=EXIT_CODES)(rivals)
+app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 
 @app.command(epilog=EXIT_CODES)
@@ -69,11 +60,11 @@ def generate(
     with ending(debug):
         settings = chosen(device, compute_type, threads)
         from edgeapp.bench import generate as bench
-        from edgeapp.workshop import Workshop
+        from edgeapp.model_pool import Workshop
 
         workshop = Workshop(settings)
         if file is not None and str(file) != "-" and _is_recording(file):
-            from edgeapp.bench.generate_heard import HeardSession, windows
+            from edgeapp.bench.generate_audio import HeardSession, windows
 
             heard = HeardSession(
                 workshop.transcriber(model, "en" if model is None else None, "transcribe"),
@@ -141,10 +132,10 @@ def live(
         share_cores()  # as `edgeapp live` does
         from edgeapp.bench import captions_report as report
         from edgeapp.bench.captions import TimingEngine, caption
-        from edgeapp.bench.spoken import read_recording
+        from edgeapp.bench.word_lag import read_recording
         from pipelines.asr import Transcriber
-        from pipelines.asr.streaming import LiveOptions
-        from pipelines.models import assets_folder, choose_default, resolve
+        from pipelines.asr.live.transcriber import LiveOptions
+        from pipelines.hub import assets_folder, choose_default, resolve
 
         heard = read_recording(recording or assets_folder() / "samples" / "story.flac")
         found = (
@@ -165,6 +156,13 @@ def live(
         else:
             print_table(report.table(figures))
             results().print(conditions)
+
+
+def print_table(shown: Table) -> None:
+    """With all of its columns, however narrow the terminal or where there is none."""
+    console = results()
+    console.width = max(console.width, _TABLE_WIDTH)
+    console.print(shown)
 
 
 def _is_recording(file: Path) -> bool:

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands.shared import ComputeType, Debug, Device, Threads, chosen
-from edgeapp.files import prepare_folder, write_whole
-from edgeapp.outcome import ending
-from edgeapp.subtitles import render
-from edgeapp.terminal import note
+from edgeapp.batch.outputs import prepare_folder, write_whole
+from edgeapp.commands.options import ComputeType, Debug, Device, Threads, chosen
+from edgeapp.console import note
+from edgeapp.exit_codes import ending
+from edgeapp.subtitles.formats import render
 
 __all__ = ["demo"]
 
@@ -33,11 +33,11 @@ def demo(
         settings = chosen(device, compute_type, threads)
         prepare_folder(output_dir)
         began = time.perf_counter()
-        from edgeapp.captions import Captions
-        from edgeapp.views import LiveView
-        from edgeapp.workshop import Workshop
+        from edgeapp.batch.progress import LiveView
+        from edgeapp.batch.transcription_job import Captions
+        from edgeapp.model_pool import Workshop
         from pipelines.asr import TranscribeOptions
-        from pipelines.models import assets_folder
+        from pipelines.hub import assets_folder
 
         recording = assets_folder() / "samples" / "talk.flac"
         workshop = Workshop(settings)

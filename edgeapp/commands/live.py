@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from edgeapp.commands.shared import (
+from edgeapp.commands.options import (
     ComputeType,
     Debug,
     Device,
@@ -23,16 +23,16 @@ from edgeapp.commands.shared import (
     TranslationModel,
     chosen,
 )
-from edgeapp.outcome import DONE, ending, silence_results
+from edgeapp.exit_codes import DONE, ending, silence_results
 from edgeapp.sharing import share_cores
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
-    from edgeapp.live import LiveSession
-    from edgeapp.live_output import LiveOutput
-    from edgeapp.live_source import LiveSource
-    from edgeapp.workshop import Workshop
-    from pipelines.asr.streaming import LiveOptions
+    from edgeapp.live.capture import LiveSource
+    from edgeapp.live.files import LiveOutput
+    from edgeapp.live.session import LiveSession
+    from edgeapp.model_pool import Workshop
+    from pipelines.asr.live.transcriber import LiveOptions
 
 __all__ = ["live"]
 
@@ -96,11 +96,11 @@ def live(
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = chosen(device, compute_type, threads)
         share_cores()
-        from edgeapp.live_output import LiveOutput, planned
-        from edgeapp.live_source import LiveSource
-        from edgeapp.workshop import Workshop, language_named
+        from edgeapp.live.capture import LiveSource
+        from edgeapp.live.files import LiveOutput, planned
+        from edgeapp.model_pool import Workshop, language_named
         from pipelines.asr import TranscribeOptions
-        from pipelines.asr.streaming import LiveOptions
+        from pipelines.asr.live.transcriber import LiveOptions
 
         translate_to = translate_to and language_named(translate_to)
         written = planned(output or (), translate_to)
@@ -133,8 +133,8 @@ def _session(
     target: str | None,
     translation_model: str | None,
 ) -> LiveSession:
-    from edgeapp.live import LiveSession
-    from pipelines.asr.streaming import LiveTranscriber
+    from edgeapp.live.session import LiveSession
+    from pipelines.asr.live.transcriber import LiveTranscriber
     from pipelines.engine import Priority
     from pipelines.translation import TranslateOptions
     from pipelines.translation.live import LiveTranslator
@@ -158,8 +158,8 @@ def _session(
 def _run(
     session: LiveSession, source: LiveSource, outputs: list[LiveOutput], *, translated: bool
 ) -> None:
-    from edgeapp.live_view import CaptionView, JsonView
-    from pipelines.asr.live import Decoded
+    from edgeapp.live.view import CaptionView, JsonView
+    from pipelines.asr.live.events import Decoded
 
     view = CaptionView(translated=translated) if sys.stdout.isatty() else JsonView()
     shown = True
@@ -198,7 +198,7 @@ def _stopped_by_ctrl_c(source: LiveSource) -> Iterator[None]:
 
 
 def _list_devices() -> None:
-    from edgeapp.microphone import list_devices
+    from edgeapp.live.microphone import list_devices
 
     for found in list_devices():
         star = "*" if found.default else " "

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeapp.commands.shared import Debug
-from edgeapp.outcome import ending
-from edgeapp.terminal import note, progress, results
+from edgeapp.commands.options import Debug
+from edgeapp.console import note, progress, results
+from edgeapp.exit_codes import ending
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from pipelines.models import PullProgress
+    from pipelines.hub import PullProgress
 
 __all__ = ["app"]
 
@@ -27,7 +27,7 @@ Name = Annotated[str, typer.Argument(help="A short name (small.en, opus-mt-en-de
 def list_(debug: Debug = False) -> None:
     """The models on this machine: name, task, size, where."""
     with ending(debug):
-        from pipelines.models import list_models
+        from pipelines.hub import list_models
 
         models = list_models()
         console = results()
@@ -55,7 +55,7 @@ def pull(
 ) -> None:
     """Download models from the Hugging Face hub; a download that was cut off goes on."""
     with ending(debug):
-        from pipelines.models import pull as fetch
+        from pipelines.hub import pull as fetch
 
         for name in names:
             with progress(bytes_unit=True) as bar:
@@ -70,7 +70,7 @@ def pull(
 def rm(name: Name, debug: Debug = False) -> None:
     """Remove a downloaded model."""
     with ending(debug):
-        from pipelines.models import remove
+        from pipelines.hub import remove
 
         freed = remove(name)
         note(f"removed {name}, {_size(freed)} freed")
@@ -80,7 +80,7 @@ def rm(name: Name, debug: Debug = False) -> None:
 def path(name: Name, debug: Debug = False) -> None:
     """Print the folder of a model."""
     with ending(debug):
-        from pipelines.models import resolve
+        from pipelines.hub import resolve
 
         typer.echo(resolve(name).folder)
 

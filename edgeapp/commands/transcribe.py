@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeapp.captions import BATCH_SIZE
-from edgeapp.commands.shared import (
+from edgeapp.batch.outputs import prepare_folder
+from edgeapp.batch.runner import Recordings
+from edgeapp.batch.transcription_job import BATCH_SIZE
+from edgeapp.commands.options import (
     ComputeType,
     Debug,
     Device,
@@ -20,11 +22,9 @@ from edgeapp.commands.shared import (
     TranslationModel,
     chosen,
 )
-from edgeapp.files import prepare_folder
-from edgeapp.outcome import ending
-from edgeapp.recordings import Recordings
-from edgeapp.subtitles import formats_of
-from edgeapp.wordlines import Layout
+from edgeapp.exit_codes import ending
+from edgeapp.subtitles.formats import formats_of
+from edgeapp.subtitles.word_cues import Layout
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ def transcribe(
             formats = formats or formats_of("all")
         if output_dir is not None:
             prepare_folder(output_dir)
-        from edgeapp.workshop import Workshop, language_named
+        from edgeapp.model_pool import Workshop, language_named
         from pipelines.asr import TranscribeOptions
 
         layout = Layout(

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 
 import typer
 
-from edgeapp.commands.shared import ComputeType, Debug, Device, Model, Threads, chosen
-from edgeapp.files import no_collisions, output_names, prepare_folder
-from edgeapp.lines import Unit, read_units
-from edgeapp.outcome import DONE, code_of, ending, report
-from edgeapp.resume import PartFile, job_key
-from edgeapp.terminal import note, progress
-from edgeapp.textlines import WRITERS
+from edgeapp.batch.inputs import Unit, read_units
+from edgeapp.batch.line_formats import WRITERS
+from edgeapp.batch.outputs import no_collisions, output_names, prepare_folder
+from edgeapp.batch.part_file import PartFile, job_key
+from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.console import note, progress
+from edgeapp.exit_codes import DONE, code_of, ending, report
 from pipelines.errors import InputError, NumericalError, OptionError
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def translate(
         settings = chosen(device, compute_type, threads)
         if inputs == ["-"] and sys.stdin.isatty():
             note("reading from the terminal; Ctrl-D ends")
-        from edgeapp.workshop import Workshop, language_named
+        from edgeapp.model_pool import Workshop, language_named
         from pipelines.translation import TranslateOptions
 
         spoken, wanted = source and language_named(source), target and language_named(target)

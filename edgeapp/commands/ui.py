@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands.shared import ComputeType, Debug, Device, Threads, chosen
-from edgeapp.outcome import ending
+from edgeapp.commands.options import ComputeType, Debug, Device, Threads, chosen
+from edgeapp.exit_codes import ending
 from edgeapp.sharing import share_cores
 
 __all__ = ["ui"]
@@ -59,7 +59,7 @@ def ui(
         if not keep_history:
             settings = replace(settings, history=False)
         share_cores()  # with the browser, for one
-        from edgeapp.ui.server import ServerOptions, read_logins, serve
+        from edgeapp.server.serve import ServerOptions, read_logins, serve
 
         options = ServerOptions(
             host=host,

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edgeapp.history.folding import folded, storable
+from edgeapp.console import note
 from edgeapp.history.journal import Heading, Journal, Kind
 from edgeapp.history.records import Record, Summary, record_of, summary_of
 from edgeapp.history.store import Store
-from edgeapp.subtitles import Cue, Transcript
-from edgeapp.terminal import note
+from edgeapp.history.text_folding import folded, storable
+from edgeapp.subtitles.formats import Cue, Transcript
 
 __all__ = ["History"]
 

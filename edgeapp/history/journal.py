@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
 
-from edgeapp.history.folding import folded, storable
 from edgeapp.history.store import Store
-from edgeapp.subtitles import Cue, Timed
+from edgeapp.history.text_folding import folded, storable
+from edgeapp.subtitles.formats import Cue, Timed
 from pipelines.errors import OutputError
 
 __all__ = ["Heading", "Journal", "Kind", "moment"]

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from edgeapp.history.folding import folded
 from edgeapp.history.journal import Kind, moment
-from edgeapp.subtitles import Cue, Transcript
+from edgeapp.history.text_folding import folded
+from edgeapp.subtitles.formats import Cue, Transcript
 
 __all__ = ["Record", "Summary", "record_of", "summary_of"]
 
@@ -39,7 +39,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Record(Summary):
-    """All that is kept. transcript: for edgeapp.subtitles.render; its segments are cues.
+    """All that is kept. transcript: for edgeapp.subtitles.formats.render; its segments are cues.
 
     text, translation: the whole of both; "" where there is none.
     """

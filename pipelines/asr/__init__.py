@@ -10,9 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.asr.arrays import LoudAudio
-    from pipelines.asr.audio import AudioSource, DamagedAudio, load_audio
-    from pipelines.asr.languages import LANGUAGES, language_code
+    from pipelines.asr.audio.arrays import LoudAudio
+    from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
     from pipelines.asr.options import TranscribeOptions
     from pipelines.asr.results import (
         Info,
@@ -27,11 +26,10 @@ if TYPE_CHECKING:
     from pipelines.asr.transcription import Transcription
 
 _HOMES = {
-    "AudioSource": "audio",
-    "DamagedAudio": "audio",
+    "AudioSource": "audio.decode",
+    "DamagedAudio": "audio.decode",
     "Info": "results",
-    "LANGUAGES": "languages",
-    "LoudAudio": "arrays",
+    "LoudAudio": "audio.arrays",
     "Retract": "results",
     "Segment": "results",
     "SegmentDone": "results",
@@ -41,12 +39,10 @@ _HOMES = {
     "Transcription": "transcription",
     "TranscriptEvent": "results",
     "Word": "results",
-    "language_code": "languages",
-    "load_audio": "audio",
+    "load_audio": "audio.decode",
 }
 
 __all__ = [
-    "LANGUAGES",
     "AudioSource",
     "DamagedAudio",
     "Info",
@@ -60,7 +56,6 @@ __all__ = [
     "TranscriptEvent",
     "Transcription",
     "Word",
-    "language_code",
     "load_audio",
 ]
 

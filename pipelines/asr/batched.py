@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipelines.asr.arrays import SAMPLE_RATE, Samples, read_blocks
-from pipelines.asr.audio import AudioSource, is_stream, load_audio
-from pipelines.asr.chunks import Chunk, chunks
-from pipelines.asr.course import Course, Piece, together
-from pipelines.asr.features import FRAMES_PER_SECOND, PieceFeatures
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples, read_blocks
+from pipelines.asr.audio.chunks import Chunk, chunks
+from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
+from pipelines.asr.audio.features import FRAMES_PER_SECOND, PieceFeatures
+from pipelines.asr.decode_tasks import Course, Piece, together
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Info, SegmentDone, TranscriptEvent
 from pipelines.errors import AudioError

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from pipelines.asr.languages import language_code
 from pipelines.errors import OptionError
+from pipelines.languages import language_code
 
 __all__ = ["TranscribeOptions"]
 

@@ -14,8 +14,8 @@ from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
-from pipelines.asr.languages import LANGUAGES
 from pipelines.errors import CheckpointError
+from pipelines.languages import LANGUAGES
 
 __all__ = ["SpecialTokens", "TextDecoder", "WhisperTokenizer"]
 

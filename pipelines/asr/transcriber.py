@@ -10,24 +10,24 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from pipelines.asr.abilities import Abilities, alignment_heads, read_generation_config
-from pipelines.asr.arrays import read_blocks
-from pipelines.asr.audio import AudioSource, is_stream, load_audio
-from pipelines.asr.batched import side_by_side
-from pipelines.asr.course import Course, alone
-from pipelines.asr.features import (
+from pipelines.asr.audio.arrays import read_blocks
+from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
+from pipelines.asr.audio.features import (
     FRAMES_PER_SECOND,
     FileFeatures,
     StreamFeatures,
     WindowFeatures,
 )
-from pipelines.asr.longform import follow
+from pipelines.asr.batched import side_by_side
+from pipelines.asr.capabilities import Abilities, alignment_heads, read_generation_config
+from pipelines.asr.decode_tasks import Course, alone
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Info, TranscriptEvent
+from pipelines.asr.sequential import follow
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.transcription import Transcription
 from pipelines.asr.window import WindowDecoder
-from pipelines.asr.words import WordAligner
+from pipelines.asr.word_timestamps import WordAligner
 from pipelines.engine import Engine, Memory
 from pipelines.errors import (
     AudioError,
@@ -36,7 +36,7 @@ from pipelines.errors import (
     NumericalError,
     OptionError,
 )
-from pipelines.models import folder_of
+from pipelines.hub import folder_of
 from pipelines.notices import collect_notices, notice
 
 __all__ = ["Transcriber", "Transcription"]
@@ -61,7 +61,7 @@ class Transcriber:
         threads: int | Literal["auto"] = "auto",
         name: str | None = None,
     ) -> None:
-        """model: a name that pipelines.models knows, or a folder. name: what messages call it.
+        """model: a name that pipelines.hub knows, or a folder. name: what messages call it.
 
         engine: one to share with others; device, compute_type (the precision) and threads only
         matter where it is not given. Raises ModelNotFound, CheckpointError, OptionError.

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from pipelines.asr.course import Waiting
+from pipelines.asr.decode_tasks import Waiting
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.tokenizer import TextDecoder, WhisperTokenizer

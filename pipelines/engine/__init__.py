@@ -14,24 +14,6 @@ from pipelines.engine.autoregressive import (
     speculative_generate,
     speculative_generate_encoder_decoder,
 )
-from pipelines.engine.crew import Crew
-from pipelines.engine.decoding.drafting import (
-    Drafter,
-    Drafting,
-    NgramDrafter,
-    NgramStore,
-    Proposal,
-)
-from pipelines.engine.decoding.model_drafts import ModelDrafter
-from pipelines.engine.decoding.processors import (
-    GreedyProcessor,
-    LogitsProcessor,
-    MinPProcessor,
-    MultinomialProcessor,
-    NucleusProcessor,
-    TopKNucleusProcessor,
-    TopKProcessor,
-)
 from pipelines.engine.decoding.request import (
     Event,
     FinishReason,
@@ -42,7 +24,7 @@ from pipelines.engine.decoding.request import (
     Result,
     StoppingRule,
 )
-from pipelines.engine.decoding.rules import (
+from pipelines.engine.decoding.sampling.logit_filters import (
     BadWords,
     ForcedPrefix,
     MinNewTokens,
@@ -55,12 +37,30 @@ from pipelines.engine.decoding.rules import (
     WhisperTimestamps,
     apply_rules,
 )
+from pipelines.engine.decoding.sampling.logits_processors import (
+    GreedyProcessor,
+    LogitsProcessor,
+    MinPProcessor,
+    MultinomialProcessor,
+    NucleusProcessor,
+    TopKNucleusProcessor,
+    TopKProcessor,
+)
+from pipelines.engine.decoding.speculative.drafters import (
+    Drafter,
+    Drafting,
+    NgramDrafter,
+    NgramStore,
+    Proposal,
+)
+from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.decoding.statistics import Statistics
 from pipelines.engine.engine import Engine
-from pipelines.engine.loaded import Model
-from pipelines.engine.model.architecture import Architecture
-from pipelines.engine.model.memory import Memory
+from pipelines.engine.loaded_model import Model
+from pipelines.engine.process_pool import Crew
+from pipelines.engine.state.encoded_source import Memory
 from pipelines.engine.stream import Stream
+from pipelines.engine.weights.architecture import Architecture
 
 __all__ = [
     "Architecture",

@@ -11,20 +11,20 @@ from typing import Any, Literal
 
 import torch
 
-from pipelines.engine.decoding.drafting import (
+from pipelines.engine.backends.transformers import Adapter
+from pipelines.engine.decoding.request import GenerationOptions, Request, Result
+from pipelines.engine.decoding.sampling.logits_processors import GreedyProcessor, LogitsProcessor
+from pipelines.engine.decoding.scheduler import Scheduler
+from pipelines.engine.decoding.speculative.drafters import (
     Drafter,
     Drafting,
     NgramDrafter,
     NgramStore,
     Proposal,
 )
-from pipelines.engine.decoding.model_drafts import ModelDrafter
-from pipelines.engine.decoding.processors import GreedyProcessor, LogitsProcessor
-from pipelines.engine.decoding.request import GenerationOptions, Request, Result
-from pipelines.engine.decoding.scheduler import Scheduler
-from pipelines.engine.loaded import Model
-from pipelines.engine.model.adapter import Adapter
-from pipelines.engine.model.memory import Memory
+from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
+from pipelines.engine.loaded_model import Model
+from pipelines.engine.state.encoded_source import Memory
 from pipelines.errors import RequestError
 
 __all__ = [

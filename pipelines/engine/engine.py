@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 import torch
 
+from pipelines.engine.backends.native import Network
+from pipelines.engine.backends.transformers import Adapter
 from pipelines.engine.decoding.batch import Batch
-from pipelines.engine.decoding.budget import Budget
+from pipelines.engine.decoding.memory_budget import Budget
 from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.scheduler import Scheduler
-from pipelines.engine.loaded import Model
-from pipelines.engine.model.adapter import Adapter
-from pipelines.engine.model.compiled.library import to_compile
-from pipelines.engine.model.device import choose_device, choose_threads, plan_for
-from pipelines.engine.model.network import Network
-from pipelines.engine.model.pages import keep_freed_memory
-from pipelines.engine.model.workers import Workers
+from pipelines.engine.kernels.loader import to_compile
+from pipelines.engine.kernels.malloc import keep_freed_memory
+from pipelines.engine.loaded_model import Model
+from pipelines.engine.model.precision import choose_device, choose_threads, plan_for
+from pipelines.engine.model.threads import Workers
 from pipelines.engine.stream import Stream
 from pipelines.errors import CheckpointError, EngineError, OptionError, RequestError
 

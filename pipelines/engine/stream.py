@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelines.engine.decoding.request import Event, Result
-from pipelines.engine.decoding.row import Row
+from pipelines.engine.decoding.request_state import Row
 from pipelines.engine.decoding.scheduler import Scheduler
 
 __all__ = ["Stream"]

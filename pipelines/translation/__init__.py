@@ -1,5 +1,6 @@
 """Text in one language → text in another, with Marian, NLLB, M2M100, mBART and T5 models."""
 
+from pipelines.translation.parallel import SideBySide
 from pipelines.translation.results import (
     Alignment,
     Done,
@@ -9,7 +10,6 @@ from pipelines.translation.results import (
     Translation,
     TranslationEvent,
 )
-from pipelines.translation.side_by_side import SideBySide
 from pipelines.translation.translator import TranslateOptions, Translator
 
 __all__ = [

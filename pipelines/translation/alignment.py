@@ -21,7 +21,7 @@ from torch import Tensor
 from pipelines.translation.results import Alignment, SentenceTranslation, Span
 
 if TYPE_CHECKING:
-    from pipelines.translation.decoding import Job, SentenceDecoder
+    from pipelines.translation.decode import Job, SentenceDecoder
 
 __all__ = ["aligned", "joined", "words_of"]
 

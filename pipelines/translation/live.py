@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.translation.sentences import split_sentences
+from pipelines.translation.text.sentences import split_sentences
 from pipelines.translation.translator import TranslateOptions, Translator
 
 __all__ = ["LiveTranslator", "Translated"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from pipelines.errors import OptionError
-from pipelines.translation.reading import read_json, read_spm, read_vocabulary
+from pipelines.translation.tokenizers.files import read_json, read_spm, read_vocabulary
 
 __all__ = ["target_pieces"]
 

@@ -10,13 +10,13 @@ from typing import Literal
 
 from pipelines.engine import Engine, Priority
 from pipelines.errors import OptionError
-from pipelines.models import folder_of
-from pipelines.translation.assembly import Reply
-from pipelines.translation.decoding import Job, SentenceDecoder
-from pipelines.translation.folders import open_tokenizer
-from pipelines.translation.generation import read_generation_defaults
-from pipelines.translation.languages import pair_in_name, two_letter
-from pipelines.translation.preparation import Preparation, Sources, Targets
+from pipelines.hub import folder_of
+from pipelines.language_codes import pair_in_name, two_letter
+from pipelines.translation.assembler import Reply
+from pipelines.translation.decode import Job, SentenceDecoder
+from pipelines.translation.events import events
+from pipelines.translation.generation_config import read_generation_defaults
+from pipelines.translation.preprocess import Preparation, Sources, Targets
 from pipelines.translation.results import (
     Done,
     SentenceTranslation,
@@ -24,7 +24,7 @@ from pipelines.translation.results import (
     TranslationEvent,
 )
 from pipelines.translation.shortlist import target_pieces
-from pipelines.translation.streaming import events
+from pipelines.translation.tokenizers.auto import open_tokenizer
 
 __all__ = ["TranslateOptions", "Translator"]
 
@@ -61,7 +61,7 @@ class TranslateOptions:
 class Translator:
     """A translation model, ready to use, from any thread.
 
-    model: a folder, or a name that pipelines.models resolves.
+    model: a folder, or a name that pipelines.hub resolves.
     engine: an engine to share. Without one, a new one is made from device, compute_type
         ("float32", "bfloat16", "float16", "int8", "auto") and threads.
     name: what messages call the model; it may tell the languages, as in opus-mt-en-de.

@@ -18,8 +18,8 @@ from pipelines.asr import (
     Transcriber,
     load_audio,
 )
-from pipelines.asr.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.chunks import Chunk, chunks
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.chunks import Chunk, chunks
 from pipelines.engine import Engine
 from pipelines.errors import AudioError, OptionError
 from tests.asr.test_events import Screen

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pipelines.asr import Info, SegmentDone, Transcriber, load_audio
-from pipelines.asr.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.engine import Engine, Memory
 from pipelines.errors import EngineError, NumericalError
 

@@ -9,8 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from whisper.audio import log_mel_spectrogram, pad_or_trim
 
-from pipelines.asr import Transcriber, language_code
+from pipelines.asr import Transcriber
 from pipelines.engine import Engine
+from pipelines.languages import language_code
 from tests.asr.conftest import Pair
 from tests.asr.oracle import assert_same, in_openai, of_openai
 from tests.asr.recordings import PHRASES, RECORDINGS, samples_of

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pipelines.asr.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.window import Redecoded, WindowResult
 
 WINDOW_S = 10.0
@@ -171,7 +171,7 @@ class ToneTranscriber:
 @lru_cache
 def _bands() -> list[int]:
     """The mel band in which each word is loudest."""
-    from pipelines.asr.features import FileFeatures
+    from pipelines.asr.audio.features import FileFeatures
 
     found = []
     for word in range(len(WORDS)):

@@ -11,9 +11,9 @@ from __future__ import annotations
 import argparse
 import time
 
-from edgeapp.bench.spoken import errors, plain_words
+from edgeapp.bench.word_lag import errors, plain_words
 from pipelines.asr import TranscribeOptions, Transcriber
-from pipelines.asr.arrays import SAMPLE_RATE
+from pipelines.asr.audio.arrays import SAMPLE_RATE
 from tests.benchmarks.speeches import Speech, speeches
 
 

@@ -23,11 +23,11 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from pipelines.asr.audio import load_audio
-from pipelines.asr.features import FileFeatures
+from pipelines.asr.audio.decode import load_audio
+from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import Engine, GenerationOptions, ModelDrafter, Request, Result
-from pipelines.engine.decoding.drafting import Drafting
-from pipelines.models import assets_folder, bundled_folder
+from pipelines.engine.decoding.speculative.drafters import Drafting
+from pipelines.hub import assets_folder, bundled_folder
 
 LAYERS = 12
 ROWS = 8

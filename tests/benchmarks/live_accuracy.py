@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from edgeapp.bench.spoken import errors, plain_words
+from edgeapp.bench.word_lag import errors, plain_words
 from pipelines.asr import Transcriber
-from pipelines.asr.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.live import Committed
-from pipelines.asr.streaming import LiveOptions, LiveTranscriber
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.live.events import Committed
+from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from tests.benchmarks.speeches import speeches
 
 BLOCK = SAMPLE_RATE // 10

@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 
 from edgeapp.bench.machine import machine
-from edgeapp.bench.spoken import errors, plain_words
-from edgeapp.feeds import FileFeed
-from edgeapp.live import LiveSession
+from edgeapp.bench.word_lag import errors, plain_words
+from edgeapp.live.session import LiveSession
+from edgeapp.live.sources import FileFeed
 from pipelines.asr import Transcriber
-from pipelines.asr.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.live import Committed
-from pipelines.asr.streaming import LiveOptions, LiveTranscriber
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.live.events import Committed
+from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.engine import Engine, Priority
-from pipelines.models import choose_default
+from pipelines.hub import choose_default
 from pipelines.translation import TranslateOptions, Translator
 from pipelines.translation.live import LiveTranslator
 from tests.benchmarks.speeches import speeches

@@ -15,7 +15,7 @@ import numpy as np
 import soundfile
 import soxr
 
-from pipelines.asr.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 
 __all__ = ["Speech", "VOICES", "speeches"]
 

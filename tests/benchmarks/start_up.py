@@ -14,7 +14,7 @@ import statistics
 import sys
 import time
 
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 
 RUNS = 5
 QUESTION = str(assets_folder() / "samples" / "question.flac")

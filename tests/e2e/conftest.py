@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 from tests.fixtures.browser import Desk, Server, chromium, missing, serving
 from tests.fixtures.hub import Hub
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 from tests.e2e.conftest import Edgeapp
 from tests.fixtures.pulse import PulseMicrophone
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 from tests.e2e.conftest import Edgeapp
 
 SAMPLES = assets_folder() / "samples"

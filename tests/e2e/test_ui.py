@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 from tests.fixtures.browser import Desk, Server
 from tests.fixtures.hub import Hosted, Hub
 

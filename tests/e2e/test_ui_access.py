@@ -8,7 +8,7 @@ from typing import Any
 import axe_playwright_python
 import pytest
 
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 from tests.fixtures.browser import Desk
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text("utf-8")

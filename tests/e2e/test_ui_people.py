@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 from tests.fixtures.browser import Desk, Server, ready, serving
 
 SAMPLES = assets_folder() / "samples"

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from edgeapp.cli import main
 from pipelines.asr import DamagedAudio, batched, transcriber
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 from pipelines.notices import notice
 from pipelines.translation import Translation, Translator
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from edgeapp.cli import main
+from edgeapp.model_pool import Workshop
+from edgeapp.server.picker_options import choices
 from edgeapp.settings import Settings
-from edgeapp.ui.choices import choices
-from edgeapp.workshop import Workshop
 
 Folders = Callable[..., Path]
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from pipelines.models import assets_folder
+from pipelines.hub import assets_folder
 
 CODE = """
 import os, sys

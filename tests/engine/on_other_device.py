@@ -14,7 +14,7 @@ import torch
 
 from pipelines.engine import engine as engine_module
 from pipelines.engine.model import decoder as decoder_module
-from pipelines.engine.model.device import Plan, plan_for
+from pipelines.engine.model.precision import Plan, plan_for
 from tests.engine.other_device import OTHER, other_device
 from tests.engine.recorder import OperationRecorder
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from transformers.modeling_outputs import BaseModelOutput
 
-from pipelines.asr.audio import load_audio
-from pipelines.asr.features import FileFeatures
+from pipelines.asr.audio.decode import load_audio
+from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import (
     Engine,
     GenerationOptions,
@@ -26,7 +26,7 @@ from pipelines.engine import (
     Suppress,
 )
 from pipelines.errors import ModelNotFound
-from pipelines.models import assets_folder, bundled_folder
+from pipelines.hub import assets_folder, bundled_folder
 from tests.conftest import Exactness
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.oracle import (

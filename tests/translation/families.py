@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pipelines.translation import Translator
-from pipelines.translation.decoding import Job
+from pipelines.translation.decode import Job
 
 __all__ = [
     "CASES",

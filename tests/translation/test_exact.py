@@ -11,10 +11,10 @@ import torch
 
 from pipelines.engine import Engine
 from pipelines.translation import Translator
-from pipelines.translation.decoding import Attempt, Job, SentenceDecoder
-from pipelines.translation.generation import read_generation_defaults
-from pipelines.translation.guard import length_cap
-from pipelines.translation.tokenizer import Tokenizer
+from pipelines.translation.decode import Attempt, Job, SentenceDecoder
+from pipelines.translation.generation_config import read_generation_defaults
+from pipelines.translation.repetition import length_cap
+from pipelines.translation.tokenizers.marian import Tokenizer
 from tests.engine.oracle import assert_same_choice, greedy, reference
 from tests.translation.corpus import SENTENCES
 

@@ -13,9 +13,9 @@ import torch
 
 from pipelines.engine import Engine
 from pipelines.translation import TranslateOptions, Translator
-from pipelines.translation.decoding import Job
-from pipelines.translation.folders import open_tokenizer
-from pipelines.translation.guard import length_cap
+from pipelines.translation.decode import Job
+from pipelines.translation.repetition import length_cap
+from pipelines.translation.tokenizers.auto import open_tokenizer
 from tests.conftest import Exactness
 from tests.engine.oracle import assert_same_choice
 from tests.translation.corpus import ODD, SENTENCES, random_texts

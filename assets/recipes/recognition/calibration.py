@@ -12,7 +12,7 @@ from torch import Tensor
 from transformers import WhisperForConditionalGeneration
 from windows import Utterances
 
-from pipelines.asr.features import FileFeatures
+from pipelines.asr.audio.features import FileFeatures
 from pipelines.asr.tokenizer import WhisperTokenizer
 
 SENTENCES = 60

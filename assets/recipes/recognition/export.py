@@ -22,8 +22,8 @@ from calibration import measure
 from tokenizers import Tokenizer
 from transformers import WhisperForConditionalGeneration
 
-from pipelines.asr.arrays import SAMPLE_RATE
-from pipelines.asr.features import HOP, N_FFT
+from pipelines.asr.audio.arrays import SAMPLE_RATE
+from pipelines.asr.audio.features import HOP, N_FFT
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import TIME_PRECISION
 

@@ -7,22 +7,22 @@ from functools import partial
 
 from torch import Tensor
 
-from pipelines.engine.decoding.attending import note_attention, readout_for
-from pipelines.engine.decoding.budget import Budget, need_of
-from pipelines.engine.decoding.choosing import (
+from pipelines.engine.backends.base import Backend, Slots, Sources
+from pipelines.engine.decoding.attention_recording import note_attention, readout_for
+from pipelines.engine.decoding.draft_proposers import DraftPool
+from pipelines.engine.decoding.memory_budget import Budget, need_of
+from pipelines.engine.decoding.model_runner import Passes
+from pipelines.engine.decoding.request import FinishReason
+from pipelines.engine.decoding.request_queue import Waiting
+from pipelines.engine.decoding.request_state import Row
+from pipelines.engine.decoding.sampler import (
     choose,
     go_on,
     ruled_out,
     suppress,
     watch_last,
 )
-from pipelines.engine.decoding.draft_pool import DraftPool
-from pipelines.engine.decoding.passes import Passes
-from pipelines.engine.decoding.request import FinishReason
-from pipelines.engine.decoding.row import Row
 from pipelines.engine.decoding.statistics import Counters, Statistics
-from pipelines.engine.decoding.waiting import Waiting
-from pipelines.engine.model.backend import Backend, Slots, Sources
 from pipelines.errors import EngineError
 
 __all__ = ["Batch"]

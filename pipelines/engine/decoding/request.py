@@ -11,9 +11,9 @@ from pipelines.errors import OptionError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pipelines.engine.decoding.drafting import Drafter
-    from pipelines.engine.decoding.rules import Rule
-    from pipelines.engine.model.memory import Memory
+    from pipelines.engine.decoding.sampling.logit_filters import Rule
+    from pipelines.engine.decoding.speculative.drafters import Drafter
+    from pipelines.engine.state.encoded_source import Memory
 
 __all__ = [
     "Event",

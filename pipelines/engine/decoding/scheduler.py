@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 
 from pipelines.engine.decoding.batch import Batch
-from pipelines.engine.decoding.row import Row
+from pipelines.engine.decoding.request_state import Row
 from pipelines.errors import EngineError
 
 __all__ = ["Scheduler"]

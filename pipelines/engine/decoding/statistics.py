@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from pipelines.engine.decoding.row import Row
+from pipelines.engine.decoding.request_state import Row
 
 __all__ = ["Counters", "Statistics"]
 

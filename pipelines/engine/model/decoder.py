@@ -9,15 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipelines.engine.model.architecture import Architecture
-from pipelines.engine.model.cache import CrossCache, NoSources, SlotCache
-from pipelines.engine.model.checkpoint import Weights
-from pipelines.engine.model.compiled.decoder import CompiledDecoder
-from pipelines.engine.model.compiled.memories import CompiledMemories
-from pipelines.engine.model.compiled.stack import Block
-from pipelines.engine.model.device import Plan, Side
-from pipelines.engine.model.graphs import recorders_for
-from pipelines.engine.model.head import Head
+from pipelines.engine.kernels.host.cross_kv import CompiledMemories
+from pipelines.engine.kernels.host.decoder import CompiledDecoder
+from pipelines.engine.kernels.host.stack import Block
+from pipelines.engine.model.cuda_graphs import Replays
+from pipelines.engine.model.cuda_recorder import recorders_for
 from pipelines.engine.model.layers import (
     Builder,
     Embedding,
@@ -25,9 +21,13 @@ from pipelines.engine.model.layers import (
     RelativeBias,
     embedding_name,
 )
-from pipelines.engine.model.memory import Memory
-from pipelines.engine.model.replays import Replays
-from pipelines.engine.model.step import Geometry, Step, geometry_of
+from pipelines.engine.model.lm_head import Head
+from pipelines.engine.model.precision import Plan, Side
+from pipelines.engine.state.encoded_source import Memory
+from pipelines.engine.state.forward_batch import Geometry, Step, geometry_of
+from pipelines.engine.state.kv_cache import CrossCache, NoSources, SlotCache
+from pipelines.engine.weights.architecture import Architecture
+from pipelines.engine.weights.checkpoint import Weights
 
 __all__ = ["Decoder", "Place"]
 

@@ -9,11 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipelines.engine.model.architecture import Architecture
-from pipelines.engine.model.checkpoint import Weights
-from pipelines.engine.model.compiled.encoder import CompiledEncoder
-from pipelines.engine.model.compiled.stack import Block
-from pipelines.engine.model.device import Plan
+from pipelines.engine.kernels.host.encoder import CompiledEncoder
+from pipelines.engine.kernels.host.stack import Block
 from pipelines.engine.model.layers import (
     Builder,
     Embedding,
@@ -21,6 +18,9 @@ from pipelines.engine.model.layers import (
     RelativeBias,
     embedding_name,
 )
+from pipelines.engine.model.precision import Plan
+from pipelines.engine.weights.architecture import Architecture
+from pipelines.engine.weights.checkpoint import Weights
 
 __all__ = ["Encoder"]
 

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipelines.engine.model.architecture import Activation, Architecture, Relative, Stack
-from pipelines.engine.model.checkpoint import Weights
-from pipelines.engine.model.device import Side
 from pipelines.engine.model.linear import Linear, make_linear
-from pipelines.engine.model.quantised import Quantised
+from pipelines.engine.model.precision import Side
+from pipelines.engine.weights.architecture import Activation, Architecture, Relative, Stack
+from pipelines.engine.weights.checkpoint import Weights
+from pipelines.engine.weights.quantised import Quantised
 
 __all__ = [
     "Builder",

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipelines.engine.model.compiled.library import library
-from pipelines.engine.model.compiled.linear import CompiledLinear
-from pipelines.engine.model.device import Side
-from pipelines.engine.model.quantised import Quantised, overflows, packed, quantised
+from pipelines.engine.kernels.host.linear import CompiledLinear
+from pipelines.engine.kernels.loader import library
+from pipelines.engine.model.precision import Side
+from pipelines.engine.weights.quantised import Quantised, overflows, packed, quantised
 
 __all__ = ["Linear", "make_linear"]
 

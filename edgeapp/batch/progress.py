@@ -1,0 +1,94 @@
+"""Views of a recording at work: a terminal with live text, plain lines, or a progress bar."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from edgeapp.console import LiveLine, note, progress, results, timed_line
+from edgeapp.subtitles.formats import Cue
+
+if TYPE_CHECKING:
+    from pipelines.asr import Info, Segment
+
+__all__ = ["BarView", "LiveView"]
+
+
+class LiveView:
+    """Tokens as they are decoded on a terminal; where stdout is no terminal, finished lines only.
+
+    timed: put the times before each line. The translation stands below its source.
+    """
+
+    def __init__(self, *, timed: bool) -> None:
+        self._timed = timed
+        self._console = results()
+        self._line = LiveLine(self._console)
+
+    def __enter__(self) -> LiveView:
+        self._line.__enter__()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._line.__exit__(*exc)
+
+    def started(self, info: Info) -> None:
+        if info.language_probability is not None:
+            note(f"detected language: {info.language} ({info.language_probability:.0%})")
+
+    def heard(self, text: str) -> None:
+        self._line.add(text)
+
+    def retracted(self) -> None:
+        self._line.clear()
+
+    def segment(self, segment: Segment) -> None:
+        self._line.clear()
+        if segment.text.strip():
+            self._line.say(self._format(segment.start, segment.end, segment.text.strip()))
+
+    def translating(self, text: str) -> None:
+        self._line.add(text, "cyan")
+
+    def translated(self, cue: Cue) -> None:
+        self._line.clear()
+        self._line.say(self._format(cue.start, cue.end, cue.text), "cyan")
+
+    def warned(self, message: str) -> None:
+        note(message)
+
+    def _format(self, start: float, end: float, text: str) -> str:
+        return timed_line(start, end, text) if self._timed else text
+
+
+class BarView:
+    """Results go to files: a progress bar on stderr, with the time that remains."""
+
+    def __init__(self, name: str) -> None:
+        self._name, self._stack = name, ExitStack()
+        self._total: float | None = None
+
+    def __enter__(self) -> BarView:
+        self._bar = self._stack.enter_context(progress())
+        self._task = self._bar.add_task(self._name, total=None)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._stack.close()
+
+    def started(self, info: Info) -> None:
+        self._bar.update(self._task, total=info.duration)
+
+    def segment(self, segment: Segment) -> None:
+        self._bar.update(self._task, completed=segment.end)
+
+    def heard(self, text: str) -> None: ...
+
+    def retracted(self) -> None: ...
+
+    def translating(self, text: str) -> None: ...
+
+    def translated(self, cue: Cue) -> None: ...
+
+    def warned(self, message: str) -> None:
+        note(message if self._name in message else f"{self._name}: {message}")

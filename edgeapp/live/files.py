@@ -1,0 +1,110 @@
+"""Files that a live session writes while it runs; whatever happens, what they hold is readable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TextIO
+
+from edgeapp.live.events import (
+    Ended,
+    SessionEvent,
+    Status,
+    TranslationFinal,
+    TranslationPartial,
+    as_json,
+)
+from edgeapp.subtitles.formats import Cue, stamp
+from edgeapp.subtitles.segmenter import CueBuilder
+from pipelines.asr.live.events import Committed, Partial, SpeechEnded
+from pipelines.errors import OptionError, OutputError
+
+__all__ = ["LiveOutput", "kind_of", "planned"]
+
+_KINDS = (".srt", ".vtt", ".txt", ".jsonl")
+
+
+def kind_of(path: Path) -> str:
+    """Its ending, one of .srt, .vtt, .txt, .jsonl. Raises OptionError for another."""
+    if path.suffix.lower() not in _KINDS:
+        raise OptionError(f"{path}: a live output ends with {', '.join(_KINDS)}")
+    return path.suffix.lower()
+
+
+def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]]:
+    """The files to write, and whether each holds the translation into `target`.
+
+    Raises OptionError for an unknown ending, OutputError for a file that holds something: it may
+    be what was said last time, and that cannot be made again.
+    """
+    files = []
+    for path in paths:
+        files.append((path, False))
+        if kind_of(path) != ".jsonl" and target is not None:
+            files.append((path.with_name(f"{path.stem}.{target}{path.suffix}"), True))
+    for path, _ in files:
+        if path.is_file() and path.stat().st_size:
+            raise OutputError(f"{path} is there already: choose another name")
+        if not path.parent.is_dir():
+            raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")
+    return files
+
+
+class LiveOutput:
+    """Appends each cue as soon as it is complete.
+
+    A .jsonl file gets the events instead, but those that the next one of their kind replaces.
+    translated: cues of the translation instead of what was said. Raises OptionError for an
+    unknown ending, OutputError when it cannot be written.
+    """
+
+    def __init__(self, path: Path, *, translated: bool = False) -> None:
+        self.path, self._kind, self._translated = path, kind_of(path), translated
+        self._cues = CueBuilder()
+        self._count = 0
+        try:
+            self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+        if self._kind == ".vtt":
+            self._write("WEBVTT\n\n")
+
+    def take(self, event: SessionEvent) -> None:
+        """Write what an event adds."""
+        if self._kind == ".jsonl":
+            if not isinstance(event, Partial | TranslationPartial | Status):
+                self._write(as_json(event) + "\n")
+        elif self._translated:
+            if isinstance(event, TranslationFinal):
+                self._cue(Cue(event.start, event.end, event.text))
+        elif isinstance(event, Committed):
+            for cue in self._cues.add(event.text, event.start, event.end):
+                self._cue(cue)
+        elif isinstance(event, (SpeechEnded, Ended)):
+            for cue in self._cues.flush():
+                self._cue(cue)
+
+    def close(self) -> None:
+        """Write what is open; after a session that has ended that is nothing."""
+        try:
+            for cue in self._cues.flush():
+                self._cue(cue)
+        finally:
+            self._file.close()
+
+    def _cue(self, cue: Cue) -> None:
+        self._count += 1
+        if self._kind == ".txt":
+            self._write(f"{cue.text}\n")
+            return
+        srt = self._kind == ".srt"
+        start, end = (stamp(t, hours=srt, mark="," if srt else ".") for t in (cue.start, cue.end))
+        number = f"{self._count}\n" if srt else ""
+        self._write(f"{number}{start} --> {end}\n{cue.text.replace('-->', '->')}\n\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            self._file.write(text)
+            self._file.flush()
+        except OSError as error:
+            raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error

@@ -1,0 +1,211 @@
+"""Any transformers model in memory, encoder-decoder or decoder-only, as the engine's backend.
+
+It runs through its own forward and its own cache objects, with its own tensors, dtype and device:
+slower than the native network, with the same interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from pipelines.engine.backends.transformers_cache import ModuleSlots, Slot
+from pipelines.engine.model.lm_head import likeliest
+from pipelines.engine.model.precision import Plan, Side
+from pipelines.engine.state.attention_capture import Readout
+from pipelines.engine.state.encoded_source import Memory, Sharing
+from pipelines.engine.state.kv_cache import NoSources
+from pipelines.engine.weights.architecture import Architecture, Stack
+from pipelines.errors import RequestError
+
+__all__ = ["Adapter"]
+
+# Of models whose configuration names no longest sequence (relative positions).
+_ENDLESS = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class _Encoded(Memory):
+    """An encoder's output, as the module's forward takes it; None where there is no encoder."""
+
+    outputs: Any
+
+    @property
+    def length(self) -> int:
+        return 0 if self.outputs is None else int(self.outputs[0].shape[1])
+
+    @property
+    def device(self) -> torch.device:
+        return torch.device("cpu") if self.outputs is None else self.outputs[0].device
+
+    @property
+    def bytes(self) -> int:
+        return 0 if self.outputs is None else int(self.outputs[0].nbytes)
+
+    def to(self, device: torch.device, dtype: torch.dtype) -> Memory:
+        """Itself: a module stays where it is."""
+        return self
+
+
+class Adapter:
+    """A transformers module. Not thread-safe."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._decoder_config = module.config.get_text_config(decoder=True)
+        self.architecture = _architecture(module)
+        side = Side("dense", module.dtype, module.dtype)
+        precision = str(module.dtype).removeprefix("torch.")
+        self.plan = Plan(precision, module.device, side, side, "the module's own")
+        self._owner = object()
+
+    @property
+    def follows_attention(self) -> bool:
+        """Whether its attention is computed the way that leaves it to be seen."""
+        if self.architecture.source == "none":
+            return False
+        config = self._module.get_decoder().config
+        return getattr(config, "_attn_implementation", None) == "eager"
+
+    @property
+    def folder(self) -> Path:
+        return Path(self._module.config.name_or_path or type(self._module).__name__)
+
+    @property
+    def memory_dtype(self) -> torch.dtype:
+        dtype: torch.dtype = self._module.dtype
+        return dtype
+
+    def owns(self, memory: Memory) -> bool:
+        return memory.owner is self._owner
+
+    def caches(self) -> tuple[ModuleSlots, NoSources]:
+        return ModuleSlots(self._decoder_config, self._module.dtype.itemsize), NoSources()
+
+    def encode(self, sources: Sequence[Any]) -> list[Memory]:
+        """Each source alone, as its module would be called with it: token ids, or a tensor of what
+        the encoder takes (pixels, features) without the batch dimension; None without encoder."""
+        return [_Encoded((), (), self._owner, self._encode(source)) for source in sources]
+
+    def _encode(self, source: Any) -> Any:
+        if self.architecture.source == "none":
+            return None
+        encoder = self._module.get_encoder()
+        if self.architecture.source == "tokens":
+            ids = torch.tensor([list(source)], device=self._module.device)
+            return encoder(input_ids=ids, attention_mask=torch.ones_like(ids), return_dict=True)
+        tensor = torch.as_tensor(source).to(self._module.device, self._module.dtype)
+        return encoder(**{encoder.main_input_name: tensor[None]}, return_dict=True)
+
+    def decode(
+        self,
+        ids: Sequence[Sequence[int]],
+        slots: slice,
+        memories: Sequence[Memory],
+        cache: ModuleSlots,
+        cross: NoSources,
+        readout: Readout | None = None,
+        sharing: Sharing | None = None,
+    ) -> Tensor:
+        """As Backend.decode; the "states" are the logits themselves."""
+        logits = []
+        rows = zip(ids, cache.slots[slots], memories, strict=True)
+        for row, (new, slot, memory) in enumerate(rows):
+            seen = readout is not None and readout.wanted(row)
+            out = self._read(list(new), slot, memory, seen)
+            logits.append(out.logits[0, -len(new) :])
+            if readout is not None and seen:
+                readout.take(row, out.cross_attentions or ())
+        return torch.stack(logits)
+
+    def _read(self, new: list[int], slot: Slot, memory: Memory, seen: bool) -> Any:
+        assert isinstance(memory, _Encoded)
+        slot.rewind()
+        read = new if slot.past is not None else [*slot.ids, *new]
+        tokens = torch.tensor([read], device=self._module.device)
+        if memory.outputs is None:
+            given: dict[str, Any] = {"input_ids": tokens}
+        else:
+            given = {"decoder_input_ids": tokens, "encoder_outputs": memory.outputs}
+        past, slot.past = slot.past, None  # half written, should the pass fail
+        if seen:
+            given["output_attentions"] = True
+        out = self._module(**given, past_key_values=past, use_cache=True, return_dict=True)
+        slot.past = out.past_key_values
+        slot.ids += new
+        return out
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        return hidden.float() if hidden.dtype != torch.float32 else hidden.clone()
+
+    def likeliest(
+        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+    ) -> tuple[Tensor, Tensor]:
+        return likeliest(self.logits(hidden), ruled_out, logprobs)
+
+
+def _architecture(module: Any) -> Architecture:
+    config = module.config
+    both = bool(config.is_encoder_decoder)
+    decoder = config.get_text_config(decoder=True)
+    side = _stack(decoder)
+    source: Literal["tokens", "none", "other"] = "none"
+    if both:
+        tokens = module.get_encoder().main_input_name == "input_ids"
+        source = "tokens" if tokens else "other"
+    defaults = module.generation_config
+    start = _first(defaults, config, "decoder_start_token_id", "bos_token_id")
+    eos = _first(defaults, config, "eos_token_id")
+    if both and start is None:
+        raise RequestError(f"{type(module).__name__} names no decoder_start_token_id")
+    return Architecture(
+        family="other",
+        source=source,
+        encoder=_stack(config if source == "tokens" else getattr(config, "encoder", config)),
+        decoder=side,
+        vocab_size=int(module.get_output_embeddings().weight.shape[0]),
+        source_vocab_size=int(getattr(config, "vocab_size", 0) or 0),
+        num_mel_bins=0,
+        start_id=int(start or 0),
+        eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (int(eos),),
+        pad_id=int(_first(defaults, config, "pad_token_id") or 0),
+        separate_embeddings=False,
+        tied_head=False,
+    )
+
+
+def _first(defaults: Any, config: Any, *names: str) -> Any:
+    for name in names:
+        for holder in (defaults, config):
+            value = getattr(holder, name, None)
+            if value is not None:
+                return value
+    return None
+
+
+def _stack(config: Any) -> Stack:
+    """What can be known of a stack from outside; only its longest sequence matters."""
+    names = ("max_position_embeddings", "max_target_positions", "n_positions")
+    found = [int(value) for name in names if (value := getattr(config, name, None))]
+    # T5 names a number that its relative positions do not keep to.
+    relative = getattr(config, "relative_attention_num_buckets", None) is not None
+    return Stack(
+        layers=int(getattr(config, "num_hidden_layers", 0) or 0),
+        heads=int(getattr(config, "num_attention_heads", 1) or 1),
+        head_dim=0,
+        d_model=int(getattr(config, "hidden_size", 0) or 0),
+        ffn=0,
+        max_positions=_ENDLESS if relative or not found else found[0],
+        activation="gelu",
+        positions="table",
+        position_offset=0,
+        embedding_scale=1.0,
+        norm_first=False,
+        final_norm=False,
+        embedding_norm=False,
+    )

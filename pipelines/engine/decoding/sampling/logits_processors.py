@@ -1,0 +1,121 @@
+"""Ways of choosing a token, by the names that the speculative-decoding literature's code uses.
+
+Plain frozen data: each turns logits into the probabilities that it draws from, and into the
+engine's options.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from pipelines.engine.decoding.request import GenerationOptions
+from pipelines.engine.decoding.sampling.distributions import distribution
+from pipelines.errors import OptionError
+
+__all__ = [
+    "GreedyProcessor",
+    "LogitsProcessor",
+    "MinPProcessor",
+    "MultinomialProcessor",
+    "NucleusProcessor",
+    "TopKNucleusProcessor",
+    "TopKProcessor",
+]
+
+
+@dataclass(frozen=True)
+class LogitsProcessor:
+    """What all of them share. temperature 0 is greedy, for each of them.
+
+    seed: makes a generation repeatable. Raises OptionError for values out of range.
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        self.options(0)
+
+    def options(
+        self, max_new_tokens: int, eos_ids: tuple[int, ...] = (), seed: int | None = None
+    ) -> GenerationOptions:
+        """The engine's options for a generation that chooses in this way."""
+        return GenerationOptions(
+            max_new_tokens=max_new_tokens,
+            eos_ids=eos_ids,
+            temperature=self.temperature,
+            top_k=getattr(self, "top_k", 0),
+            top_p=getattr(self, "top_p", 1.0),
+            min_p=getattr(self, "min_p", 0.0),
+            seed=seed,
+        )
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Logits [..., vocab], left as they are → probabilities of the same shape."""
+        chosen = self.options(0)
+        if chosen.temperature == 0:
+            best = logits.argmax(-1, keepdim=True)
+            return torch.zeros_like(logits).scatter_(-1, best, 1.0)
+        rows = [
+            distribution(row, chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p)
+            for row in logits.reshape(-1, logits.shape[-1])
+        ]
+        return torch.stack(rows).view(logits.shape)
+
+    def sample(self, probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Ids [..., 1] drawn from probabilities [..., vocab]."""
+        rows = probabilities.reshape(-1, probabilities.shape[-1])
+        drawn = torch.multinomial(rows, 1, generator=generator)
+        return drawn.view(*probabilities.shape[:-1], 1)
+
+
+@dataclass(frozen=True)
+class GreedyProcessor(LogitsProcessor):
+    """Always the likeliest token."""
+
+    temperature: float = 0.0
+
+    def __post_init__(self) -> None:
+        # At any temperature the likeliest is the likeliest.
+        object.__setattr__(self, "temperature", 0.0)
+
+
+@dataclass(frozen=True)
+class MultinomialProcessor(LogitsProcessor):
+    """Any token, as likely as the model says."""
+
+
+@dataclass(frozen=True)
+class TopKProcessor(LogitsProcessor):
+    """One of the `top_k` likeliest tokens."""
+
+    top_k: int = 50
+
+    def __post_init__(self) -> None:
+        if self.top_k < 1:
+            raise OptionError(f"top_k must be 1 or more, not {self.top_k}")
+        super().__post_init__()
+
+
+@dataclass(frozen=True)
+class NucleusProcessor(LogitsProcessor):
+    """One of the smallest set of tokens that holds `top_p` of the probability."""
+
+    top_p: float = 0.9
+
+
+@dataclass(frozen=True)
+class TopKNucleusProcessor(LogitsProcessor):
+    """One of the `top_k` likeliest, and then of their nucleus."""
+
+    top_k: int = 50
+    top_p: float = 0.9
+
+
+@dataclass(frozen=True)
+class MinPProcessor(LogitsProcessor):
+    """One of the tokens that have at least `min_p` of the likeliest one's probability."""
+
+    min_p: float = 0.1

@@ -1,0 +1,46 @@
+"""One hypothesis of a generation: its tokens so far, and what goes with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from pipelines.engine.decoding.sampling.logit_filters import Bound
+
+__all__ = ["Choice", "Lane"]
+
+
+@dataclass(slots=True)
+class Lane:
+    """What lies in one slot of a running batch. A plain generation has one lane.
+
+    total: the sum of its log-probabilities. attention: [heads, source length] a token, where the
+    request asks for it. rules: bound to this lane alone.
+    """
+
+    rules: list[Bound]
+    generated: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    attention: list[Tensor] = field(default_factory=list)
+    total: float = 0.0
+
+    def child(self, choice: Choice, rules: list[Bound]) -> Lane:
+        """This lane, one token longer."""
+        return Lane(
+            rules,
+            [*self.generated, choice.token],
+            [*self.logprobs, choice.logprob],
+            self.attention[:],
+            choice.total,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One way to go on: from which lane, with which token, and what that makes its total."""
+
+    parent: int
+    token: int
+    logprob: float
+    total: float

@@ -1,0 +1,181 @@
+"""Models on this machine: the Hugging Face cache, and what makes a folder a usable model.
+
+The cache is the standard one (HF_HUB_CACHE, HF_HOME or ~/.cache/huggingface, as huggingface_hub
+reads them), so that a model another tool downloaded need not be downloaded again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pipelines.hub.assets import Task
+from pipelines.hub.listing import is_shard_name
+from pipelines.hub.names import is_repository, shown
+
+__all__ = [
+    "FAMILIES",
+    "TASKS",
+    "cache_folder",
+    "cached_models",
+    "cached_snapshot",
+    "delete_cached",
+    "read_json",
+    "shard_names",
+    "size_of",
+    "storage_folder",
+    "task_of",
+    "unusable",
+]
+
+# The families that the engine runs, and what they are for.
+TASKS: dict[str, Task] = {
+    "whisper": "asr",
+    "marian": "translation",
+    "m2m_100": "translation",
+    "mbart": "translation",
+    "t5": "translation",
+}
+
+FAMILIES = " and ".join([", ".join([*TASKS][:-1]), [*TASKS][-1]])
+
+# One of each group has to be there.
+_TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
+    "whisper": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
+    "marian": (("source.spm",), ("target.spm",), ("vocab.json",)),
+    "m2m_100": (("sentencepiece.bpe.model", "tokenizer.json"),),
+    "mbart": (("sentencepiece.bpe.model", "tokenizer.json"),),
+    "t5": (("spiece.model", "tokenizer.json"),),
+}
+_SEPARATE_VOCABULARIES = (("target_vocab.json",),)
+
+
+def cache_folder() -> Path:
+    """The Hugging Face cache of this machine; it need not exist yet."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HUB_CACHE)
+
+
+def cached_snapshot(repository: str) -> Path | None:
+    """The folder of a cached repository: the newest download that is usable, else the newest.
+
+    None when nothing of it is in the cache.
+    """
+    snapshots = storage_folder(repository) / "snapshots"
+    try:
+        folders = [folder for folder in snapshots.iterdir() if folder.is_dir()]
+    except OSError:
+        return None
+    main = _main_commit(repository)
+    # The commit that the branch points to first: a later look at an older one does not renew it.
+    folders.sort(key=lambda folder: (folder.name == main, folder.stat().st_mtime), reverse=True)
+    usable = (folder for folder in folders if unusable(folder) is None)
+    return next(usable, folders[0] if folders else None)
+
+
+def cached_models() -> Iterator[tuple[str, Path]]:
+    """(repository, folder) of every usable model in the cache, sorted by repository."""
+    try:
+        entries = sorted(cache_folder().iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        kind, _, name = entry.name.partition("--")
+        repository = name.replace("--", "/")
+        if kind != "models" or not is_repository(repository):
+            continue
+        folder = cached_snapshot(repository)
+        if folder is not None and unusable(folder) is None:
+            yield repository, folder
+
+
+def delete_cached(repository: str) -> int:
+    """Deletes everything of a repository from the cache. Returns the freed bytes; 0: not there."""
+    storage = storage_folder(repository)
+    if not storage.is_dir():
+        return 0
+    # Snapshots are links into blobs; without links (Windows) they are the files themselves.
+    freed = sum(f.lstat().st_size for f in storage.rglob("*") if f.is_file() and not f.is_symlink())
+    shutil.rmtree(storage)
+    shutil.rmtree(cache_folder() / ".locks" / storage.name, ignore_errors=True)
+    return freed
+
+
+def task_of(folder: Path) -> Task | None:
+    """What the model in a folder is for; None when its config names no family that we run."""
+    return TASKS.get(str(read_json(folder / "config.json").get("model_type")))
+
+
+def unusable(folder: Path) -> str | None:
+    """Why a folder cannot be loaded as a model, as the end of a sentence; None when it can."""
+    config = read_json(folder / "config.json")
+    if not config:
+        return "it has no readable config.json"
+    family = str(config.get("model_type"))
+    if family not in TASKS:
+        named = shown(config.get("model_type"))
+        return f"its model_type is {named}, and only {FAMILIES} models run here"
+    missing = _missing_weights(folder)
+    if missing:
+        return f"it lacks {missing}"
+    groups = _TOKENIZER_FILES[family]
+    if read_json(folder / "tokenizer_config.json").get("separate_vocabs"):
+        groups += _SEPARATE_VOCABULARIES
+    for group in groups:
+        if not any((folder / name).is_file() for name in group):
+            return f"it lacks {' and '.join(group)}"
+    return None
+
+
+def size_of(folder: Path) -> int:
+    """The bytes of the files in a model folder, links followed."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty when there is none."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def shard_names(index: Path) -> list[str]:
+    """The weights files that an index names, sorted; none when it cannot be read."""
+    weight_map = read_json(index).get("weight_map")
+    files = weight_map.values() if isinstance(weight_map, dict) else ()
+    return sorted({str(file) for file in files})
+
+
+def storage_folder(repository: str) -> Path:
+    """The folder of a repository in the cache; it need not exist yet."""
+    return cache_folder() / f"models--{repository.replace('/', '--')}"
+
+
+def _main_commit(repository: str) -> str:
+    try:
+        return (storage_folder(repository) / "refs" / "main").read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def _missing_weights(folder: Path) -> str | None:
+    """The first weights file that is not there, in the order in which the engine looks."""
+    for single in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / single).is_file():
+            return None
+        index = folder / f"{single}.index.json"
+        if index.is_file():
+            shards = shard_names(index)
+            for shard in shards:
+                if not is_shard_name(shard):
+                    return f"the file {shown(shard)} that {index.name} names"
+                if not (folder / shard).is_file():
+                    return shard
+            return None if shards else f"a readable {index.name}"
+    return "weights (model.safetensors or pytorch_model.bin)"

@@ -1,0 +1,114 @@
+"""Write a repository into the standard Hugging Face cache.
+
+    models--{organisation}--{model}/
+        blobs/{digest}                  the content of a file
+        blobs/{digest}.incomplete       the first part of it, which a later download continues
+        snapshots/{commit}/{name}       a link to ../../blobs/{digest}
+        refs/main                       the commit of the newest complete download
+
+Every part of these paths is checked before it gets here: the repository by `is_repository`, commit
+and digest by `parse_listing`, and names are constants or pass `is_shard_name`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pipelines.hub.cache import cache_folder, storage_folder
+from pipelines.hub.listing import RemoteFile
+
+__all__ = ["Snapshot"]
+
+# https://bford.info/cachedir: backups leave such a folder out.
+_CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Hugging Face models.\n"
+
+
+class Snapshot:
+    """One commit of a repository in the cache. Folders are made when a file is stored."""
+
+    def __init__(self, repository: str, commit: str) -> None:
+        self._storage = storage_folder(repository)
+        self._commit = commit
+        self.folder = self._storage / "snapshots" / commit
+
+    def holds(self, file: RemoteFile) -> bool:
+        """Whether the file is there with the announced size."""
+        return _has_size(self.folder / file.name, file.size)
+
+    def has_blob(self, file: RemoteFile) -> bool:
+        """Whether its content is there, from this commit or from another one."""
+        return _has_size(self.blob(file), file.size)
+
+    def missing_bytes(self, file: RemoteFile) -> int:
+        """The bytes of a file that are still to be downloaded."""
+        if self.holds(file) or self.has_blob(file):
+            return 0
+        try:
+            return max(0, file.size - self.partial(file).stat().st_size)
+        except OSError:
+            return file.size
+
+    def blob(self, file: RemoteFile) -> Path:
+        return self._storage / "blobs" / file.digest
+
+    def partial(self, file: RemoteFile) -> Path:
+        return self._storage / "blobs" / f"{file.digest}.incomplete"
+
+    @contextmanager
+    def locked(self, file: RemoteFile) -> Iterator[None]:
+        """Holds huggingface_hub's lock for a blob: two programs that want it take turns."""
+        from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
+
+        lock = cache_folder() / ".locks" / self._storage.name / f"{file.digest}.lock"
+        for folder in (lock.parent, self._storage / "blobs", self.folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        _tag(cache_folder())
+        with WeakFileLock(lock):
+            yield
+
+    def link(self, file: RemoteFile) -> None:
+        """Make a stored blob appear in the snapshot."""
+        pointer = self.folder / file.name
+        pointer.unlink(missing_ok=True)
+        try:
+            pointer.symlink_to(Path("../../blobs") / file.digest)
+        except FileExistsError:
+            # Another program linked the same content in this moment.
+            pass
+        except OSError:
+            # Without links (Windows, some network drives) the snapshot holds the file itself.
+            shutil.move(self.blob(file), pointer)
+
+    def set_main(self) -> None:
+        """Make this commit the one that the cache has of the main branch."""
+        ref = self._storage / "refs" / "main"
+        with suppress(OSError):
+            if ref.read_text(encoding="utf-8") == self._commit:
+                return
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        # Written beside it first: a reader of the ref never sees half of it.
+        temporary = self._storage / f"main.{uuid.uuid4().hex}.tmp"
+        try:
+            temporary.write_text(self._commit, encoding="utf-8")
+            temporary.replace(ref)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _has_size(path: Path, size: int) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size == size
+    except OSError:
+        return False
+
+
+def _tag(cache: Path) -> None:
+    tag = cache / "CACHEDIR.TAG"
+    if not os.path.lexists(tag):
+        with suppress(OSError):
+            tag.write_text(_CACHE_TAG, encoding="utf-8")

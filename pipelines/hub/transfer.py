@@ -1,0 +1,265 @@
+"""Downloads from the hub: bounded, resumable, and compared with the announced size and hash.
+
+huggingface_hub contributes its HTTP session, its token and its errors. It does not download files:
+it names files in the cache after headers of the answer, checks no hash, and starts from zero when
+a download breaks off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import quote
+
+from pipelines.errors import ModelError
+from pipelines.hub.addresses import redirect_target, same_origin
+from pipelines.hub.listing import Listing, RemoteFile, parse_listing
+from pipelines.hub.names import shown
+
+if TYPE_CHECKING:
+    from pipelines.hub.snapshot import Snapshot
+
+__all__ = ["Source", "fetch_file", "fetch_listing"]
+
+_OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416
+_TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
+_LISTING_BYTES = 16 << 20  # about 60,000 files
+_REDIRECTS = 5
+_RETRIES = 5  # in a row that bring less than _PROGRESS_BYTES
+_PAUSE_S = 1.0  # before each
+_PROGRESS_BYTES = 64 << 10
+_STALL_S = 60.0  # in which at least _PROGRESS_BYTES have to arrive
+# huggingface_hub makes paths of these headers. They are not used here, and a server that puts a
+# path into them is refused.
+_PATH_HEADERS = ("ETag", "X-Linked-ETag", "X-Repo-Commit")
+_PATH = re.compile(r"\.\.|\\|[\x00-\x1f\x7f]|^/")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A repository on a hub. endpoint: the hub's address."""
+
+    repository: str
+    endpoint: str
+
+    def refusal(self, problem: str) -> ModelError:
+        """The error for an answer that is not accepted. problem: "it lists …", "x.json is …"."""
+        return ModelError(
+            f"{self.repository} cannot be downloaded from {self.endpoint}: {problem}; "
+            "try again, and do not trust this hub if the message stays"
+        )
+
+
+def fetch_listing(source: Source) -> Listing:
+    """The files of a repository, at the commit that its main branch has now.
+
+    Raises:
+        ModelError: The answer is malformed.
+        OSError: The answer stalled.
+        HTTPError: (of huggingface_hub.errors) The hub refused, or cannot be reached.
+    """
+    url = f"{source.endpoint}/api/models/{source.repository}?blobs=true"
+    what = "its description of the repository"
+    content = bytearray()
+    with _answer(source, url, what) as response:
+        for chunk in _chunks(source, response, what):
+            content += chunk
+            if len(content) > _LISTING_BYTES:
+                raise source.refusal(f"{what} is larger than {_LISTING_BYTES:,} bytes")
+    return parse_listing(bytes(content), source.refusal)
+
+
+def fetch_file(
+    source: Source, snapshot: Snapshot, commit: str, file: RemoteFile, report: Callable[[int], None]
+) -> Path:
+    """Store a file in the snapshot, continuing where an earlier attempt stopped.
+
+    Args:
+        commit: Of the listing that `file` is from.
+        report: Called with the bytes of the file that are there.
+
+    Raises:
+        ModelError: What arrived is not what the listing announced. Its partial file is deleted.
+        OSError: It cannot be stored, or the connection failed. The partial file is kept.
+        HTTPError: (of huggingface_hub.errors) As for `fetch_listing`.
+    """
+    if not snapshot.holds(file):
+        url = f"{source.endpoint}/{source.repository}/resolve/{commit}/{quote(file.name)}"
+        with snapshot.locked(file):
+            if not snapshot.has_blob(file):
+                _fetch_blob(source, url, file, snapshot.partial(file), report)
+                snapshot.partial(file).replace(snapshot.blob(file))
+            if not snapshot.holds(file):
+                snapshot.link(file)
+    return snapshot.folder / file.name
+
+
+def _fetch_blob(
+    source: Source, url: str, file: RemoteFile, partial: Path, report: Callable[[int], None]
+) -> None:
+    """Complete the partial file and check its hash."""
+    try:
+        if partial.is_symlink() or (partial.exists() and partial.stat().st_size > file.size):
+            partial.unlink()
+        with partial.open("ab") as out:
+            _receive(source, url, file, out, report)
+        if _digest(partial, file) != file.digest:
+            kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
+            raise source.refusal(
+                f"{file.name} arrived damaged and was thrown away: its {kind} is not the one that "
+                "the hub lists"
+            )
+    except ModelError:
+        partial.unlink(missing_ok=True)
+        raise
+    finally:
+        if file.size and partial.exists() and not partial.stat().st_size:
+            partial.unlink()
+
+
+def _receive(
+    source: Source, url: str, file: RemoteFile, out: BinaryIO, report: Callable[[int], None]
+) -> None:
+    """Append what is missing of a file, reconnecting where a connection breaks off."""
+    from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
+
+    report(out.tell())
+    failures, farthest = 0, out.tell()
+    while out.tell() < file.size:
+        try:
+            _receive_once(source, url, file, out, report)
+            problem: Exception = OSError("the connection was closed too early")
+        except HfHubHTTPError as error:
+            status = error.response.status_code
+            if status == _RANGE_NOT_SATISFIABLE:
+                raise _wrong_size(source, file, f"at most {out.tell():,}") from error
+            if status < _SERVER_ERROR and status != _TOO_MANY_REQUESTS:
+                raise
+            problem = error
+        except HTTPError as error:
+            problem = error
+        if out.tell() >= file.size:
+            return
+        failures = 1 if out.tell() >= farthest + _PROGRESS_BYTES else failures + 1
+        if failures > _RETRIES:
+            raise problem
+        if failures == 1:
+            farthest = max(farthest, out.tell())
+        time.sleep(_PAUSE_S)
+
+
+def _receive_once(
+    source: Source, url: str, file: RemoteFile, out: BinaryIO, report: Callable[[int], None]
+) -> None:
+    start = out.tell()
+    with _answer(source, url, file.name, start) as response:
+        if response.status_code != _PARTIAL_CONTENT:
+            out.truncate(0)
+            out.seek(0)
+        elif not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
+            raise source.refusal(f"{file.name} came from another byte than the one asked for")
+        length = response.headers.get("Content-Length", "")
+        if length.isdecimal() and out.tell() + int(length) != file.size:
+            raise _wrong_size(source, file, f"{out.tell() + int(length):,}")
+        for chunk in _chunks(source, response, file.name):
+            if out.tell() + len(chunk) > file.size:
+                raise _wrong_size(source, file, "more")
+            out.write(chunk)
+            report(out.tell())
+
+
+def _wrong_size(source: Source, file: RemoteFile, size: str) -> ModelError:
+    return source.refusal(f"{file.name} is announced with {file.size:,} bytes, and has {size}")
+
+
+@contextmanager
+def _answer(source: Source, url: str, what: str, start: int = 0) -> Iterator[Any]:
+    """A successful answer whose body is not read yet. start: the first byte that is wanted."""
+    from huggingface_hub import constants, utils
+    from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
+
+    # Uncompressed: a range of a compressed answer would be a range of something else, and a small
+    # one could unpack to any size.
+    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    if start:
+        headers["Range"] = f"bytes={start}-"
+    timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    session = utils.get_session()  # type: ignore[attr-defined]
+    for _ in range(_REDIRECTS + 1):
+        if not same_origin(url, source.endpoint):
+            # Content is served from other hosts, by signed addresses: the token stays here.
+            headers.pop("authorization", None)
+        with session.stream(
+            "GET", url, headers=headers, timeout=timeout, follow_redirects=False
+        ) as response:
+            _check_headers(source, response, what)
+            if not response.has_redirect_location:
+                _raise_for_status(source, response, what)
+                yield response
+                return
+            url = _redirected(source, url, response.headers["Location"], what)
+    raise source.refusal(f"{what} is redirected more than {_REDIRECTS} times")
+
+
+def _redirected(source: Source, url: str, location: str, what: str) -> str:
+    try:
+        return redirect_target(url, location)
+    except ValueError as error:
+        raise source.refusal(f"{what} is redirected to {shown(location)}, {error}") from error
+
+
+def _check_headers(source: Source, response: Any, what: str) -> None:
+    for header in _PATH_HEADERS:
+        value = response.headers.get(header, "").removeprefix("W/").strip('"')
+        if _PATH.search(value):
+            raise source.refusal(f"{what} comes with the {header} {shown(value)}, which is a path")
+
+
+def _raise_for_status(source: Source, response: Any, what: str) -> None:
+    """Raises the client's error for a refusal, without its body, which may be of any size."""
+    from huggingface_hub import utils
+
+    if response.status_code in (_OK, _PARTIAL_CONTENT):
+        return
+    named = ("X-Error-Code", "X-Error-Message")
+    headers = {name: response.headers[name][:200] for name in named if name in response.headers}
+    status, request = response.status_code, response.request
+    utils.hf_raise_for_status(  # type: ignore[attr-defined]
+        type(response)(status, headers=headers, content=b"", request=request)
+    )
+    raise source.refusal(f"{what} was answered with status {status}")
+
+
+def _chunks(source: Source, response: Any, what: str) -> Iterator[bytes]:
+    """The body as it comes. Raises OSError when it trickles so slowly that it would not end."""
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise source.refusal(f"{what} is compressed ({shown(encoding)}), which was not asked for")
+    since, received = time.monotonic(), 0
+    for chunk in response.iter_raw():
+        received += len(chunk)
+        yield chunk
+        now = time.monotonic()
+        if now - since >= _STALL_S:
+            if received < _PROGRESS_BYTES:
+                raise OSError(f"{what} trickles: {received:,} bytes in {now - since:.0f} s")
+            since, received = now, 0
+
+
+def _digest(path: Path, file: RemoteFile) -> str:
+    """The hash of a stored file, of the kind that was announced."""
+    with path.open("rb") as content:
+        if len(file.digest) == 64:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+        size = os.fstat(content.fileno()).st_size
+        sha1 = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)
+        for block in iter(lambda: content.read(1 << 20), b""):
+            sha1.update(block)
+        return sha1.hexdigest()

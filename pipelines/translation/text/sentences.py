@@ -1,0 +1,138 @@
+"""Cutting a text into what a model translates at a time, so that nothing of it gets lost."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import sentencex
+
+from pipelines.language_codes import two_letter
+
+__all__ = ["Span", "shorten", "split_sentences"]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A sentence, and the white space between it and the one before.
+
+    All `before + text` of a text's spans add up to that text. `text` neither starts nor ends
+    with white space; it is empty only in a last span that carries the text's trailing space.
+    """
+
+    before: str
+    text: str
+
+
+# A sentence never crosses one of these: lines and the columns of a table stay what they are.
+_HARD_BREAK = re.compile("([\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
+_ODD_SPACE = re.compile(r"[^\S ]")
+_NUMBERING = re.compile(r"\W*\d{1,3}[.)]\s*")
+_ABBREVIATION = re.compile(r"\b\w{1,3}\.(?:\w{1,3}\.)+\s+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+# Where a long sentence comes apart best, best first. The cut is at the end of the match.
+_CUTS = (
+    re.compile(r"[;:][\"'”’»)\]]*(?=\s)|\s(?=[–—]\s)|[；：]"),
+    re.compile(r",[\"'”’»)\]]*(?=\s)|[)\]](?=\s)|\s(?=[(\[])|[،，、。！？](?=\S)"),
+    re.compile(r"\s+"),
+)
+
+
+def split_sentences(text: str, language: str | None, lines_only: bool = False) -> list[Span]:
+    """Spans of a text in `language` (a code, or None when it is not known).
+
+    The rules and abbreviations of some two hundred languages are those of sentencex.
+    lines_only: a span is a whole line, or a whole cell of a table.
+    """
+    spans: list[Span] = []
+    before = ""
+    for part in _HARD_BREAK.split(text):
+        for piece in [part] if lines_only else _segment(part, two_letter(language) or "en"):
+            body = piece.strip()
+            if not body:
+                before += piece
+                continue
+            start = piece.index(body)
+            spans.append(Span(before + piece[:start], body))
+            before = piece[start + len(body) :]
+    if before:
+        spans.append(Span(before, ""))
+    return spans
+
+
+def shorten(sentence: str, limit: int, measure: Callable[[str], int]) -> list[Span]:
+    """A sentence in parts that measure at most `limit` each, cut where it hurts least.
+
+    At ; : and dashes, else at commas and brackets, else between words, and only where there is
+    no space at all between characters, never inside one that is written with several code points.
+    """
+    if measure(sentence) <= limit or len(sentence) < 2:
+        return [Span("", sentence)]
+    cut = _best_cut(sentence)
+    left, right = sentence[:cut].rstrip(), sentence[cut:].lstrip()
+    if not left or not right:
+        return [Span("", sentence)]
+    space = sentence[len(left) : len(sentence) - len(right)]
+    first, *rest = shorten(right, limit, measure)
+    return [*shorten(left, limit, measure), Span(space, first.text), *rest]
+
+
+def _segment(line: str, language: str) -> list[str]:
+    """Sentences of one line, each with the space after it."""
+    if not line.strip():
+        return [line] if line else []
+    # sentencex aborts on some exotic spaces and on surrogates; only lengths matter here.
+    plain = _SURROGATE.sub("\ufffd", _ODD_SPACE.sub(" ", line))
+    return list(_mended(sentencex.segment(language, plain), line))
+
+
+def _mended(found: list[str], line: str) -> Iterator[str]:
+    """Undo boundaries that leave no sentence: within "ASP.NET", after the "2." of a list, and
+    after "p.m." where small letters go on."""
+    start = end = 0
+    for index, piece in enumerate(found):
+        end += len(piece)
+        following = found[index + 1] if index + 1 < len(found) else ""
+        within_a_name = piece[-1:] == "." and following[:1].isalnum()
+        goes_on = following[:1].islower() and _ABBREVIATION.fullmatch(_last_word(piece))
+        if following and (within_a_name or goes_on or _NUMBERING.fullmatch(piece)):
+            continue
+        yield line[start:end]
+        start = end
+
+
+def _last_word(piece: str) -> str:
+    """With the space after it."""
+    return piece[len(piece.rstrip().rpartition(" ")[0]) :].lstrip()
+
+
+def _best_cut(sentence: str) -> int:
+    """Where to cut a sentence: the best kind of place in its middle half, nearest the middle."""
+    middle = len(sentence) // 2
+    inner = range(len(sentence) // 4, len(sentence) - len(sentence) // 4 + 1)
+    for kind in _CUTS:
+        places = [match.end() for match in kind.finditer(sentence, inner.start, inner.stop)]
+        if places:
+            return min(places, key=lambda place: abs(place - middle))
+    spaces = [match.end() for match in re.finditer(r"\s+", sentence)]
+    if spaces:
+        return min(spaces, key=lambda place: abs(place - middle))
+    while middle < len(sentence) - 1 and _continues(sentence, middle):
+        middle += 1
+    return middle
+
+
+def _continues(text: str, index: int) -> bool:
+    """Whether the code point at `index` belongs to the character that starts before it."""
+    char, previous = text[index], text[index - 1]
+    joiner = "\u200d"
+    return (
+        unicodedata.combining(char) > 0
+        or unicodedata.category(char) in ("Mn", "Mc", "Me")
+        or joiner in (char, previous)
+        or "\ufe00" <= char <= "\ufe0f"
+        or "\U0001f3fb" <= char <= "\U0001f3ff"
+    )

@@ -1,0 +1,154 @@
+"""The live core on real recordings, with the bundled recogniser and Silero's voice activity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import accumulate
+
+import numpy as np
+import pytest
+
+from pipelines.asr import Transcriber, load_audio
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.features import FileFeatures
+from pipelines.asr.live.events import Committed, Decoded, LiveEvent, Partial
+from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
+from pipelines.engine import Engine
+from pipelines.hub import assets_folder, bundled_folder
+
+STEADY = 1600  # samples: a tenth of a second
+NOTHING_S = 6
+
+
+@pytest.fixture(scope="module")
+def transcriber() -> Transcriber:
+    """In float32, where a draft must not change a single token."""
+    return Transcriber(bundled_folder("demo"), engine=Engine(precision="float32", threads=2))
+
+
+@pytest.fixture(scope="module")
+def talk() -> Samples:
+    """Three sentences, with the pauses between them."""
+    return load_audio(assets_folder() / "samples" / "talk.flac")[: 9 * SAMPLE_RATE]
+
+
+def listen(
+    transcriber: Transcriber,
+    samples: Samples,
+    blocks: list[int] | None = None,
+    options: LiveOptions | None = None,
+) -> list[LiveEvent]:
+    """blocks: their sizes, over and over."""
+    live = LiveTranscriber(transcriber, options)
+    events: list[LiveEvent] = []
+    at = turn = 0
+    while at < len(samples):
+        size = (blocks or [STEADY])[turn % len(blocks or [STEADY])]
+        events += live.feed(samples[at : at + size])
+        at, turn = at + size, turn + 1
+    return events + live.finish()
+
+
+def text_of(events: list[LiveEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Committed))
+
+
+@pytest.mark.parametrize("policy", ["agreement", "attention"])
+def test_committed_text_only_grows_and_leads_the_tail(
+    transcriber: Transcriber, talk: Samples, policy: str
+) -> None:
+    options = replace(LiveOptions(), policy=policy)
+    events = listen(transcriber, talk, options=options)
+    pieces = [event for event in events if isinstance(event, Committed)]
+    assert len(pieces) > 5, "words come while they are spoken"
+    for before, after in zip(pieces, pieces[1:], strict=False):
+        assert before.end <= after.start
+    whole = list(accumulate(piece.text for piece in pieces))
+    assert whole[-1] == text_of(events)
+    assert all(later.startswith(sooner) for sooner, later in zip(whole, whole[1:], strict=False))
+    tails = [event.text for event in events if isinstance(event, Partial)]
+    assert tails[-1] == "", "all is committed in the end"
+
+
+def test_drafts_change_no_token(transcriber: Transcriber, talk: Samples) -> None:
+    def told(drafts: bool) -> tuple[list[LiveEvent], int]:
+        events = listen(transcriber, talk, options=replace(LiveOptions(), drafts=drafts))
+        costs = [event for event in events if isinstance(event, Decoded)]
+        return [event for event in events if not isinstance(event, Decoded)], sum(
+            cost.accepted for cost in costs
+        )
+
+    drafted, accepted = told(True)
+    plain, none = told(False)
+    assert drafted == plain
+    assert (accepted > 50, none) == (True, 0)
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [[1], [7, 3001, 160, 5000, 1, 1, 2222], [4096], [160] * 30 + [7000]],
+    ids=["single samples", "jitter", "browser", "stalls"],
+)
+def test_blocks_do_not_matter(transcriber: Transcriber, talk: Samples, blocks: list[int]) -> None:
+    talk = talk[: (4 if blocks == [1] else 9) * SAMPLE_RATE]
+    steady = [e for e in listen(transcriber, talk) if not isinstance(e, Decoded)]
+    assert [e for e in listen(transcriber, talk, blocks) if not isinstance(e, Decoded)] == steady
+
+
+def test_bursts_lose_nothing(transcriber: Transcriber, talk: Samples) -> None:
+    """Two seconds at a time, as after a stall of the network: fewer updates, all the words."""
+    steady = text_of(listen(transcriber, talk)).split()
+    burst = text_of(listen(transcriber, talk, [2 * SAMPLE_RATE])).split()
+    assert len(set(steady) & set(burst)) >= 0.7 * len(set(steady))
+
+
+def nothings() -> Iterator[tuple[str, Samples]]:
+    """What holds no speech, loud and soft."""
+    n, r = NOTHING_S * SAMPLE_RATE, np.random.default_rng(3)
+    time = np.arange(n) / SAMPLE_RATE
+    yield "digital silence", np.zeros(n)
+    for color, power in (("white", 0.0), ("pink", 0.5), ("brown", 1.0)):
+        spectrum = np.fft.rfft(r.standard_normal(n))
+        spectrum /= np.maximum(np.arange(len(spectrum)), 20.0) ** power
+        noise = np.fft.irfft(spectrum, n)
+        for level in (0.001, 0.02, 0.2):
+            yield f"{color} noise {level}", noise / noise.std() * level
+    for pitch in (60, 220, 440, 1000, 3000):
+        yield f"{pitch} Hz", 0.3 * np.sin(2 * np.pi * pitch * time)
+    yield "sweep", 0.3 * np.sin(2 * np.pi * (100 + 200 * time) * time)
+    yield "hum", sum(0.1 / k * np.sin(2 * np.pi * 50 * k * time) for k in range(1, 8))
+    yield "clicks", np.where(np.arange(n) % 12_000 == 0, 0.9, 0.0)
+    yield (
+        "dialling",
+        0.2 * sum(np.sin(2 * np.pi * f * time) for f in (697, 1336)) * (time % 0.4 < 0.2),
+    )
+
+
+@pytest.mark.parametrize(
+    "samples", [pytest.param(samples, id=name) for name, samples in nothings()]
+)
+def test_what_is_no_speech_gives_no_words(transcriber: Transcriber, samples: Samples) -> None:
+    events = listen(transcriber, samples.astype(np.float32))
+    assert text_of(events) == ""
+    assert not [e for e in events if isinstance(e, Partial) and e.text]
+
+
+def test_words_after_noise_are_heard(transcriber: Transcriber, talk: Samples) -> None:
+    noise = dict(nothings())["pink noise 0.02"].astype(np.float32)
+    events = listen(transcriber, np.concatenate([noise, talk]))
+    assert len(text_of(events).split()) >= 10
+    first = next(event for event in events if isinstance(event, Committed))
+    assert first.start > NOTHING_S - 1
+
+
+def test_words_are_told_where_there_is_audio(transcriber: Transcriber, talk: Samples) -> None:
+    """Not where attention falls into the silence behind it, which fills the window."""
+    seconds = 2.0
+    mel, _ = FileFeatures(talk[: int(seconds * SAMPLE_RATE)], 80, 1000).window(0)
+    decoder = transcriber.window_decoder("en", LiveOptions().transcribe)
+    memory = transcriber.model.encode([mel])[0]
+    for heard_s in (seconds, 0.5):
+        times = decoder.redecode(memory, (), (), (), 50, heard_s).times
+        assert times
+        assert max(times) <= heard_s

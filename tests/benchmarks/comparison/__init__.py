@@ -1,0 +1,1 @@
+"""EdgeApp and its peers side by side on the same random weights."""

@@ -1,0 +1,74 @@
+"""The weights in whisper.cpp's layout: one file, in half precision or in blocks of 8 bits.
+
+After whisper.cpp's models/convert-h5-to-ggml.py, and ggml's block_q8_0.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import load_file
+
+from pipelines.asr.audio.features import mel_filters
+from tests.benchmarks.comparison.openai_names import openai_name
+from tests.benchmarks.comparison.shapes import Shape, ggml_file
+from tests.benchmarks.comparison.weights import vocabulary
+
+__all__ = ["write_ggml"]
+
+_MAGIC, _F32, _F16, _Q8 = 0x67676D6C, 0, 1, 8
+# What the header of a file says, and the type of its matrices.
+_KINDS = {"float16": (1, _F16), "q8_0": (7, _Q8)}
+_BLOCK = 32
+
+
+def write_ggml(shape: Shape, folder: Path, precision: str) -> None:
+    """The weights of a folder once more, as one file in one of GGML_BYTES."""
+    kind, matrices = _KINDS[precision]
+    target = ggml_file(folder, precision)
+    config = shape.config
+    width, layers = int(config["d_model"]), int(config["encoder_layers"])
+    mels = int(config.get("num_mel_bins", 80))
+    filters = mel_filters(mels).numpy()
+    header = (
+        int(config["vocab_size"]),
+        shape.frames // 2, width, int(config["encoder_attention_heads"]), layers,
+        int(config.get("max_target_positions", 448)), width,
+        int(config["decoder_attention_heads"]), int(config["decoder_layers"]),
+        mels, kind,
+    )  # fmt: skip
+    with target.open("wb") as file:
+        file.write(struct.pack("<I11i", _MAGIC, *header))
+        file.write(struct.pack("<2i", *filters.shape) + filters.tobytes())
+        # whisper.cpp names the special ones itself, from the end of text on.
+        file.write(struct.pack("<i", shape.eos))
+        for word, _ in zip(vocabulary(shape), range(shape.eos), strict=False):
+            file.write(struct.pack("<i", len(word)) + word.encode())
+        for name, tensor in load_file(folder / "model.safetensors").items():
+            if name != "proj_out.weight":  # the token embedding once more
+                file.write(_tensor(openai_name(name), tensor.astype(np.float32), matrices))
+
+
+def _tensor(name: str, values: NDArray[np.float32], matrices: int) -> bytes:
+    if "conv" in name:
+        kind = _F16 if name.endswith("weight") else _F32
+        values = values[:, None] if name.endswith("bias") else values
+    else:
+        kind = matrices if values.ndim == 2 and "positional" not in name else _F32
+    sides = values.shape[::-1]
+    told = struct.pack(f"<3i{len(sides)}i", len(sides), len(name), kind, *sides) + name.encode()
+    if kind == _Q8:
+        return told + _blocks(values)
+    return told + values.astype(np.float16 if kind == _F16 else np.float32).tobytes()
+
+
+def _blocks(values: NDArray[np.float32]) -> bytes:
+    """Blocks of 32 numbers: their scale in half precision, then 8 bits each."""
+    blocks = values.reshape(-1, _BLOCK)
+    scale = np.abs(blocks).max(axis=1, keepdims=True) / 127
+    numbers = np.round(blocks / np.maximum(scale, 1e-12)).astype(np.int8)
+    halves = scale.astype(np.float16)
+    return np.concatenate([halves.view(np.int8), numbers], axis=1).tobytes()

@@ -1,0 +1,75 @@
+"""The whole of a comparison: weights, machine, all shapes, all pieces of work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from pipelines.errors import OptionError
+from tests.benchmarks.comparison.backends.registry import Rival
+from tests.benchmarks.comparison.figures import Figure
+from tests.benchmarks.comparison.process import Missing, RivalProcess
+from tests.benchmarks.comparison.rounds import Said, measure
+from tests.benchmarks.comparison.shapes import Shape
+from tests.benchmarks.comparison.work import Task
+
+__all__ = ["Results", "race"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was measured. bytes_per_s: what memory gives to all threads together, or to the GPU.
+    gpu: its name, or nothing."""
+
+    figures: tuple[Figure, ...]
+    bytes_per_s: float = 0.0
+    gpu: str = ""
+
+    def __add__(self, more: Results) -> Results:
+        speed = self.bytes_per_s or more.bytes_per_s
+        return Results(self.figures + more.figures, speed, self.gpu or more.gpu)
+
+
+def race(
+    work: Mapping[Shape, Sequence[Task]],
+    rivals: Sequence[Rival],
+    *,
+    rounds: int,
+    device: str,
+    threads: Sequence[int] | None,
+    said: Said,
+) -> Results:
+    """Everything that is asked for of each shape, by everybody.
+
+    Raises OptionError without transformers, which makes the weights.
+    """
+    figures: list[Figure] = []
+    bytes_per_s, gpu = 0.0, ""
+    with TemporaryDirectory(prefix="edgeapp-bench-") as name:
+        for shape, tasks in work.items():
+            folder = Path(name) / shape.name
+            said(f"{shape.name}: making random weights")
+            with RivalProcess("prepare", shape, folder, device) as writer:
+                try:
+                    writer.ask("write")
+                except Missing:
+                    raise OptionError(
+                        "transformers makes the models that are compared, and is not installed: "
+                        "pip install 'edgeapp[bench]'"
+                    ) from None
+                if not bytes_per_s:
+                    bytes_per_s, gpu = float(writer.ask("bandwidth")), writer.ask("gpu")
+            figures += measure(
+                shape,
+                folder,
+                tasks,
+                rivals,
+                rounds=rounds,
+                bytes_per_s=bytes_per_s,
+                device=device,
+                threads=threads,
+                said=said,
+            )
+    return Results(tuple(figures), bytes_per_s, gpu)

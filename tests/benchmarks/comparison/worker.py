@@ -1,0 +1,220 @@
+"""The process of one rival: told over stdin what to do, it answers on stdout, a line each.
+
+Every rival has a process of its own: thread pools of several libraries in one process fight for
+the cores, and what one of them leaves behind would count for the next.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+import time
+import warnings
+from contextlib import suppress
+from dataclasses import asdict
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.benchmarks.comparison.backends.base import Configuration, Runner
+from tests.benchmarks.comparison.backends.registry import contender
+from tests.benchmarks.comparison.limits import bandwidth, step_bytes
+from tests.benchmarks.comparison.shapes import GGML_BYTES, Shape
+from tests.benchmarks.comparison.work import Task, lines, samples
+
+__all__ = ["Bench", "serve"]
+
+
+class Preparation:
+    """What is done once for a shape, before anybody takes part."""
+
+    def __init__(self, shape: Shape, folder: Path, device: str) -> None:
+        self._shape, self._folder, self._device = shape, folder, device
+
+    def write(self) -> None:
+        """The weights, and what CTranslate2 and whisper.cpp read where they are installed."""
+        from tests.benchmarks.comparison.ggml import write_ggml
+        from tests.benchmarks.comparison.weights import convert, write
+
+        write(self._shape, self._folder)
+        with suppress(ModuleNotFoundError):
+            convert(self._shape, self._folder)
+        if self._shape.kind == "whisper" and find_spec("_pywhispercpp"):
+            for precision in GGML_BYTES:
+                write_ggml(self._shape, self._folder, precision)
+
+    def bandwidth(self) -> float:
+        """Bytes a second."""
+        return bandwidth(self._device)
+
+    def gpu(self) -> str:
+        """The name of the GPU that the others compute on, if they do."""
+        import torch
+
+        return "" if self._device == "cpu" else torch.cuda.get_device_name(self._device)
+
+
+class Peak:
+    """How much memory a rival takes at most, above an import that the caller names."""
+
+    def __init__(self, base: str, place: str, shape: Shape, folder: Path, device: str) -> None:
+        import_module(base)
+        self._before = _peak_bytes()
+        self._contender = contender(place, shape, folder, device)
+
+    def measure(self, configuration: dict[str, Any], task: dict[str, Any]) -> float:
+        """MB, after everything from loading to the last token."""
+        runner, work = self._contender.load(Configuration(**configuration)), Task(**task)
+        runner.ready()
+        _decode(runner, runner.encode(work.batch), work.tokens)
+        return (_peak_bytes() - self._before) / 1e6
+
+
+def _peak_bytes() -> int:
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    kilobytes = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
+    return 1024 * int(kilobytes)
+
+
+class Bench:
+    """A rival, with those of its configurations that are in memory."""
+
+    def __init__(self, place: str, shape: Shape, folder: Path, device: str) -> None:
+        self._shape = shape
+        self._contender = contender(place, shape, folder, device)
+        self._samples = samples()
+        self._runners: dict[Configuration, Runner] = {}
+        self._encoded: dict[tuple[Configuration, int], Any] = {}
+
+    def dtypes(self) -> list[str]:
+        return list(self._contender.dtypes())
+
+    def cuts(self, best: dict[str, Any], cores: int) -> list[dict[str, Any]]:
+        return [asdict(each) for each in self._contender.cuts(Configuration(**best), cores)]
+
+    def keep(self, configurations: list[dict[str, Any]]) -> None:
+        """Have these in memory, and no others."""
+        kept = [Configuration(**each) for each in configurations]
+        for configuration in kept:
+            if configuration not in self._runners:
+                self._runners[configuration] = self._contender.load(configuration)
+        self._runners = {at: self._runners[at] for at in kept}
+        self._encoded = {at: it for at, it in self._encoded.items() if at[0] in kept}
+        gc.collect()
+
+    def run(self, configuration: dict[str, Any], task: dict[str, Any]) -> float:
+        """One measurement, in the unit of the task."""
+        at, work = Configuration(**configuration), Task(**task)
+        runner = self._runners[at]
+        runner.ready()
+        if work.kind == "step":
+            return _step_s(runner, self._sources(at, work.batch), work.tokens) * 1000
+        if work.kind == "growth":
+            return _growth(runner, self._sources(at, 1), work.tokens)
+        began = time.perf_counter()
+        if work.kind == "window":
+            _check(len(runner.transcribe(self._samples, work.tokens)), work.tokens)
+            return (time.perf_counter() - began) * 1000
+        if work.kind == "lines":
+            text = lines(self._shape, work.batch)[:: self._contender.lines_share]
+            tokens = runner.translate(text)
+            _check(tokens, sum(line.tokens for line in text))
+            return tokens / (time.perf_counter() - began)
+        _decode(runner, runner.encode(work.batch), work.tokens)
+        return (time.perf_counter() - began) * 1000
+
+    def limit_bytes(self, configuration: dict[str, Any], batch: int) -> float:
+        """What a step has to read from memory."""
+        at = Configuration(**configuration)
+        weight, number = self._runners[at].step_bytes(self._sources(at, batch))
+        return step_bytes(self._shape, batch, weight, number)
+
+    def explain(self, configuration: dict[str, Any]) -> str:
+        return self._runners[Configuration(**configuration)].explain()
+
+    def _sources(self, at: Configuration, batch: int) -> Any:
+        runner = self._runners[at]
+        if (at, batch) not in self._encoded:
+            runner.ready()
+            self._encoded[at, batch] = runner.widen(runner.encode(1), batch)
+        return self._encoded[at, batch]
+
+
+def _step_s(runner: Runner, encoded: Any, tokens: int) -> float:
+    """What each token after the first takes, on average."""
+    ticks: list[float] = []
+    whole = _decode(runner, encoded, 1 + tokens, ticks)
+    if ticks:
+        return (ticks[-1] - ticks[0]) / tokens
+    # Who does not let one watch is run to the first token alone, too; the best of two, because
+    # what gets in its way would be counted in favour of the steps.
+    first = min(_decode(runner, encoded, 1) for _ in range(2))
+    return (whole - first) / tokens
+
+
+def _decode(runner: Runner, encoded: Any, tokens: int, ticks: list[float] | None = None) -> float:
+    began = time.perf_counter()
+    made = runner.decode(encoded, tokens, ticks)
+    elapsed = time.perf_counter() - began
+    for row in made:
+        _check(len(row), tokens)
+    return elapsed
+
+
+def _growth(runner: Runner, encoded: Any, tokens: int) -> float:
+    """What a step costs at the end, against what one costs after ten tokens; medians of 16."""
+    ticks: list[float] = []
+    _decode(runner, encoded, tokens, ticks)
+    steps = [after - before for before, after in pairwise(ticks)]
+    return median(steps[-16:]) / median(steps[2:18])
+
+
+def _check(made: int, wanted: int) -> None:
+    if made != wanted:
+        raise RuntimeError(f"{made} tokens instead of {wanted}")
+
+
+def serve() -> None:
+    """Answer requests until stdin ends. What libraries print goes nowhere."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)
+    os.dup2(quiet, 2)
+    warnings.simplefilter("ignore")
+    serving: Bench | Preparation | Peak | None = None
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            if request["call"] == "open":
+                serving, value = _open(*request["arguments"]), None
+            else:
+                value = getattr(serving, request["call"])(*request["arguments"])
+            answer = {"value": value}
+        except Exception as error:  # whatever it is, it belongs into this rival's rows
+            answer = {"error": f"{type(error).__name__}: {error}", "missing": _missing(error)}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _open(
+    role: str, shape: dict[str, Any], folder: str, device: str, *place: str
+) -> Bench | Preparation | Peak:
+    known = Shape(**{**shape, "prompt": tuple(shape["prompt"]), "batches": tuple(shape["batches"])})
+    if role == "prepare":
+        return Preparation(known, Path(folder), device)
+    if role == "peak":
+        return Peak(*place, known, Path(folder), device)
+    return Bench(*place, known, Path(folder), device)
+
+
+def _missing(error: Exception) -> bool:
+    return isinstance(error, ModuleNotFoundError)
+
+
+if __name__ == "__main__":
+    serve()

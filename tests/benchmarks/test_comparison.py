@@ -1,0 +1,227 @@
+"""`bench rivals`: everybody does the same work on the same weights, and the tables say so.
+
+No figure is compared with another: they are true of the machine that runs the tests, if at all.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.comparison import versus_transformers
+from tests.benchmarks.comparison.__main__ import app
+from tests.benchmarks.comparison.backends.base import Configuration
+from tests.benchmarks.comparison.backends.registry import (
+    CT2,
+    HF,
+    HF_EXACT,
+    OURS,
+    RIVALS,
+    WHISPER_CPP,
+    Rival,
+)
+from tests.benchmarks.comparison.figures import Figure
+from tests.benchmarks.comparison.limits import step_bytes
+from tests.benchmarks.comparison.process import Missing, RivalFailed, RivalProcess
+from tests.benchmarks.comparison.quality import quality
+from tests.benchmarks.comparison.race import Results, race
+from tests.benchmarks.comparison.report import markdown, text, to_json
+from tests.benchmarks.comparison.search import thread_counts
+from tests.benchmarks.comparison.shapes import SHAPES, Shape
+from tests.benchmarks.comparison.targets import aim_of, aims
+from tests.benchmarks.comparison.work import KINDS, Task, lines, tasks_for
+
+_SMALL = {
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 128,
+    "decoder_ffn_dim": 128,
+}
+WHISPER = replace(SHAPES[0], name="small-whisper", config={**SHAPES[0].config, **_SMALL})
+MARIAN = replace(SHAPES[-1], name="small-marian", config={**SHAPES[-1].config, **_SMALL})
+
+
+def entered(work: dict[Shape, list[Task]], rivals: tuple[Rival, ...] = RIVALS) -> Results:
+    return race(work, rivals, rounds=1, device="cpu", threads=[1], said=lambda message: None)
+
+
+def test_everybody_does_the_same_work_on_whisper() -> None:
+    pytest.importorskip("ctranslate2")
+    pytest.importorskip("faster_whisper")
+    pytest.importorskip("_pywhispercpp")
+    tasks = [
+        Task("step", 1, 6),
+        Task("step", 2, 4),
+        Task("encode", 1, 1),
+        Task("window", 1, 8),
+        Task("windows", 2, 5),
+        Task("growth", 1, 40),
+        Task("memory", 1, 3),
+    ]
+    results = entered({WHISPER: tasks})
+    missing = {(each.rival, each.work): each.missing for each in results.figures if each.missing}
+    assert not missing
+    took_part = {each.work: [] for each in results.figures}
+    for each in results.figures:
+        took_part[each.work].append(each.rival)
+        assert each.configuration is not None
+        assert each.configuration.threads == 1
+        assert (each.limit_ms is not None) == (each.work.startswith("step"))
+        assert all(value > 0 for value in each.runs) or each.work.startswith("step")
+    assert took_part["growth"] == [OURS]
+    assert {CT2, HF_EXACT, OURS} < set(took_part["step 1"])
+    assert {"faster-whisper", WHISPER_CPP} < set(took_part["window"])
+    assert any("encoder" in each.why for each in results.figures if each.rival == OURS)
+    assert results.bytes_per_s > 1e8
+    _check_reports(results)
+
+
+def _check_reports(results: Results) -> None:
+    shown = text(results, ())
+    assert "hit" in shown or "missed" in shown
+    assert all(each.title in shown for each in results.figures)
+    rows = [row for row in markdown(results, ()).splitlines() if row.startswith("|")]
+    assert len({row.count("|") for row in rows}) == 1
+    told = json.loads(to_json(results, ()))
+    assert len(told["figures"]) == len(results.figures)
+    ratio = next(each for each in told["figures"] if each["rival"] == CT2)
+    assert ratio["edgeapp_is"] != 0
+
+
+def test_lines_are_translated_alike() -> None:
+    pytest.importorskip("ctranslate2")
+    results = entered({MARIAN: [Task("lines", 40, 0), Task("step", 1, 4)]}, RIVALS[2:])
+    assert not [each.missing for each in results.figures if each.missing]
+    assert {each.unit for each in results.figures if each.work == "lines"} == {"tokens/s"}
+
+
+def test_who_is_missing_is_said_and_the_rest_goes_on() -> None:
+    nobody = replace(RIVALS[2], place="no_such_package:Nobody", package="nobody")
+    broken = replace(RIVALS[1], place="hugging_face:NoSuchClass", package="broken")
+    results = entered({WHISPER: [Task("step", 1, 4)]}, (nobody, broken, RIVALS[-1]))
+    said = {each.rival: each.missing for each in results.figures}
+    assert said[CT2] == "nobody is not installed"
+    assert "NoSuchClass" in str(said["openai-whisper"])
+    assert said[OURS] is None
+    assert "nobody is not installed" in text(results, ())
+
+
+def test_a_rival_that_fails_or_dies(tmp_path: Path) -> None:
+    with pytest.raises(Missing):
+        RivalProcess("race", WHISPER, tmp_path, "cpu", "no_such_package:Nobody")
+    with RivalProcess("prepare", WHISPER, tmp_path, "cpu") as process:
+        with pytest.raises(RivalFailed, match="AttributeError"):
+            process.ask("nonsense")
+        process._process.kill()
+        with pytest.raises(RivalFailed, match="ended"):
+            process.ask("bandwidth")
+
+
+def test_lines_are_as_people_write_them() -> None:
+    made = lines(SHAPES[-1], 2000)
+    lengths = sorted(len(line.ids) for line in made)
+    assert made == lines(SHAPES[-1], 2000)
+    assert 7 <= lengths[1000] <= 11
+    assert 60 <= lengths[-1] <= 90
+    assert all(line.ids[-1] == 0 and 0 not in line.ids[:-1] for line in made)
+    assert sum(line.tokens for line in made) == pytest.approx(sum(lengths), rel=0.2)
+
+
+def test_what_is_measured_of_a_shape() -> None:
+    tiny, *_, opus = SHAPES
+    assert [task.key for task in tasks_for(tiny)] == [
+        "step 1", "step 8", "step 32", "encode", "window", "windows 8", "growth", "memory",
+    ]  # fmt: skip
+    assert {task.kind for task in tasks_for(opus)} == {"step", "lines", "growth", "memory"}
+    assert [task.batch for task in tasks_for(tiny, ["step"], [2, 3])] == [2, 3]
+    assert {task.kind for shape in SHAPES for task in tasks_for(shape)} == set(KINDS)
+    # 4 layers of 384 and the output: 27 million weights; a source: 1,500 positions in 4 layers.
+    assert step_bytes(tiny, 1, 1, 4) == pytest.approx(28.3e6 + 18.4e6, rel=0.02)
+
+
+def test_aims() -> None:
+    ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
+    theirs = replace(ours, rival=CT2, runs=(2.9, 3.1, 2.8))
+    assert aims([theirs, ours]) == {CT2: "1.45 ×, aim 1.5: missed"}
+    assert aims([replace(theirs, runs=(4.0,)), ours]) == {CT2: "2.00 ×, aim 1.5: hit"}
+    assert aims([theirs]) == {}
+    assert aim_of("whisper-base", "step 1", CT2) == 2.0
+    assert aim_of("whisper-base", "step 8", CT2) is None
+    speed = replace(ours, work="lines", unit="tokens/s", runs=(300.0,))
+    assert aims([replace(speed, rival=CT2, runs=(100.0,)), speed]) == {CT2: "3.00 ×, aim 1.5: hit"}
+    growth = replace(ours, work="growth", unit="×", runs=(1.4,))
+    assert aims([growth]) == {OURS: "aim 1.3: missed"}
+
+
+def test_aims_on_a_gpu() -> None:
+    ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
+    figures = (replace(ours, rival=HF, runs=(11.0,)), replace(ours, rival=CT2, runs=(3.0,)), ours)
+    assert aims(figures, on_gpu=True) == {HF: "5.50 ×, aim 5: hit", CT2: "1.50 ×"}
+    results = Results(figures, 3e12, "Some GPU") + Results(())
+    assert "Some GPU; memory read at 3000 GB/s" in text(results, ())
+    assert "aim 5: hit" in text(results, ())
+    assert "transformers: 5.50 ×, aim 5: hit" in markdown(results, ())
+    assert json.loads(to_json(results, ()))["figures"][0]["aim"] == 5.0
+
+
+def test_against_transformers_alone() -> None:
+    tasks = next(iter(versus_transformers.work(4).values()))
+    found = entered({MARIAN: tasks}, versus_transformers.ENTRANTS).figures
+    rows = versus_transformers.markdown(found).splitlines()
+    assert len(rows) == 2 + 6
+    assert len({row.count("|") for row in rows}) == 1
+    assert rows[2].endswith("| 1.0 × |")
+    assert versus_transformers.table(found).row_count == 6
+
+
+def test_quality_of_the_bundled_recogniser() -> None:
+    costs = quality(None, "cpu", 1, lambda message: None)
+    assert {cost.model for cost in costs} == {"demo"}
+    assert costs[0].precision == "float32"
+    assert 0 < costs[0].value < 15
+    assert all(cost.worse == pytest.approx(cost.value - costs[0].value) for cost in costs)
+    assert "aim 0.3" in text(Results(()), costs)
+
+
+def test_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    for option, value in (("--only", "speed"), ("--shape", "large"), ("--batch", "0")):
+        with pytest.raises(SystemExit) as stop:
+            app(["peers", option, value])
+        assert stop.value.code == 2
+        assert option in capsys.readouterr().err
+    assert thread_counts()[0] == 1
+
+
+def test_lines_by_several_of_our_processes(tmp_path: Path) -> None:
+    """The way that `edgeapp translate --workers` goes is one of ours, and does all of the work."""
+    with RivalProcess("prepare", MARIAN, tmp_path / "m", "cpu") as process:
+        process.ask("write")
+    place = RIVALS[-1].place
+    with RivalProcess("race", MARIAN, tmp_path / "m", "cpu", place) as process:
+        one, task = asdict(Configuration("auto", 1)), asdict(Task("lines", 30, 0))
+        cuts = process.ask("cuts", one, 2)
+        (several,) = [cut for cut in cuts if cut["workers"] == 2]
+        process.ask("keep", [several])
+        assert process.ask("run", several, task) > 0
+
+
+def test_ctrl_c_keeps_the_shapes_that_are_done(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(work: dict[Shape, list[Task]], *_: object, **__: object) -> Results:
+        (shape,) = work
+        if shape.name == "whisper-base":
+            raise KeyboardInterrupt
+        return Results((Figure(shape.name, "step 1", "a step, batch 1", OURS, "ms", (2.0,)),), 1e9)
+
+    monkeypatch.setattr("tests.benchmarks.comparison.race.race", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        app(["peers", "--only", "step"])
+    assert stop.value.code == 130
+    assert "whisper-tiny, a step, batch 1" in capsys.readouterr().out

@@ -1,0 +1,51 @@
+"""Output files: their names, and that they are whole or absent."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from edgeapp.batch.outputs import no_collisions, output_names, prepare_folder, write_whole
+from pipelines.errors import OptionError, OutputError
+
+
+def test_names_never_meet() -> None:
+    assert output_names(["a/talk.mp3", "b.wav", "-"]) == ["talk", "b", "stdin"]
+    assert output_names(["talk.mp3", "talk.wav"]) == ["talk.mp3", "talk.wav"]
+    same = output_names(["a/talk.mp3", "b/talk.mp3"])
+    assert len(set(same)) == 2
+
+
+def test_what_would_meet_or_replace_an_input_is_refused(tmp_path: Path) -> None:
+    a, b = tmp_path / "talk.de.txt", tmp_path / "talk.txt"
+    no_collisions([a, b], ["-", str(tmp_path / "other.txt")])
+    with pytest.raises(OptionError, match=r"two inputs would be written to .*talk\.de\.txt"):
+        no_collisions([a, b, a])
+    b.write_text("")
+    (tmp_path / "link.txt").symlink_to(b)
+    with pytest.raises(OptionError, match="is the input itself"):
+        no_collisions([a, b], [str(tmp_path / "link.txt")])
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.srt"
+    write_whole(path, "old")
+    (tmp_path / "a.srt.tmp").mkdir()
+    with pytest.raises(OutputError, match="a.srt cannot be written"):
+        write_whole(path, "new")
+    assert path.read_text() == "old"
+
+
+def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(OutputError, match="cannot be made"):
+        prepare_folder(tmp_path / "out")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(OutputError, match="choose another"):
+        prepare_folder(tmp_path)

@@ -1,0 +1,111 @@
+"""`bench generate`: every way of decoding on the same text, in a table or on a prompt."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from edgeapp.bench.generate import Session, compare, summary, to_json
+from edgeapp.bench.generate_audio import HeardSession, windows
+from edgeapp.bench.generate_prompt import command, converse
+from edgeapp.cli import main
+from pipelines.asr import Transcriber
+from pipelines.engine import Engine, TopKProcessor
+from pipelines.errors import OptionError
+from pipelines.hub import assets_folder, bundled_folder
+from pipelines.translation import Translator
+
+TEXTS = ["Where is the station?", "I would like a cup of coffee, please."]
+
+
+@pytest.fixture(scope="module")
+def translator() -> Iterator[Translator]:
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        yield Translator(bundled_folder("demo-en-de"), engine=engine)
+
+
+def test_every_way_gives_the_same_text_greedily(translator: Translator) -> None:
+    session = Session(translator, drafter=translator, length=12)
+    runs = list(compare(session, [(text, session.read(text)) for text in TEXTS]))
+    assert [run.method for run in runs] == 2 * [
+        "plain", "uncached", "beam", "speculative", "n-gram",
+    ]  # fmt: skip
+    for run in runs:
+        assert run.tokens > 3
+        assert run.seconds > 0
+        if run.method != "beam":
+            assert run.agreement == 1.0
+        assert (run.kept is None) == (run.method in ("plain", "uncached", "beam"))
+    assert next(run.kept for run in runs if run.method == "speculative") == 1.0
+    assert [row[0] for row in summary(runs)] == [run.method for run in runs[:5]]
+    assert len(json.loads(to_json(runs))["runs"]) == len(runs)
+
+
+def test_recordings_too() -> None:
+    talk = assets_folder() / "samples" / "talk.flac"
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        transcriber = Transcriber(bundled_folder("demo"), engine=engine)
+        heard = list(windows(transcriber, talk))
+        runs = list(compare(HeardSession(transcriber, transcriber, length=12), heard[:1]))
+    assert [name for name, _ in heard[:2]] == ["00:00.000", "00:10.000"][: len(heard)]
+    assert [run.method for run in runs] == ["plain", "uncached", "beam", "speculative", "n-gram"]
+    for run in runs:
+        assert run.tokens > 3
+        assert run.method == "beam" or run.agreement == 1.0
+    assert next(run.kept for run in runs if run.method == "speculative") == 1.0
+
+
+def test_the_command_takes_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = tmp_path / "lines.txt"
+    text.write_text("Yes.\n\nNo.\n", "utf-8")
+    for file, several in ((text, 2), (assets_folder() / "samples" / "question.flac", 1)):
+        with pytest.raises(SystemExit) as stop:
+            main(["bench", "generate", str(file), "--json", "--length", "5", "--threads", "1"])
+        assert not stop.value.code
+        runs = json.loads(capsys.readouterr().out)["runs"]
+        assert [run["method"] for run in runs].count("plain") == several
+
+
+def test_sampling_leaves_beams_out(translator: Translator) -> None:
+    session = Session(translator, processor=TopKProcessor(0.7, 5), length=5)
+    assert session.methods == ("plain", "uncached", "n-gram")
+    assert {run.method for run in compare(session, [("", session.read(TEXTS[0]))])} == set(
+        session.methods
+    )
+
+
+def test_a_conversation(translator: Translator) -> None:
+    lines = iter(
+        ["/help", "/length 6", "/gamma 2", "/nonsense", "/drafter self", "Yes.", "", "/quit"]
+    )
+    out = io.StringIO()
+    console = Console(file=out, width=100, force_terminal=True)
+    session = Session(translator)
+    converse(session, console, lambda name: translator, lambda prompt: next(lines))
+    said = out.getvalue()
+    assert (session.length, session.gamma, session.drafter) == (6, 2, translator)
+    assert "'/nonsense' is no command" in said
+    assert "tokens/s" in said
+    assert "\x1b[32m" in said, "kept guesses are green"
+    converse(session, console, lambda name: translator, _end_of_input)
+
+
+def _end_of_input(prompt: str) -> str:
+    raise EOFError
+
+
+def test_commands_change_the_session(translator: Translator) -> None:
+    session = Session(translator)
+    command(session, "/processor topk 0.8 40", lambda name: translator)
+    assert session.processor == TopKProcessor(0.8, 40)
+    command(session, "/drafter x", lambda name: translator)
+    command(session, "/drafter off", lambda name: translator)
+    assert session.drafter is None
+    for wrong in ("/gamma", "/gamma x", "/gamma 0", "/processor mine", "/processor greedy 1 2"):
+        with pytest.raises(OptionError):
+            command(session, wrong, lambda name: translator)

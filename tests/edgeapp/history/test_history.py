@@ -1,0 +1,228 @@
+"""The history: kept as it happens, found again, deleted for good, whole after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from edgeapp.history import History
+from edgeapp.subtitles.formats import Cue, Transcript, render
+from pipelines.errors import OutputError
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "folder" / "history.db", pytest.fail)
+
+
+def talk(history: History, title: str = "talk.flac") -> int:
+    transcript = Transcript(
+        "en",
+        (Cue(0.0, 1.5, " Good morning."), Cue(1.5, 3.0, " The Café is closed.")),
+        (Cue(0.0, 1.5, "Guten Morgen."), Cue(1.5, 3.0, "Das Café ist zu.")),
+        "de",
+    )
+    kept = history.add_file(transcript, title=title, duration_s=3.0, model="demo")
+    assert kept is not None
+    return kept
+
+
+def test_what_is_kept_comes_back(history: History) -> None:
+    record = history.open(talk(history))
+    assert record is not None
+    assert (record.kind, record.title, record.language, record.target, record.model) == (
+        "file", "talk.flac", "en", "de", "demo",
+    )  # fmt: skip
+    assert record.duration_s == 3.0
+    assert record.text == "Good morning. The Café is closed."
+    assert record.translation == "Guten Morgen. Das Café ist zu."
+    assert render(record.transcript, "srt").startswith("1\n00:00:00,000 --> 00:00:01,500\nGood")
+    assert "Das Café" in render(record.transcript, "vtt", translated=True)
+
+
+def test_the_newest_come_first_in_pages(history: History) -> None:
+    for number in range(5):
+        history.add_text(f"text {number}", "")
+    assert [one.title for one in history.list(2)] == ["text 4", "text 3"]
+    assert [one.title for one in history.list(2, 4)] == ["text 0"]
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [
+        ("café", True),
+        ("CAFE", True),
+        ("morgen zu", True),  # both words, wherever they are
+        ("orning", True),  # a part of a word
+        ("is", True),  # shorter than what the index knows
+        ("talk", True),  # the title
+        ("evening", False),
+        ('"', False),
+        ("%", False),
+        ("café evening", False),
+        ("", True),
+    ],
+)
+def test_searching(history: History, search: str, found: bool) -> None:
+    talk(history)
+    history.add_text("nothing of that", "kein Wort")
+    titles = [one.title for one in history.search(search)]
+    assert ("talk.flac" in titles) is found
+
+
+def test_a_search_shows_where_it_was_found(history: History) -> None:
+    history.add_text("word " * 200 + "needle" + " word" * 200, "")
+    assert "needle" in history.search("needle")[0].excerpt
+
+
+def test_deleted_is_gone_from_the_file(history: History, tmp_path: Path) -> None:
+    secret, other = history.add_text("a very secret thing", "geheim"), talk(history)
+    assert secret is not None
+    assert history.delete(secret)
+    assert not history.delete(secret)
+    assert history.open(secret) is None
+    assert history.search("secret") == ()
+    history.close()
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "folder").iterdir())
+    assert b"secret" not in stored
+    assert b"Good morning" in stored
+    assert history.open(other) is not None
+    history.clear()
+    assert history.list() == ()
+
+
+def test_renaming(history: History) -> None:
+    kept = talk(history, title="")
+    assert history.list()[0].title.startswith("Good morning.")
+    assert history.rename(kept, "Tuesday")
+    assert history.search("tuesday")[0].title == "Tuesday"
+    assert not history.rename(kept + 1, "nobody")
+
+
+def test_everybody_has_their_own(history: History) -> None:
+    anna, ben = history.of("anna"), history.of("ben")
+    kept = talk(anna)
+    assert [one.id for one in anna.list()] == [kept]
+    assert ben.list() == history.list() == ()
+    assert ben.search("morning") == ()
+    assert ben.open(kept) is None
+    assert not ben.rename(kept, "mine")
+    assert not ben.delete(kept)
+    ben.clear()
+    assert anna.open(kept) is not None
+
+
+def test_a_live_session_is_kept_while_it_goes_on(history: History) -> None:
+    with history.recording("live", language="en", target="de", model="demo") as journal:
+        assert history.list() == (), "nothing was said yet"
+        journal.add(Cue(0.0, 1.0, "Hello."))
+        record = history.open(history.list()[0].id)
+        assert record is not None
+        assert record.text == "Hello."
+        journal.translate(Cue(0.0, 1.0, "Hallo."))
+        journal.describe(duration_s=7.5)
+    record = history.open(record.id)
+    assert record is not None
+    assert (record.translation, record.duration_s) == ("Hallo.", 7.5)
+
+
+def test_what_was_deleted_meanwhile_does_not_come_back(history: History) -> None:
+    with history.recording("live") as journal:
+        journal.add(Cue(0.0, 1.0, "Hello."))
+        assert journal.id is not None
+        history.delete(journal.id)
+        journal.add(Cue(1.0, 2.0, "Goodbye."))
+    assert history.list() == ()
+
+
+def test_switched_off_it_keeps_nothing() -> None:
+    history = History(None, pytest.fail)
+    assert not history.on
+    assert history.add_text("a", "b") is None
+    with history.recording("live") as journal:
+        journal.add(Cue(0.0, 1.0, "Hello."))
+    assert history.list() == ()
+    assert history.open(1) is None
+    assert not history.delete(1)
+
+
+def test_many_threads(history: History) -> None:
+    def speak(name: str) -> None:
+        with history.recording("live", title=name) as journal:
+            for second in range(20):
+                journal.add(Cue(second, second + 1, f"{name} {second}."))
+
+    threads = [threading.Thread(target=speak, args=(f"person {n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    texts = [history.open(one.id) for one in history.list()]
+    assert sorted(len(record.transcript.segments) for record in texts if record) == [20] * 4
+
+
+_SPEAKER = """
+import sys, time
+from pathlib import Path
+from edgeapp.history import History
+from edgeapp.subtitles.formats import Cue
+with History(Path(sys.argv[1])).recording("live") as journal:
+    for second in range(1000):
+        journal.add(Cue(second, second + 1, f"sentence {second}."))
+        print(second, flush=True)
+"""
+
+
+def test_killed_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    with subprocess.Popen(
+        [sys.executable, "-c", _SPEAKER, path], stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        said = [process.stdout.readline() for _ in range(30)]
+        process.send_signal(signal.SIGKILL)
+    history = History(path, pytest.fail)
+    record = history.open(history.list()[0].id)
+    assert record is not None
+    assert len(record.transcript.segments) >= int(said[-1]) + 1
+    assert history.search("sentence 29")
+
+
+def test_a_broken_file_is_put_aside(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.write_bytes(b"this is no database at all" * 100)
+    said: list[str] = []
+    history = History(path, said.append)
+    history.add_text("Hello.", "")
+    assert [one.title for one in history.list()] == ["Hello."]
+    assert "is damaged: kept as history.db.broken-1" in said[0]
+    assert (tmp_path / "history.db.broken-1").read_bytes().startswith(b"this is no database")
+
+
+def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    said: list[str] = []
+    history = History(path, said.append)
+    with pytest.raises(OutputError, match="another program's database"):
+        history.list()
+    history.add_text("Hello.", "")
+    history.add_text("Hello.", "")
+    assert len(said) == 1, "a recording goes on, and that is said once"
+    before = path.read_bytes()
+    assert b"theirs" in before
+
+
+def test_only_its_owner_may_read_it(history: History, tmp_path: Path) -> None:
+    talk(history)
+    assert (tmp_path / "folder" / "history.db").stat().st_mode & 0o077 == 0

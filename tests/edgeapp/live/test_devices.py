@@ -1,0 +1,210 @@
+"""Which microphones there are, which one is meant, and plain words when that fails."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from edgeapp.live import devices
+from edgeapp.live.microphone import InputDevice, Microphone, find_device, list_devices
+from pipelines.errors import DeviceError
+from tests.edgeapp.live.fake_sounddevice import FakeSoundDevice, PortAudioError
+
+
+@pytest.fixture
+def sound(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSoundDevice:
+    fake = FakeSoundDevice()
+    monkeypatch.setitem(sys.modules, "sounddevice", fake)
+    monkeypatch.setattr(devices, "_SOUND_CARDS", tmp_path)
+    monkeypatch.setattr(devices, "_open_streams", set())
+    return fake
+
+
+def test_importing_it_loads_neither_portaudio_nor_numpy() -> None:
+    code = (
+        "import sys, edgeapp.live.microphone, edgeapp.live.recorder;"
+        "print({'sounddevice', 'numpy', 'soxr', 'av', 'torch'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_only_what_can_record_is_listed(sound: FakeSoundDevice) -> None:
+    assert list_devices() == [
+        InputDevice(1, "Built-in Microphone", 2, 48_000.0, True, "ALSA"),
+        InputDevice(2, "USB Headset: Audio (hw:1,0)", 1, 44_100.0, False, "ALSA"),
+    ]
+
+
+def test_what_was_plugged_in_since_is_listed(sound: FakeSoundDevice) -> None:
+    list_devices()
+    sound.devices.append(("New one", 1, 16_000.0, 0))
+    assert find_device("new").index == 3
+    assert sound.looked == 2  # PortAudio looks again only when it is started again
+
+
+def test_looking_at_the_list_does_not_end_a_recording(sound: FakeSoundDevice) -> None:
+    with Microphone(find_device()):
+        looked = sound.looked
+        list_devices()
+        assert sound.looked == looked
+    list_devices()
+    assert sound.looked == looked + 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "index"),
+    [(None, 1), (2, 2), ("2", 2), ("headset", 2), ("HW:1,0", 2), ("built-in microphone", 1)],
+)
+def test_a_device_is_found_by_number_or_part_of_its_name(
+    sound: FakeSoundDevice, wanted: str | int | None, index: int
+) -> None:
+    assert find_device(wanted).index == index
+
+
+def test_a_whole_name_goes_before_parts_of_others(sound: FakeSoundDevice) -> None:
+    sound.devices += [("sysdefault", 2, 48_000.0, 0), ("default", 2, 48_000.0, 0)]
+    assert find_device("Default").index == 4
+
+
+def test_the_sound_system_of_the_default_decides_between_equal_names(
+    sound: FakeSoundDevice,
+) -> None:
+    sound.devices.append(("USB Headset", 1, 44_100.0, 1))
+    assert find_device("headset").index == 2
+
+
+def test_without_a_default_the_first_is_taken(sound: FakeSoundDevice) -> None:
+    sound.default.device = [-1, -1]
+    assert find_device().index == 1
+
+
+@pytest.mark.parametrize("wanted", ["webcam", 0, 7, "7", "", "-1"])
+def test_no_match_names_what_there_is_in_one_line(
+    sound: FakeSoundDevice, wanted: str | int
+) -> None:
+    with pytest.raises(DeviceError) as caught:
+        find_device(wanted)
+    assert str(caught.value) == (
+        f"no microphone matches {str(wanted)!r}; there are: "
+        "1 Built-in Microphone; 2 USB Headset: Audio (hw:1,0)"
+    )
+
+
+def test_several_matches_are_named_with_their_numbers(sound: FakeSoundDevice) -> None:
+    sound.devices.append(("Other Microphone", 1, 44_100.0, 0))
+    with pytest.raises(DeviceError) as caught:
+        find_device("microphone")
+    assert "1 Built-in Microphone; 3 Other Microphone" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_microphone_at_all(sound: FakeSoundDevice) -> None:
+    sound.devices = [("Speakers", 0, 48_000.0, 0)]
+    assert list_devices() == []
+    with pytest.raises(DeviceError, match="no microphone was found: plug one in"):
+        find_device()
+
+
+def test_cards_that_may_not_be_read_are_a_matter_of_permission(
+    sound: FakeSoundDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound.devices = []
+    (tmp_path / "pcmC0D0c").touch()
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(
+        DeviceError, match="pcmC0D0c cannot be read: permission denied.*usermod -aG audio"
+    ):
+        find_device()
+
+
+def test_portaudio_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    import ctypes.util
+
+    monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(ctypes.util, "find_library", lambda name: None)
+    with pytest.raises(DeviceError, match="apt install libportaudio2"):
+        list_devices()
+
+
+def test_a_sound_system_that_does_not_start(
+    sound: FakeSoundDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise PortAudioError("Host error", -9999)
+
+    monkeypatch.setattr(sound, "_initialize", fail)
+    with pytest.raises(DeviceError, match="sound system does not start"):
+        list_devices()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (PortAudioError("Device unavailable", -9985), "another program uses it"),
+        (PortAudioError("Invalid device", -9996), "not there any more"),
+        (
+            PortAudioError("Unanticipated host error", -9999, (0, -13, "Permission denied")),
+            "permission denied",
+        ),
+        (PortAudioError("Out of luck", -9990), "cannot be opened: Out of luck$"),
+        (ValueError("No input device with index 1"), "not there any more"),
+    ],
+)
+def test_why_it_cannot_be_opened(sound: FakeSoundDevice, error: Exception, words: str) -> None:
+    sound.refuse = lambda options: error
+    with pytest.raises(DeviceError, match=f"'Built-in Microphone'.*{words}"), Microphone():
+        pass
+    sound.refuse = lambda options: None
+    sound.start_error = error if isinstance(error, PortAudioError) else PortAudioError("Late")
+    with pytest.raises(DeviceError, match="'Built-in Microphone' cannot be opened"), Microphone():
+        pass
+    assert sound.streams[-1].closed
+
+
+def test_it_opens_with_the_devices_own_rate_and_channels(sound: FakeSoundDevice) -> None:
+    with Microphone(find_device(), block_s=0.1):
+        options = sound.streams[0].options
+        assert (options["samplerate"], options["channels"]) == (48_000.0, 2)
+        assert (options["blocksize"], options["dtype"]) == (4800, "float32")
+
+
+def test_a_driver_that_refuses_its_own_settings_is_asked_for_usual_ones(
+    sound: FakeSoundDevice,
+) -> None:
+    sound.devices = [("Odd", 6, 192_000.0, 0)]
+    sound.default.device = [0, -1]
+    sound.refuse = lambda options: (
+        None
+        if (options["samplerate"], options["channels"]) == (48_000.0, 1)
+        else PortAudioError("Invalid sample rate", -9997)
+    )
+    with Microphone():
+        assert sound.streams[0].samplerate == 48_000.0
+
+
+def test_a_sound_server_that_offers_channels_without_end_is_asked_for_two(
+    sound: FakeSoundDevice,
+) -> None:
+    sound.devices = [("pipewire", 64, 44_100.0, 0)]
+    sound.default.device = [0, -1]
+    with Microphone():
+        assert sound.streams[0].channels == 2
+
+
+def test_a_sound_system_that_hangs_does_not_hang_the_program(
+    sound: FakeSoundDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "_CLOSING_S", 0.05)
+    released = threading.Event()
+    try:
+        with Microphone():
+            monkeypatch.setattr(sound.streams[0], "close", lambda: released.wait(20))
+    finally:
+        released.set()

@@ -1,0 +1,67 @@
+"""The files that a live session writes are readable at every moment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgeapp.live.events import Ended, Status, TranslationPartial
+from edgeapp.live.files import LiveOutput, planned
+from pipelines.asr.live.events import Committed, Partial
+from pipelines.errors import OptionError, OutputError
+
+
+@pytest.mark.parametrize("kind", ["srt", "vtt", "txt", "jsonl"])
+def test_output_files_are_readable_at_every_moment(kind: str, tmp_path: Path) -> None:
+    output = LiveOutput(tmp_path / f"talk.{kind}")
+    output.take(Committed(" I am here.", 0.0, 1.0))
+    output.take(Partial(" and"))
+    output.take(TranslationPartial("Ich"))
+    output.take(Status(1.0, 0.0, 0.1, 0.0, -20.0))
+    output.take(Committed(" And you", 1.0, 2.0))
+    before = (tmp_path / f"talk.{kind}").read_text()
+    output.take(Ended(2.0))
+    output.close()
+    after = (tmp_path / f"talk.{kind}").read_text()
+    assert after.startswith(before)
+    if kind == "srt":
+        assert before == "1\n00:00:00,000 --> 00:00:01,000\nI am here.\n\n"
+        assert after.endswith("2\n00:00:01,000 --> 00:00:02,000\nAnd you\n\n")
+    if kind == "vtt":
+        assert before == "WEBVTT\n\n00:00.000 --> 00:01.000\nI am here.\n\n"
+    if kind == "txt":
+        assert (before, after) == ("I am here.\n", "I am here.\nAnd you\n")
+    if kind == "jsonl":
+        types = [json.loads(line)["type"] for line in after.splitlines()]
+        assert types == ["committed", "committed", "end"]
+
+
+def test_what_is_open_is_written_when_a_session_breaks_off(tmp_path: Path) -> None:
+    output = LiveOutput(tmp_path / "talk.txt")
+    output.take(Committed(" And you", 1.0, 2.0))
+    output.close()
+    assert (tmp_path / "talk.txt").read_text() == "And you\n"
+
+
+def test_files_are_planned_and_nothing_is_written_over(tmp_path: Path) -> None:
+    srt, log = tmp_path / "talk.srt", tmp_path / "talk.jsonl"
+    assert planned([srt, log], "de") == [
+        (srt, False), (tmp_path / "talk.de.srt", True), (log, False)
+    ]  # fmt: skip
+    assert planned([srt], None) == [(srt, False)]
+    (tmp_path / "talk.de.srt").write_text("1\n")
+    with pytest.raises(OutputError, match=r"talk\.de\.srt is there already"):
+        planned([srt], "de")
+    (tmp_path / "talk.de.srt").write_text("")  # of a session in which nothing was said
+    assert planned([srt], "de")
+    with pytest.raises(OutputError, match="is not a folder"):
+        planned([tmp_path / "missing" / "talk.srt"], None)
+
+
+def test_outputs_that_cannot_be(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="docx"):
+        LiveOutput(tmp_path / "talk.docx")
+    with pytest.raises(OutputError, match="cannot be written"):
+        LiveOutput(tmp_path / "missing" / "talk.srt")

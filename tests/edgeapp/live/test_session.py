@@ -1,0 +1,242 @@
+"""A live session: feeds in, events out; lag, losses and lost devices are said."""
+
+from __future__ import annotations
+
+import collections
+import json
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from edgeapp.live.events import (
+    Ended,
+    SessionEvent,
+    Status,
+    TranslationFinal,
+    TranslationPartial,
+    Warned,
+    as_json,
+)
+from edgeapp.live.session import LiveSession
+from edgeapp.live.sources import Feed, FileFeed, RecordedFeed
+from pipelines.asr.audio.arrays import Samples
+from pipelines.asr.audio.vad import VoiceActivity
+from pipelines.asr.live.events import Committed, Decoded, Partial
+from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
+from pipelines.asr.transcriber import Transcriber
+from pipelines.asr.window import Redecoded
+from pipelines.errors import DeviceLost
+from pipelines.translation.live import LiveTranslator, Translated
+from tests.asr.tones import Spoken, ToneTranscriber, loudness, speak
+
+WORDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+
+
+class Shouting:
+    """A translator into upper case; every third word ends a sentence."""
+
+    def __init__(self) -> None:
+        self._open: list[str] = []
+
+    @property
+    def running(self) -> str:
+        return " ".join(self._open)
+
+    def add(self, committed: str) -> list[str]:
+        self._open += committed.split()
+        done = []
+        while len(self._open) >= 3:
+            done.append(" ".join(self._open[:3]))
+            del self._open[:3]
+        return done
+
+    def finish(self) -> list[str]:
+        rest, self._open = self._open, []
+        return [" ".join(rest)] if rest else []
+
+    def final(self, sentence: str) -> Translated:
+        return Translated(sentence, sentence.upper(), ("cut",) if "ki" in sentence else ())
+
+    def partial(self, tail: str = "") -> Translated | None:
+        source = (self.running + tail).strip()
+        return Translated(source, source.upper()) if source else None
+
+
+class Clock:
+    """Time that passes only when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Slow(ToneTranscriber):
+    """A recogniser on a machine that takes a second and a half for every update."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def redecode(self, *args: Any) -> Redecoded:
+        self._clock.sleep(1.5)
+        return super().redecode(*args)
+
+
+def session(
+    *,
+    translated: bool = False,
+    clock: Clock | None = None,
+    recogniser: ToneTranscriber | None = None,
+) -> LiveSession:
+    options = LiveOptions(min_chunk_s=0.3)
+    stub = cast(Transcriber, recogniser or ToneTranscriber())
+    live = LiveTranscriber(stub, options, VoiceActivity(options.voice, loudness))
+    translator = cast(LiveTranslator, Shouting()) if translated else None
+    return LiveSession(live, translator, show_decoding=True, clock=clock or Clock())
+
+
+def words_of(events: list[SessionEvent | Decoded]) -> list[str]:
+    return "".join(e.text for e in events if isinstance(e, Committed)).split()
+
+
+def truth(spoken: list[Spoken]) -> list[str]:
+    return [s.word.strip() for s in spoken]
+
+
+def test_a_recording_played_in_real_time() -> None:
+    samples, spoken = speak(WORDS)
+    clock = Clock()
+    feed = FileFeed(samples, 1.0, clock=clock, sleep=clock.sleep)
+    events = list(session(clock=clock).run(feed))
+    assert words_of(events) == truth(spoken)
+    assert events[-1] == Ended(len(samples) / 16_000)
+    assert clock.now == pytest.approx(len(samples) / 16_000, abs=0.3)
+    states = [e for e in events if isinstance(e, Status)]
+    assert len(states) > len(samples) / 16_000
+    assert all(state.dropped == 0 and state.lag < 0.3 for state in states)
+
+
+def test_a_slow_machine_takes_larger_steps_and_keeps_up() -> None:
+    samples, spoken = speak(WORDS * 5)
+    clock = Clock()
+    feed = FileFeed(samples, 1.0, clock=clock, sleep=clock.sleep)
+    events = list(session(clock=clock, recogniser=Slow(clock)).run(feed))
+    assert words_of(events) == truth(spoken)
+    seconds = len(samples) / 16_000
+    states = [e for e in events if isinstance(e, Status)]
+    lags = [state.lag for state in states]
+    assert max(lags) < 5, "never more than what arrives during an update or two"
+    assert np.mean(lags[-5:]) < np.mean(lags[:5]) + 1, "no growing backlog"
+    assert all(state.dropped == 0 for state in states), "a file never loses anything"
+    assert max(state.real_time_factor for state in states) > 0.8
+    assert clock.now < seconds + 5
+    assert sum(isinstance(e, Decoded) for e in events) < seconds, "fewer updates than are due"
+
+
+def test_finished_sentences_and_the_running_one_are_translated() -> None:
+    samples, spoken = speak(WORDS, pause_every=7)
+    events = list(session(translated=True).run(FileFeed(samples, 0)))
+    finals = [e for e in events if isinstance(e, TranslationFinal)]
+    assert " ".join(f.text for f in finals).split() == [w.upper() for w in truth(spoken)]
+    assert any(isinstance(e, TranslationPartial) for e in events)
+    for final, first in zip(finals, [0, 3, 6, 7, 10], strict=True):
+        assert final.start == pytest.approx(spoken[first].start, abs=0.8)
+        assert final.start < final.end
+    assert sum(isinstance(e, Warned) for e in events) == sum("ki" in f.source for f in finals)
+
+
+def test_stop_keeps_what_was_said_before_it() -> None:
+    samples, spoken = speak(WORDS)
+    clock = Clock()
+    feed = FileFeed(samples, 1.0, clock=clock, sleep=clock.sleep)
+    events: list[SessionEvent | Decoded] = []
+    for event in session(clock=clock).run(feed):
+        events.append(event)
+        if clock.now > spoken[4].end:
+            feed.stop()
+    assert words_of(events)[:5] == truth(spoken)[:5]
+    assert len(words_of(events)) < len(WORDS)
+
+
+class Unplugged:
+    """A feed whose device goes away."""
+
+    dropped_s = waiting_s = 0.0
+
+    def __init__(self, samples: Samples) -> None:
+        self._samples: Samples | None = samples
+
+    def read(self, wait_s: float) -> Samples | None:
+        if self._samples is None:
+            raise DeviceLost("the microphone was disconnected")
+        samples, self._samples = self._samples, None
+        return samples
+
+    def stop(self) -> None:
+        pass
+
+
+def test_a_lost_device_keeps_its_words_and_another_goes_on() -> None:
+    samples, spoken = speak(WORDS)
+    again = iter([FileFeed(samples, 0)])
+    events = list(session().run(Unplugged(samples), lambda: next(again)))
+    assert words_of(events) == truth(spoken) * 2
+    assert [e.message for e in events if isinstance(e, Warned)] == [
+        "the microphone was disconnected"
+    ]
+    starts = [e.start for e in events if isinstance(e, Committed)]
+    assert starts == sorted(starts)
+    assert starts[-1] > len(samples) / 16_000
+
+
+def test_a_lost_device_without_another_is_an_error_at_the_end() -> None:
+    samples, spoken = speak(WORDS)
+    events: list[SessionEvent | Decoded] = []
+    run = session().run(Unplugged(samples))
+    with pytest.raises(DeviceLost):
+        collections.deque(map(events.append, run), maxlen=0)
+    assert words_of(events) == truth(spoken)
+    assert isinstance(events[-1], Ended)
+
+
+class Leaky(Unplugged):
+    dropped_s, waiting_s = 1.5, 7.0
+
+    def read(self, wait_s: float) -> Samples | None:
+        samples, self._samples = self._samples, None
+        return samples
+
+
+def test_lost_audio_is_said_once() -> None:
+    events = list(session().run(Leaky(np.zeros(16_000, np.float32))))
+    assert [e.message for e in events if isinstance(e, Warned)] == [
+        "this machine is too slow: 1.5 s of audio were lost, and 7.0 s are waiting"
+    ]
+
+
+def test_audio_can_be_kept() -> None:
+    samples, _ = speak(WORDS)
+    kept: list[Samples] = []
+
+    class Sink:
+        def write(self, samples: Samples) -> None:
+            kept.append(samples)
+
+    feed: Feed = RecordedFeed(FileFeed(samples, 0), Sink())
+    list(session().run(feed))
+    assert np.array_equal(np.concatenate(kept), samples)
+
+
+def test_events_as_json() -> None:
+    assert as_json(Partial(" né")) == '{"type": "partial", "text": " né"}'
+    whole = json.loads(as_json(TranslationFinal("ja", 0.12345, 1.0, "yes")))
+    assert whole == {
+        "type": "translation_final", "text": "ja", "start": 0.123, "end": 1.0, "source": "yes",
+    }  # fmt: skip
+    assert json.loads(as_json(Warned("so")))["type"] == "warning"

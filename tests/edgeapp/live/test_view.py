@@ -1,0 +1,105 @@
+"""What stands on the terminal during `edgeapp live`, and what goes into a pipe."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+from rich.console import Console
+
+from edgeapp.live.events import Ended, Status, TranslationFinal, TranslationPartial, Warned
+from edgeapp.live.view import CaptionView, JsonView
+from pipelines.asr.live.events import Committed, Partial, SpeechEnded, SpeechStarted
+
+DIM = "\x1b[2m"
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+class Screen:
+    """A terminal of 60 columns. frame: its live lines now; above: what has scrolled up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._file = io.StringIO()
+        console = Console(file=self._file, force_terminal=True, width=60, highlight=False)
+        monkeypatch.setattr("edgeapp.live.view.results", lambda: console)
+
+    @property
+    def raw(self) -> str:
+        """The last refresh: all after the live lines were last rubbed out."""
+        return self._file.getvalue().rpartition("\x1b[2K")[2]
+
+    @property
+    def frame(self) -> list[str]:
+        return [line.rstrip() for line in CONTROL.sub("", self.raw).split("\n")]
+
+    @property
+    def everything(self) -> str:
+        return CONTROL.sub("", self._file.getvalue())
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
+    return Screen(monkeypatch)
+
+
+def test_committed_text_is_solid_and_the_tail_dim(screen: Screen) -> None:
+    with CaptionView(translated=False) as view:
+        view.take(SpeechStarted(0.0))
+        view.take(Committed(" I am", 0.0, 0.5))
+        view.take(Partial(" here to"))
+        assert screen.frame[0] == "I am here to"
+        assert f"I am{DIM} here to" in screen.raw
+        view.take(Committed(" here", 0.5, 0.8))
+        assert screen.frame[0] == "I am here"
+
+
+def test_a_finished_sentence_goes_up_and_only_the_rest_stays(screen: Screen) -> None:
+    with CaptionView(translated=False) as view:
+        view.take(Committed(" I am here.", 61.0, 62.0))
+        view.take(Committed(" Are", 62.2, 62.4))
+        view.take(Partial(" you"))
+        assert screen.frame[0] == "Are you"
+        view.take(Committed(" you there? Yes", 62.4, 63.0))
+        assert screen.frame[0] == "Yes"
+        view.take(SpeechEnded(64.0))
+        assert screen.frame[0] == ""
+    assert re.findall(r"01:0\d  [^\r\n]*", screen.everything) == [
+        "01:01  I am here.",
+        "01:02  Are you there?",
+        "01:02  Yes",
+    ]
+
+
+def test_the_translation_stands_below_and_goes_up_too(screen: Screen) -> None:
+    with CaptionView(translated=True) as view:
+        view.take(Partial(" I am"))
+        view.take(TranslationPartial("Ich bin"))
+        assert screen.frame[:2] == ["I am", "Ich bin"]
+        view.take(TranslationFinal("Ich bin hier.", 0.0, 1.0, "I am here."))
+        assert screen.frame[1] == ""
+    assert "00:00  Ich bin hier." in screen.everything
+
+
+def test_level_lag_and_losses_are_shown(screen: Screen) -> None:
+    with CaptionView(translated=False) as view:
+        assert screen.frame[-1] == "listening …"
+        view.take(Status(5.0, 0.2, 0.1, 0.0, -10.0))
+        assert screen.frame[-1] == "▮" * 12 + "  00:05  lag 0.2 s"
+        view.take(Status(6.0, 9.0, 2.0, 1.5, -90.0))
+        assert screen.frame[-1] == "▯" * 12 + "  00:06  lag 9.0 s  lost 1.5 s"
+        view.take(Warned("this machine is too slow"))
+        view.take(Ended(6.0))
+    assert "edgeapp: this machine is too slow" in screen.everything
+
+
+def test_a_pipe_gets_an_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with JsonView() as view:
+        view.take(Committed(" I am\nhere", 0.0, 0.5))
+        view.take(Ended(1.0))
+    said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert said == [
+        {"type": "committed", "text": " I am\nhere", "start": 0.0, "end": 0.5},
+        {"type": "end", "time": 1.0},
+    ]

@@ -1,0 +1,350 @@
+"""What the page's server gives to whom: addresses, origins, logins, limits."""
+
+from __future__ import annotations
+
+import json
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+from starlette.websockets import WebSocketDisconnect
+
+from edgeapp.server.routes import our_routes
+from edgeapp.server.security import Guard
+from edgeapp.server.serve import ServerOptions, is_loopback, read_logins
+from edgeapp.server.shared_models import Shelf
+from edgeapp.settings import Settings
+from pipelines.errors import OptionError
+from pipelines.hub import assets_folder
+
+OURS = {"origin": "http://127.0.0.1"}
+LINE = "ws://127.0.0.1/edgeapp/session"
+Client = Any
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
+    """A client of all that is not Gradio's, behind the guard; no models are loaded."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # httpx has a successor
+        from starlette.testclient import TestClient
+    ends = []
+
+    def client(**options: Any) -> Client:
+        chosen = ServerOptions(**options)
+        ours = our_routes(Shelf(Settings()), chosen, tmp_path / "history.db")
+        ends.append(ours.close)
+        page = Route("/", lambda request: PlainTextResponse("the page"))
+        broken = Route("/favicon.ico", _fail)
+        app = Starlette(routes=[page, broken, *ours.routes])
+        guarded = Guard(app, person=ours.person, loopback=chosen.loopback)
+        return TestClient(
+            guarded,
+            base_url="http://127.0.0.1",
+            follow_redirects=False,
+            raise_server_exceptions=False,
+        )
+
+    yield client
+    for end in ends:
+        end()
+
+
+def _fail(request: Request) -> PlainTextResponse:
+    raise ZeroDivisionError
+
+
+def refused(client: Client, headers: dict[str, str]) -> bool:
+    """Whether there is no line for a browser that sends such headers."""
+    with pytest.raises(WebSocketDisconnect) as closed:  # noqa: SIM117
+        with client.websocket_connect(LINE, headers=headers):
+            pass
+    return bool(closed.value.code == 4403)
+
+
+def end_of(line: Any) -> int:
+    """The close code of a connection, after what was sent before it."""
+    with pytest.raises(WebSocketDisconnect) as closed:  # noqa: PT012
+        while True:
+            line.receive_json()
+    return int(closed.value.code)
+
+
+def test_every_answer_forbids_other_hosts(serve: Callable[..., Client]) -> None:
+    client, locked = serve(), serve(logins=(("anna", "one"),))
+    evil = {"host": "evil.example"}
+    answers = {
+        200: client.get("/"),
+        303: locked.get("/"),
+        400: client.get("/", headers=evil),
+        401: locked.get("/theme.css"),
+        403: client.post("/logout", headers={"origin": "http://evil.example"}),
+        404: client.get("/absent"),
+        405: client.post("/manifest.json", headers=OURS),
+        500: client.get("/favicon.ico"),
+    }
+    for status, answer in answers.items():
+        assert answer.status_code == status
+        headers = answer.headers
+        assert "default-src 'self'" in headers["content-security-policy"]
+        assert "connect-src 'self'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["x-frame-options"] == "DENY"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert answers[405].headers["allow"] == "GET, HEAD"
+
+
+def test_other_names_and_pages_are_refused(serve: Callable[..., Client]) -> None:
+    client = serve()
+    names = (
+        "evil.example", "127.evil.example", "127.0.0.1.evil.example", "192.168.0.7", "", "::1",
+        "127.0.0.1/login?", "localhost.evil.example:7860", "[::2]:7860",
+    )  # fmt: skip
+    for name in names:
+        assert client.get("/", headers={"host": name}).status_code == 400, name
+    foreign = {"origin": "http://evil.example"}
+    assert client.post("/edgeapp/export", headers=foreign, content=b"{}").status_code == 403
+    assert refused(client, foreign)
+    assert refused(client, {"origin": "null"})
+    assert refused(client, {})
+    with client.websocket_connect(LINE, headers=OURS) as line:
+        assert line.receive_json()["type"] == "hello"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "127.255.255.254", "127.1", "localhost",
+                                  "::1"])  # fmt: skip
+def test_a_loopback_host_answers_to_its_own_name(serve: Callable[..., Client], host: str) -> None:
+    client = serve(host=host)
+    address = f"[{host}]" if ":" in host else host
+    for name in (address, f"{address}:7860", "LOCALHOST:7860"):
+        assert client.get("/", headers={"host": name}).status_code == 200, name
+    assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+def test_a_name_that_only_looks_like_loopback_is_not() -> None:
+    assert not is_loopback("127.example.com")
+    assert not is_loopback("127.0.0.1.example.com")
+    assert not is_loopback("0.0.0.0")
+    assert not is_loopback("::")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_other_sites_embed_nothing(serve: Callable[..., Client], site: str) -> None:
+    client = serve()
+
+    def seen_as(kind: str, mode: str, path: str) -> int:
+        headers = {"sec-fetch-site": site, "sec-fetch-mode": mode, "sec-fetch-dest": kind}
+        return int(client.get(path, headers=headers).status_code)
+
+    assert seen_as("image", "no-cors", "/edgeapp/static/icon.png") == 403
+    assert seen_as("script", "no-cors", "/edgeapp/static/frame.js") == 403
+    assert seen_as("image", "no-cors", "/") == 403
+    assert seen_as("iframe", "navigate", "/") == 403
+    assert seen_as("document", "navigate", "/edgeapp/static/icon.png") == 403
+    assert seen_as("document", "navigate", "/") == 200, "a link leads here"
+    assert seen_as("document", "navigate", "/login") == 303
+
+
+def test_strangers_stay_at_the_door(serve: Callable[..., Client]) -> None:
+    client = serve(logins=(("anna", "one two"), ("ben", "three")))
+    assert client.get("/").headers["location"] == "/login"
+    for path in ("/edgeapp/person", "/theme.css", "/assets/a.js"):
+        assert client.get(path).status_code == 401
+    assert client.post("/edgeapp/export", content=b"{}").status_code == 401
+    assert refused(client, OURS)
+    for user, password in (("anna", "three"), ("anna", ""), ("carl", "x"), ("", "")):
+        wrong = client.post("/login", data={"user": user, "password": password})
+        assert wrong.status_code == 403
+        assert "That is not right" in wrong.text
+    right = client.post("/login", data={"user": "anna", "password": "one two"})
+    assert right.status_code == 303
+    assert "HttpOnly" in right.headers["set-cookie"]
+    assert "SameSite=strict" in right.headers["set-cookie"]
+    assert client.get("/").status_code == 200
+    with client.websocket_connect(LINE, headers=OURS) as line:
+        assert line.receive_json()["person"] == "anna"
+    client.post("/logout")
+    assert client.get("/").status_code == 303
+
+
+def test_a_logout_ends_open_lines(
+    serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task that runs on is ended, and says no more; other users' tasks go on."""
+    begun = {name: threading.Event() for name in ("anna", "ben")}
+    lines = iter(begun.items())
+    ended: list[str] = []
+
+    class Talker:
+        kind = "pull"
+
+        def __init__(self, name: str) -> None:
+            self.name, self.event = next(lines)
+            self.over = threading.Event()
+
+        def run(self, send: Callable[[dict[str, Any]], None]) -> None:
+            send({"type": "begun"})
+            self.event.set()
+            while not self.over.wait(0.01):
+                send({"type": "more"})
+
+        def abandon(self) -> None:
+            ended.append(self.name)
+            self.over.set()
+
+    monkeypatch.setattr("edgeapp.server.socket.PullTask", Talker)
+    client = serve(logins=(("anna", "one"), ("ben", "two")))
+    client.post("/login", data={"user": "anna", "password": "one"})
+    assert client.get("/edgeapp/person").json() == {"person": "anna"}
+    with client.websocket_connect(LINE, headers=OURS) as annas:
+        annas.send_json({"type": "pull", "name": "tiny"})
+        assert begun["anna"].wait(10)
+        client.cookies.clear()
+        client.post("/login", data={"user": "ben", "password": "two"})
+        with client.websocket_connect(LINE, headers=OURS) as bens:
+            bens.send_json({"type": "pull", "name": "tiny"})
+            assert begun["ben"].wait(10)
+            client.post("/logout")
+            assert end_of(bens) == 4403
+            assert set(ended) == {"ben"}
+        for _ in range(5):
+            assert annas.receive_json()["type"] in ("hello", "begun", "more")
+    assert client.get("/edgeapp/person").status_code == 401
+
+
+def test_guessing_is_slowed_down(
+    serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeapp.server.auth._PAUSE_S", 0)
+    client = serve(logins=(("anna", "one"),))
+    answers = [client.post("/login", data={"user": "anna", "password": str(n)}) for n in range(11)]
+    assert [answer.status_code for answer in answers] == [403] * 10 + [429]
+    assert client.post("/login", data={"user": "anna", "password": "one"}).status_code == 429
+
+
+def test_what_nobody_foresaw_is_told_to_the_tab_that_asked(
+    serve: Callable[..., Client],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(5, "Input/output error", "/srv/secret")
+
+    monkeypatch.setattr("edgeapp.server.api.Desk.answer", fail)
+    monkeypatch.setattr("edgeapp.server.socket.TextTask", fail)
+    said = "this went wrong inside EdgeApp (OSError: Input/output error)"
+    with serve().websocket_connect(LINE, headers=OURS) as line:
+        assert line.receive_json()["type"] == "hello"
+        line.send_json({"type": "models", "id": 1})
+        assert line.receive_json() == {"type": "answer", "id": 1, "error": said}
+        line.send_json({"type": "text", "number": 1, "text": "a"})
+        answer = line.receive_json()
+        assert (answer["type"], answer["kind"], answer["message"]) == ("error", "text", said)
+        line.send_text("[" * 100_000)  # deeper than the parser goes
+        assert "RecursionError" in line.receive_json()["message"]
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_uploads_have_limits(serve: Callable[..., Client]) -> None:
+    client = serve(upload_mb=1)
+    assert client.put("/edgeapp/upload/nobody", content=b"x").status_code == 404
+    with client.websocket_connect(LINE, headers=OURS) as line:
+        path = f"/edgeapp/upload/{line.receive_json()['session']}"
+        too_much = client.put(path, content=b"x" * ((1 << 20) + 1))
+        assert (too_much.status_code, "1 MB" in too_much.text) == (413, True)
+        streamed = client.put(path, content=iter([b"x" * (1 << 19)] * 3))
+        assert streamed.status_code == 413
+        assert client.put(path, content=b"x" * 1000).json() == {"bytes": 1000}
+        line.send_json({"type": "live"})
+        assert "rate is missing" in line.receive_json()["message"]
+        line.send_json({"type": "live", "rate": 1})
+        assert "1 Hz cannot be used" in line.receive_json()["message"]
+        line.send_text("[]")
+        assert "JSON object" in line.receive_json()["message"]
+        line.send_json({"type": "nonsense", "id": 7})
+        answer = line.receive_json()
+        assert (answer["id"], "nothing is known" in answer["error"]) == (7, True)
+        line.send_json({"type": "text", "number": 1, "text": "a" * 200_001})
+        assert "200,000 are taken here" in line.receive_json()["message"]
+        line.send_json({"type": "live", "rate": 16000, "model": "/etc"})
+        assert "not among the models" in line.receive_json()["message"]
+    assert client.put(path, content=b"x").status_code == 404, "a closed tab sends nothing"
+
+
+def test_recordings_have_a_longest(serve: Callable[..., Client]) -> None:
+    client = serve(minutes=0.01)
+    question = assets_folder() / "samples" / "question.flac"
+    with client.websocket_connect(LINE, headers=OURS) as line:
+        path = f"/edgeapp/upload/{line.receive_json()['session']}"
+        line.send_json({"type": "file", "name": "question.flac"})
+        assert "choose a file first" in line.receive_json()["message"]
+        client.put(path, content=question.read_bytes())
+        line.send_json({"type": "file", "name": "question.flac"})
+        told = line.receive_json()["message"]
+        assert told == "question.flac lasts 0.1 minutes; 0.01 are taken here (--max-minutes)"
+        assert line.receive_json()["type"] == "idle"
+
+
+def test_the_disk_is_not_anybodys_to_fill(serve: Callable[..., Client]) -> None:
+    client = serve(sessions=1)
+    with (
+        client.websocket_connect(LINE, headers=OURS) as one,
+        client.websocket_connect(LINE, headers=OURS) as two,
+    ):
+        tokens = [line.receive_json()["session"] for line in (one, two)]
+        assert client.put(f"/edgeapp/upload/{tokens[0]}", content=b"x").status_code == 200
+        full = client.put(f"/edgeapp/upload/{tokens[1]}", content=b"x")
+        assert (full.status_code, "this machine is busy" in full.text) == (503, True)
+
+
+def test_exports(serve: Callable[..., Client]) -> None:
+    client = serve()
+
+    def ask(**message: Any) -> Any:
+        return client.post("/edgeapp/export", headers=OURS, content=json.dumps(message))
+
+    cues = [{"start": 0, "end": 1.5, "text": " Hello."}]
+    assert ask(format="srt", cues=cues).text == "1\n00:00:00,000 --> 00:00:01,500\nHello.\n\n"
+    assert ask(format="exe", cues=cues).status_code == 400
+    assert ask(format="txt", cues=[{"text": "no times"}]).status_code == 400
+    assert ask(format="txt", cues=3).status_code == 400
+    assert ask(cues=cues).status_code == 400
+
+
+def test_strangers_change_no_models(serve: Callable[..., Client]) -> None:
+    client = serve(host="0.0.0.0")
+    with client.websocket_connect(LINE, headers=OURS) as line:
+        line.receive_json()
+        for message in ({"type": "plan", "name": "tiny"}, {"type": "remove", "name": "demo"}):
+            line.send_json({**message, "id": 1})
+            assert "--auth" in line.receive_json()["error"]
+        line.send_json({"type": "pull", "name": "tiny"})
+        assert "--auth" in line.receive_json()["message"]
+
+
+def test_reading_logins(tmp_path: Path) -> None:
+    users = tmp_path / "users.txt"
+    users.write_text("anna:a:b\n\nben:c\n", "utf-8")
+    assert read_logins(None) == ()
+    assert read_logins("anna:pass word") == (("anna", "pass word"),)
+    assert read_logins(str(users)) == (("anna", "a:b"), ("ben", "c"))
+    for wrong in ("anna", ":x", "anna:", str(tmp_path / "absent.txt")):
+        with pytest.raises(OptionError, match="--auth takes"):
+            read_logins(wrong)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"port": 70_000}, {"sessions": 0}, {"upload_mb": 0}, {"minutes": 0},
+     {"ssl_certfile": Path("x")}],
+)  # fmt: skip
+def test_impossible_options(options: dict[str, Any]) -> None:
+    with pytest.raises(OptionError):
+        ServerOptions(**options)

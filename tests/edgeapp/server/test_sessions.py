@@ -1,0 +1,147 @@
+"""Tasks of open tabs: side by side, at most so many, none in another's way."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from edgeapp.server.sessions import Abandoned, Session, Sessions, TooMany
+from pipelines.errors import InputError, OptionError
+
+
+class Work:
+    """A task that says "begun", waits, and says "done"."""
+
+    def __init__(self, kind: str = "live", error: Exception | None = None) -> None:
+        self.kind, self._error = kind, error
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.abandoned = False
+        self.heard = b""
+
+    def run(self, send: Any) -> None:
+        send({"type": "begun"})
+        self.begun.set()
+        assert self.go_on.wait(10)
+        if self.abandoned:
+            send({"type": "late"})
+            raise Abandoned
+        if self._error is not None:
+            raise self._error
+        send({"type": "done"})
+
+    def take(self, audio: bytes) -> None:
+        self.heard += audio
+
+    def stop(self) -> None:
+        self.go_on.set()
+
+    def abandon(self) -> None:
+        self.abandoned = True
+        self.go_on.set()
+
+
+class Tab:
+    """A session that remembers what it was told."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self.told: list[dict[str, Any]] = []
+        self.session = Session(sessions, self.told.append)
+
+    def begin(self, work: Work, **options: Any) -> Work:
+        self.session.start(work, **options)
+        assert work.begun.wait(10)
+        return work
+
+    @property
+    def types(self) -> list[str]:
+        assert self.session.wait(10)
+        return [str(message["type"]) for message in self.told]
+
+
+def test_a_task_from_start_to_stop() -> None:
+    sessions = Sessions(1)
+    tab = Tab(sessions)
+    work = tab.begin(Work())
+    assert sessions.running == 1
+    tab.session.take(b"audio")
+    tab.session.stop("live")
+    assert tab.types == ["begun", "done", "idle"]
+    assert (work.heard, sessions.running) == (b"audio", 0)
+    tab.session.take(b"more")
+    assert work.heard == b"audio", "after the end it is nobody's"
+
+
+def test_only_so_many_at_once() -> None:
+    sessions = Sessions(2)
+    tabs = [Tab(sessions) for _ in range(3)]
+    tabs[0].begin(Work())
+    tabs[1].begin(Work())
+    tabs[1].begin(Work("file"))  # the same person takes no second place
+    with pytest.raises(TooMany, match="2 sessions run"):
+        tabs[2].session.start(Work())
+    tabs[0].session.cancel("live")
+    assert tabs[0].types[-1] == "idle"
+    tabs[2].begin(Work())
+    for tab in tabs:
+        tab.session.close()
+        assert tab.session.wait(10)
+    assert sessions.running == 0
+
+
+def test_one_of_a_kind_in_a_tab() -> None:
+    tab = Tab(Sessions(4))
+    tab.begin(Work("file"))
+    with pytest.raises(OptionError, match="file is still running in this tab"):
+        tab.session.start(Work("file"))
+    tab.session.cancel("file")
+    assert tab.types == ["begun", "late", "idle"]
+    assert tab.told[-1]["cancelled"]
+
+
+def test_the_newer_request_takes_the_place_of_the_older() -> None:
+    tab = Tab(Sessions(1))
+    older = tab.begin(Work("text"))
+    newer = tab.begin(Work("text"), instead=True)
+    assert older.abandoned
+    newer.stop()
+    assert tab.types == ["begun", "begun", "done", "idle"], "the older says no more"
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_crash_is_told_and_touches_nobody_else(capsys: pytest.CaptureFixture[str]) -> None:
+    sessions = Sessions(4)
+    lucky, unlucky, mistaken = Tab(sessions), Tab(sessions), Tab(sessions)
+    good = lucky.begin(Work())
+    unlucky.begin(Work(error=ZeroDivisionError("oh"))).stop()
+    mistaken.begin(Work(error=InputError("no such thing"))).stop()
+    assert unlucky.types == ["begun", "error", "idle"]
+    assert "went wrong inside EdgeApp (ZeroDivisionError: oh)" in unlucky.told[1]["message"]
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert mistaken.types == ["begun", "error", "idle"]
+    assert mistaken.told[1]["message"] == "no such thing"
+    good.stop()
+    assert lucky.types == ["begun", "done", "idle"]
+    assert sessions.running == 0
+
+
+def test_a_closed_tab_hears_no_more() -> None:
+    sessions = Sessions(4)
+    tab = Tab(sessions)
+    work = tab.begin(Work())
+    tab.session.close()
+    assert tab.types == ["begun"]
+    assert work.abandoned
+    assert sessions.running == 0
+    tab.session.start(Work())
+    assert sessions.running == 0, "and begins nothing"
+
+
+def test_the_end_of_the_server_ends_all() -> None:
+    sessions = Sessions(4)
+    tabs = [Tab(sessions) for _ in range(3)]
+    for tab in tabs:
+        tab.begin(Work())
+    sessions.close()
+    assert all(tab.types == ["begun"] for tab in tabs)

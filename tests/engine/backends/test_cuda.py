@@ -1,0 +1,107 @@
+"""On a GPU, where there is one: what it chooses, by the CPU's own float32 logits."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from pipelines.engine import Engine, Memory, Model, ModelDrafter, NgramDrafter, Request
+from tests.engine.conftest import Folders
+from tests.engine.model.test_cuda_graphs import replays_of, requests_of, sources_of
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+
+SPECS = ["marian:opus-mt-en-de", "whisper:tiny"]
+
+
+@pytest.fixture(scope="module", params=["float32", "bfloat16", "float16", "int8"])
+def gpu(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    with Engine(device="cuda", precision=request.param, max_batch=4) as engine:
+        yield engine
+
+
+def agreement(
+    exact: Model, memories: Sequence[Memory], gpu: Engine, requests: Sequence[Request]
+) -> float:
+    """The share of the GPU's tokens that are the likeliest by the CPU, or nearly so: to within
+    what the precision loses of random models' logits, which lie close together."""
+    near = 1e-3 if gpu.models[0].precision == "float32" else 0.5
+    same = total = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        results = gpu.generate(requests)
+    for memory, request, result in zip(memories, requests, results, strict=True):
+        sequence = (*request.prompt, *result.tokens[:-1])
+        logits = exact.score(memory, sequence)[len(request.prompt) - 1 :]
+        chosen = logits.gather(1, torch.tensor(result.tokens)[:, None])[:, 0]
+        same += int((chosen >= logits.amax(1) - near * logits.std(1)).sum())
+        total += len(result.tokens)
+    return same / total
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_it_chooses_what_the_cpu_would(
+    spec: str, gpu: Engine, engine: Engine, checkpoints: Folders
+) -> None:
+    """Rows join and leave, alone and with drafts; most of it played from recordings."""
+    exact, model = engine.load(checkpoints(spec)), gpu.load(checkpoints(spec))
+    sources = sources_of(exact)
+    theirs, ours = exact.encode(sources), model.encode(sources)
+    least = 1.0 if gpu.models[0].precision == "float32" else 0.95
+    # Those without rules: what those leave is not in the logits.
+    plain = [
+        (memory, request)
+        for memory, request in zip(theirs, requests_of(model, ours), strict=True)
+        if not request.options.rules
+    ]
+    memories, requests = zip(*plain, strict=True)
+    assert agreement(exact, memories, gpu, requests) >= least
+    recordings = replays_of(model, torch.device("cuda"))
+    assert recordings.works
+    assert recordings.played > 40
+    drafted = [
+        Request(r.memory, r.prompt, r.options, drafter=drafter)
+        for r in requests
+        for drafter in (NgramDrafter(gamma=3), ModelDrafter(model, r.memory, gamma=2))
+    ]
+    doubled = [memory for memory in memories for _ in range(2)]
+    assert agreement(exact, doubled, gpu, drafted) >= least
+    assert recordings.works
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_recordings_say_what_is_computed_without(
+    spec: str, checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """float32, beams too."""
+    found = []
+    for recorded in (True, False):
+        if not recorded:
+            monkeypatch.setenv("EDGEAPP_KERNELS", "torch")
+        with Engine(device="cuda", precision="float32") as engine:
+            model = engine.load(checkpoints(spec))
+            assert ("graphs" in model.backend.kernels) == recorded
+            memories = model.encode(sources_of(model))
+            requests = requests_of(model, memories)
+            requests += [
+                replace(request, options=replace(request.options, beam_size=3))
+                for request in requests[:3]
+            ]
+            found.append([result.tokens for result in engine.generate(requests)])
+    assert found[0] == found[1]
+
+
+def test_memory_comes_back(checkpoints: Folders) -> None:
+    with Engine(device="cuda", precision="float16") as engine:
+        model = engine.load(checkpoints("whisper:tiny"))
+        before = torch.cuda.memory_allocated()
+        engine.generate(requests_of(model, model.encode(sources_of(model))))
+        model._batch.release()
+        gc.collect()
+        # What cuBLAS keeps for the stream that records.
+        assert torch.cuda.memory_allocated() - before < 40 * 2**20

@@ -1,0 +1,74 @@
+"""Sampling draws from the right distribution, repeatably, whatever else is in the batch."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy.stats import chisquare
+from transformers import TopKLogitsWarper, TopPLogitsWarper
+
+from pipelines.engine import Engine, GenerationOptions, Model, Request
+from pipelines.engine.decoding.sampling.distributions import distribution, draw, generator_for
+from tests.engine.conftest import token_sources
+
+CPU = torch.device("cpu")
+SETTINGS = [
+    (1.0, 0, 1.0),
+    (0.7, 0, 1.0),
+    (1.0, 3, 1.0),
+    (1.5, 0, 0.6),
+    (0.8, 5, 0.9),
+    (1.0, 50, 0.01),
+]
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), SETTINGS)
+def test_distribution_equals_transformers(temperature: float, top_k: int, top_p: float) -> None:
+    for seed in range(20):
+        logits = torch.randn(12, generator=torch.Generator().manual_seed(seed)) * 2
+        before = logits.clone()
+        theirs = (logits / temperature)[None]
+        if top_k:
+            theirs = TopKLogitsWarper(min(top_k, 12))(None, theirs)
+        if top_p < 1:
+            theirs = TopPLogitsWarper(top_p)(None, theirs)
+        ours = distribution(logits, temperature, top_k, top_p)
+        torch.testing.assert_close(ours, theirs.softmax(-1)[0])
+        torch.testing.assert_close(logits, before)
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), SETTINGS[:5])
+def test_draws_follow_the_distribution(temperature: float, top_k: int, top_p: float) -> None:
+    logits = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])
+    expected = distribution(logits, temperature, top_k, top_p)
+    generator = generator_for(1, CPU)
+    counts = torch.zeros(7)
+    for _ in range(4000):
+        counts[draw(expected, generator)] += 1
+    possible = expected > 0
+    assert counts[~possible].sum() == 0
+    result = chisquare(counts[possible].numpy(), (expected[possible] * 4000).numpy().astype("f8"),
+                       sum_check=False)  # fmt: skip
+    assert result.pvalue > 1e-3
+
+
+def test_a_seed_repeats_and_neighbours_do_not_matter(engine: Engine, marian: Model) -> None:
+    pad = marian.architecture.pad_id
+    memories = marian.encode(token_sources(marian, [6, 9, 12]))
+
+    def options(seed: int) -> GenerationOptions:
+        return GenerationOptions(max_new_tokens=15, temperature=1.0, top_k=20, seed=seed)
+
+    alone = engine.generate([Request(memories[0], (pad,), options(5))])[0].tokens
+    crowd = [Request(memory, (pad,), options(5 + i)) for i, memory in enumerate(memories)]
+    assert engine.generate(crowd)[0].tokens == alone
+    assert engine.generate([Request(memories[0], (pad,), options(6))])[0].tokens != alone
+
+
+def test_temperature_zero_is_greedy_and_top_k_one_too(engine: Engine, marian: Model) -> None:
+    pad = marian.architecture.pad_id
+    memory = marian.encode(token_sources(marian, [8]))[0]
+    greedy = GenerationOptions(max_new_tokens=12, temperature=0.0)
+    one = GenerationOptions(max_new_tokens=12, temperature=1.3, top_k=1, seed=0)
+    results = engine.generate([Request(memory, (pad,), o) for o in (greedy, one)])
+    assert results[0].tokens == results[1].tokens

@@ -1,0 +1,455 @@
+"""The continuous batch: joining, leaving, cancelling, many threads, and errors that stay local."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pipelines.engine import (
+    BadWords,
+    Engine,
+    FinishReason,
+    GenerationOptions,
+    Memory,
+    Model,
+    OnlyTokens,
+    Priority,
+    Request,
+    Stream,
+    Suppress,
+)
+from pipelines.engine.decoding.request_queue import Waiting
+from pipelines.engine.decoding.sampling.logit_filters import Bound
+from pipelines.errors import EngineError, NumericalError
+from tests.engine.conftest import Folders, mel_source, token_sources
+
+
+class Jobs:
+    """Requests of many lengths, with what each gives when it runs alone."""
+
+    def __init__(self, engine: Engine, model: Model) -> None:
+        pad = model.architecture.pad_id
+        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        self.requests = [
+            Request(
+                memory, (pad, *range(20, 20 + i % 3)), GenerationOptions(max_new_tokens=3 + 4 * i)
+            )
+            for i, memory in enumerate(memories)
+        ]
+        self.alone = [engine.generate([request])[0].tokens for request in self.requests]
+
+    def on(self, memories: Sequence[Memory]) -> list[Request]:
+        """The first of them, on what another model has encoded."""
+        return [
+            Request(memory, request.prompt, request.options)
+            for memory, request in zip(memories, self.requests, strict=False)
+        ]
+
+
+@pytest.fixture(scope="module")
+def jobs(engine: Engine, marian: Model) -> Jobs:
+    return Jobs(engine, marian)
+
+
+def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
+    with Engine(device="cpu", precision="float32", threads=1, max_batch=2) as small:
+        model = small.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        requests = jobs.on(memories)
+        assert [result.tokens for result in small.generate(requests)] == jobs.alone
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_order_of_joining_reading_and_cancelling(
+    data: st.DataObject, engine: Engine, jobs: Jobs
+) -> None:
+    """Whatever the callers do, a request that is not cancelled gives what it gives alone, and a
+    cancelled one a prefix of it."""
+    streams: dict[int, tuple[int, Stream, list[int]]] = {}
+    cancelled: set[int] = set()
+    for number in range(data.draw(st.integers(4, 25))):
+        action = data.draw(st.sampled_from(["join", "read", "read", "cancel"]))
+        if action == "join" or not streams:
+            which = data.draw(st.integers(0, len(jobs.requests) - 1))
+            streams[number] = (which, engine.stream(jobs.requests[which]), [])
+            continue
+        key = data.draw(st.sampled_from(sorted(streams)))
+        _, stream, read = streams[key]
+        if action == "cancel":
+            stream.cancel()
+            cancelled.add(key)
+        else:
+            read.extend(token for event in [next(stream, None)] if event for token in event.tokens)
+    for key, (which, stream, read) in streams.items():
+        reasons = []
+        for event in stream:
+            read.extend(event.tokens)
+            reasons.append(event.reason)
+        result = stream.result()
+        assert list(result.tokens) == read
+        if result.reason is FinishReason.CANCELLED:
+            assert key in cancelled
+            assert list(jobs.alone[which][: len(read)]) == read
+        else:
+            assert result.tokens == jobs.alone[which]
+
+
+def test_events_come_one_token_at_a_time(engine: Engine, jobs: Jobs) -> None:
+    events = list(engine.stream(jobs.requests[3]))
+    assert [event.tokens for event in events] == [(token,) for token in jobs.alone[3]]
+    assert [event.final for event in events] == [False] * (len(events) - 1) + [True]
+    assert events[-1].reason is FinishReason.LENGTH
+
+
+def test_a_cancelled_neighbour_changes_nothing(engine: Engine, jobs: Jobs) -> None:
+    streams = [engine.stream(request) for request in jobs.requests]
+    next(streams[4])
+    streams[2].cancel()
+    streams[5].cancel()
+    results = [stream.result() for stream in streams]
+    assert results[2].reason is results[5].reason is FinishReason.CANCELLED
+    for i in (0, 1, 3, 4):
+        assert results[i].tokens == jobs.alone[i]
+
+
+def test_an_abandoned_stream_leaves_the_batch(engine: Engine, marian: Model, jobs: Jobs) -> None:
+    with engine.stream(jobs.requests[5]) as stream:
+        next(stream)
+    del stream
+    engine.generate([jobs.requests[0]])
+    assert len(marian._batch) == 0
+
+
+def test_from_many_threads(engine: Engine, jobs: Jobs) -> None:
+    answers: list[list[tuple[int, ...]]] = [[] for _ in range(8)]
+
+    def work(thread: int) -> None:
+        for turn in range(4):
+            request = jobs.requests[(thread + turn) % len(jobs.requests)]
+            answers[thread].append(engine.generate([request])[0].tokens)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+        assert not thread.is_alive()
+    for i, answer in enumerate(answers):
+        assert answer == [jobs.alone[(i + turn) % len(jobs.alone)] for turn in range(4)]
+
+
+def test_cancelling_from_another_thread_ends_the_wait(engine: Engine, jobs: Jobs) -> None:
+    stream = engine.stream(jobs.requests[5])
+    next(stream)
+    canceller = threading.Thread(target=stream.cancel)
+    canceller.start()
+    canceller.join()
+    assert stream.result().reason is FinishReason.CANCELLED
+
+
+def test_urgent_requests_get_the_next_free_slot(checkpoints: Folders) -> None:
+    with Engine(device="cpu", precision="float32", threads=1, max_batch=1) as one:
+        model = one.load(checkpoints("marian:opus-mt-en-de"))
+        memory = model.encode(token_sources(model, [4]))[0]
+        pad, options = model.architecture.pad_id, GenerationOptions(max_new_tokens=5)
+        batch = [
+            one.stream(Request(memory, (pad,), options, priority=Priority.BATCH)) for _ in "ab"
+        ]
+        next(batch[0])
+        live = one.stream(Request(memory, (pad,), options, priority=Priority.LIVE_RECOGNITION))
+        live.result()
+        assert batch[1]._row.generated == []
+
+
+def test_two_models_share_one_engine(
+    engine: Engine, marian: Model, whisper: Model, jobs: Jobs
+) -> None:
+    start = whisper.architecture.start_id
+    memory = whisper.encode([mel_source(whisper)])[0]
+    audio = Request(memory, (start,), GenerationOptions(max_new_tokens=12))
+    alone = engine.generate([audio])[0].tokens
+    results = engine.generate([jobs.requests[1], audio, jobs.requests[2]])
+    assert [r.tokens for r in results] == [jobs.alone[1], alone, jobs.alone[2]]
+
+
+class Broken:
+    """A rule of a caller's own that fails at the third token."""
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> object:
+        def bound(logits: Tensor, generated: Sequence[int]) -> None:
+            if len(generated) == 2:
+                raise ZeroDivisionError("oops")
+
+        return bound
+
+
+def test_a_failing_rule_fails_its_own_request_only(engine: Engine, jobs: Jobs) -> None:
+    request = jobs.requests[3]
+    options = GenerationOptions(max_new_tokens=9, rules=(Broken(),))  # type: ignore[arg-type]
+    bad = engine.stream(Request(request.memory, request.prompt, options))
+    good = engine.stream(request)
+    assert good.result().tokens == jobs.alone[3]
+    with pytest.raises(EngineError, match="oops"):
+        bad.result()
+
+
+def test_rules_that_leave_nothing_are_an_error_not_a_hang(engine: Engine, jobs: Jobs) -> None:
+    request = jobs.requests[0]
+    rules = (OnlyTokens((5,)), Suppress((5,)))
+    for temperature in (0.0, 1.0):
+        options = GenerationOptions(max_new_tokens=4, rules=rules, temperature=temperature)
+        with pytest.raises(EngineError, match="leave no token"):
+            engine.generate([Request(request.memory, request.prompt, options)])
+
+
+def test_an_interrupted_step_costs_nobody_anything(
+    engine: Engine, marian: Model, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    streams = [engine.stream(request) for request in jobs.requests]
+    next(streams[5])
+    decode, calls = marian._network.decode, 0
+
+    def interrupted(*args: object) -> Tensor:
+        nonlocal calls
+        calls += 1
+        if calls == 3:
+            raise KeyboardInterrupt
+        return decode(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(marian._network, "decode", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        streams[5].result()
+    assert [stream.result().tokens for stream in streams] == jobs.alone
+
+
+def test_out_of_gpu_memory_goes_on_with_the_cpu(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Played on the CPU: the plan claims a GPU, the third step claims to be out of memory."""
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        requests = jobs.on(memories)
+        former = _out_of_memory(model, "decode", monkeypatch, after=5)
+        with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
+            results = engine.generate(requests)
+        assert [result.tokens for result in results] == jobs.alone
+        assert model._network is not former
+
+
+def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Played on the CPU, as above."""
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        former = _out_of_memory(model, "encode", monkeypatch)
+        with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
+            memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        assert model._network is not former
+        requests = jobs.on(memories)
+        assert [result.tokens for result in engine.generate(requests)] == jobs.alone
+
+
+def test_when_the_cpu_cannot_take_over_every_caller_hears_of_it(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8]))
+        streams = [
+            engine.stream(Request(memory, jobs.requests[0].prompt, jobs.requests[5].options))
+            for memory in memories
+        ]
+        _out_of_memory(model, "decode", monkeypatch)
+
+        def gone(*args: object) -> None:
+            raise OSError("the folder is gone")
+
+        monkeypatch.setattr(engine, "_network", gone)
+        said = "the CPU cannot take over: the folder is gone"
+        with pytest.warns(RuntimeWarning), pytest.raises(EngineError, match=said):
+            streams[0].result()
+        with pytest.raises(EngineError, match=said):
+            streams[1].result()
+
+
+def _out_of_memory(
+    model: Model, where: str, monkeypatch: pytest.MonkeyPatch, after: int = 0
+) -> object:
+    """Let a model claim to be on a GPU, whose memory does after so many calls no longer."""
+    network = model._network
+    does, calls = getattr(network, where), 0
+
+    def out_of_memory(*args: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls <= after:
+            return does(*args)
+        monkeypatch.setattr(
+            type(network.plan), "on_gpu", property(lambda plan: plan is network.plan)
+        )
+        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(network, where, out_of_memory)
+    return network
+
+
+def test_an_error_while_rows_are_let_in_reaches_them_all(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8, 5]))
+        cross = model._batch._cross
+        store, calls = cross.store, 0
+
+        def full(*args: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                raise MemoryError("no room")
+            store(*args)
+
+        monkeypatch.setattr(cross, "store", full)
+        streams = [engine.stream(request) for request in jobs.on(memories)]
+        for stream in streams:
+            with pytest.raises(EngineError, match="no room"):
+                stream.result()
+        requests = jobs.on(memories)
+        assert [result.tokens for result in engine.generate(requests)] == jobs.alone[:3]
+
+
+def test_what_a_damaged_source_leaves_behind_spreads_to_nobody(
+    checkpoints: Folders, jobs: Jobs
+) -> None:
+    """A mask hides numbers, but not NaN."""
+    with Engine(device="cpu", precision="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        (damaged,) = model.encode(token_sources(model, [20]))
+        with torch.inference_mode():
+            for values in damaged.values:
+                values.fill_(torch.nan)
+        requests = jobs.on(memories)
+        bad = Request(damaged, jobs.requests[0].prompt, jobs.requests[0].options)
+        streams = [engine.stream(request) for request in (bad, *requests[:3])]
+        with pytest.raises(EngineError, match="computed NaN"):
+            streams[0].result()
+        assert [stream.result().tokens for stream in streams[1:]] == jobs.alone[:3]
+        # Now shorter sources than the damaged one beside a longer one, in the slots it had.
+        assert [result.tokens for result in engine.generate(requests)] == jobs.alone
+
+
+class Fill:
+    """Leaves every logit at one value, from a number of tokens on."""
+
+    def __init__(self, value: float, after: int) -> None:
+        self.value, self.after = value, after
+
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+        def fill(logits: Tensor, generated: Sequence[int]) -> None:
+            if len(generated) >= self.after:
+                logits.fill_(self.value)
+
+        return fill
+
+
+@pytest.mark.parametrize("after", [0, 3])
+def test_neighbours_of_a_damaged_row_compute_the_same_bits(
+    jobs: Jobs, engine: Engine, after: int
+) -> None:
+    """As beside a row that ends at the same step for another reason."""
+    wanted = [Request(r.memory, r.prompt, replace(r.options, logprobs=True)) for r in jobs.requests]
+    found = []
+    for value, error, why in [
+        (-torch.inf, EngineError, f"no token to choose after {after}"),
+        (torch.nan, NumericalError, f"computed NaN after {after} tokens.*float32"),
+    ]:
+        options = GenerationOptions(30, rules=(Fill(value, after),), logprobs=True)
+        bad = Request(jobs.requests[3].memory, jobs.requests[3].prompt, options)
+        streams = [engine.stream(request) for request in (*wanted[:2], bad, *wanted[2:])]
+        with pytest.raises(EngineError, match=why) as raised:
+            streams.pop(2).result()
+        assert type(raised.value) is error
+        found.append([(r.tokens, r.logprobs) for r in (s.result() for s in streams)])
+    assert found[0] == found[1]
+    assert [tokens for tokens, _ in found[0]] == jobs.alone
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        GenerationOptions(8),
+        GenerationOptions(8, logprobs=True),
+        GenerationOptions(8, beam_size=3),
+        GenerationOptions(8, beam_size=3, stopping="openai", logprobs=True),
+        GenerationOptions(8, temperature=1.0, seed=1),
+        GenerationOptions(8, temperature=1.0, seed=1, best_of=3),
+    ],
+    ids=["greedy", "with logprobs", "beams", "openai's beams", "sampled", "best of"],
+)
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_however_tokens_are_chosen_damage_is_told(
+    jobs: Jobs, marian: Model, engine: Engine, options: GenerationOptions, value: float
+) -> None:
+    (damaged,) = marian.encode(token_sources(marian, [20]))
+    with torch.inference_mode():
+        for values in damaged.values:
+            values.fill_(value)
+    streams = [engine.stream(Request(damaged, jobs.requests[0].prompt, options))]
+    streams += [engine.stream(request) for request in jobs.requests]
+    with pytest.raises(NumericalError, match="computed NaN"):
+        streams[0].result()
+    assert [stream.result().tokens for stream in streams[1:]] == jobs.alone
+
+
+def test_a_sample_that_has_nothing_left_fails_alone(jobs: Jobs, engine: Engine) -> None:
+    a, b, c = 40, 41, 42
+    dead = GenerationOptions(
+        max_new_tokens=6,
+        temperature=1.0,
+        best_of=4,
+        seed=1,
+        rules=(OnlyTokens((a, b, c)), BadWords(((a, a), (a, b), (a, c)))),
+    )
+    first = jobs.requests[0]
+    streams = [
+        engine.stream(Request(first.memory, first.prompt, dead)),
+        engine.stream(jobs.requests[3]),
+    ]
+    with pytest.raises(EngineError, match="the rules leave no token"):
+        streams[0].result()
+    assert streams[1].result().tokens == jobs.alone[3]
+
+
+def test_who_becomes_unwanted_while_others_are_dropped_stays_to_be_dropped() -> None:
+    class Late:
+        """A row whose time is over from the `after`th time on that anybody asks."""
+
+        request = SimpleNamespace(priority=Priority.BATCH)
+
+        def __init__(self, after: int) -> None:
+            self._left = after
+
+        @property
+        def unwanted(self) -> bool:
+            self._left -= 1
+            return self._left < 0
+
+    rows: list[Any] = [Late(0), Late(1)]
+    waiting = Waiting()
+    for row in rows:
+        waiting.add(row)
+    assert waiting.drop_unwanted() == rows[:1]
+    assert waiting.drop_unwanted() == rows[1:]

@@ -1,0 +1,380 @@
+"""The compiled kernels: right, the same for a row whoever its neighbours are, not in the way."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.engine import (
+    Engine,
+    GenerationOptions,
+    Memory,
+    Model,
+    NoRepeatNgram,
+    Request,
+    Suppress,
+)
+from pipelines.engine.backends.native import Network
+from pipelines.engine.kernels import loader as libraries
+from pipelines.engine.kernels.host.linear import CompiledLinear
+from pipelines.engine.kernels.loader import Library
+from tests.engine.conftest import Folders, mel_source, token_sources
+from tests.engine.test_families import made
+
+found = libraries.library()
+pytestmark = pytest.mark.skipif(
+    libraries._level() is None or libraries._runtime() is None,
+    reason="no kernels are compiled on machines like this one",
+)
+# Logits are the same bit for bit; torch's sum over the vocabulary is not. One byte more or less of
+# an activation would be 1e-3.
+_SUMS = 2e-6
+FAMILIES = ["whisper:tiny", "marian:opus-mt-en-de", "bart", "mbart", "m2m100"]
+
+
+LEVELS = {"vnni512": ("avx512_vnni",), "vnni256": ("avx512_vnni", "avx512_vl"), "avx2": ("avx2",)}
+
+
+@pytest.fixture(scope="module", params=LEVELS)
+def kernels(request: pytest.FixtureRequest) -> Library:
+    """Those of all machines that this one can stand in for."""
+    level, flags = request.param, torch.cpu.get_capabilities()
+    if not all(flags.get(flag) for flag in LEVELS[level]):
+        pytest.skip(f"this CPU has no {level}")
+    place = libraries._place(level)
+    code = libraries._read(place) or libraries._compiled(level, place)
+    assert code is not None
+    return libraries._load(*code, level, libraries._runtime())
+
+
+@pytest.fixture(scope="module")
+def folders(checkpoints: Folders, tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """As `checkpoints`, and the families that transformers has to write."""
+    others: dict[str, Path] = {}
+
+    def folder(spec: str) -> Path:
+        if ":" in spec:
+            return checkpoints(spec)
+        if spec not in others:
+            others[spec] = tmp_path_factory.mktemp(spec)
+            made(spec).save_pretrained(others[spec])
+        return others[spec]
+
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quick() -> Iterator[Engine]:
+    with Engine(device="cpu", precision="int8", threads=2, max_batch=16) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (32, 8), (45, 30), (200, 129), (64, 512)])
+def test_a_linear_layer_computes_what_it_should(
+    outputs: int, inputs: int, kernels: Library
+) -> None:
+    generator = torch.Generator().manual_seed(outputs)
+    weight = torch.randn(outputs, inputs, generator=generator)
+    bias = torch.randn(outputs, generator=generator)
+    layer = CompiledLinear(weight, bias, kernels)
+    for rows in (1, 2, 3, 7, 8, 19):
+        x = torch.randn(rows, inputs, generator=generator) * 3 + 1
+        exact = torch.nn.functional.linear(x, weight, bias)
+        # Half a step of each activation, and half a step of each weight.
+        step = (x.amax(1) - x.amin(1)) / kernels.largest / 2
+        weights, numbers = weight.abs().sum(1), x.abs().sum(1)
+        most = weight.abs().amax(1) / 127 / 2
+        bound = step[:, None] * weights * 1.01 + numbers[:, None] * most * 1.01 + 1e-4
+        assert ((layer(x) - exact).abs() <= bound).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
+def test_a_row_of_a_product_depends_on_itself_only(rows: int, threads: int, seed: int) -> None:
+    assert found is not None
+    generator = torch.Generator().manual_seed(seed)
+    layer = CompiledLinear(torch.randn(70, 40, generator=generator), None, found)
+    x = torch.randn(rows, 40, generator=generator)
+    before = torch.get_num_threads()
+    alone = torch.cat([layer(row[None]) for row in x])
+    try:
+        torch.set_num_threads(threads)
+        assert torch.equal(layer(x), alone)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_what_is_no_number_stays_none(kernels: Library) -> None:
+    layer = CompiledLinear(torch.ones(40, 16), None, kernels)
+    x = torch.ones(3, 16)
+    x[1, 5], x[2, 0] = torch.nan, torch.inf
+    y = layer(x)
+    assert torch.isfinite(y[0]).all()
+    assert not torch.isfinite(y[1:]).any()
+
+
+def test_a_row_of_zeros_gives_the_bias(kernels: Library) -> None:
+    bias = torch.linspace(-1, 1, 33)
+    assert torch.equal(CompiledLinear(torch.ones(33, 8), bias, kernels)(torch.zeros(1, 8))[0], bias)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
+def test_the_likeliest_is_that_of_all_outputs(rows: int, threads: int, seed: int) -> None:
+    assert found is not None
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(150, 24, generator=generator)
+    weight[100:] = weight[:50]  # of equal ones the first
+    layer = CompiledLinear(weight, None, found)
+    x = torch.randn(rows, 24, generator=generator)
+    bias = torch.randn(50, generator=generator).repeat(3)
+    bias[torch.randperm(150, generator=generator)[:60]] = -torch.inf
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        places, values, totals = layer.likeliest(x, bias, True)
+    finally:
+        torch.set_num_threads(before)
+    # The kernels' own sum with the bias is rounded once, torch's twice.
+    outputs = layer(x) + bias
+    assert torch.isfinite(values).all()
+    assert torch.isfinite(outputs.gather(1, places[:, None])).all()
+    torch.testing.assert_close(values, outputs.amax(1), atol=1e-5, rtol=1e-6)
+    own = CompiledLinear(weight, bias, found)(x)
+    assert places.tolist() == own.numpy().argmax(axis=1).tolist()
+    assert torch.equal(values, own.amax(1))
+    torch.testing.assert_close(totals.log() + values, own.double().logsumexp(1), atol=_SUMS, rtol=0)
+
+
+def test_the_likeliest_tells_of_damage(kernels: Library) -> None:
+    weight = torch.ones(40, 16)
+    weight[7] = -2.0
+    layer = CompiledLinear(weight, None, kernels)
+    x = torch.linspace(-1, 1, 16).repeat(4, 1)
+    x[1, 5], x[2, 0] = torch.nan, torch.inf
+    places, values, _ = layer.likeliest(x, layer.bias, True)
+    assert torch.isfinite(values).tolist() == [True, False, False, True]
+    assert values[0] == layer(x[:1]).max()
+    nowhere = torch.full((40,), -torch.inf)
+    assert layer.likeliest(x[:1], nowhere)[1].tolist() == [-torch.inf]
+    nowhere[33] = torch.nan
+    places, values, _ = layer.likeliest(x[:1], nowhere, True)
+    assert places.tolist() == [33]
+    assert values.isnan().all()
+
+
+def _sources(model: Model, count: int) -> list[Memory]:
+    if model.architecture.source == "audio":
+        return model.encode([mel_source(model, seed) for seed in range(count)])
+    lengths = [3, 40, 8, 21, 60, 5][:count]
+    if model.architecture.family == "marian":
+        return model.encode(token_sources(model, lengths))
+    return model.encode([[*(5 + 7 * i % 40 for i in range(length)), 2] for length in lengths])
+
+
+def _requests(model: Model, memories: list[Memory], **options: int) -> list[Request]:
+    start, rules = model.architecture.start_id, (Suppress((model.architecture.pad_id,)),)
+    return [
+        Request(
+            memory,
+            (start, *range(10, 10 + index)),
+            GenerationOptions(6 + 3 * index, rules=rules, logprobs=True, **options),  # type: ignore[arg-type]
+        )
+        for index, memory in enumerate(memories)
+    ]
+
+
+def _apart(some: torch.Tensor, others: torch.Tensor) -> float:
+    """How far logits lie apart, as a share of how much they vary."""
+    return float((some - others).abs().mean() / others.std())
+
+
+@pytest.mark.parametrize("spec", FAMILIES)
+def test_all_layers_in_one_call_are_those_one_by_one(
+    spec: str, folders: Folders, quick: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = quick.load(folders(spec))
+    network = model.backend
+    assert isinstance(network, Network)
+    assert network._decoder._compiled is not None
+    memory = _sources(model, 2)[1]
+    tokens = [model.architecture.start_id, *range(20, 45)]
+    heads = [(0, 0), (model.architecture.decoder_layers - 1, 1)]
+    logits, attention = model.attend(memory, tokens, heads)
+    monkeypatch.setattr(network._decoder, "_compiled", None)
+    others, weights = model.attend(memory, tokens, heads)
+    # Now and then a number falls to the next byte, and what is kept is bfloat16 here only.
+    assert _apart(logits, others) < 0.05
+    assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
+
+
+@pytest.mark.parametrize("spec", [*FAMILIES, "t5"])
+def test_int8_is_near_float32(spec: str, folders: Folders, quick: Engine, engine: Engine) -> None:
+    found: list[torch.Tensor] = []
+    for each in (quick, engine):
+        model = each.load(folders(spec))
+        tokens = [model.architecture.start_id, *range(20, 45)]
+        found.append(model.score(_sources(model, 2)[1], tokens))
+    assert _apart(*found) < 0.15
+
+
+@pytest.mark.parametrize("spec", FAMILIES)
+def test_neighbours_change_nothing_at_all(spec: str, folders: Folders, quick: Engine) -> None:
+    model = quick.load(folders(spec))
+    requests = _requests(model, _sources(model, 6))
+    alone = [quick.generate([request])[0] for request in requests]
+    together = quick.generate(requests)
+    assert [each.tokens for each in together] == [each.tokens for each in alone]
+    for one, another in zip(alone, together, strict=True):
+        assert another.logprobs == pytest.approx(one.logprobs, abs=_SUMS)
+
+
+@pytest.mark.parametrize("shortlist", [None, (0, *range(2, 48, 3), 30)])
+def test_what_is_greedy_needs_no_logits(
+    shortlist: tuple[int, ...] | None, checkpoints: Folders, quick: Engine
+) -> None:
+    """And takes the tokens that it takes with them."""
+    model = quick.load(checkpoints("marian:opus-mt-en-de"), shortlist)
+    memories = _sources(model, 5)
+    rules = (Suppress((model.architecture.pad_id,)), Suppress((0, 3)))
+    start = (model.architecture.start_id,)
+    results = []
+    idle = NoRepeatNgram(50)  # which has to see them
+    for logprobs, rule in ((False, ()), (True, ()), (True, (idle,))):
+        options = GenerationOptions(20, rules=(*rules, *rule), logprobs=logprobs)
+        asked = [Request(memory, start, options) for memory in memories]
+        results.append(quick.generate(asked))
+    for plain, told, ruled in zip(*results, strict=True):
+        assert plain.tokens == told.tokens == ruled.tokens
+        assert told.logprobs == pytest.approx(ruled.logprobs, abs=_SUMS)
+    kept = set(shortlist or range(model.architecture.vocab_size))
+    assert {token for result in results[0] for token in result.tokens} <= kept - {0, 3}
+
+
+def _random_like(*parts: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tensor, ...]]:
+    generator = torch.Generator().manual_seed(1)
+    for part in parts:
+        yield tuple(torch.randn(one.shape, generator=generator).to(one.dtype) for one in part)
+
+
+def test_threads_change_nothing_at_all(checkpoints: Folders) -> None:
+    results = []
+    for threads in (1, 3):
+        with Engine(device="cpu", precision="int8", threads=threads) as engine:
+            model = engine.load(checkpoints("whisper:tiny"))
+            # One memory for both: its encoder may add up in another order.
+            memory = _sources(model, 1)[0]
+            memory = Memory(*_random_like(memory.keys, memory.values), memory.owner)
+            request = _requests(model, [memory])[0]
+            results.append(engine.generate([request])[0])
+    assert results[0].tokens == results[1].tokens
+    assert results[0].logprobs == pytest.approx(results[1].logprobs, abs=_SUMS)
+
+
+@pytest.mark.parametrize("spec", FAMILIES[:2])
+def test_beams_are_those_of_single_lanes(spec: str, checkpoints: Folders, quick: Engine) -> None:
+    model = quick.load(checkpoints(spec))
+    memories = _sources(model, 3)
+    alone = [quick.generate([each])[0] for each in _requests(model, memories, beam_size=3)]
+    together = quick.generate(_requests(model, memories, beam_size=3))
+    assert [each.tokens for each in together] == [each.tokens for each in alone]
+
+
+def test_a_draft_changes_no_token(checkpoints: Folders, quick: Engine) -> None:
+    """What is read several tokens at a time is what is read one by one, in int8 too."""
+    model = quick.load(checkpoints("whisper:tiny"))
+    memory, start = _sources(model, 1)[0], model.architecture.start_id
+    options = GenerationOptions(24, rules=(Suppress((model.architecture.pad_id,)),), logprobs=True)
+    plain = quick.generate([Request(memory, (start,), options)])[0]
+    for wrong in (0, 5, 11):
+        draft = list(plain.tokens)
+        draft[wrong] = (draft[wrong] + 1) % 100
+        drafted = quick.generate([Request(memory, (start,), options, draft=tuple(draft))])[0]
+        assert drafted.tokens == plain.tokens
+        assert drafted.logprobs == pytest.approx(plain.logprobs, abs=_SUMS)
+
+
+def test_the_cache_may_grow_under_a_running_row(checkpoints: Folders, quick: Engine) -> None:
+    model = quick.load(checkpoints("marian:opus-mt-en-de"))
+    memories = _sources(model, 3)
+    options = GenerationOptions(100, eos_ids=(), rules=(Suppress((model.architecture.pad_id,)),))
+    start = (model.architecture.start_id,)
+    long = quick.generate([Request(memories[0], start, options)])[0]
+    streams = [quick.stream(Request(memory, start, options)) for memory in memories]
+    assert streams[0].result().tokens == long.tokens
+    assert all(len(stream.result().tokens) == 100 for stream in streams)
+
+
+def _printed(script: str, **environment: str) -> str:
+    """By a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | environment,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.strip()
+
+
+def test_numba_stays_as_it_is_for_others() -> None:
+    """Both use LLVM in one process, where symbols are everybody's."""
+    script = (
+        "from pipelines.engine.kernels.loader import library\n"
+        "assert library() is not None\n"
+        "import numba, numpy\n"
+        "@numba.njit\n"
+        "def total(count):\n"
+        "    return numpy.ones(count).sum()\n"
+        "print(total(1000))"
+    )
+    assert _printed(script) == "1000.0"
+
+
+def test_the_compiler_that_loads_them_leaves_memory_again() -> None:
+    script = (
+        "from pipelines.engine.kernels.loader import library\n"
+        "assert library() is not None\n"
+        "code = 0\n"
+        "for line in open('/proc/self/smaps'):\n"
+        "    if ' r-xp ' in line or ' r--p ' in line or ' rw-p ' in line:\n"
+        "        ours = 'libllvmlite' in line\n"
+        "    elif line.startswith('Rss:') and ours:\n"
+        "        code += int(line.split()[1])\n"
+        "import llvmlite.binding as llvm\n"
+        "llvm.parse_assembly('')\n"  # and comes back
+        "print(code)"
+    )
+    assert int(_printed(script)) < 20_000  # KB; 46,000 otherwise
+
+
+def _torch_kernels(folder: Path, kernels: str) -> str:
+    script = (
+        "import sys\n"
+        "from pipelines.engine.kernels.loader import library, to_compile\n"
+        "print(library() is not None, to_compile(), 'numba' in sys.modules)"
+    )
+    return _printed(script, EDGEAPP_KERNELS=kernels, XDG_CACHE_HOME=str(folder))
+
+
+def test_they_can_be_left_out(tmp_path: Path) -> None:
+    assert _torch_kernels(tmp_path, "torch") == "False False False"
+
+
+def test_what_was_kept_and_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
+    assert found is not None
+    whole = libraries._place(found.level).read_bytes()
+    damaged = tmp_path / libraries._place(found.level).name
+    damaged.write_bytes(whole[:-100])
+    # The compiler leaves nothing of itself in this process.
+    assert _torch_kernels(tmp_path, str(tmp_path)) == "True False False"
+    assert libraries._read(damaged) is not None

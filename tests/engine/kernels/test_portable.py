@@ -1,0 +1,94 @@
+"""`auto` on lesser CPUs: this one, with its libraries held below what it can do."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64") or not torch._C._has_mkldnn,
+    reason="the variables that hold libraries back are those of x86",
+)
+
+AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
+}
+OLDEST = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
+SENTENCES = [
+    "Where is the station?",
+    "I would like a cup of tea.",
+    "My brother lives in Berlin.",
+    "It is raining again today.",
+    "She reads a book every week.",
+    "Can you help me, please?",
+    "The children are playing in the garden.",
+    "We have no time.",
+]
+SCRIPT = """
+import json, sys
+import torch
+from pipelines.engine.model.precision import Side, plan_for
+from pipelines.engine.model.linear import make_linear
+from pipelines.hub import bundled_folder
+from pipelines.translation import Translator
+
+cpu = torch.device("cpu")
+plan = plan_for("auto", cpu)
+layer = make_linear(torch.ones(32, 64), None, Side("int8", torch.int8, torch.float32), cpu)
+texts = {
+    precision: [
+        done.text
+        for done in Translator(
+            bundled_folder("demo-en-de"), device="cpu", compute_type=precision, threads=1
+        ).translate(json.loads(sys.argv[1]))
+    ]
+    for precision in ("float32", "auto")
+}
+ones = [layer(torch.ones(rows, 64)).flatten().tolist() for rows in (1, 4)]
+print(json.dumps({"precision": plan.precision, "why": plan.why, "ones": ones, "texts": texts}))
+"""
+
+
+def _held_back(limits: dict[str, str]) -> dict[str, Any]:
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(SENTENCES)],
+        env=os.environ | limits,
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(run.stdout)
+    return found
+
+
+@pytest.mark.skipif(
+    not torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512")),
+    reason="this CPU has no AVX2",
+)
+@pytest.mark.parametrize("kernels", ["compiled", "torch"])
+def test_auto_is_int8_without_vnni_and_adds_up_rightly(kernels: str) -> None:
+    found = _held_back(AVX2 | ({"EDGEAPP_KERNELS": "torch"} if kernels == "torch" else {}))
+    assert (found["precision"], "no VNNI" in found["why"]) == ("int8", True)
+    # The largest numbers there are: with 8 bits of each, sums of 16 bits would overflow.
+    for sums in found["ones"]:
+        assert sums == pytest.approx([64.0] * len(sums), rel=0.01)
+    exact, quick = found["texts"]["float32"], found["texts"]["auto"]
+    assert sum(a == b for a, b in zip(exact, quick, strict=True)) >= len(SENTENCES) - 2
+
+
+def test_auto_is_float32_on_the_oldest_cpus() -> None:
+    found = _held_back(OLDEST)
+    assert (found["precision"], found["why"]) == ("float32", "the CPU has no fast int8")
+    assert found["texts"]["float32"] == found["texts"]["auto"]
+    assert found["texts"]["auto"][0].startswith("Wo ist der Bahnhof")

@@ -1,0 +1,266 @@
+"""Where and in which numbers: the choice of device, precision and threads."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+
+from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
+from pipelines.engine import engine as engine_module
+from pipelines.engine.backends.native import Network
+from pipelines.engine.model import linear
+from pipelines.engine.model.linear import _Int8, _Int8Weights
+from pipelines.engine.model.precision import Plan, choose_device, choose_threads, plan_for
+from pipelines.engine.model.threads import Workers
+from pipelines.errors import OptionError
+from tests.engine.conftest import Folders, mel_source, token_sources
+
+CPU = torch.device("cpu")
+SPECS = ["whisper:tiny", "marian:opus-mt-en-de"]
+# How far logits (of unit spread) may be from float32. int8 rounds activations to 8 bits too.
+TOLERANCES = {"bfloat16": 0.1, "float16": 0.01, "int8": 0.12, "auto": 0.12}
+AGREEING = 0.75  # of the choices
+# For text the encoder is int8, too, and random weights have no choice by much: that translations of
+# a trained model hardly change is for tests/translation/test_quality.py.
+INT8_OF_TEXT, AGREEING_INT8_OF_TEXT = 0.15, 0.6
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+
+
+@pytest.mark.usefixtures("no_gpu")
+def test_without_a_gpu_auto_is_the_cpu_and_cuda_an_error() -> None:
+    assert Engine().device == "cpu"
+    for device in ("cuda", "cuda:1"):
+        with pytest.raises(OptionError, match="no CUDA device.*use cpu or auto"):
+            Engine(device=device)
+
+
+def test_with_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    assert choose_device("auto").type == "cuda"
+    assert choose_device("cpu").type == "cpu"
+    assert choose_device("cuda:0").index == 0
+    with pytest.raises(OptionError, match=r"only 1 CUDA device"):
+        choose_device("cuda:1")
+
+
+@pytest.mark.parametrize("device", ["gpu", "tpu", "mps", "", "cuda:x"])
+def test_unknown_devices(device: str) -> None:
+    with pytest.raises(OptionError, match="not one of auto, cpu, cuda"):
+        Engine(device=device)
+
+
+@pytest.mark.parametrize("precision", ["int4", "fp16", ""])
+def test_unknown_precisions_fail_before_any_load(precision: str) -> None:
+    with pytest.raises(OptionError, match="not one of auto, float32, bfloat16, float16, int8"):
+        Engine(device="cpu", precision=precision)
+
+
+def test_gpu_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda")
+    for can, chosen in ((True, "bfloat16"), (False, "float16")):
+        monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda can=can, **_: can)
+        plan = plan_for("auto", gpu)
+        assert (plan.precision, plan.on_gpu) == (chosen, True)
+        assert plan.decoder.weights == getattr(torch, chosen)
+    assert plan_for("int8", gpu).decoder.kernel == "int8"
+
+
+def test_t5_keeps_the_range_of_float32_on_a_gpu() -> None:
+    gpu = torch.device("cuda")
+    for precision in ("float16", "int8"):
+        plan = plan_for(precision, gpu)
+        assert plan.decoder.activations == torch.float16
+        assert plan.with_range().decoder.activations == torch.float32
+    assert plan_for("float16", gpu).with_range().decoder.weights == torch.float32
+    exact = plan_for("bfloat16", gpu)
+    assert exact.with_range() == exact
+
+
+def test_int8_weights_as_a_gpu_uses_them_stay_in_range() -> None:
+    weight = torch.randn(8, 512, generator=torch.Generator().manual_seed(1)).abs()
+    layer = _Int8Weights(weight, None, torch.float16, CPU)
+    x = torch.full((1, 512), 5.0, dtype=torch.float16)
+    torch.testing.assert_close(layer(x).float(), x.float() @ weight.T, rtol=0.02, atol=0)
+
+
+def test_auto_keeps_float32_where_the_cpu_has_no_fast_int8(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"architecture": "aarch64"})
+    plan = plan_for("auto", CPU)
+    assert (plan.precision, plan.decoder.kernel) == ("float32", "dense")
+    # Asked for by name, a precision is used all the same.
+    assert plan_for("bfloat16", CPU).decoder.kernel == "dense"
+
+
+def test_threads() -> None:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert cores is not None
+    assert 1 <= choose_threads("auto") <= cores
+    assert choose_threads(3) == 3
+    for wrong in (0, -1, "many"):
+        with pytest.raises(OptionError, match="at least 1"):
+            choose_threads(wrong)  # type: ignore[arg-type]
+
+
+def test_threads_are_set_where_the_engine_computes(checkpoints: Folders) -> None:
+    before = torch.get_num_threads()
+    try:
+        for threads in (2, 1):
+            with Engine(device="cpu", threads=threads) as engine:
+                engine.load(checkpoints("marian:opus-mt-en-de"))
+                assert engine.threads == torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_who_waits_for_the_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "to_compile", lambda: True)
+    waits = {}
+    for precision in ("int8", "float32"):
+        with Engine(device="cpu", precision=precision) as engine:
+            waits[precision] = engine.compiles_first
+    assert waits == {"int8": True, "float32": False}
+
+
+@pytest.mark.parametrize("spec", SPECS)
+def test_int8_by_torch_is_close_to_float32(
+    spec: str, checkpoints: Folders, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on machines where no kernels can be compiled."""
+    monkeypatch.setattr(linear, "library", lambda: None)
+    test_lower_precisions_are_close_to_float32(spec, "int8", checkpoints, engine)
+
+
+@pytest.mark.parametrize("spec", SPECS)
+@pytest.mark.parametrize("precision", TOLERANCES)
+def test_lower_precisions_are_close_to_float32(
+    spec: str, precision: str, checkpoints: Folders, engine: Engine
+) -> None:
+    exact = engine.load(checkpoints(spec))
+    expected, tokens = _scores(exact)
+    with Engine(device="cpu", precision=precision, threads=1) as other:
+        model = other.load(checkpoints(spec))
+        if precision != "auto":
+            assert model.precision == precision
+        found, _ = _scores(model, tokens)
+        assert torch.isfinite(found).all()
+        error = float((found - expected).square().mean().sqrt())
+        tolerance, agreeing = TOLERANCES[precision], AGREEING
+        if model.backend.plan.encoder.kernel == "int8":
+            tolerance, agreeing = INT8_OF_TEXT, AGREEING_INT8_OF_TEXT
+        assert error < tolerance * float(expected.std())
+        # Teacher-forced, so that one other choice does not make all that follow another text.
+        same = (found.argmax(-1) == expected.argmax(-1)).float().mean()
+        assert same > agreeing
+        _check_batches(other, model)
+
+
+def _scores(model: Model, tokens: list[int] | None = None) -> tuple[torch.Tensor, list[int]]:
+    """Logits over a fixed sequence of tokens."""
+    memory = model.encode([_source(model)])[0]
+    generator = torch.Generator().manual_seed(5)
+    start = model.architecture.start_id
+    tokens = tokens or [start, *torch.randint(3, 30_000, (30,), generator=generator).tolist()]
+    return model.score(memory, tokens), tokens
+
+
+def _source(model: Model) -> object:
+    if model.architecture.source == "audio":
+        return mel_source(model)
+    return token_sources(model, [14])[0]
+
+
+def _check_batches(engine: Engine, model: Model) -> None:
+    """Generation runs, alone and among others, and ids stay inside the vocabulary."""
+    memory = model.encode([_source(model)])[0]
+    start = model.architecture.start_id
+    options = GenerationOptions(max_new_tokens=8, rules=(Suppress((start,)),), logprobs=True)
+    results = engine.generate(
+        [Request(memory, (start, *range(9, 9 + i)), options) for i in range(3)]
+    )
+    for result in results:
+        assert len(result.tokens) == len(result.logprobs) == 8
+        assert all(0 <= token < model.architecture.vocab_size for token in result.tokens)
+
+
+def test_int8_mostly_agrees_with_float32_on_the_bundled_translator(engine: Engine) -> None:
+    from pipelines.hub import bundled_folder
+
+    folder = bundled_folder("demo-en-de")
+    exact = engine.load(folder)
+    eos, pad = exact.architecture.eos_ids, exact.architecture.pad_id
+    sources = [[*range(first, first + length), *eos] for first, length in _SPANS]
+    options = GenerationOptions(max_new_tokens=16, eos_ids=eos, rules=(Suppress((pad,)),))
+    same = total = 0
+    with Engine(device="cpu", precision="int8", threads=1) as other:
+        quick = other.load(folder)
+        for mine, theirs in zip(exact.encode(sources), quick.encode(sources), strict=True):
+            tokens = engine.generate([Request(mine, (pad,), options)])[0].tokens
+            sequence = (pad, *tokens[:-1])
+            best = quick.score(theirs, sequence).clone()
+            best[:, pad] = -torch.inf
+            same += sum(a == b for a, b in zip(best.argmax(-1).tolist(), tokens, strict=True))
+            total += len(tokens)
+    assert same > 0.9 * total
+
+
+_SPANS = [(10, 3), (100, 6), (300, 9), (1000, 5), (2000, 7)]
+
+
+def test_out_of_gpu_memory_at_load_is_one_warning_and_the_cpu(
+    checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Played without a GPU: the device claims to be one, and building there to be out of memory."""
+    gpu, asked = torch.device("cuda"), []
+    monkeypatch.setattr(engine_module, "choose_device", lambda device: gpu)
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+
+    def build(
+        folder: Path, plan: Plan, workers: Workers, shortlist: Sequence[int] | None
+    ) -> Network:
+        asked.append(plan.device.type)
+        if plan.on_gpu:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+        return Network(folder, plan, workers, shortlist)
+
+    monkeypatch.setattr(engine_module, "Network", build)
+    with Engine(threads=1) as engine:
+        assert engine.device == "cuda"
+        with pytest.warns(RuntimeWarning, match="GPU out of memory.*going on with the CPU") as seen:
+            model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        assert len(seen) == 1
+        assert engine.device == model.device == "cpu"
+        _check_batches(engine, model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            engine.load(checkpoints("marian:separate-vocabs"))
+    assert asked == ["cuda", "cpu", "cpu"]
+
+
+@pytest.mark.parametrize("shape", [(1100, 1024), (64, 64)], ids=["large", "small"])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_torchs_int8_products_tell_of_damage(shape: tuple[int, int], value: float) -> None:
+    """fbgemm makes numbers of NaN, and raises an error where there is nothing else."""
+    generator = torch.Generator().manual_seed(0)
+    layer = _Int8(torch.randn(shape, generator=generator), torch.ones(shape[0]))
+    x = torch.rand(4, shape[1], generator=generator)
+    for damaged in (slice(5, 6), slice(None)):
+        bad = x.clone()
+        bad[1, damaged] = value
+        assert torch.isfinite(layer(bad)).all(-1).tolist() == [True, False, True, True]
+        assert not torch.isfinite(layer(bad[1:2])).all()
+        assert layer(bad[1:2]).shape == (1, shape[0])
+        # Only its neighbours' size counts for a row, and zeros have none.
+        without = bad.clone()
+        without[1] = 0
+        assert torch.equal(layer(bad)[[0, 2, 3]], layer(without)[[0, 2, 3]])

@@ -1,0 +1,211 @@
+"""Which model serves when none was named: the setting, the best download, the bundled one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import ModelNotFound, UnsupportedTask
+from pipelines.hub import choose_default, defaults
+from pipelines.hub.multilingual_models import LANGUAGES
+from pipelines.hub.names import repository_of
+from tests.hub.conftest import Cached, many_files, opus_files, whisper_files
+
+pytestmark = pytest.mark.usefixtures("bundled", "hub_cache")
+
+# Best first, as the documentation of pipelines.hub.defaults says.
+MULTILINGUAL = "large-v3 turbo large-v2 large-v1 medium small base tiny".split()
+ENGLISH = (
+    "large-v3 turbo distil-large-v3.5 distil-large-v3 large-v2 distil-large-v2 large-v1 medium.en "
+    "medium distil-medium.en small.en small distil-small.en base.en base tiny.en tiny"
+).split()
+ENGLISH_ONLY = [name for name in ENGLISH if name not in MULTILINGUAL]
+PAIR = (
+    "opus-mt-tc-big-{s}-{t} opus-mt-{s}-{t} opus-mt-{s}-ROMANCE opus-mt-ROMANCE-{t} "
+    "nllb-200-3.3b nllb-200-distilled-1.3b nllb-200-1.3b nllb-200-distilled-600m m2m100-1.2b "
+    "mbart-50-many-to-many m2m100-418m opus-mt-{s}-mul opus-mt-mul-{t}"
+)
+
+NLLB = [name for name in LANGUAGES if name.startswith("nllb")]
+NOT_NLLB = [name for name in LANGUAGES if name not in NLLB]
+
+
+def test_the_languages_are_those_of_the_tokenizers() -> None:
+    from pipelines.language_codes import _LONG, find_language
+    from pipelines.language_tokens import M2M100, MBART50, NLLB
+
+    codes = {"nllb": NLLB, "m2m1": M2M100, "mbar": MBART50}
+    for name, known in LANGUAGES.items():
+        assert known == {code for code in _LONG if find_language(code, codes[name[:4]])}
+
+
+def put(cached: Cached, *names: str) -> None:
+    for name in names:
+        repository = repository_of(name)
+        assert repository is not None
+        files = opus_files() if name.startswith("opus") else whisper_files()
+        if name in LANGUAGES:
+            files = many_files("mbart" if name.startswith("mbart") else "m2m_100")
+        # No more than makes a model, as there are many here.
+        needed = "config.json tokenizer.json vocab.json source.spm target.spm pytorch_model.bin"
+        cached(repository, {name: files[name] for name in needed.split() if name in files})
+
+
+def order(cached: Cached, names: list[str], *languages: str | None) -> list[str]:
+    """Puts everything into the cache and takes out what is chosen, until the bundled one is."""
+    from pipelines.hub import remove
+
+    put(cached, *names)
+    task = "translation" if names[0].startswith("opus") else "asr"
+    chosen = []
+    for _ in names:
+        try:
+            found = choose_default(task, *languages)
+        except ModelNotFound:
+            break
+        if found.source == "bundled":
+            break
+        chosen.append(found.name)
+        remove(found.name)
+    return chosen
+
+
+def test_the_documented_order_is_the_one(cached: Cached) -> None:
+    assert order(cached, ENGLISH[::-1], "en") == ENGLISH
+    assert defaults.__doc__ is not None
+    plain = [name for name in ENGLISH if not name.endswith(".en") or name.startswith("distil")]
+    assert ", ".join(plain) in " ".join(defaults.__doc__.split())
+
+
+@pytest.mark.parametrize(
+    ("languages", "expected"),
+    [
+        (("de", None), MULTILINGUAL),
+        ((None, None), MULTILINGUAL + ENGLISH_ONLY),
+        (("en", "en"), ENGLISH),
+        (("de", "en"), [name for name in MULTILINGUAL if name != "turbo"]),
+        ((None, "en"), [name for name in MULTILINGUAL if name != "turbo"]),
+    ],
+)
+def test_recognisers_for_a_language(
+    cached: Cached, languages: tuple[str | None, ...], expected: list[str]
+) -> None:
+    assert order(cached, sorted(ENGLISH), *languages) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "without"),
+    [
+        ("en", "de", {"opus-mt-en-ROMANCE", "opus-mt-ROMANCE-de"}),
+        ("en", "fr", {"opus-mt-ROMANCE-fr"}),
+        ("en", "br", {"opus-mt-en-ROMANCE", "opus-mt-ROMANCE-br", *NLLB, "mbart-50-many-to-many"}),
+        ("en", "eo", {"opus-mt-en-ROMANCE", "opus-mt-ROMANCE-eo", *NOT_NLLB}),
+        ("it", "de", {"opus-mt-it-ROMANCE"}),
+        ("fr", "es", set()),
+    ],
+)
+def test_translators_for_a_pair(
+    cached: Cached, source: str, target: str, without: set[str]
+) -> None:
+    every = PAIR.format(s=source, t=target).split()
+    expected = [name for name in every if name not in without]
+    assert order(cached, every[::-1], source, target) == expected
+
+
+def test_translation_without_languages_means_those_of_the_bundled_model(cached: Cached) -> None:
+    put(cached, "opus-mt-en-de", "opus-mt-en-fr", "opus-mt-fr-de")
+    assert choose_default("translation").name == "opus-mt-en-de"
+    assert choose_default("translation", target="fr").name == "opus-mt-en-fr"
+    assert choose_default("translation", source="fr").name == "opus-mt-fr-de"
+
+
+@pytest.mark.parametrize(("source", "target"), [("EN", "De"), ("en-GB", "de_AT"), ("en", "DE")])
+def test_regions_and_capitals_do_not_matter(cached: Cached, source: str, target: str) -> None:
+    assert choose_default("translation", source, target).name == "demo-en-de"
+    put(cached, "opus-mt-en-de")
+    assert choose_default("translation", source, target).name == "opus-mt-en-de"
+
+
+def test_the_choice_is_said_in_one_line(cached: Cached, hub_cache: Path) -> None:
+    put(cached, "small", "opus-mt-en-de")
+    note = f"using small, the best model for de in {hub_cache}; -m chooses another"
+    assert choose_default("asr", "de").note == note
+    assert choose_default("asr").note == note.replace(" for de", "")
+    note = choose_default("translation", "en", "de").note or ""
+    assert note.startswith("using opus-mt-en-de, the best model from en to de in ")
+
+
+def test_half_downloads_are_passed_over(cached: Cached) -> None:
+    put(cached, "tiny")
+    cached("openai/whisper-large-v3", {"config.json": b'{"model_type": "whisper"}'})
+    assert choose_default("asr", "en").name == "tiny"
+
+
+def test_the_users_setting_goes_first(cached: Cached) -> None:
+    put(cached, "large-v3", "tiny")
+    found = choose_default("asr", "en", preferred="tiny")
+    assert (found.name, found.note) == ("tiny", None)
+    assert choose_default("asr", "en", preferred="").name == "large-v3"
+    with pytest.raises(ModelNotFound, match="the model base is not on this machine"):
+        choose_default("asr", "en", preferred="base")
+
+
+@pytest.mark.parametrize(
+    ("task", "languages", "name", "better"),
+    [
+        ("asr", (), "demo", "tiny"),
+        ("asr", ("en",), "demo", "tiny.en"),
+        ("asr", ("en", "en"), "demo", "tiny.en"),
+        ("translation", (), "demo-en-de", "opus-mt-en-de"),
+        ("translation", ("en", "de"), "demo-en-de", "opus-mt-en-de"),
+        ("translation", ("de", "en"), "demo-de-en", "opus-mt-de-en"),
+        ("translation", (None, "en"), "demo-de-en", "opus-mt-de-en"),
+        ("translation", ("de", None), "demo-de-en", "opus-mt-de-en"),
+    ],
+)
+def test_else_the_bundled_one_says_what_it_is_for_and_how_to_get_more(
+    task: str, languages: tuple[str | None, ...], name: str, better: str
+) -> None:
+    found = choose_default(task, *languages)
+    assert (found.name, found.source) == (name, "bundled")
+    assert found.note is not None
+    assert "\n" not in found.note
+    assert f"using the bundled {name}, good for " in found.note
+    assert f"; `edgeapp models pull {better}` gets a real one" in found.note
+
+
+@pytest.mark.parametrize(
+    ("task", "languages", "said", "better"),
+    [
+        ("asr", ("fr",), "no recogniser for fr is", "tiny"),
+        ("asr", ("fr", "en"), "no recogniser for fr that also translates into en is", "tiny"),
+        ("asr", (None, "en"), "no recogniser that also translates into en is", "tiny"),
+        ("translation", ("en", "fr"), "no translator from en to fr is", "opus-mt-en-fr"),
+        ("translation", ("de", "fr"), "no translator from de to fr is", "opus-mt-de-fr"),
+        ("translation", (None, "xx"), "no translator from en to xx is", "opus-mt-en-xx"),
+    ],
+)
+def test_a_pair_that_nothing_here_can_do(
+    task: str, languages: tuple[str | None, ...], said: str, better: str, hub_cache: Path
+) -> None:
+    with pytest.raises(ModelNotFound) as error:
+        choose_default(task, *languages)
+    message = str(error.value)
+    assert message.startswith(said)
+    assert "\n" not in message
+    assert f"looked in {hub_cache}, and the bundled demo" in message
+    assert f"`edgeapp models pull {better}` downloads one" in message
+
+
+@pytest.mark.parametrize("languages", [("de", "de"), ("en", "en")])
+def test_a_language_into_itself_is_no_translation(languages: tuple[str | None, ...]) -> None:
+    with pytest.raises(UnsupportedTask, match="nothing to translate from (de|en) to"):
+        choose_default("translation", *languages)
+
+
+@pytest.mark.parametrize("code", ["../../x", "de fr", "deu--fra", "Deutsch!", "\n"])
+def test_what_is_no_language_code(code: str) -> None:
+    for languages in (("en", code), (code, "de")):
+        with pytest.raises(UnsupportedTask, match="no language code"):
+            choose_default("translation", *languages)

@@ -1,0 +1,149 @@
+"""Downloads that end early, by the connection, the user or the disk, and the one after that."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+from pathlib import Path
+
+import pytest
+
+from pipelines.errors import ModelNotFound
+from pipelines.hub import PullProgress, pull, remove, resolve
+from tests.fixtures.hub import Hub
+from tests.hub.conftest import TINY, WEIGHTS, refusal, resolve_here, whisper_files
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_second_pull_goes_on_where_the_first_was_cut(hub: Hub, hub_cache: Path) -> None:
+    files = whisper_files()
+    size = len(files[WEIGHTS])
+    hub.host_files(TINY, files)
+    # 60,000 bytes, and then nothing each time that the client tries again.
+    hub.cuts[WEIGHTS] = [60_000, *[0] * 20]
+    message = refusal("tiny")
+    assert "cannot be downloaded from http://127.0.0.1:" in message
+    assert f"`edgeapp models pull tiny` goes on from what is in {hub_cache}" in message
+    with pytest.raises(ModelNotFound, match="only partly on this machine"):
+        resolve("tiny")
+
+    hub.cuts.clear()
+    hub.requests.clear()
+    told: list[PullProgress] = []
+    folder = pull("tiny", told.append).folder
+    (content,) = [r for r in hub.requests if r.startswith("GET /content/")]
+    assert content == f"GET /content/{TINY}/{WEIGHTS} bytes=60000-"
+    assert hub.fetched() == [WEIGHTS], "the small files were there"
+    assert (folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    # What was there counts as done from the start.
+    done = [state.done_bytes for state in told]
+    assert told[-1].total_bytes - size + 60_000 in done
+    assert done[-1] == told[-1].total_bytes
+    assert not list(hub_cache.rglob("*.incomplete"))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_one_pull_survives_several_cuts(hub: Hub) -> None:
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    hub.cuts[WEIGHTS] = [50_000, 70_000, 0, 10_000]
+    told: list[PullProgress] = []
+    folder = pull("tiny", told.append).folder
+    assert (folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    ranges = [r.split()[2:] for r in hub.requests if r.startswith("GET /content/")]
+    assert ranges == [
+        [], ["bytes=50000-"], ["bytes=120000-"], ["bytes=120000-"], ["bytes=130000-"],
+    ]  # fmt: skip
+    done = [state.done_bytes for state in told]
+    assert done == sorted(done)
+    assert done[-1] == told[-1].total_bytes
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_knows_no_ranges(hub: Hub) -> None:
+    """It sends everything again, which must not land behind what is there."""
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    hub.honours_ranges = False
+    hub.cuts[WEIGHTS] = [60_000]
+    told: list[PullProgress] = []
+    assert (pull("tiny", told.append).folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    assert told[-1].done_bytes == told[-1].total_bytes
+    # And it is not asked for ever.
+    remove("tiny")
+    hub.cuts[WEIGHTS] = [60_000, 50_000] * 20
+    assert "cannot be downloaded" in refusal("tiny")
+    assert hub.fetched().count(WEIGHTS) < 12
+
+
+def test_an_interrupt_keeps_what_has_come(hub: Hub, hub_cache: Path) -> None:
+    """Ctrl-C arrives in this thread, where the progress is told."""
+    files = {**whisper_files(), WEIGHTS: os.urandom(25_000_000)}
+    hub.host_files(TINY, files)
+
+    def interrupt(state: PullProgress) -> None:
+        if state.file == WEIGHTS and state.done_bytes > 15_000_000:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        pull("tiny", interrupt)
+    (partial,) = hub_cache.rglob("*.incomplete")
+    have = partial.stat().st_size
+    assert 0 < have < 25_000_000
+    with pytest.raises(ModelNotFound, match="only partly"):
+        resolve("tiny")
+    hub.requests.clear()
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    assert f"GET /content/{TINY}/{WEIGHTS} bytes={have}-" in hub.requests
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_small_file_that_is_cut_is_fetched_again(hub: Hub) -> None:
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    hub.cuts["vocab.json"] = [3]
+    folder = pull("tiny").folder
+    assert (folder / "vocab.json").read_bytes() == files["vocab.json"]
+
+
+def test_a_partial_file_of_other_content_is_not_continued(hub: Hub, hub_cache: Path) -> None:
+    """Its end would not fit; the sum tells, and the next attempt starts anew."""
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    blobs = hub_cache / "models--openai--whisper-tiny" / "blobs"
+    blobs.mkdir(parents=True)
+    partial = blobs / f"{hashlib.sha256(files[WEIGHTS]).hexdigest()}.incomplete"
+    partial.write_bytes(b"something else" * 100)
+    assert "arrived damaged and was thrown away" in refusal("tiny")
+    assert not resolve_here("tiny")
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    # Longer than the file: that much is plain from the start.
+    remove("tiny")
+    blobs.mkdir(parents=True)
+    partial.write_bytes(b"x" * (len(files[WEIGHTS]) + 1))
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+
+
+def test_a_full_disk(hub: Hub, hub_cache: Path) -> None:
+    """As on a full disk, writing fails in the middle: no file may grow beyond 64,000 bytes."""
+    files = whisper_files()
+    hub.host_files(TINY, files)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64_000, hard))
+    try:
+        message = refusal("tiny")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert message == f"{TINY} cannot be stored in {hub_cache}: File too large"
+    assert not resolve_here("tiny")
+    # With room again, it goes on.
+    hub.requests.clear()
+    assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
+    assert any(r.endswith("bytes=64000-") for r in hub.requests)
+
+
+def test_a_cache_that_cannot_be_made(hub: Hub, hub_cache: Path) -> None:
+    hub.host_files(TINY, whisper_files())
+    hub_cache.write_text("a file")
+    assert f"{TINY} cannot be stored in {hub_cache}: " in refusal("tiny")

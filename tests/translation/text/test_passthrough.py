@@ -1,0 +1,138 @@
+"""What goes around the model: marks of lists, quotes, links, and what it cannot read."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.translation.text.passthrough import plain_quotes, set_apart, without_new_stop
+from pipelines.translation.text.sentences import Span
+from tests.translation.corpus import ODD
+
+UNREADABLE = set("@&*🍕<>\\=漢字ж")
+
+
+def _unreadable(text: str) -> bool:
+    return any(char in UNREADABLE for char in text)
+
+
+def _parts(sentence: str, language: str = "en") -> str:
+    """What is kept in curly braces."""
+    return "".join(
+        span.before + (f"{{{span.text}}}" if keep else span.text)
+        for span, keep in set_apart(Span("", sentence), language, _unreadable)
+    )
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "{-} milk",
+        "{•} Call the doctor.",
+        "{1.} Open the door.",
+        "{2)} Close the window.",
+        "{a)} Wash your hands.",
+        "{> >} Where are you?",
+        "{# 3.} Results",
+        "{- (a)} one of two",
+        "-5 degrees",
+        "3.50 is too much.",
+        "1985. What a year!",
+        "I. Newton was here.",
+    ],
+)
+def test_marks_of_lists(expected: str) -> None:
+    assert _parts(expected.replace("{", "").replace("}", "")) == expected
+
+
+def test_in_german_a_number_with_a_dot_is_an_ordinal() -> None:
+    assert _parts("5. Mai war ein Montag.", "de") == "5. Mai war ein Montag."
+    assert _parts("5) Mai war ein Montag.", "deu") == "{5)} Mai war ein Montag."
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "{(}He was not at home.{)}",
+        '{"}Let\'s go home.{"}',
+        "{“}Let's go home.{”}",
+        "{'}I don't know.{'}",
+        "{„(}Nobody knows.{)“}",
+        '{- "}Come in!{"}',
+        # A quotation of several sentences has been cut.
+        "{“}I am tired.",
+        "Let's go home.{”}",
+        '"Stop!" he shouted.',
+        'He said: "Stop!"',
+        '"Yes," he said, "of course."',
+        "(One) and (two)",
+        "'Tis the season.",
+        "The house is my parents'",
+    ],
+)
+def test_quotes_and_brackets_around_a_sentence(expected: str) -> None:
+    assert _parts(expected.replace("{", "").replace("}", "")) == expected
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "I like pizza {🍕.}",
+        "I like pizza{🍕}",
+        "I like {漢字} and pizza.",
+        "Write to {name@example.org}, please.",
+        "See {https://www.example.com/?q=a&b=c#d}.",
+        "{(www.example.com/a)}",
+        "Tom {&} Mary",
+        "{**}Important{:**} do not touch.",
+        "{<b>Hello</b>} my friend",
+        "{жук 漢字} is new",
+        "{C:\\me\\file.txt}",
+        "{>>fra<<} Yes.",
+        f"The key is {{{'0123456789abcdef' * 4}}}.",
+        "a_b stays, and so does AT+T",
+    ],
+)
+def test_links_and_what_the_model_cannot_read(expected: str) -> None:
+    assert _parts(expected.replace("{", "").replace("}", "")) == expected
+
+
+_TEXT = st.text(alphabet=st.sampled_from("ab1 .,!?-*()\"'“”@/:🍕漢>#\u00a0"))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)).map(str.strip), st.sampled_from(" \n"))
+def test_nothing_is_lost(sentence: str, before: str) -> None:
+    spans = [span for span, _ in set_apart(Span(before, sentence), "en", _unreadable)]
+    assert "".join(span.before + span.text for span in spans) == before + sentence
+    assert all(span.text == span.text.strip() for span in spans)
+    assert all(not span.before.strip() for span in spans)
+    assert all(span.text for span in spans) or not sentence
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "a.", "- ", "((", "[(", "www.", "a@", "a@b.", "'", '"', "_", "🍕a ", "http://a 漢 "],
+)
+def test_long_lines_take_no_time(unit: str) -> None:
+    start = time.process_time()
+    parts = list(set_apart(Span("", (unit * 100_000)[:100_000].strip()), "en", _unreadable))
+    assert parts
+    assert time.process_time() - start < 5
+
+
+def test_no_full_stop_where_there_was_none() -> None:
+    assert without_new_stop("milk", "Milch.") == "Milch"
+    assert without_new_stop("Milk.", "Milch.") == "Milch."
+    assert without_new_stop("Really?", "Wirklich.") == "Wirklich."
+    assert without_new_stop("wait", "warte...") == "warte..."
+    assert without_new_stop("in the USA", "in den U.S.A.") == "in den U.S.A."
+    assert without_new_stop("a", ".") == "."
+    assert without_new_stop("a", "") == ""
+
+
+def test_quotes_as_models_know_them() -> None:
+    assert plain_quotes("“It’s ‘fine’,” „so“") == '"It\'s \'fine\'," "so"'

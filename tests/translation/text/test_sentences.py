@@ -1,0 +1,113 @@
+"""Sentence splitting: nothing lost, lines kept, long sentences taken apart where it hurts least."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipelines.translation.text.sentences import Span, shorten, split_sentences
+from tests.translation.corpus import ODD
+
+SPLITS = {
+    "Dr. Smith met Mr. Jones at 5 p.m. They talked.": 2,
+    "We used e.g. salt, i.e. sodium chloride. It worked.": 2,
+    "He lives in the U.S. It is big.": 2,
+    "It costs $3.50. Cheap!": 2,
+    "J. K. Rowling wrote it. No. 5 is alive.": 2,
+    'He said: "Stop! Don\'t go." Then he left.': 2,
+    "“Hello.” She waved.": 2,
+    "Wait... what? Yes!! Really?!": 3,
+    "One... Two... Three.": 3,
+    "ASP.NET and System.Out are names. So is Booking.com. Yes.": 3,
+    "1. Open the door. 2. Close it.": 2,
+    "First line\nSecond line": 2,
+    "Name\tAge\tTown": 3,
+    "One.  Two.\u00a0Three.": 3,
+    "He had a Ph.D. in physics.": 1,
+    "No mark at the end": 1,
+}
+
+
+@pytest.mark.parametrize("text", SPLITS)
+def test_where_english_sentences_end(text: str) -> None:
+    assert len(split_sentences(text, "en")) == SPLITS[text]
+
+
+def test_each_language_has_its_rules() -> None:
+    german = "Am 5. Januar kam er. Das ist z.B. gut."
+    assert len(split_sentences(german, "de")) == len(split_sentences(german, "deu")) == 2
+    assert len(split_sentences("Привет. Как дела, т.е. хорошо?", "rus")) == 2
+    assert len(split_sentences("你好。我很好！真的？", "cmn_Hans")) == 3
+    assert len(split_sentences("Bonjour. Ça va?", "no such language")) == 2
+    assert len(split_sentences("Hello. Hi.", None)) == 2
+
+
+def test_lines_and_indentation_are_kept_apart_from_the_sentences() -> None:
+    assert split_sentences("  One.\r\n\r\n\tTwo. Three.  \n", "en") == [
+        Span("  ", "One."),
+        Span("\r\n\r\n\t", "Two."),
+        Span(" ", "Three."),
+        Span("  \n", ""),
+    ]
+    assert split_sentences("", "en") == []
+    assert split_sentences(" \n ", "en") == [Span(" \n ", "")]
+    assert split_sentences("A. B.\nC.", "en", lines_only=True) == [
+        Span("", "A. B."),
+        Span("\n", "C."),
+    ]
+
+
+_TEXT = st.text(alphabet=st.sampled_from("aBé1 .!?…\"'()“”«»\n\r\t\u00a0\u2028。，中,;:-–\ud800🙂"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)), st.sampled_from(["en", "de", "zh", "xx"]))
+def test_nothing_is_lost(text: str, language: str) -> None:
+    spans = split_sentences(text, language)
+    assert "".join(span.before + span.text for span in spans) == text
+    for index, span in enumerate(spans):
+        assert span.text == span.text.strip()
+        assert not span.before.strip()
+        assert span.text or index == len(spans) - 1
+        assert "\n" not in span.text
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(min_size=1).map(str.strip).filter(bool), st.integers(2, 20))
+def test_a_shortened_sentence_is_still_all_there(sentence: str, limit: int) -> None:
+    spans = shorten(sentence, limit, len)
+    assert "".join(span.before + span.text for span in spans) == sentence
+    assert all(span.text and span.text == span.text.strip() for span in spans)
+
+
+def test_parts_fit() -> None:
+    for sentence in ("word " * 1000 + "end", "a" * 5000, "a,b;" * 700, "我很好，" * 300):
+        assert all(len(span.text) <= 50 for span in shorten(sentence, 50, len))
+
+
+def test_a_sentence_that_fits_is_left_alone() -> None:
+    assert shorten("One, two; three.", 16, len) == [Span("", "One, two; three.")]
+
+
+def test_it_is_cut_at_the_best_place_near_the_middle() -> None:
+    def parts(sentence: str) -> list[str]:
+        return [span.text for span in shorten(sentence, len(sentence) - 1, len)]
+
+    assert parts("I came, I saw it; I conquered, and left.") == [
+        "I came, I saw it;",
+        "I conquered, and left.",
+    ]
+    assert parts("When it rained in the city, we stayed at home") == [
+        "When it rained in the city,",
+        "we stayed at home",
+    ]
+    assert parts("some words without any marks") == ["some words", "without any marks"]
+    assert parts("我今天很好，你今天也好") == ["我今天很好，", "你今天也好"]
+
+
+def test_a_character_of_several_code_points_stays_whole() -> None:
+    family = "👩\u200d👩\u200d👧"
+    for span in shorten(family * 20, 12, len):
+        assert span.text.count("👧") * len(family) == len(span.text)
+    assert all(span.text[0] != "\u0301" for span in shorten("e\u0301" * 50, 7, len))
