@@ -14,23 +14,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LiveLine",
-    "clock",
-    "note",
+    "format_clock",
+    "print_note",
     "progress",
-    "results",
+    "results_console",
     "show_warnings_as_notes",
     "timed_line",
 ]
 
 
-def results() -> Console:
+def results_console() -> Console:
     """Where results go."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
-def note(message: str) -> None:
+def print_note(message: str) -> None:
     """One line beside the results, for the person at the terminal."""
     sys.stderr.write(f"edgeapp: {message}\n")
     sys.stderr.flush()
@@ -40,12 +40,12 @@ def show_warnings_as_notes() -> None:
     """From now on print each Python warning as one line on stderr, without a source path."""
 
     def show(message: Warning | str, *_: object, **__: object) -> None:
-        note(str(message))
+        print_note(str(message))
 
     warnings.showwarning = show
 
 
-def clock(seconds: float) -> str:
+def format_clock(seconds: float) -> str:
     """62.5 → "01:02.500"; hours only where there are any."""
     ms = max(0, round(seconds * 1000))
     hours, rest = divmod(ms, 3_600_000)
@@ -56,7 +56,7 @@ def clock(seconds: float) -> str:
 
 def timed_line(start: float, end: float, text: str) -> str:
     """A segment as openai-whisper prints it."""
-    return f"[{clock(start)} --> {clock(end)}] {text}"
+    return f"[{format_clock(start)} --> {format_clock(end)}] {text}"
 
 
 class LiveLine:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import typer
 
-from edgeapp.console import note
+from edgeapp.console import print_note
 from pipelines.errors import EdgeError, ModelError, OptionError
 
 __all__ = [
@@ -20,10 +20,10 @@ __all__ = [
     "MODEL",
     "SOME_FAILED",
     "USAGE",
-    "code_of",
-    "ending",
-    "report",
-    "silence_results",
+    "exit_code_of",
+    "exit_with_code",
+    "print_error",
+    "discard_stdout",
     "unexpected",
 ]
 
@@ -35,7 +35,7 @@ EXIT_CODES = (
 )
 
 
-def report(error: BaseException, what: str | None, debug: bool) -> None:
+def print_error(error: BaseException, what: str | None, debug: bool) -> None:
     """One line for an error: which input, what was wrong, what to do.
 
     Args:
@@ -45,10 +45,10 @@ def report(error: BaseException, what: str | None, debug: bool) -> None:
     """
     if isinstance(error, EdgeError):
         message = str(error) or type(error).__name__
-        note(f"{what}: {message}" if what and what not in message else message)
+        print_note(f"{what}: {message}" if what and what not in message else message)
     else:
         said = unexpected(error) + ("" if debug else "; --debug shows the traceback")
-        note(f"{what}: {said}" if what else said)
+        print_note(f"{what}: {said}" if what else said)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
 
@@ -65,29 +65,29 @@ def unexpected(error: BaseException) -> str:
 
 
 @contextmanager
-def ending(debug: bool) -> Iterator[None]:
+def exit_with_code(debug: bool) -> Iterator[None]:
     """Turns whatever ends a command into its exit code. Raises typer.Exit."""
     try:
         yield
     except EdgeError as error:
-        report(error, None, debug)
-        raise typer.Exit(code_of(error)) from None
+        print_error(error, None, debug)
+        raise typer.Exit(exit_code_of(error)) from None
     except KeyboardInterrupt:
-        note("interrupted; what was done is kept")
+        print_note("interrupted; what was done is kept")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
         # Whoever read our results has had enough (`| head`): no reason to complain.
-        silence_results()
+        discard_stdout()
         raise typer.Exit(SOME_FAILED) from None
 
 
-def silence_results() -> None:
+def discard_stdout() -> None:
     """Nobody reads stdout any more: point it elsewhere, or Python would stumble over it again on
     its way out."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def code_of(error: Exception) -> int:
+def exit_code_of(error: Exception) -> int:
     """The exit code of a command that this ends, or that did not do an input because of it."""
     if isinstance(error, OptionError):
         return USAGE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgeapp.console import note
+from edgeapp.console import print_note
 from edgeapp.settings import Settings
 from pipelines.errors import ModelError, OptionError, UnsupportedTask
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from pipelines.hub import ResolvedModel
     from pipelines.translation import Translator
 
-__all__ = ["Workshop", "language_named"]
+__all__ = ["ModelPool", "language_code_of"]
 
 
-def language_named(text: str) -> str:
+def language_code_of(text: str) -> str:
     """The code of a language ("de") given as a code of two or three letters or an English name,
     in any case; what is neither stays as it is, for the model to judge."""
     from pipelines.language_codes import two_letter
@@ -29,7 +29,7 @@ def language_named(text: str) -> str:
         return two_letter(text) or text
 
 
-class Workshop:
+class ModelPool:
     """Loads each model once; says on stderr what it chose where nobody named one."""
 
     def __init__(self, settings: Settings) -> None:
@@ -44,9 +44,9 @@ class Workshop:
             from pipelines.engine import Engine
 
             s = self.settings
-            self._engine = Engine(device=s.device, precision=s.compute_type, threads=s.threads)
-            if self._engine.compiles_first:
-                note("compiling kernels for this CPU, this once: some 15 seconds")
+            self._engine = Engine(device=s.device, compute_type=s.compute_type, threads=s.threads)
+            if self._engine.needs_compiling:
+                print_note("compiling kernels for this CPU, this once: some 15 seconds")
         return self._engine
 
     def transcriber(self, name: str | None, language: str | None, task: str) -> Transcriber:
@@ -95,7 +95,7 @@ class Workshop:
 
     def _say(self, found: ResolvedModel) -> None:
         if found.note:
-            note(found.note)
+            print_note(found.note)
 
     def _check(self, found: ResolvedModel, task: str, what: str) -> None:
         if found.task != task:

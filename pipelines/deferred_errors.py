@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
 
-__all__ = ["UntilBroken"]
+__all__ = ["DeferErrors"]
 
 T = TypeVar("T")
 
 
-class UntilBroken(Generic[T]):
+class DeferErrors(Generic[T]):
     """What a source gives; where it breaks off with an error, this ends instead.
 
     Whoever has done all that there was calls `check`, which raises that error.

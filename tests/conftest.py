@@ -91,9 +91,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def _kernels() -> None:
     """Compiled before the first test, which has better things to wait for."""
-    from pipelines.engine.kernels.loader import library
+    from pipelines.engine.kernels.loader import load_kernels
 
-    library()
+    load_kernels()
 
 
 @pytest.fixture(scope="session", autouse=True)

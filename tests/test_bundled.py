@@ -21,7 +21,7 @@ from transformers import (
 from pipelines.asr import Transcriber, load_audio
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
+from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request, SuppressTokens
 from pipelines.hub.assets import BUNDLED, assets_folder, bundled_folder
 from pipelines.translation import Translator
 from tests.engine.oracle import assert_same_choice, greedy, reference
@@ -43,7 +43,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine(device="cpu", precision="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
         yield engine
 
 
@@ -149,7 +149,7 @@ class TestTranslator:
         model, oracle = engine.load(folder), reference(folder)
         tokenizer = MarianTokenizer.from_pretrained(folder)
         pad, eos = model.architecture.pad_id, model.architecture.eos_ids
-        options = GenerationOptions(max_new_tokens=40, eos_ids=eos, rules=(Suppress((pad,)),))
+        options = GenerationOptions(max_new_tokens=40, eos_ids=eos, rules=(SuppressTokens((pad,)),))
         sources = [tokenizer(sentence).input_ids for sentence in SENTENCES]
         memories = model.encode(sources)
         results = engine.generate([Request(memory, (pad,), options) for memory in memories])
@@ -204,7 +204,7 @@ def _json(name: str, file: str) -> Any:
     return json.loads((bundled_folder(name) / file).read_text(encoding="utf-8"))
 
 
-def _windows(path: Path, model: Model) -> list[torch.Tensor]:
+def _windows(path: Path, model: LoadedModel) -> list[torch.Tensor]:
     """The recording, window after window [mels, frames]."""
     frames = 2 * model.architecture.max_source_positions
     samples = load_audio(path)

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-__all__ = ["Unit", "paragraphs", "read_units"]
+__all__ = ["TextUnit", "paragraphs", "read_units"]
 
 _CHUNK = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
-class Unit:
+class TextUnit:
     """What becomes one line of the output.
 
     number: its first line in the input, from 1. ending: "\\n", "\\r\\n", or "" at a file's end.
@@ -29,7 +29,7 @@ class Unit:
     damaged: bool = False
 
 
-def read_units(file: BinaryIO, *, document: bool = False) -> Iterator[Unit | None]:
+def read_units(file: BinaryIO, *, document: bool = False) -> Iterator[TextUnit | None]:
     """The units of a file as they arrive; None wherever reading on would mean to wait.
 
     Lines end at a line feed and nowhere else, so that no other control character changes how many
@@ -39,9 +39,9 @@ def read_units(file: BinaryIO, *, document: bool = False) -> Iterator[Unit | Non
     return paragraphs(units) if document else units
 
 
-def paragraphs(lines: Iterator[Unit | None]) -> Iterator[Unit | None]:
+def paragraphs(lines: Iterator[TextUnit | None]) -> Iterator[TextUnit | None]:
     """Lines joined up to the next empty line; empty lines are units of their own."""
-    held: list[Unit] = []
+    held: list[TextUnit] = []
     for line in lines:
         if line is None:
             yield None
@@ -56,8 +56,8 @@ def paragraphs(lines: Iterator[Unit | None]) -> Iterator[Unit | None]:
         yield _joined(held)
 
 
-def _joined(lines: list[Unit]) -> Unit:
-    return Unit(
+def _joined(lines: list[TextUnit]) -> TextUnit:
+    return TextUnit(
         text=" ".join(line.text.strip() for line in lines),
         ending=lines[-1].ending,
         number=lines[0].number,
@@ -66,7 +66,7 @@ def _joined(lines: list[Unit]) -> Unit:
     )
 
 
-def _lines(file: BinaryIO) -> Iterator[Unit | None]:
+def _lines(file: BinaryIO) -> Iterator[TextUnit | None]:
     number, rest = 0, b""
     for chunk in _chunks(file):
         if chunk is None:
@@ -82,14 +82,14 @@ def _lines(file: BinaryIO) -> Iterator[Unit | None]:
         yield _unit(rest, "", number + 1)
 
 
-def _unit(raw: bytes, ending: str, number: int) -> Unit:
+def _unit(raw: bytes, ending: str, number: int) -> TextUnit:
     size = len(raw) + len(ending)
     if ending and raw.endswith(b"\r"):
         raw, ending = raw[:-1], "\r\n"
     try:
-        return Unit(raw.decode(), ending, number, size)
+        return TextUnit(raw.decode(), ending, number, size)
     except UnicodeDecodeError:
-        return Unit(raw.decode(errors="replace"), ending, number, size, damaged=True)
+        return TextUnit(raw.decode(errors="replace"), ending, number, size, damaged=True)
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes | None]:

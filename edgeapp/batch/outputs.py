@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pipelines.errors import OptionError, OutputError
 
-__all__ = ["no_collisions", "output_names", "prepare_folder", "write_whole"]
+__all__ = ["check_no_collisions", "output_names", "prepare_folder", "write_atomically"]
 
 
 def prepare_folder(folder: Path) -> None:
@@ -36,7 +36,7 @@ def output_names(inputs: Sequence[str]) -> list[str]:
     ]
 
 
-def no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> None:
+def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> None:
     """Raises OptionError where two outputs would be one file, or one of them an input."""
     sources = {Path(name).resolve() for name in inputs if name != "-"}
     taken = set[Path]()
@@ -48,7 +48,7 @@ def no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> None:
         taken.add(path)
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Write UTF-8 text so that a reader sees the old file or the new one, never half of it.
 
     Raises OutputError.

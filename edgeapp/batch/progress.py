@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from edgeapp.console import LiveLine, note, progress, results, timed_line
+from edgeapp.console import LiveLine, print_note, progress, results_console, timed_line
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
     from pipelines.asr import Info, Segment
 
-__all__ = ["BarView", "LiveView"]
+__all__ = ["ProgressBarView", "LiveTextView"]
 
 
-class LiveView:
+class LiveTextView:
     """Tokens as they are decoded on a terminal; where stdout is no terminal, finished lines only.
 
     timed: put the times before each line. The translation stands below its source.
@@ -22,10 +22,10 @@ class LiveView:
 
     def __init__(self, *, timed: bool) -> None:
         self._timed = timed
-        self._console = results()
+        self._console = results_console()
         self._line = LiveLine(self._console)
 
-    def __enter__(self) -> LiveView:
+    def __enter__(self) -> LiveTextView:
         self._line.__enter__()
         return self
 
@@ -34,7 +34,7 @@ class LiveView:
 
     def started(self, info: Info) -> None:
         if info.language_probability is not None:
-            note(f"detected language: {info.language} ({info.language_probability:.0%})")
+            print_note(f"detected language: {info.language} ({info.language_probability:.0%})")
 
     def heard(self, text: str) -> None:
         self._line.add(text)
@@ -55,20 +55,20 @@ class LiveView:
         self._line.say(self._format(cue.start, cue.end, cue.text), "cyan")
 
     def warned(self, message: str) -> None:
-        note(message)
+        print_note(message)
 
     def _format(self, start: float, end: float, text: str) -> str:
         return timed_line(start, end, text) if self._timed else text
 
 
-class BarView:
+class ProgressBarView:
     """Results go to files: a progress bar on stderr, with the time that remains."""
 
     def __init__(self, name: str) -> None:
         self._name, self._stack = name, ExitStack()
         self._total: float | None = None
 
-    def __enter__(self) -> BarView:
+    def __enter__(self) -> ProgressBarView:
         self._bar = self._stack.enter_context(progress())
         self._task = self._bar.add_task(self._name, total=None)
         return self
@@ -91,4 +91,4 @@ class BarView:
     def translated(self, cue: Cue) -> None: ...
 
     def warned(self, message: str) -> None:
-        note(message if self._name in message else f"{self._name}: {message}")
+        print_note(message if self._name in message else f"{self._name}: {message}")

@@ -8,27 +8,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeapp.batch.outputs import no_collisions, output_names, write_whole
-from edgeapp.console import note
-from edgeapp.exit_codes import MODEL, SOME_FAILED, report
+from edgeapp.batch.outputs import check_no_collisions, output_names, write_atomically
+from edgeapp.console import print_note
+from edgeapp.exit_codes import MODEL, SOME_FAILED, print_error
 from edgeapp.subtitles.formats import Transcript, render
-from edgeapp.subtitles.word_cues import Layout
+from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines.errors import ModelError, OutputError
 
 if TYPE_CHECKING:
-    from edgeapp.batch.transcription_job import Captions
-    from edgeapp.model_pool import Workshop
+    from edgeapp.batch.transcription_job import TranscriptionJob
+    from edgeapp.model_pool import ModelPool
     from pipelines.asr import TranscribeOptions, Transcriber
 
-__all__ = ["Recordings"]
+__all__ = ["TranscriptionRunner"]
 
 
 @dataclass
-class Recordings:
+class TranscriptionRunner:
     """What to do with recordings. target: the language to translate into, or None. formats: of
     what is written, to `folder` or, where that is None, to stdout; none: plain text as it comes."""
 
-    workshop: Workshop
+    pool: ModelPool
     recogniser: Transcriber
     options: TranscribeOptions
     target: str | None
@@ -36,32 +36,34 @@ class Recordings:
     formats: tuple[str, ...]
     folder: Path | None
     debug: bool
-    layout: Layout
+    layout: WordCueLayout
 
     def run(self, inputs: list[str]) -> int:
         """All recordings, one after the other; a failed one does not stop the rest."""
         code, failed = 0, 0
         names = output_names(inputs)
         if self.folder is not None:
-            no_collisions([path for n in names for _, _, path in self._places(self.folder, n)])
+            check_no_collisions(
+                [path for n in names for _, _, path in self._places(self.folder, n)]
+            )
         for source, name in zip(inputs, names, strict=True):
             try:
                 self._one(source, name, alone=len(inputs) == 1)
             except BrokenPipeError:
                 raise  # whoever read the results is gone, for all inputs
             except Exception as error:  # whatever it is, the other recordings are done
-                report(error, "stdin" if source == "-" else source, self.debug)
+                print_error(error, "stdin" if source == "-" else source, self.debug)
                 failed += 1
                 code = max(code, MODEL if isinstance(error, ModelError) else SOME_FAILED)
         if failed and len(inputs) > 1:
-            note(f"{failed} of {len(inputs)} inputs failed")
+            print_note(f"{failed} of {len(inputs)} inputs failed")
         return code
 
     def _one(self, source: str, name: str, *, alone: bool) -> None:
-        from edgeapp.batch.progress import BarView, LiveView
-        from edgeapp.batch.transcription_job import Captions
+        from edgeapp.batch.progress import LiveTextView, ProgressBarView
+        from edgeapp.batch.transcription_job import TranscriptionJob
 
-        captions = Captions(
+        captions = TranscriptionJob(
             self.recogniser,
             self.options,
             self._translator if self.target is not None else None,
@@ -70,9 +72,9 @@ class Recordings:
         audio: Any = sys.stdin.buffer if source == "-" else source
         to_files, to_stdout = self.folder is not None, bool(self.formats)
         if not alone and not to_files:
-            note(source)
+            print_note(source)
         live = not to_stdout and (not to_files or sys.stdout.isatty())
-        view = LiveView(timed=sys.stdout.isatty()) if live else BarView(name)
+        view = LiveTextView(timed=sys.stdout.isatty()) if live else ProgressBarView(name)
         try:
             with view:
                 captions.run(audio, view)
@@ -91,13 +93,13 @@ class Recordings:
                 yield fmt, True, folder / f"{name}.{self.target}.{fmt}"
 
     def _translator(self, spoken: str) -> Any:
-        return self.workshop.translator(self.translation_model, spoken, self.target)
+        return self.pool.translator(self.translation_model, spoken, self.target)
 
     def _deliver(self, transcript: Transcript, name: str, suffix: str = "") -> None:
         if self.folder is not None:
             for fmt, translated, path in self._places(self.folder, name):
                 text = self._render(transcript, fmt, translated)
-                write_whole(path.with_name(path.name + suffix), text)
+                write_atomically(path.with_name(path.name + suffix), text)
             return
         for fmt in self.formats:
             text = self._render(transcript, fmt, self.target is not None and fmt != "json")
@@ -111,13 +113,15 @@ class Recordings:
             transcript = replace(transcript, segments=tuple(cues))
         return render(transcript, fmt, translated=translated)
 
-    def _keep(self, captions: Captions, name: str) -> None:
+    def _keep(self, captions: TranscriptionJob, name: str) -> None:
         """Broken off: what has been heard so far is worth keeping, but not under the full name."""
         if self.formats and captions.transcript.segments:
             try:
                 self._deliver(captions.transcript, name, ".part")
             except OutputError as error:  # beside that which ended it, which is reported
-                note(str(error))
+                print_note(str(error))
                 return
             if self.folder is not None:
-                note(f"{name}: the first part is in {self.folder}, in files that end with .part")
+                print_note(
+                    f"{name}: the first part is in {self.folder}, in files that end with .part"
+                )

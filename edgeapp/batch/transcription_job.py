@@ -8,18 +8,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.subtitles.formats import Cue, Transcript
-from edgeapp.subtitles.sentences import Passages
+from edgeapp.subtitles.sentences import SentenceJoiner
 
 if TYPE_CHECKING:
     from pipelines.asr import AudioSource, Info, Segment, TranscribeOptions, Transcriber
     from pipelines.translation import Translator
 
-__all__ = ["BATCH_SIZE", "Captions", "View"]
+__all__ = ["BATCH_SIZE", "TranscriptionJob", "ProgressView"]
 
 BATCH_SIZE = 8  # pieces of a recording at once, where nothing else is asked for
 
 
-class View(Protocol):
+class ProgressView(Protocol):
     """What is told while a recording is worked on."""
 
     def started(self, info: Info) -> None: ...
@@ -32,7 +32,7 @@ class View(Protocol):
 
 
 @dataclass
-class Captions:
+class TranscriptionJob:
     """One recording on its way; what is done so far can be had at any time, after Ctrl-C too.
 
     translator_for: from the spoken language to whoever translates it, or None for none wanted.
@@ -53,12 +53,12 @@ class Captions:
         target = self.target if self.translator_for is not None else None
         return Transcript(self.language, tuple(self._segments), tuple(self._cues), target)
 
-    def run(self, audio: AudioSource, view: View) -> Transcript:
+    def run(self, audio: AudioSource, view: ProgressView) -> Transcript:
         """Work through a recording. Raises whatever the transcriber and the translator raise."""
         from pipelines.asr import Info, Retract, SegmentDone, TextDelta
         from pipelines.notices import collect_notices
 
-        passages, follow = Passages(), None  # what is done with each passage
+        passages, follow = SentenceJoiner(), None  # what is done with each passage
         with collect_notices():  # Info has them, too
             events = self.transcriber.stream(audio, self.options)
         for event in events:
@@ -90,7 +90,7 @@ class Captions:
                 follow(passage)
         return self.transcript
 
-    def _translate(self, translator: Translator, view: View, passage: Cue) -> None:
+    def _translate(self, translator: Translator, view: ProgressView, passage: Cue) -> None:
         from pipelines.engine import Priority
         from pipelines.translation import Done, TextDelta, TranslateOptions
 

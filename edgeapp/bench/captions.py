@@ -9,9 +9,9 @@ from statistics import fmean, median
 
 import numpy as np
 
-from edgeapp.bench.word_lag import Recording, align, errors, plain_words
+from edgeapp.bench.word_lag import Recording, align, plain_words, word_errors
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import FileFeed
+from edgeapp.live.sources import FileSource
 from pipelines.asr import Transcriber
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.live.events import (
@@ -190,7 +190,7 @@ def caption(
     live = _Measured(transcriber, options)
     watched = _Watched()
     began = time.monotonic()
-    for event in LiveSession(live, show_decoding=True).run(FileFeed(recording.samples)):
+    for event in LiveSession(live, show_decoding=True).run(FileSource(recording.samples)):
         watched.take(event, time.monotonic() - began)
     said(f"{options.policy}: the same updates with their drafts and without")
     engine.compare()
@@ -233,7 +233,7 @@ def _figures(
         policy=options.policy,
         words=len(truth),
         recognised=len(right),
-        wrong=errors(truth, heard),
+        wrong=word_errors(truth, heard),
         display=_lag([watched.first(j, committed=False) - end for end, j in right]),
         committed=_lag([watched.first(j, committed=True) - end for end, j in right]),
         updates=watched.updates / watched.spoken_s,

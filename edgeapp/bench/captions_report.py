@@ -41,7 +41,7 @@ def conditions(recording: Recording, transcriber: Transcriber, min_chunk_s: floa
     model, engine = transcriber.model, transcriber.engine
     return (
         f"{recording.name}, {recording.seconds:.0f} s with {len(recording.words)} words, played "
-        f"in real time to {model.folder.name} ({model.precision}) on "
+        f"in real time to {model.folder.name} ({model.compute_type}) on "
         f"{'the GPU' if engine.device == 'cuda' else f'{engine.threads} CPU threads'}, an update "
         f"every {min_chunk_s:g} s of speech. Lags run from a word's true end, over the words that "
         "were recognised, to when it is first shown in its place, and to when it is final. "

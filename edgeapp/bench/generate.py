@@ -25,7 +25,7 @@ from pipelines.translation import Translator
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipelines.engine import Model, Result
+    from pipelines.engine import LoadedModel, Result
 
 __all__ = [
     "METHODS",
@@ -38,7 +38,7 @@ __all__ = [
     "summary",
     "table",
     "to_json",
-    "told",
+    "describe",
 ]
 
 METHODS = ("plain", "uncached", "beam", "speculative", "n-gram")
@@ -124,10 +124,12 @@ class Session(Comparable[Translator, Sequence[int]]):
         options = GreedyProcessor().options(self.length, model.architecture.eos_ids)
         options = replace(options, beam_size=self.beams)
         start = (model.architecture.start_id,)
-        return list(told(model, Request(model.encode([ids])[0], start, options), listener).tokens)
+        return list(
+            describe(model, Request(model.encode([ids])[0], start, options), listener).tokens
+        )
 
 
-def told(model: Model, request: Request, listener: Listener | None) -> Result:
+def describe(model: LoadedModel, request: Request, listener: Listener | None) -> Result:
     """The result of a request, of whose tokens the listener has heard as they came."""
     with model.stream(request) as stream:
         for event in stream:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from edgeapp.bench.generate import Comparable, Listener, told
-from edgeapp.console import clock
+from edgeapp.bench.generate import Comparable, Listener, describe
+from edgeapp.console import format_clock
 from pipelines.asr import Transcriber, load_audio
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, FileFeatures
 from pipelines.engine import (
@@ -17,13 +17,13 @@ from pipelines.engine import (
     ModelDrafter,
     NgramDrafter,
     Request,
-    Suppress,
+    SuppressTokens,
 )
 
-__all__ = ["HeardSession", "windows"]
+__all__ = ["AudioSession", "windows"]
 
 
-class HeardSession(Comparable[Transcriber, Tensor]):
+class AudioSession(Comparable[Transcriber, Tensor]):
     """Transcripts compared, without times."""
 
     def generate(
@@ -32,18 +32,18 @@ class HeardSession(Comparable[Transcriber, Tensor]):
         """New ids of a window [mels, frames], eos included, and the share of guesses kept."""
         model = self.tool.model
         model = model.uncached() if method == "uncached" else model
-        memory = model.encode([source])[0]
+        encoded = model.encode([source])[0]
         special, architecture = self.tool.tokenizer.special, model.architecture
         options = self.processor.options(self.length, architecture.eos_ids)
         times = range(special.timestamp_begin, architecture.vocab_size)
         options = replace(
             options,
             beam_size=self.beams if method == "beam" else 1,
-            rules=(*options.rules, Suppress((*special.control, *times))),
+            logit_filters=(*options.logit_filters, SuppressTokens((*special.control, *times))),
         )
         drafter = self._drafter(method, source)
-        request = Request(memory, self._prompt(), options, drafter=drafter)
-        result = told(model, request, listener)
+        request = Request(encoded, self._prompt(), options, drafter=drafter)
+        result = describe(model, request, listener)
         if drafter is None:
             return list(result.tokens), None
         return list(result.tokens), result.accepted / max(1, result.drafted)
@@ -60,7 +60,7 @@ class HeardSession(Comparable[Transcriber, Tensor]):
     def _prompt(self) -> tuple[int, ...]:
         special = self.tool.tokenizer.special
         start: Sequence[int] = (special.sot,)
-        if self.tool.abilities.multilingual:
+        if self.tool.capabilities.multilingual:
             # Not detected: that would be timed, and an uncached model cannot.
             assert special.transcribe is not None, "all multilingual models have it"
             start = (special.sot, special.languages["en"], special.transcribe)
@@ -73,4 +73,4 @@ def windows(transcriber: Transcriber, file: Path) -> Iterator[tuple[str, Tensor]
     frames = 2 * architecture.max_source_positions
     features = FileFeatures(load_audio(file), architecture.num_mel_bins, frames)
     for seek in range(0, round(features.duration * FRAMES_PER_SECOND), frames):
-        yield clock(seek / FRAMES_PER_SECOND), features.window(seek)[0]
+        yield format_clock(seek / FRAMES_PER_SECOND), features.window(seek)[0]

@@ -13,7 +13,7 @@ from pipelines.asr import load_audio
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.errors import AudioError
 
-__all__ = ["Recording", "SpokenWord", "align", "errors", "plain_words", "read_recording"]
+__all__ = ["Recording", "SpokenWord", "align", "word_errors", "plain_words", "read_recording"]
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,6 @@ def align(truth: Sequence[str], heard: Sequence[str]) -> list[tuple[int | None, 
     return pairs[::-1]
 
 
-def errors(truth: Sequence[str], heard: Sequence[str]) -> int:
+def word_errors(truth: Sequence[str], heard: Sequence[str]) -> int:
     """Words missed, too many or taken for others: over len(truth) it is the word error rate."""
     return sum(i is None or j is None or truth[i] != heard[j] for i, j in align(truth, heard))

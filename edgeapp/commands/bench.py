@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, chosen
-from edgeapp.console import note, results
-from edgeapp.exit_codes import EXIT_CODES, ending
+from edgeapp.console import print_note, results_console
+from edgeapp.exit_codes import EXIT_CODES, exit_with_code
 from edgeapp.sharing import share_cores
 from pipelines.errors import OptionError
 
@@ -57,18 +57,18 @@ def generate(
     A recording goes to a Whisper model, window by window; --drafter may then be another.
     Speculation equals plain decoding token for token in float32 only: --compute-type float32.
     """
-    with ending(debug):
+    with exit_with_code(debug):
         settings = chosen(device, compute_type, threads)
         from edgeapp.bench import generate as bench
-        from edgeapp.model_pool import Workshop
+        from edgeapp.model_pool import ModelPool
 
-        workshop = Workshop(settings)
+        pool = ModelPool(settings)
         if file is not None and str(file) != "-" and _is_recording(file):
-            from edgeapp.bench.generate_audio import HeardSession, windows
+            from edgeapp.bench.generate_audio import AudioSession, windows
 
-            heard = HeardSession(
-                workshop.transcriber(model, "en" if model is None else None, "transcribe"),
-                workshop.transcriber(drafter, None, "transcribe") if drafter else None,
+            heard = AudioSession(
+                pool.transcriber(model, "en" if model is None else None, "transcribe"),
+                pool.transcriber(drafter, None, "transcribe") if drafter else None,
                 gamma=gamma,
                 length=length,
                 beams=beam_size,
@@ -77,10 +77,10 @@ def generate(
         else:
 
             def load(name: str) -> Translator:
-                return workshop.translator(name, None, None)
+                return pool.translator(name, None, None)
 
             session = bench.Session(
-                workshop.translator(model, "en", "de") if model is None else load(model),
+                pool.translator(model, "en", "de") if model is None else load(model),
                 load(drafter) if drafter else None,
                 gamma=gamma,
                 length=length,
@@ -89,7 +89,7 @@ def generate(
             if file is None and sys.stdin.isatty():
                 from edgeapp.bench.generate_prompt import converse
 
-                converse(session, results(), load)
+                converse(session, results_console(), load)
                 return
             text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
             lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -97,7 +97,7 @@ def generate(
         if as_json:
             typer.echo(bench.to_json(runs))
         else:
-            results().print(bench.table(runs))
+            results_console().print(bench.table(runs))
 
 
 @app.command(epilog=EXIT_CODES)
@@ -125,7 +125,7 @@ def live(
 
     With the bundled recording it takes two and a half minutes.
     """
-    with ending(debug):
+    with exit_with_code(debug):
         if policy not in (None, *_POLICIES):
             raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
         settings = chosen(device, compute_type, threads)
@@ -142,25 +142,25 @@ def live(
             resolve(model) if model else choose_default("asr", "en", None, preferred=settings.model)
         )
         if found.note:
-            note(found.note)
+            print_note(found.note)
         timing = TimingEngine(settings.device, settings.compute_type, settings.threads)
         transcriber = Transcriber(found.folder, engine=timing)
         options = LiveOptions() if min_chunk is None else LiveOptions(min_chunk_s=min_chunk)
         figures = []
         for name in (policy,) if policy else _POLICIES:
             chosen_policy = replace(options, policy=cast(Literal["agreement", "attention"], name))
-            figures.append(caption(timing, transcriber, heard, chosen_policy, note))
+            figures.append(caption(timing, transcriber, heard, chosen_policy, print_note))
         conditions = report.conditions(heard, transcriber, options.min_chunk_s)
         if markdown:
             typer.echo(f"{report.markdown(figures)}\n\n{conditions}")
         else:
             print_table(report.table(figures))
-            results().print(conditions)
+            results_console().print(conditions)
 
 
 def print_table(shown: Table) -> None:
     """With all of its columns, however narrow the terminal or where there is none."""
-    console = results()
+    console = results_console()
     console.width = max(console.width, _TABLE_WIDTH)
     console.print(shown)
 

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.batch.outputs import prepare_folder, write_whole
+from edgeapp.batch.outputs import prepare_folder, write_atomically
 from edgeapp.commands.options import ComputeType, Debug, Device, Threads, chosen
-from edgeapp.console import note
-from edgeapp.exit_codes import ending
+from edgeapp.console import print_note
+from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import render
 
 __all__ = ["demo"]
@@ -29,36 +29,39 @@ def demo(
     debug: Debug = False,
 ) -> None:
     """Transcribe the bundled recording and translate it into German, live, with bundled models."""
-    with ending(debug):
+    with exit_with_code(debug):
         settings = chosen(device, compute_type, threads)
         prepare_folder(output_dir)
         began = time.perf_counter()
-        from edgeapp.batch.progress import LiveView
-        from edgeapp.batch.transcription_job import Captions
-        from edgeapp.model_pool import Workshop
+        from edgeapp.batch.progress import LiveTextView
+        from edgeapp.batch.transcription_job import TranscriptionJob
+        from edgeapp.model_pool import ModelPool
         from pipelines.asr import TranscribeOptions
         from pipelines.hub import assets_folder
 
         recording = assets_folder() / "samples" / "talk.flac"
-        workshop = Workshop(settings)
-        transcriber = workshop.transcriber("demo", "en", "transcribe")
-        translator = workshop.translator("demo-en-de", "en", _LANGUAGE)
-        note(f"models loaded in {time.perf_counter() - began:.1f} s; listening to {recording.name}")
-        captions = Captions(
+        pool = ModelPool(settings)
+        transcriber = pool.transcriber("demo", "en", "transcribe")
+        translator = pool.translator("demo-en-de", "en", _LANGUAGE)
+        print_note(
+            f"models loaded in {time.perf_counter() - began:.1f} s; listening to {recording.name}"
+        )
+        captions = TranscriptionJob(
             transcriber, TranscribeOptions(language="en"), lambda _: translator, _LANGUAGE
         )
         began = time.perf_counter()
-        with LiveView(timed=True) as view:
+        with LiveTextView(timed=True) as view:
             transcript = captions.run(recording, view)
         wall = time.perf_counter() - began
         for fmt in _FORMATS:
-            write_whole(output_dir / f"talk.{fmt}", render(transcript, fmt))
+            write_atomically(output_dir / f"talk.{fmt}", render(transcript, fmt))
         german = render(transcript, "srt", translated=True)
-        write_whole(output_dir / f"talk.{_LANGUAGE}.srt", german)
-        note(f"subtitles and JSON are in {output_dir.resolve()}")
+        write_atomically(output_dir / f"talk.{_LANGUAGE}.srt", german)
+        print_note(f"subtitles and JSON are in {output_dir.resolve()}")
         audio = captions.duration or 0.0
         typer.echo(
             f"{audio:.1f} s of audio in {wall:.2f} s: real-time factor {wall / audio:.3f}, "
-            f"{captions.tokens / wall:.0f} tokens/s, {workshop.engine.device}, "
-            f"recognition {transcriber.model.precision}, translation {translator.model.precision}"
+            f"{captions.tokens / wall:.0f} tokens/s, {pool.engine.device}, "
+            f"recognition {transcriber.model.compute_type}, "
+            f"translation {translator.model.compute_type}"
         )

@@ -23,15 +23,15 @@ from edgeapp.commands.options import (
     TranslationModel,
     chosen,
 )
-from edgeapp.exit_codes import DONE, ending, silence_results
+from edgeapp.exit_codes import DONE, discard_stdout, exit_with_code
 from edgeapp.sharing import share_cores
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
-    from edgeapp.live.capture import LiveSource
-    from edgeapp.live.files import LiveOutput
+    from edgeapp.live.capture import LiveCapture
+    from edgeapp.live.files import LiveFiles
     from edgeapp.live.session import LiveSession
-    from edgeapp.model_pool import Workshop
+    from edgeapp.model_pool import ModelPool
     from pipelines.asr.live.transcriber import LiveOptions
 
 __all__ = ["live"]
@@ -86,7 +86,7 @@ def live(
     On a terminal: committed text solid, what may still change dim, the translation below. In a
     pipe: one JSON event a line. Ctrl-C ends; what was said before it is still written.
     """
-    with ending(debug):
+    with exit_with_code(debug):
         if list_devices:
             _list_devices()
             raise typer.Exit(DONE)
@@ -96,13 +96,13 @@ def live(
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = chosen(device, compute_type, threads)
         share_cores()
-        from edgeapp.live.capture import LiveSource
-        from edgeapp.live.files import LiveOutput, planned
-        from edgeapp.model_pool import Workshop, language_named
+        from edgeapp.live.capture import LiveCapture
+        from edgeapp.live.files import LiveFiles, planned
+        from edgeapp.model_pool import ModelPool, language_code_of
         from pipelines.asr import TranscribeOptions
         from pipelines.asr.live.transcriber import LiveOptions
 
-        translate_to = translate_to and language_named(translate_to)
+        translate_to = translate_to and language_code_of(translate_to)
         written = planned(output or (), translate_to)
         options = LiveOptions(
             transcribe=TranscribeOptions(
@@ -114,11 +114,11 @@ def live(
             policy=cast(Literal["agreement", "attention"], policy),
         )
         with ExitStack() as stack:
-            source = LiveSource(stack, from_file, speed, device_name)
-            session = _session(Workshop(settings), options, model, translate_to, translation_model)
+            source = LiveCapture(stack, from_file, speed, device_name)
+            session = _session(ModelPool(settings), options, model, translate_to, translation_model)
             outputs = []
             for path, translated in written:
-                outputs.append(LiveOutput(path, translated=translated))
+                outputs.append(LiveFiles(path, translated=translated))
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
                 source.keep(save_audio)
@@ -127,7 +127,7 @@ def live(
 
 
 def _session(
-    workshop: Workshop,
+    pool: ModelPool,
     options: LiveOptions,
     model: str | None,
     target: str | None,
@@ -140,14 +140,14 @@ def _session(
     from pipelines.translation.live import LiveTranslator
 
     spoken, task = options.transcribe.language, options.transcribe.task
-    recogniser = workshop.transcriber(model, spoken, task)
+    recogniser = pool.transcriber(model, spoken, task)
     translator = None
     if target is not None:
-        if task == "translate" or not recogniser.abilities.multilingual:
+        if task == "translate" or not recogniser.capabilities.multilingual:
             spoken = "en"
         if spoken is None:
             raise OptionError("--translate-to needs --language: the translator is chosen by it")
-        found = workshop.translator(translation_model, spoken, target)
+        found = pool.translator(translation_model, spoken, target)
         several = target if found.target_codes else None
         translator = LiveTranslator(
             found, TranslateOptions(target=several, priority=Priority.LIVE_TRANSLATION)
@@ -156,7 +156,7 @@ def _session(
 
 
 def _run(
-    session: LiveSession, source: LiveSource, outputs: list[LiveOutput], *, translated: bool
+    session: LiveSession, source: LiveCapture, outputs: list[LiveFiles], *, translated: bool
 ) -> None:
     from edgeapp.live.view import CaptionView, JsonView
     from pipelines.asr.live.events import Decoded
@@ -177,12 +177,12 @@ def _run(
                 if not outputs and not source.kept:
                     raise
                 # Ctrl-C ends the whole pipeline: the files still want the last words.
-                silence_results()
+                discard_stdout()
                 shown = False
 
 
 @contextmanager
-def _stopped_by_ctrl_c(source: LiveSource) -> Iterator[None]:
+def _stopped_by_ctrl_c(source: LiveCapture) -> Iterator[None]:
     """The first Ctrl-C ends the audio, and what was said is still worked on; a second one does
     not wait for that."""
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeapp.commands.options import Debug
-from edgeapp.console import note, progress, results
-from edgeapp.exit_codes import ending
+from edgeapp.console import print_note, progress, results_console
+from edgeapp.exit_codes import exit_with_code
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -26,11 +26,11 @@ Name = Annotated[str, typer.Argument(help="A short name (small.en, opus-mt-en-de
 @app.command("list")
 def list_(debug: Debug = False) -> None:
     """The models on this machine: name, task, size, where."""
-    with ending(debug):
+    with exit_with_code(debug):
         from pipelines.hub import list_models
 
         models = list_models()
-        console = results()
+        console = results_console()
         if not console.is_terminal:
             for model in models:
                 fields = (model.name, model.task, model.size_bytes, model.source, model.folder)
@@ -54,7 +54,7 @@ def pull(
     debug: Debug = False,
 ) -> None:
     """Download models from the Hugging Face hub; a download that was cut off goes on."""
-    with ending(debug):
+    with exit_with_code(debug):
         from pipelines.hub import pull as fetch
 
         for name in names:
@@ -62,24 +62,24 @@ def pull(
                 task = bar.add_task(name, total=None)
                 found = fetch(name, partial(_tell, bar, task))
             if found.note:
-                note(found.note)
+                print_note(found.note)
             typer.echo(found.folder)
 
 
 @app.command()
 def rm(name: Name, debug: Debug = False) -> None:
     """Remove a downloaded model."""
-    with ending(debug):
+    with exit_with_code(debug):
         from pipelines.hub import remove
 
         freed = remove(name)
-        note(f"removed {name}, {_size(freed)} freed")
+        print_note(f"removed {name}, {_size(freed)} freed")
 
 
 @app.command()
 def path(name: Name, debug: Debug = False) -> None:
     """Print the folder of a model."""
-    with ending(debug):
+    with exit_with_code(debug):
         from pipelines.hub import resolve
 
         typer.echo(resolve(name).folder)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeapp.batch.outputs import prepare_folder
-from edgeapp.batch.runner import Recordings
+from edgeapp.batch.runner import TranscriptionRunner
 from edgeapp.batch.transcription_job import BATCH_SIZE
 from edgeapp.commands.options import (
     ComputeType,
@@ -22,9 +22,9 @@ from edgeapp.commands.options import (
     TranslationModel,
     chosen,
 )
-from edgeapp.exit_codes import ending
+from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import formats_of
-from edgeapp.subtitles.word_cues import Layout
+from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def transcribe(
     With -f alone and one format, that goes to stdout. With -o, or -f all, files are written, named
     after their recording; a translation goes beside them (talk.srt, talk.de.srt).
     """
-    with ending(debug):
+    with exit_with_code(debug):
         settings = chosen(device, compute_type, threads)
         formats = formats_of(output_format) if output_format else ()
         if formats and len(formats) > 1 or output_dir is not None:
@@ -135,10 +135,10 @@ def transcribe(
             formats = formats or formats_of("all")
         if output_dir is not None:
             prepare_folder(output_dir)
-        from edgeapp.model_pool import Workshop, language_named
+        from edgeapp.model_pool import ModelPool, language_code_of
         from pipelines.asr import TranscribeOptions
 
-        layout = Layout(
+        layout = WordCueLayout(
             max_line_width,
             max_line_count,
             max_words_per_line,
@@ -165,14 +165,14 @@ def transcribe(
             seed=seed,
             batch_size=batch_size,
         )
-        translate_to = translate_to and language_named(translate_to)
-        workshop = Workshop(settings)
-        recogniser = workshop.transcriber(model, options.language, task)
+        translate_to = translate_to and language_code_of(translate_to)
+        pool = ModelPool(settings)
+        recogniser = pool.transcriber(model, options.language, task)
         if translate_to is not None and options.language is not None:
             # Known already: say at once what cannot be done.
-            workshop.translator(translation_model, _spoken(options), translate_to)
-        batch = Recordings(
-            workshop,
+            pool.translator(translation_model, _spoken(options), translate_to)
+        batch = TranscriptionRunner(
+            pool,
             recogniser,
             options,
             translate_to,

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, Protocol
 
 import typer
 
-from edgeapp.batch.inputs import Unit, read_units
+from edgeapp.batch.inputs import TextUnit, read_units
 from edgeapp.batch.line_formats import WRITERS
-from edgeapp.batch.outputs import no_collisions, output_names, prepare_folder
+from edgeapp.batch.outputs import check_no_collisions, output_names, prepare_folder
 from edgeapp.batch.part_file import PartFile, job_key
 from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, chosen
-from edgeapp.console import note, progress
-from edgeapp.exit_codes import DONE, code_of, ending, report
+from edgeapp.console import print_note, progress
+from edgeapp.exit_codes import DONE, exit_code_of, exit_with_code, print_error
 from pipelines.errors import InputError, NumericalError, OptionError
 
 if TYPE_CHECKING:
@@ -107,17 +107,17 @@ def translate(
     interrupted leaves its lines in a file that ends with .part; the same command goes on there,
     where it reads files.
     """
-    with ending(debug):
+    with exit_with_code(debug):
         inputs = files or ["-"]
         names = _outputs(inputs, output)
         settings = chosen(device, compute_type, threads)
         if inputs == ["-"] and sys.stdin.isatty():
-            note("reading from the terminal; Ctrl-D ends")
-        from edgeapp.model_pool import Workshop, language_named
+            print_note("reading from the terminal; Ctrl-D ends")
+        from edgeapp.model_pool import ModelPool, language_code_of
         from pipelines.translation import TranslateOptions
 
-        spoken, wanted = source and language_named(source), target and language_named(target)
-        translator = Workshop(settings).translator(model, spoken, wanted, shortlist)
+        spoken, wanted = source and language_code_of(source), target and language_code_of(target)
+        translator = ModelPool(settings).translator(model, spoken, wanted, shortlist)
         source, target = _in_full(source, spoken), _in_full(target, wanted)
         several = bool(translator.target_codes)
         options = TranslateOptions(
@@ -129,7 +129,7 @@ def translate(
         suffix = target or translator.target_language or "translated"
         translator.translate_lines([], options)  # what it cannot do at all is said at once
         targets = [None if place is None else place(suffix) for place in names]
-        no_collisions([path for path in targets if path is not None], inputs)
+        check_no_collisions([path for path in targets if path is not None], inputs)
         code = DONE
         with _able(translator, workers) as able:
             for name, path in zip(inputs, targets, strict=True):
@@ -139,8 +139,8 @@ def translate(
                 except BrokenPipeError:
                     raise  # whoever read the results is gone, for all inputs
                 except Exception as error:  # whatever it is, the other inputs are done
-                    report(error, "stdin" if name == "-" else name, debug)
-                    code = max(code, code_of(error))
+                    print_error(error, "stdin" if name == "-" else name, debug)
+                    code = max(code, exit_code_of(error))
         raise typer.Exit(code)
 
 
@@ -150,10 +150,10 @@ def _able(translator: Translator, workers: int) -> Iterator[_Able]:
     if workers == 1:
         yield translator
         return
-    from pipelines.translation import SideBySide
+    from pipelines.translation import ParallelTranslator
 
     share = max(1, translator.engine.threads // workers)
-    with SideBySide(translator, workers, share) as crew:
+    with ParallelTranslator(translator, workers, share) as crew:
         yield crew
 
 
@@ -176,7 +176,7 @@ def _outputs(inputs: list[str], output: str | None) -> list[Callable[[str], Path
     place = Path(output)
     if len(inputs) == 1 and not place.is_dir() and not output.endswith(("/", os.sep)):
         prepare_folder(place.parent)
-        no_collisions([place], inputs)
+        check_no_collisions([place], inputs)
         return [lambda _: place]
     prepare_folder(place)
     endings = [Path(name).suffix or ".txt" if name != "-" else ".txt" for name in inputs]
@@ -217,7 +217,7 @@ class _Job:
                 return
             part = stack.enter_context(PartFile(target, self._key() if size is not None else None))
             if part.done:
-                note(f"{target}: going on after the {part.done} lines that are there")
+                print_note(f"{target}: going on after the {part.done} lines that are there")
             read = 0
             for unit in islice((u for u in units if u is not None), part.done):
                 read += unit.size
@@ -226,7 +226,7 @@ class _Job:
             except (KeyboardInterrupt, Exception):
                 if part.part.stat().st_size:
                     goes_on = "" if size is None else "; the same command goes on there"
-                    note(f"the lines done are in {part.part}{goes_on}")
+                    print_note(f"the lines done are in {part.part}{goes_on}")
                 raise
             part.finish()
 
@@ -249,7 +249,7 @@ class _Job:
         return job_key(
             Path(self.name),
             model=self.translator.model.folder,
-            precision=self.translator.model.precision,
+            compute_type=self.translator.model.compute_type,
             options=self.options,
             document=self.document,
             format=self.written.__name__,
@@ -257,7 +257,7 @@ class _Job:
 
     def _translate(
         self,
-        units: Iterator[Unit | None],
+        units: Iterator[TextUnit | None],
         write: Callable[[str], None],
         size: int | None,
         read: int,
@@ -268,11 +268,11 @@ class _Job:
             for unit, translation in self._pairs(units):
                 write(self.written(translation) + unit.ending)
                 for warning in translation.warnings:
-                    note(f"{self._where(unit)}: {warning}")
+                    print_note(f"{self._where(unit)}: {warning}")
                 bar.advance(task, unit.size)
 
-    def _pairs(self, units: Iterator[Unit | None]) -> Iterator[tuple[Unit, Translation]]:
-        asked: deque[Unit] = deque()
+    def _pairs(self, units: Iterator[TextUnit | None]) -> Iterator[tuple[TextUnit, Translation]]:
+        asked: deque[TextUnit] = deque()
 
         def texts() -> Iterator[str | None]:
             try:
@@ -281,7 +281,7 @@ class _Job:
                         yield None
                         continue
                     if unit.damaged:
-                        note(f"{self._where(unit)}: bytes that are not UTF-8 were replaced")
+                        print_note(f"{self._where(unit)}: bytes that are not UTF-8 were replaced")
                     asked.append(unit)
                     yield unit.text
             except OSError as error:
@@ -295,7 +295,7 @@ class _Job:
                 raise
             raise NumericalError(f"{self._where(asked[0])}: {error}") from error
 
-    def _where(self, unit: Unit) -> str:
+    def _where(self, unit: TextUnit) -> str:
         return f"{'stdin' if self.name == '-' else self.name}, line {unit.number}"
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands.options import ComputeType, Debug, Device, Threads, chosen
-from edgeapp.exit_codes import ending
+from edgeapp.exit_codes import exit_with_code
 from edgeapp.sharing import share_cores
 
 __all__ = ["ui"]
@@ -54,7 +54,7 @@ def ui(
 
     It is served by this machine to this machine, and asks nothing of any other.
     """
-    with ending(debug):
+    with exit_with_code(debug):
         settings = chosen(device, compute_type, threads)
         if not keep_history:
             settings = replace(settings, history=False)

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from edgeapp.console import note
+from edgeapp.console import print_note
 from edgeapp.history.journal import Heading, Journal, Kind
 from edgeapp.history.records import Record, Summary, record_of, summary_of
 from edgeapp.history.store import Store
-from edgeapp.history.text_folding import folded, storable
+from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.subtitles.formats import Cue, Transcript
 
 __all__ = ["History"]
@@ -42,7 +42,7 @@ class History:
     OutputError when the file cannot be used.
     """
 
-    def __init__(self, path: Path | None, warn: Callable[[str], None] = note) -> None:
+    def __init__(self, path: Path | None, warn: Callable[[str], None] = print_note) -> None:
         self._store = None if path is None else Store(path, warn)
         self._warn, self._said = warn, False
         self._owner = ""
@@ -132,7 +132,7 @@ class History:
         """
         if self._store is None:
             return ()
-        words = folded(storable(text)).split()
+        words = fold_text(strip_surrogates(text)).split()
         conditions, values = ["owner = ?"], [*words[:1], self._owner]
         for word in words:
             # Trigrams cannot find what is shorter.
@@ -164,10 +164,10 @@ class History:
 
     def rename(self, record: int, title: str) -> bool:
         """Give it a title, "" for the words that it begins with. False: it is not there."""
-        title = storable(title)
+        title = strip_surrogates(title)
         return self._change(
             "UPDATE records SET title = ?, plain = ? WHERE id = ? AND owner = ?",
-            title, folded(title), record, self._owner,
+            title, fold_text(title), record, self._owner,
         )  # fmt: skip
 
     def delete(self, record: int) -> bool:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 from edgeapp.history.store import Store
-from edgeapp.history.text_folding import folded, storable
+from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.subtitles.formats import Cue, Timed
 from pipelines.errors import OutputError
 
@@ -75,7 +75,9 @@ class Journal:
                 return
             for translated, cue in found:
                 if cue.text.strip():
-                    self._waiting.append((translated, cue.start, cue.end, storable(cue.text)))
+                    self._waiting.append(
+                        (translated, cue.start, cue.end, strip_surrogates(cue.text))
+                    )
                 self._duration_s = max(self._duration_s, cue.end)
             if time.monotonic() >= self._not_before:
                 self._write()
@@ -120,7 +122,7 @@ class Journal:
             if not done.rowcount:
                 return None
         for translated, start, end, text in self._waiting:
-            plain = folded(text)
+            plain = fold_text(text)
             entry = db.execute(
                 "INSERT INTO entries (record, translated, start, end, text, plain, indexed) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -131,13 +133,13 @@ class Journal:
         return record
 
     def _begin(self, db: sqlite3.Connection) -> int | None:
-        head, title = self._heading, storable(self._heading.title)
+        head, title = self._heading, strip_surrogates(self._heading.title)
         created = (head.created - _EPOCH) // timedelta(microseconds=1)
         return db.execute(
             "INSERT INTO records (owner, kind, title, plain, created, duration_s, language, "
             "target, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (head.owner, head.kind, title, folded(title), created, self._duration_s, self._language,
-             head.target, head.model),
+            (head.owner, head.kind, title, fold_text(title), created, self._duration_s,
+             self._language, head.target, head.model),
         ).lastrowid  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from edgeapp.history.journal import Kind, moment
-from edgeapp.history.text_folding import folded
+from edgeapp.history.text_folding import fold_text
 from edgeapp.subtitles.formats import Cue, Transcript
 
 __all__ = ["Record", "Summary", "record_of", "summary_of"]
@@ -53,7 +53,7 @@ def summary_of(row: Sequence[Any], word: str) -> Summary:
     """From a row of the table, and a word to be shown in its excerpt."""
     record, kind, title, created, duration_s, language, target, model, opening, found = row
     text = " ".join((found or opening or "").split())
-    at = max(0, folded(text).find(word) - _BEFORE) if len(text) > _EXCERPT else 0
+    at = max(0, fold_text(text).find(word) - _BEFORE) if len(text) > _EXCERPT else 0
     return Summary(
         record, kind, title.strip() or _shortened(" ".join((opening or "").split()), _TITLE),
         moment(created), duration_s, language, target, model,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["folded", "storable"]
+__all__ = ["fold_text", "strip_surrogates"]
 
 # Marks of a lower combining class are letters' own: kana's voicing marks, Indic nukta and virama.
 _FIRST_DIACRITIC = 10
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Without case and diacritics: "Café", "CAFE" and "ｃａｆé" are one."""
     parts = unicodedata.normalize("NFKD", text.replace("\0", " "))
     kept = "".join(c for c in parts if unicodedata.combining(c) < _FIRST_DIACRITIC)
@@ -18,7 +18,7 @@ def folded(text: str) -> str:
     return unicodedata.normalize("NFKD", kept.casefold())
 
 
-def storable(text: str) -> str:
+def strip_surrogates(text: str) -> str:
     """What UTF-8 can hold: half a surrogate pair, as in odd file names, becomes U+FFFD."""
     try:
         text.encode()

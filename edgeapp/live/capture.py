@@ -7,19 +7,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.console import note
+from edgeapp.console import print_note
 from pipelines.errors import DeviceError
 
 if TYPE_CHECKING:
     from edgeapp.live.recorder import Recorder
-    from edgeapp.live.sources import Feed
+    from edgeapp.live.sources import AudioSource
 
-__all__ = ["LiveSource"]
+__all__ = ["LiveCapture"]
 
 _LOOK_FOR_DEVICE_S = 1.0
 
 
-class LiveSource:
+class LiveCapture:
     """The recording or the microphone; another microphone when that one is lost."""
 
     def __init__(
@@ -33,10 +33,10 @@ class LiveSource:
         if recording is None:
             self.feed = self._microphone()
         else:
-            from edgeapp.live.sources import FileFeed
+            from edgeapp.live.sources import FileSource
             from pipelines.asr import load_audio
 
-            self.feed = FileFeed(load_audio(recording), speed)
+            self.feed = FileSource(load_audio(recording), speed)
 
     def keep(self, path: Path) -> None:
         """Write the audio to a file as well."""
@@ -55,9 +55,9 @@ class LiveSource:
         self._stopped = True
         self.feed.stop()
 
-    def another(self) -> Feed | None:
+    def another(self) -> AudioSource | None:
         """Wait for a microphone to come (back); None when that is not wanted any more."""
-        note("waiting for a microphone; Ctrl-C ends")
+        print_note("waiting for a microphone; Ctrl-C ends")
         self._open.close()  # while a stream is open, PortAudio does not look for devices again
         while not self._stopped:
             try:
@@ -68,17 +68,17 @@ class LiveSource:
                 return self.feed
         return None
 
-    def _microphone(self) -> Feed:
+    def _microphone(self) -> AudioSource:
         from edgeapp.live.microphone import Microphone, find_device
-        from edgeapp.live.sources import MicrophoneFeed
+        from edgeapp.live.sources import MicrophoneSource
 
         name = self._device_name
         device = find_device(int(name) if name and name.isdigit() else name)
         microphone = self._open.enter_context(Microphone(device))
-        note(f"listening to {device.name}; Ctrl-C ends")
-        return MicrophoneFeed(microphone)
+        print_note(f"listening to {device.name}; Ctrl-C ends")
+        return MicrophoneSource(microphone)
 
-    def _recorded(self, feed: Feed) -> Feed:
-        from edgeapp.live.sources import RecordedFeed
+    def _recorded(self, feed: AudioSource) -> AudioSource:
+        from edgeapp.live.sources import RecordedSource
 
-        return feed if self._recorder is None else RecordedFeed(feed, self._recorder)
+        return feed if self._recorder is None else RecordedSource(feed, self._recorder)

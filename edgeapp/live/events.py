@@ -13,12 +13,12 @@ from typing import TypeAlias
 from pipelines.asr.live.events import Committed, Decoded, Partial, SpeechEnded, SpeechStarted
 
 __all__ = [
-    "Ended",
+    "SessionEnded",
     "SessionEvent",
     "Status",
     "TranslationFinal",
     "TranslationPartial",
-    "Warned",
+    "WarningRaised",
     "as_json",
 ]
 
@@ -57,14 +57,14 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Warned:
+class WarningRaised:
     """Something that the listener should know; the session goes on."""
 
     message: str
 
 
 @dataclass(frozen=True)
-class Ended:
+class SessionEnded:
     """The last event. time: seconds of audio heard."""
 
     time: float
@@ -78,8 +78,8 @@ SessionEvent: TypeAlias = (
     | TranslationPartial
     | TranslationFinal
     | Status
-    | Warned
-    | Ended
+    | WarningRaised
+    | SessionEnded
 )
 
 _TYPES: dict[type, str] = {
@@ -90,8 +90,8 @@ _TYPES: dict[type, str] = {
     TranslationPartial: "translation_partial",
     TranslationFinal: "translation_final",
     Status: "status",
-    Warned: "warning",
-    Ended: "end",
+    WarningRaised: "warning",
+    SessionEnded: "end",
     Decoded: "decoded",
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TextIO
 
 from edgeapp.live.events import (
-    Ended,
+    SessionEnded,
     SessionEvent,
     Status,
     TranslationFinal,
@@ -15,11 +15,11 @@ from edgeapp.live.events import (
     as_json,
 )
 from edgeapp.subtitles.formats import Cue, stamp
-from edgeapp.subtitles.segmenter import CueBuilder
+from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines.asr.live.events import Committed, Partial, SpeechEnded
 from pipelines.errors import OptionError, OutputError
 
-__all__ = ["LiveOutput", "kind_of", "planned"]
+__all__ = ["LiveFiles", "kind_of", "planned"]
 
 _KINDS = (".srt", ".vtt", ".txt", ".jsonl")
 
@@ -50,7 +50,7 @@ def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]
     return files
 
 
-class LiveOutput:
+class LiveFiles:
     """Appends each cue as soon as it is complete.
 
     A .jsonl file gets the events instead, but those that the next one of their kind replaces.
@@ -60,7 +60,7 @@ class LiveOutput:
 
     def __init__(self, path: Path, *, translated: bool = False) -> None:
         self.path, self._kind, self._translated = path, kind_of(path), translated
-        self._cues = CueBuilder()
+        self._cues = SubtitleSegmenter()
         self._count = 0
         try:
             self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
@@ -80,7 +80,7 @@ class LiveOutput:
         elif isinstance(event, Committed):
             for cue in self._cues.add(event.text, event.start, event.end):
                 self._cue(cue)
-        elif isinstance(event, (SpeechEnded, Ended)):
+        elif isinstance(event, (SpeechEnded, SessionEnded)):
             for cue in self._cues.flush():
                 self._cue(cue)
 

@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from edgeapp.live.events import (
-    Ended,
+    SessionEnded,
     SessionEvent,
     Status,
     TranslationFinal,
     TranslationPartial,
-    Warned,
+    WarningRaised,
 )
-from edgeapp.live.sources import Feed
+from edgeapp.live.sources import AudioSource
 from edgeapp.subtitles.formats import Cue
 from pipelines.asr.audio.arrays import SAMPLE_RATE
 from pipelines.asr.live.events import Committed, Decoded, LiveEvent, Partial, SpeechEnded
@@ -58,14 +58,14 @@ class LiveSession:
         self._dropped_here = 0.0  # on this one
 
     def run(
-        self, feed: Feed, next_feed: Callable[[], Feed | None] = lambda: None
+        self, feed: AudioSource, next_feed: Callable[[], AudioSource | None] = lambda: None
     ) -> Iterator[SessionEvent | Decoded]:
         """All events of a feed, to its end; then `Ended`.
 
         Whatever the feed raises ends it too, once all that was said before has been told. A
         device that is lost is not the end where next_feed gives another, to go on with.
         """
-        present: Feed | None = feed
+        present: AudioSource | None = feed
         while present is not None:
             failure: BaseException | None = None
             try:
@@ -76,13 +76,13 @@ class LiveSession:
             yield from self._translate(None)
             present = None
             if isinstance(failure, DeviceLost):
-                yield Warned(str(failure))
+                yield WarningRaised(str(failure))
                 present = next_feed()
-        yield Ended(self._seconds)
+        yield SessionEnded(self._seconds)
         if failure is not None:
             raise failure
 
-    def _listen(self, feed: Feed) -> Iterator[SessionEvent | Decoded]:
+    def _listen(self, feed: AudioSource) -> Iterator[SessionEvent | Decoded]:
         self._dropped_here = 0.0
         while (audio := feed.read(_WAIT_S)) is not None:
             began = self._clock()
@@ -114,7 +114,7 @@ class LiveSession:
             elif isinstance(event, SpeechEnded):
                 self._sentences.extend(self._translator.finish())
 
-    def _translate(self, feed: Feed | None) -> Iterator[SessionEvent]:
+    def _translate(self, feed: AudioSource | None) -> Iterator[SessionEvent]:
         """Finished sentences, then the running one, as long as no audio is waiting."""
         if self._translator is None:
             return
@@ -122,7 +122,7 @@ class LiveSession:
             sentence = self._sentences.popleft()
             done = self._translator.final(sentence)
             for warning in done.warnings:
-                yield Warned(warning)
+                yield WarningRaised(warning)
             start, end = self._time_of(sentence)
             yield TranslationFinal(done.text, start, end, sentence)
             self._translated_tail = ""
@@ -156,12 +156,14 @@ class LiveSession:
         while sum(audio for audio, _ in self._work) > _RECENT_S and len(self._work) > 1:
             self._work.popleft()
 
-    def _status(self, feed: Feed) -> Iterator[SessionEvent]:
+    def _status(self, feed: AudioSource) -> Iterator[SessionEvent]:
         if feed.dropped_s > self._dropped_here:
             lost, self._dropped_here = feed.dropped_s - self._dropped_here, feed.dropped_s
             self._dropped += lost
             waiting = f"and {feed.waiting_s:.1f} s are waiting"
-            yield Warned(f"this machine is too slow: {lost:.1f} s of audio were lost, {waiting}")
+            yield WarningRaised(
+                f"this machine is too slow: {lost:.1f} s of audio were lost, {waiting}"
+            )
         if self._clock() - self._told < _STATUS_EVERY_S:
             return
         self._told = self._clock()
@@ -172,6 +174,6 @@ class LiveSession:
         yield Status(self._seconds, feed.waiting_s, factor, self._dropped, level)
 
 
-def _busy(feed: Feed | None) -> bool:
+def _busy(feed: AudioSource | None) -> bool:
     """Whether audio has been waiting for longer than translations may take."""
     return feed is not None and feed.waiting_s > 4 * _WAIT_S

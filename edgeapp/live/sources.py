@@ -11,12 +11,12 @@ import numpy as np
 from edgeapp.live.microphone import Microphone
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 
-__all__ = ["Feed", "FileFeed", "MicrophoneFeed", "RecordedFeed"]
+__all__ = ["AudioSource", "FileSource", "MicrophoneSource", "RecordedSource"]
 
 _BLOCK_S = 0.1  # what a recording that nobody paces is handed out in
 
 
-class Feed(Protocol):
+class AudioSource(Protocol):
     """Mono float32 audio at 16 kHz, as it arrives."""
 
     def read(self, wait_s: float) -> Samples | None:
@@ -39,7 +39,7 @@ class Feed(Protocol):
         ...
 
 
-class MicrophoneFeed:
+class MicrophoneSource:
     """What a microphone hears, all that has arrived at a time."""
 
     def __init__(self, microphone: Microphone) -> None:
@@ -67,16 +67,16 @@ class MicrophoneFeed:
         return self._microphone.queued_s
 
 
-class Sink(Protocol):
+class AudioSink(Protocol):
     """What keeps the audio that passes."""
 
     def write(self, samples: Samples) -> None: ...
 
 
-class RecordedFeed:
+class RecordedSource:
     """Another feed whose audio is kept as it passes."""
 
-    def __init__(self, feed: Feed, sink: Sink) -> None:
+    def __init__(self, feed: AudioSource, sink: AudioSink) -> None:
         self._feed, self._sink = feed, sink
 
     def read(self, wait_s: float) -> Samples | None:
@@ -97,7 +97,7 @@ class RecordedFeed:
         return self._feed.waiting_s
 
 
-class FileFeed:
+class FileSource:
     """A recording, played `speed` times as fast as it was spoken; 0: as fast as it is taken.
 
     Never drops anything. clock, sleep: replaceable, for tests.

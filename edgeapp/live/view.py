@@ -5,33 +5,33 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Protocol
 
-from edgeapp.console import clock, note, results
+from edgeapp.console import format_clock, print_note, results_console
 from edgeapp.live.events import (
-    Ended,
+    SessionEnded,
     SessionEvent,
     Status,
     TranslationFinal,
     TranslationPartial,
-    Warned,
+    WarningRaised,
     as_json,
 )
 from edgeapp.subtitles.formats import Cue
-from edgeapp.subtitles.segmenter import CueBuilder
+from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines.asr.live.events import Committed, Partial, SpeechEnded
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CaptionView", "JsonView", "LiveView"]
+__all__ = ["CaptionView", "JsonView", "EventView"]
 
 _METER = 12  # characters
 _QUIET_DB, _LOUD_DB = -60.0, -10.0
 
 
-class LiveView(Protocol):
+class EventView(Protocol):
     """Shows a session's events."""
 
-    def __enter__(self) -> LiveView: ...
+    def __enter__(self) -> EventView: ...
     def __exit__(self, *exc: object) -> None: ...
     def take(self, event: SessionEvent) -> None: ...
 
@@ -60,9 +60,9 @@ class CaptionView:
         from rich.live import Live
 
         self._translated = translated
-        self._console = results()
+        self._console = results_console()
         self._live = Live(console=self._console, transient=True, auto_refresh=False)
-        self._cues = CueBuilder()
+        self._cues = SubtitleSegmenter()
         self._open = self._tail = self._running = ""
         self._status: Status | None = None
 
@@ -86,9 +86,9 @@ class CaptionView:
             self._print(Cue(event.start, event.end, event.text), "cyan")
         elif isinstance(event, Status):
             self._status = event
-        elif isinstance(event, Warned):
-            note(event.message)
-        elif isinstance(event, (SpeechEnded, Ended)):
+        elif isinstance(event, WarningRaised):
+            print_note(event.message)
+        elif isinstance(event, (SpeechEnded, SessionEnded)):
             self._tail = ""
             for cue in self._cues.flush():
                 self._print(cue)
@@ -106,7 +106,7 @@ class CaptionView:
     def _print(self, cue: Cue, style: str = "") -> None:
         from rich.text import Text
 
-        at = clock(cue.start).partition(".")[0]
+        at = format_clock(cue.start).partition(".")[0]
         line = Text(f"{at}  ", style="dim")
         line.append(cue.text, style=style or "default")
         self._live.console.print(line, soft_wrap=True)
@@ -132,7 +132,7 @@ class CaptionView:
         share = (status.level - _QUIET_DB) / (_LOUD_DB - _QUIET_DB)
         full = round(_METER * min(1.0, max(0.0, share)))
         meter = "▮" * full + "▯" * (_METER - full)
-        text = f"{meter}  {clock(status.time).partition('.')[0]}  lag {status.lag:.1f} s"
+        text = f"{meter}  {format_clock(status.time).partition('.')[0]}  lag {status.lag:.1f} s"
         if status.dropped:
             text += f"  lost {status.dropped:.1f} s"
         return Text(text, style="dim")

@@ -8,25 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from edgeapp.history import History, Summary
-from edgeapp.server.model_list import download_plan, models_on_page
-from edgeapp.server.picker_options import choices
+from edgeapp.server.model_list import download_plan, model_list
+from edgeapp.server.picker_options import picker_options
 from edgeapp.server.process_memory import memory_in_use
 from edgeapp.server.sessions import Message, Sessions
-from edgeapp.server.shared_models import Shelf
+from edgeapp.server.shared_models import SharedModelPool
 from pipelines.errors import ModelError, OptionError, OutputError
 
-__all__ = ["Desk"]
+__all__ = ["PageApi"]
 
 _PAGE = 50  # records that are listed at a time
 
 
-class Desk:
+class PageApi:
     """Answers; any thread may ask. changing: whether pages may download and remove models."""
 
-    def __init__(self, shelf: Shelf, sessions: Sessions, *, changing: bool) -> None:
-        self._shelf, self._sessions, self._changing = shelf, sessions, changing
+    def __init__(self, pool: SharedModelPool, sessions: Sessions, *, changing: bool) -> None:
+        self._pool, self._sessions, self._changing = pool, sessions, changing
         self._answers: dict[str, Callable[[Message, History], Message]] = {
-            "choices": lambda message, history: choices().as_message(),
+            "picker_options": lambda message, history: picker_options().as_message(),
             "models": self._models,
             "load": self._load,
             "unload": self._unload,
@@ -57,7 +57,7 @@ class Desk:
 
     def _models(self, message: Message, history: History) -> Message:
         return {
-            "models": models_on_page(self._shelf),
+            "models": model_list(self._pool),
             "memory": memory_in_use(),
             "running": self._sessions.running,
             "most": self._sessions.most,
@@ -66,11 +66,11 @@ class Desk:
 
     def _load(self, message: Message, history: History) -> Message:
         found = self._listed(message)
-        self._shelf.load(found["name"], found["task"])
+        self._pool.load(found["name"], found["task"])
         return self._models(message, history)
 
     def _unload(self, message: Message, history: History) -> Message:
-        self._shelf.unload(Path(self._listed(message)["folder"]).resolve())
+        self._pool.unload(Path(self._listed(message)["folder"]).resolve())
         return self._models(message, history)
 
     def _remove(self, message: Message, history: History) -> Message:
@@ -80,7 +80,7 @@ class Desk:
         found = self._listed(message)
         folder = Path(found["folder"]).resolve()
         if found["loaded"]:
-            self._shelf.unload(folder)
+            self._pool.unload(folder)
         remove(found["name"])
         return self._models(message, history)
 
@@ -90,7 +90,7 @@ class Desk:
 
     def _listed(self, message: Message) -> Message:
         name = _text(message, "name", 200)
-        for model in models_on_page(self._shelf, folders=True):
+        for model in model_list(self._pool, folders=True):
             if model["name"] == name:
                 return model
         raise ModelError(f"{name!r} is not among the models on this machine")

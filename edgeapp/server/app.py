@@ -10,29 +10,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.server.shared_models import Shelf
+from edgeapp.server.shared_models import SharedModelPool
 
 if TYPE_CHECKING:
-    from edgeapp.server.security import Guard
+    from edgeapp.server.security import SecurityMiddleware
     from edgeapp.server.serve import ServerOptions
 
 __all__ = ["make_app"]
 
 
 def make_app(
-    shelf: Shelf, options: ServerOptions, history_path: Path | None
-) -> tuple[Guard, Callable[[], None]]:
+    pool: SharedModelPool, options: ServerOptions, history_path: Path | None
+) -> tuple[SecurityMiddleware, Callable[[], None]]:
     """The application, and what to call when it has ended."""
     _be_private()
     import gradio as gr
     from fastapi import FastAPI
 
-    from edgeapp.server.routes import our_routes
-    from edgeapp.server.security import Guard
+    from edgeapp.server.routes import app_routes
+    from edgeapp.server.security import SecurityMiddleware
     from edgeapp.ui.page import make_page
     from edgeapp.ui.theme import head, style, theme
 
-    ours = our_routes(shelf, options, history_path)
+    ours = app_routes(pool, options, history_path)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
     app.router.routes += ours.routes
     gr.mount_gradio_app(
@@ -54,7 +54,7 @@ def make_app(
         head=head(),
     )
     # Around the application, not in it: so that its answer to an uncaught error is guarded, too.
-    guarded = Guard(app, person=ours.person, loopback=options.loopback)
+    guarded = SecurityMiddleware(app, person=ours.person, loopback=options.loopback)
     return guarded, ours.close
 
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edgeapp.server.picker_options import choices, language_name
+from edgeapp.server.picker_options import language_name, picker_options
 
 if TYPE_CHECKING:
-    from edgeapp.server.shared_models import Shelf
-    from pipelines.engine import Model
+    from edgeapp.server.shared_models import SharedModelPool
+    from pipelines.engine import LoadedModel
 
-__all__ = ["download_plan", "models_on_page"]
+__all__ = ["download_plan", "model_list"]
 
 
-def models_on_page(shelf: Shelf, *, folders: bool = False) -> list[dict[str, Any]]:
+def model_list(pool: SharedModelPool, *, folders: bool = False) -> list[dict[str, Any]]:
     """Each model with where it comes from, and where it runs if it does. folders: their paths
     too, which are not for the page."""
     from pipelines.hub import list_models
 
-    running = {model.folder: model for model in shelf.loaded}
+    running = {model.folder: model for model in pool.loaded}
     speaks = _languages()
     shown = []
     for model in list_models():
@@ -29,7 +29,7 @@ def models_on_page(shelf: Shelf, *, folders: bool = False) -> list[dict[str, Any
             "bytes": model.size_bytes,
             "source": model.source,
             "languages": speaks.get(model.name, ""),
-            "loaded": _state(running[folder], shelf) if folder in running else None,
+            "loaded": _state(running[folder], pool) if folder in running else None,
         }
         shown.append(one | {"folder": str(model.folder)} if folders else one)
     return shown
@@ -49,18 +49,18 @@ def download_plan(name: str) -> dict[str, Any]:
     }
 
 
-def _state(model: Model, shelf: Shelf) -> dict[str, Any]:
+def _state(model: LoadedModel, pool: SharedModelPool) -> dict[str, Any]:
     return {
-        "precision": model.precision,
+        "precision": model.compute_type,
         "device": model.device,
-        "bytes": shelf.held(model.folder),
-        "users": shelf.users(model.folder),
+        "bytes": pool.held(model.folder),
+        "users": pool.users(model.folder),
     }
 
 
 def _languages() -> dict[str, str]:
     """Model name → the languages that it knows, in words."""
-    known = choices()
+    known = picker_options()
     words: dict[str, str] = {}
     for one in known.recognisers:
         names = [language_name(code) for code in one.languages]

@@ -11,15 +11,21 @@ from typing import Any
 from pipelines.hub import ModelInfo, list_models
 from pipelines.language_codes import is_one_language, pair_in_name, two_letter
 from pipelines.languages import LANGUAGES
-from pipelines.translation.tokenizers.auto import between
+from pipelines.translation.tokenizers.auto import model_languages
 
-__all__ = ["Choices", "Pair", "Recogniser", "choices", "language_name"]
+__all__ = [
+    "PickerOptions",
+    "TranslatorOption",
+    "RecognizerOption",
+    "picker_options",
+    "language_name",
+]
 
 _TARGET = re.compile(r">>([A-Za-z_]+)<<")
 
 
 @dataclass(frozen=True)
-class Recogniser:
+class RecognizerOption:
     """name: the model's. languages: codes that it listens for."""
 
     name: str
@@ -27,7 +33,7 @@ class Recogniser:
 
 
 @dataclass(frozen=True)
-class Pair:
+class TranslatorOption:
     """A translator's languages; source None: a group of them."""
 
     model: str
@@ -36,30 +42,32 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Choices:
-    recognisers: tuple[Recogniser, ...]
-    pairs: tuple[Pair, ...]
+class PickerOptions:
+    recognisers: tuple[RecognizerOption, ...]
+    pairs: tuple[TranslatorOption, ...]
 
     def as_message(self) -> dict[str, Any]:
         """For the page, with a name for each language."""
         codes = {code for one in self.recognisers for code in one.languages}
         codes |= {code for pair in self.pairs for code in (pair.source, pair.target) if code}
         return {
-            "type": "choices",
+            "type": "picker_options",
             "recognisers": [asdict(one) for one in self.recognisers],
             "pairs": [asdict(pair) for pair in self.pairs],
             "languages": {code: language_name(code) for code in sorted(codes)},
         }
 
 
-def choices() -> Choices:
+def picker_options() -> PickerOptions:
     """What is on this machine now."""
     models = list_models()
     recognisers = tuple(
-        Recogniser(model.name, _languages(model.folder)) for model in models if model.task == "asr"
+        RecognizerOption(model.name, _languages(model.folder))
+        for model in models
+        if model.task == "asr"
     )
     pairs = [pair for model in models if model.task == "translation" for pair in _pairs(model)]
-    return Choices(recognisers, tuple(pairs))
+    return PickerOptions(recognisers, tuple(pairs))
 
 
 def language_name(code: str) -> str:
@@ -74,14 +82,14 @@ def _languages(folder: Path) -> tuple[str, ...]:
     return tuple(token.strip("<|>") for token in known)
 
 
-def _pairs(model: ModelInfo) -> list[Pair]:
-    many = between(model.folder, model.name)
+def _pairs(model: ModelInfo) -> list[TranslatorOption]:
+    many = model_languages(model.folder, model.name)
     if many is not None:
         sources, targets = ([code for code in codes if len(code) == 2] for codes in many)
         # Not all with all, which would be 40,000: each source and each target stands for itself.
         known = [(source, next((t for t in targets if t != source), None)) for source in sources]
         known += [(None if len(sources) > 1 else sources[0], target) for target in targets]
-        return [Pair(model.name, source, target) for source, target in known if target]
+        return [TranslatorOption(model.name, source, target) for source, target in known if target]
     config = _read(model.folder / "tokenizer_config.json")
     named = pair_in_name(model.name) or pair_in_name(model.folder.name) or (None, None)
     source = two_letter(config.get("source_lang")) or named[0]
@@ -90,7 +98,7 @@ def _pairs(model: ModelInfo) -> list[Pair]:
     codes = {two_letter(code) for code in _TARGET.findall(" ".join(_vocabulary(model.folder)))}
     if not codes and target is not None:
         codes = {target}
-    return [Pair(model.name, source, code) for code in sorted(filter(None, codes))]
+    return [TranslatorOption(model.name, source, code) for code in sorted(filter(None, codes))]
 
 
 def _vocabulary(folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["give_back", "memory_in_use"]
+__all__ = ["release_memory", "memory_in_use"]
 
 
 def memory_in_use() -> int:
@@ -16,7 +16,7 @@ def memory_in_use() -> int:
     return _resident() + _on_gpu()
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """What was freed goes back to the system at once, not when it is next asked for."""
     gc.collect()
     if sys.platform == "linux":

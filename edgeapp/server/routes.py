@@ -13,23 +13,23 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from edgeapp.history import History
-from edgeapp.server.api import Desk
+from edgeapp.server.api import PageApi
 from edgeapp.server.auth import Logins
 from edgeapp.server.exports import export
 from edgeapp.server.sessions import Sessions
-from edgeapp.server.shared_models import Shelf
-from edgeapp.server.socket import SocketDoor
+from edgeapp.server.shared_models import SharedModelPool
+from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
 from edgeapp.ui import STATIC
 
 if TYPE_CHECKING:
     from edgeapp.server.serve import ServerOptions
 
-__all__ = ["Ours", "our_routes"]
+__all__ = ["AppRoutes", "app_routes"]
 
 
 @dataclass(frozen=True)
-class Ours:
+class AppRoutes:
     """person: who a connection is from, None for a stranger. close: to be called at the end."""
 
     routes: list[BaseRoute]
@@ -37,12 +37,14 @@ class Ours:
     close: Callable[[], None]
 
 
-def our_routes(shelf: Shelf, options: ServerOptions, history_path: Path | None) -> Ours:
+def app_routes(
+    pool: SharedModelPool, options: ServerOptions, history_path: Path | None
+) -> AppRoutes:
     """Everything that is not Gradio's. history_path: None keeps nothing."""
     sessions, history = Sessions(options.sessions), History(history_path)
     logins = Logins(dict(options.logins))
     uploads = Uploads(options.upload_mb, options.minutes, options.sessions)
-    desk = Desk(shelf, sessions, changing=options.trusted)
+    desk = PageApi(pool, sessions, changing=options.trusted)
 
     def history_of(connection: HTTPConnection) -> History:
         return history.of(logins.person(connection) or "")
@@ -56,7 +58,7 @@ def our_routes(shelf: Shelf, options: ServerOptions, history_path: Path | None) 
         uploads.remove_all()
         history.close()
 
-    door = SocketDoor(shelf, sessions, uploads, desk, history_of, logins.person)
+    door = PageSocket(pool, sessions, uploads, desk, history_of, logins.person)
     logins.on_leave = door.recheck
     routes: list[BaseRoute] = [
         WebSocketRoute("/edgeapp/session", door.open),
@@ -70,7 +72,7 @@ def our_routes(shelf: Shelf, options: ServerOptions, history_path: Path | None) 
         Route("/favicon.ico", _favicon),
         Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
     ]
-    return Ours(routes, logins.person, close)
+    return AppRoutes(routes, logins.person, close)
 
 
 async def _favicon(request: Request) -> Response:

@@ -24,9 +24,9 @@ from edgeapp.server.serve import is_loopback
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["NOT_YOURS", "OPEN", "Address", "Guard"]
+__all__ = ["CLOSE_FORBIDDEN", "OPEN", "Address", "SecurityMiddleware"]
 
-NOT_YOURS = 4403  # close code: another site's page, or nobody who is logged in
+CLOSE_FORBIDDEN = 4403  # close code: another site's page, or nobody who is logged in
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ _HEADERS = {
 }
 
 
-class Guard:
+class SecurityMiddleware:
     """ASGI middleware; it must be the outermost, so that errors have the headers too.
 
     Args:
@@ -133,7 +133,7 @@ class Guard:
             await self.app(scope, receive, sealed)
         elif scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": NOT_YOURS, "reason": why})
+            await send({"type": "websocket.close", "code": CLOSE_FORBIDDEN, "reason": why})
         elif status == 401 and scope["path"] == "/":
             await RedirectResponse("/login", 303)(scope, receive, sealed)
         else:

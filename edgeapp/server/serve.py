@@ -11,8 +11,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from edgeapp.console import note
-from edgeapp.server.shared_models import Shelf
+from edgeapp.console import print_note
+from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings, history_file
 from pipelines.errors import EdgeError, OptionError
 
@@ -94,8 +94,8 @@ def serve(settings: Settings, options: ServerOptions) -> None:
     listener = _bind(options.host, options.port)
     from edgeapp.server.app import make_app
 
-    shelf = Shelf(settings)
-    app, close = make_app(shelf, options, history_file(settings))
+    pool = SharedModelPool(settings)
+    app, close = make_app(pool, options, history_file(settings))
     scheme = "https" if options.ssl_certfile else "http"
     place = f":{listener.getsockname()[1]}/"
     url = f"{scheme}://{_in_address(options.host)}{place}"
@@ -109,8 +109,8 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         ws_max_size=4 << 20,  # the longest text and its translation, in any script
         timeout_graceful_shutdown=2,
     )
-    threading.Thread(target=_warm, args=(shelf,), daemon=True).start()
-    note(f"the page is at {url} ; Ctrl-C ends")
+    threading.Thread(target=_warm, args=(pool,), daemon=True).start()
+    print_note(f"the page is at {url} ; Ctrl-C ends")
     if options.browser:
         # "Everywhere" is nowhere to go to.
         near = _EVERYWHERE.get(options.host, options.host)
@@ -145,16 +145,18 @@ def _bind(host: str, port: int) -> Any:
 
 def _warn_open(options: ServerOptions) -> None:
     if not options.logins:
-        note("everybody who reaches this machine can use the page: --auth asks for a password")
+        print_note(
+            "everybody who reaches this machine can use the page: --auth asks for a password"
+        )
     if options.ssl_certfile is None:
-        note(
+        print_note(
             "other machines' browsers give a microphone to https pages only: "
             "--ssl-certfile and --ssl-keyfile"
         )
 
 
-def _warm(shelf: Shelf) -> None:
+def _warm(pool: SharedModelPool) -> None:
     try:
-        shelf.warm()
+        pool.warm()
     except EdgeError as error:  # it will be said again to whoever needs the model
-        note(str(error))
+        print_note(str(error))

@@ -11,17 +11,17 @@ from typing import Any, Protocol
 from edgeapp.exit_codes import unexpected
 from pipelines.errors import EdgeError, OptionError
 
-__all__ = ["Abandoned", "Message", "Send", "Session", "Sessions", "Task", "TooMany"]
+__all__ = ["SessionAbandoned", "Message", "Send", "Session", "Sessions", "Task", "TooManySessions"]
 
 Message = dict[str, Any]
 Send = Callable[[Message], None]
 
 
-class TooMany(EdgeError):
+class TooManySessions(EdgeError):
     """As many people as this machine serves at once are using it."""
 
 
-class Abandoned(Exception):
+class SessionAbandoned(Exception):
     """Raised inside a task whose result nobody waits for any more."""
 
 
@@ -61,11 +61,11 @@ class Sessions:
         return len(self._running)
 
     def enter(self, session: Session) -> None:
-        """Take a place, unless the session has one. Raises TooMany."""
+        """Take a place, unless the session has one. Raises TooManySessions."""
         with self._lock:
             if session not in self._running and len(self._running) >= self.most:
                 people = "1 session runs" if self.most == 1 else f"{self.most} sessions run"
-                raise TooMany(
+                raise TooManySessions(
                     f"this machine is busy: {people} on it already. Try again when one has ended."
                 )
             self._running.add(session)
@@ -96,7 +96,7 @@ class Session:
     def start(self, task: Task, *, instead: bool = False) -> None:
         """Run a task beside everybody else's. instead: it takes the place of one of its kind.
 
-        Raises TooMany, OptionError when one of its kind runs already.
+        Raises TooManySessions, OptionError when one of its kind runs already.
         """
         with self._lock:
             if self._closed:
@@ -150,7 +150,7 @@ class Session:
         cancelled = False
         try:
             task.run(tell)
-        except Abandoned:
+        except SessionAbandoned:
             cancelled = True
         except EdgeError as error:
             tell({"type": "error", "kind": task.kind, "message": str(error)})

@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeapp.model_pool import Workshop
-from edgeapp.server.process_memory import give_back, memory_in_use
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.process_memory import memory_in_use, release_memory
 from edgeapp.settings import Settings
 from pipelines.errors import ModelError, OptionError
 
 if TYPE_CHECKING:
     from edgeapp.live.session import LiveSession
     from pipelines.asr import Transcriber
-    from pipelines.engine import Engine, Model
+    from pipelines.engine import Engine, LoadedModel
     from pipelines.translation import Translator
 
-__all__ = ["Live", "Shelf", "Wanted"]
+__all__ = ["LiveSetup", "SharedModelPool", "ModelChoice"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ModelChoice:
     """What somebody chose on the page; None: whatever fits best.
 
     model, translation_model: names. language: what is spoken. target: translate into this.
@@ -37,7 +37,7 @@ class Wanted:
     translation_model: str | None = None
 
     @classmethod
-    def of(cls, message: dict[str, Any]) -> Wanted:
+    def of(cls, message: dict[str, Any]) -> ModelChoice:
         """From a page's message; an empty field is no choice. Raises OptionError."""
         values = {}
         for name in ("model", "language", "target", "translation_model"):
@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveSetup:
     """Somebody's live session. name: of the recogniser. language: what it listens for, where that
     is known. models: whoever works in it."""
 
@@ -59,7 +59,7 @@ class Live:
     models: Sequence[Transcriber | Translator]
 
 
-class Shelf(Workshop):
+class SharedModelPool(ModelPool):
     """A workshop that many threads use at once, whose models can be put back."""
 
     def __init__(self, settings: Settings) -> None:
@@ -108,7 +108,7 @@ class Shelf(Workshop):
         """How many tasks work with the model in a folder now."""
         return self._users[folder]
 
-    def live(self, wanted: Wanted) -> Live:
+    def live(self, wanted: ModelChoice) -> LiveSetup:
         """Somebody's own session on the shared models. Raises ModelError, OptionError."""
         from edgeapp.live.session import LiveSession
         from pipelines.asr import TranscribeOptions
@@ -118,7 +118,7 @@ class Shelf(Workshop):
         from pipelines.translation.live import LiveTranslator
 
         recogniser = self.transcriber(wanted.model, wanted.language)
-        spoken = wanted.language if recogniser.abilities.multilingual else "en"
+        spoken = wanted.language if recogniser.capabilities.multilingual else "en"
         translator: LiveTranslator | None = None
         models: list[Transcriber | Translator] = [recogniser]
         if wanted.target is not None:
@@ -131,7 +131,7 @@ class Shelf(Workshop):
             models.append(found)
         live_options = LiveOptions(transcribe=TranscribeOptions(language=wanted.language))
         session = LiveSession(LiveTranscriber(recogniser, live_options), translator)
-        return Live(session, self.name_of(recogniser), spoken, models)
+        return LiveSetup(session, self.name_of(recogniser), spoken, models)
 
     def name_of(self, user: Transcriber | Translator) -> str:
         """What a model is called in the list of models."""
@@ -141,7 +141,7 @@ class Shelf(Workshop):
         return next((m.name for m in list_models() if m.folder.resolve() == folder), folder.name)
 
     @property
-    def loaded(self) -> tuple[Model, ...]:
+    def loaded(self) -> tuple[LoadedModel, ...]:
         """Models in memory; none while nobody has needed one."""
         return () if self._engine is None else self._engine.models
 
@@ -175,7 +175,7 @@ class Shelf(Workshop):
                 for key in [key for key, user in made.items() if user.model is model]:
                     del made[key]
             self.engine.unload(model)
-            give_back()
+            release_memory()
 
     def warm(self) -> None:
         """Load what most people start with and run it once, so that the first word comes soon."""

@@ -19,10 +19,10 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from edgeapp.exit_codes import unexpected
 from edgeapp.history import History
-from edgeapp.server.api import Desk
-from edgeapp.server.security import NOT_YOURS
-from edgeapp.server.sessions import Message, Session, Sessions, Task, TooMany
-from edgeapp.server.shared_models import Shelf, Wanted
+from edgeapp.server.api import PageApi
+from edgeapp.server.security import CLOSE_FORBIDDEN
+from edgeapp.server.sessions import Message, Session, Sessions, Task, TooManySessions
+from edgeapp.server.shared_models import ModelChoice, SharedModelPool
 from edgeapp.server.tasks.file_task import FileTask
 from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.pull_task import PullTask
@@ -30,26 +30,26 @@ from edgeapp.server.tasks.text_task import LONGEST_TEXT, TextTask
 from edgeapp.server.uploads import Uploads
 from pipelines.errors import EdgeError, InputError, OptionError
 
-__all__ = ["SocketDoor"]
+__all__ = ["PageSocket"]
 
 _TOO_SLOW = 5_000  # messages that a browser has not fetched: it will not catch up
 _KINDS = ("live", "file", "text", "pull")
 
 
-class SocketDoor:
+class PageSocket:
     """Accepts the connections of pages. person: who a connection is from. history_of: that
     person's history."""
 
     def __init__(
         self,
-        shelf: Shelf,
+        pool: SharedModelPool,
         sessions: Sessions,
         uploads: Uploads,
-        desk: Desk,
+        desk: PageApi,
         history_of: Callable[[WebSocket], History],
         person: Callable[[WebSocket], str | None],
     ) -> None:
-        self._shelf, self._sessions, self._uploads = shelf, sessions, uploads
+        self._pool, self._sessions, self._uploads = pool, sessions, uploads
         self._desk, self._history_of, self.person = desk, history_of, person
         self._recheck: set[Callable[[], None]] = set()
 
@@ -81,7 +81,7 @@ class SocketDoor:
         limits = self._uploads.limits | {"characters": LONGEST_TEXT}
         hello = {"type": "hello", "session": token, "limits": limits}
         send(hello | {"history": history.on, "person": self.person(socket) or ""})
-        line = _Line(self, session, token, history, send)
+        line = _Connection(self, session, token, history, send)
         self._recheck.add(recheck)
         writer = asyncio.create_task(self._write(socket, session, outgoing))
         try:
@@ -104,7 +104,7 @@ class SocketDoor:
             if left or outgoing.qsize() > _TOO_SLOW:
                 session.close()  # a browser that does not answer the close frame holds no task
                 with suppress(WebSocketDisconnect, RuntimeError):
-                    await socket.close(NOT_YOURS if left else 1000)
+                    await socket.close(CLOSE_FORBIDDEN if left else 1000)
                 return
             if message is None:
                 continue
@@ -118,16 +118,16 @@ class SocketDoor:
         kind = message["type"]
         kept = history if message.get("keep", True) else History(None)
         if kind == "live":
-            return LiveTask(self._shelf, kept, Wanted.of(message), _number(message, "rate"))
+            return LiveTask(self._pool, kept, ModelChoice.of(message), _number(message, "rate"))
         if kind == "text":
             text = str(message.get("text") or "")
-            return TextTask(self._shelf, Wanted.of(message), text, _number(message, "number"))
+            return TextTask(self._pool, ModelChoice.of(message), text, _number(message, "number"))
         if kind == "pull":
             self._desk.check_changing()
             return PullTask(str(message.get("name") or ""))
         path, minutes = self._uploads.take(token), self._uploads.minutes
         name = str(message.get("name") or "")[:200] or "the recording"
-        return FileTask(self._shelf, kept, Wanted.of(message), path, name, minutes)
+        return FileTask(self._pool, kept, ModelChoice.of(message), path, name, minutes)
 
     def answer(self, message: Message, history: History) -> Message:
         """What a question is answered with. Raises EdgeError."""
@@ -136,12 +136,12 @@ class SocketDoor:
         return self._desk.answer(message, history)
 
 
-class _Line:
+class _Connection:
     """One tab's connection."""
 
     def __init__(
         self,
-        door: SocketDoor,
+        door: PageSocket,
         session: Session,
         token: str,
         history: History,
@@ -158,7 +158,7 @@ class _Line:
             if frame["type"] == "websocket.disconnect":
                 return
             if self._door.person(socket) is None:  # logged out meanwhile, in another tab
-                await socket.close(NOT_YOURS)
+                await socket.close(CLOSE_FORBIDDEN)
                 return
             if frame.get("bytes") is not None:
                 self._take(frame["bytes"])
@@ -168,7 +168,7 @@ class _Line:
                 message = _parse(frame.get("text") or "")
                 self._obey(message)
             except EdgeError as error:
-                told = {"kind": message.get("type"), "busy": isinstance(error, TooMany)}
+                told = {"kind": message.get("type"), "busy": isinstance(error, TooManySessions)}
                 self._send({"type": "error", "message": str(error), **told})
             except Exception as error:  # said to this tab, which stays connected
                 traceback.print_exception(error, file=sys.stderr)

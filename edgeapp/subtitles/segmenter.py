@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from edgeapp.subtitles.formats import Cue
 
-__all__ = ["CueBuilder"]
+__all__ = ["SubtitleSegmenter"]
 
 _ENDS = (".", "!", "?", "…", "。", "！", "？")
 _CLOSERS = "\"'”’»)]"
@@ -14,7 +14,7 @@ _LONGEST = 84  # characters: two lines of 42, the common limit
 _LONGEST_S = 7.0
 
 
-class CueBuilder:
+class SubtitleSegmenter:
     """Collects text as it is committed; gives a cue as soon as it is complete."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from edgeapp.subtitles.formats import Cue
 if TYPE_CHECKING:
     from pipelines.asr import Segment
 
-__all__ = ["Passages"]
+__all__ = ["SentenceJoiner"]
 
 # Closing marks may follow the full stop; … and the full-width marks end sentences too.
 _ENDS = (".", "!", "?", "…", "。", "！", "？")
@@ -21,7 +21,7 @@ _LONGEST_S = 30.0
 _PAUSE_S = 2.0
 
 
-class Passages:
+class SentenceJoiner:
     """Collects segments; gives a passage as soon as its last sentence is complete."""
 
     def __init__(self) -> None:

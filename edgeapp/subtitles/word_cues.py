@@ -16,14 +16,14 @@ from pipelines.errors import OptionError
 if TYPE_CHECKING:
     from pipelines.asr import Segment, Word
 
-__all__ = ["Layout"]
+__all__ = ["WordCueLayout"]
 
 _PAUSE_S = 3.0  # ends a subtitle that may go on beyond its segment
 _ENDLESS = 1000
 
 
 @dataclass(frozen=True)
-class Layout:
+class WordCueLayout:
     """How words become subtitles; needs word times.
 
     max_line_width: characters. max_line_count: lines a subtitle; with a width, subtitles may then
@@ -52,7 +52,7 @@ class Layout:
     @property
     def asked(self) -> bool:
         """Whether it differs from a cue for each segment."""
-        return self != Layout()
+        return self != WordCueLayout()
 
     def cues(self, segments: Sequence[Segment]) -> list[Cue]:
         """The subtitles of segments with word times."""

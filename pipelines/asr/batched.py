@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples, read_blocks
-from pipelines.asr.audio.chunks import Chunk, chunks
+from pipelines.asr.audio.chunks import Chunk, split_at_pauses
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
-from pipelines.asr.audio.features import FRAMES_PER_SECOND, PieceFeatures
-from pipelines.asr.decode_tasks import Course, Piece, together
+from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures
+from pipelines.asr.decode_tasks import ChunkTask, DecodeTask, run_interleaved
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Info, SegmentDone, TranscriptEvent
 from pipelines.errors import AudioError
@@ -21,12 +21,12 @@ from pipelines.errors import AudioError
 if TYPE_CHECKING:
     from pipelines.asr.transcriber import Transcriber
 
-__all__ = ["side_by_side"]
+__all__ = ["transcribe_batched"]
 
 _BLOCK = 30 * SAMPLE_RATE
 
 
-def side_by_side(
+def transcribe_batched(
     transcriber: Transcriber, audio: AudioSource, options: TranscribeOptions
 ) -> Generator[TranscriptEvent, None, None]:
     """The events of a recording, as Transcriber.stream gives them, in the order of the recording.
@@ -48,42 +48,44 @@ def _events(
     duration: float | None,
     options: TranscribeOptions,
 ) -> Generator[TranscriptEvent, None, None]:
-    found = chunks(blocks, min(options.chunk_s or transcriber.window_s, transcriber.window_s))
-    language, chance = transcriber.told_language(options), None  # type: str | None, float | None
+    found = split_at_pauses(
+        blocks, min(options.chunk_s or transcriber.window_s, transcriber.window_s)
+    )
+    language, chance = transcriber.given_language(options), None  # type: str | None, float | None
     if language is None:
         first = next(found, None)
         heard = first or Chunk(0, 0, 0, np.zeros(0, np.float32))
-        chances = transcriber.languages_of(_features(transcriber, heard).opening())
+        chances = transcriber.language_probs(_chunk_features(transcriber, heard).opening())
         language, chance = next(iter(chances.items()))
         found = chain(() if first is None else (first,), found)
     yield Info(language, chance, duration)
-    pieces = _pieces(transcriber, found, language, options)
+    pieces = _chunk_tasks(transcriber, found, language, options)
     count = 0
-    for event in together(pieces, transcriber.model.encode, options.batch_size):
+    for event in run_interleaved(pieces, transcriber.model.encode, options.batch_size):
         if isinstance(event, SegmentDone):
             event = SegmentDone(replace(event.segment, id=count))
             count += 1
         yield event
 
 
-def _pieces(
+def _chunk_tasks(
     transcriber: Transcriber, found: Iterator[Chunk], language: str, options: TranscribeOptions
-) -> Iterator[Piece]:
+) -> Iterator[ChunkTask]:
     last_speech = 0.0
     for chunk in found:
         start, stop = chunk.first / FRAMES_PER_SECOND, chunk.last / FRAMES_PER_SECOND
 
-        def begin(chunk: Chunk = chunk, last_speech: float = last_speech) -> Course:
-            features = _features(transcriber, chunk)
-            return transcriber.course(features, language, options, chunk.first, last_speech)
+        def begin(chunk: Chunk = chunk, last_speech: float = last_speech) -> DecodeTask:
+            features = _chunk_features(transcriber, chunk)
+            return transcriber.decode_task(features, language, options, chunk.first, last_speech)
 
-        yield Piece(begin, f"what is said from {start:.1f} to {stop:.1f} s")
+        yield ChunkTask(begin, f"what is said from {start:.1f} to {stop:.1f} s")
         last_speech = stop
 
 
-def _features(transcriber: Transcriber, chunk: Chunk) -> PieceFeatures:
+def _chunk_features(transcriber: Transcriber, chunk: Chunk) -> ChunkFeatures:
     architecture = transcriber.model.architecture
-    return PieceFeatures(
+    return ChunkFeatures(
         chunk.samples,
         chunk.offset,
         chunk.first,

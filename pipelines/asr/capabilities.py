@@ -13,7 +13,7 @@ from pipelines.engine import Architecture
 from pipelines.errors import CheckpointError, UnsupportedTask
 from pipelines.languages import LANGUAGES
 
-__all__ = ["Abilities", "alignment_heads", "read_generation_config"]
+__all__ = ["Capabilities", "alignment_heads", "read_generation_config"]
 
 # large-v3-turbo: large-v3 (128 mels, 51,866 tokens) with 4 of its 32 decoder layers.
 _TURBO = (4, 128, 51_866)
@@ -21,7 +21,7 @@ _ENGLISH_ONLY_VOCAB = 51_864  # one token less than the multilingual models
 
 
 @dataclass(frozen=True)
-class Abilities:
+class Capabilities:
     """name: the model's, for messages. languages: codes it can be told to listen for; English-only
     models have just "en". multilingual: whether prompts carry language and task at all."""
 
@@ -37,7 +37,7 @@ class Abilities:
         architecture: Architecture,
         special: SpecialTokens,
         generation_config: dict[str, Any],
-    ) -> Abilities:
+    ) -> Capabilities:
         """From the model's shape, vocabulary and generation_config.json.
 
         No file says whether a multilingual model translates. Every released Whisper has as many

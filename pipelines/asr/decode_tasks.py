@@ -15,70 +15,82 @@ from typing import TypeAlias
 from torch import Tensor
 
 from pipelines.asr.results import Retract, SegmentDone, TextDelta
-from pipelines.deferred_errors import UntilBroken
-from pipelines.engine import Memory, Stream
+from pipelines.deferred_errors import DeferErrors
+from pipelines.engine import EncodedSource, Stream
 from pipelines.errors import EdgeError, EngineError, NumericalError
 
-__all__ = ["Course", "CourseEvent", "Hear", "Piece", "Waiting", "alone", "together"]
+__all__ = [
+    "DecodeTask",
+    "DecodeEvent",
+    "EncodeRequest",
+    "ChunkTask",
+    "StreamNotReady",
+    "run_one",
+    "run_interleaved",
+]
 
-_AHEAD = 4  # times as many pieces as share the passes may be begun, those that are done included
-_FEW = 0.25  # of the pieces at work: fewer are not begun at once while there are enough
+_MAX_TASKS_PER_SLOT = (
+    4  # times as many pieces as share the passes may be begun, those that are done included
+)
+_MIN_REFILL = 0.25  # of the pieces at work: fewer are not begun at once while there are enough
 _NAMED = 5  # pieces that failed are named in an error
 
 
 @dataclass(frozen=True, eq=False)
-class Hear:
+class EncodeRequest:
     """A course needs a window [n_mels, frames] encoded, and is to be sent the memory."""
 
     window: Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class Waiting:
+class StreamNotReady:
     """A course needs news of a stream. Sent on earlier, it computes steps until they are there."""
 
     stream: Stream
 
 
-CourseEvent: TypeAlias = TextDelta | Retract | SegmentDone
-Course: TypeAlias = Generator[CourseEvent | Hear | Waiting, Memory | None, None]
-Encode: TypeAlias = Callable[[Sequence[Tensor]], list[Memory]]
+DecodeEvent: TypeAlias = TextDelta | Retract | SegmentDone
+DecodeTask: TypeAlias = Generator[
+    DecodeEvent | EncodeRequest | StreamNotReady, EncodedSource | None, None
+]
+EncodeFunction: TypeAlias = Callable[[Sequence[Tensor]], list[EncodedSource]]
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class ChunkTask:
     """What can be decoded beside others. begin: gives its course, a second time after a failure.
     name: what messages call it."""
 
-    begin: Callable[[], Course]
+    begin: Callable[[], DecodeTask]
     name: str
 
 
-def alone(course: Course, encode: Encode) -> Generator[CourseEvent, None, None]:
+def run_one(decode_task: DecodeTask, encode: EncodeFunction) -> Generator[DecodeEvent, None, None]:
     """The events of one course, from start to end. Closing it closes the course."""
     answer = None
     try:
         while True:
-            step = course.send(answer)
+            step = decode_task.send(answer)
             answer = None
-            if isinstance(step, Hear):
+            if isinstance(step, EncodeRequest):
                 answer = encode([step.window])[0]
-            elif not isinstance(step, Waiting):
+            elif not isinstance(step, StreamNotReady):
                 yield step
     except StopIteration:
         return
     finally:
-        course.close()
+        decode_task.close()
 
 
-class _Run:
+class _RunningTask:
     """A piece under way: its course, as far as it has come, and what that has brought so far."""
 
-    def __init__(self, piece: Piece) -> None:
+    def __init__(self, piece: ChunkTask) -> None:
         self.name = piece.name
-        self._begin: Callable[[], Course] | None = piece.begin
-        self.events: deque[CourseEvent] = deque()
-        self.need: Hear | Waiting | None = None
+        self._begin: Callable[[], DecodeTask] | None = piece.begin
+        self.events: deque[DecodeEvent] = deque()
+        self.need: EncodeRequest | StreamNotReady | None = None
         self.error: Exception | None = None
         self.over = False
         self._tried_again = False
@@ -91,18 +103,18 @@ class _Run:
     def can_go_on(self) -> bool:
         return not self.over and not (
             self.error is not None
-            or isinstance(self.need, Hear)
-            or (isinstance(self.need, Waiting) and not self.need.stream.ready)
+            or isinstance(self.need, EncodeRequest)
+            or (isinstance(self.need, StreamNotReady) and not self.need.stream.ready)
         )
 
-    def go_on(self, answer: Memory | None = None) -> None:
+    def go_on(self, answer: EncodedSource | None = None) -> None:
         """Run to where the course needs something again, or to its end."""
         self.need = None
         try:
             while self.need is None:
                 step = self._course.send(answer)
                 answer = None
-                if isinstance(step, (Hear, Waiting)):
+                if isinstance(step, (EncodeRequest, StreamNotReady)):
                     self.need = step
                 else:
                     self._take(step)
@@ -111,7 +123,7 @@ class _Run:
         except Exception as error:  # whatever it is, it must not end the other pieces
             self.fail(error)
 
-    def _take(self, event: CourseEvent) -> None:
+    def _take(self, event: DecodeEvent) -> None:
         if self._known:
             self._known -= isinstance(event, SegmentDone)
             return
@@ -138,9 +150,9 @@ class _Run:
         self._course.close()
 
 
-def together(
-    pieces: Iterator[Piece], encode: Encode, size: int
-) -> Generator[CourseEvent, None, None]:
+def run_interleaved(
+    pieces: Iterator[ChunkTask], encode: EncodeFunction, size: int
+) -> Generator[DecodeEvent, None, None]:
     """The events of all pieces in their order, up to `size` of them decoded side by side.
 
     The first piece that is not done is live; what others came to meanwhile follows when it is
@@ -152,8 +164,8 @@ def together(
     Raises EngineError that names the pieces that failed: NumericalError if the last of them did
     because the model computed NaN or infinity.
     """
-    runs: deque[_Run] = deque()
-    source = UntilBroken(pieces)
+    runs: deque[_RunningTask] = deque()
+    source = DeferErrors(pieces)
     broken: list[str] = []  # names of pieces that failed,
     failure: Exception | None = None  # and what the last of them failed with
     failed = False  # the piece before
@@ -161,7 +173,7 @@ def together(
     try:
         while True:
             if stepped:
-                _admit(source, runs, size)
+                _start_tasks(source, runs, size)
             if not runs:
                 source.check()
                 if failure is not None:
@@ -174,7 +186,7 @@ def together(
             moving = [run for run in runs if run.can_go_on]
             for run in moving:
                 run.go_on()
-            heard = _hear(runs, encode)
+            heard = _encode_waiting(runs, encode)
             while first.events:
                 yield first.events.popleft()
             if first.over:
@@ -194,28 +206,28 @@ def together(
             run.close()
 
 
-def _admit(pieces: Iterator[Piece], runs: deque[_Run], size: int) -> None:
+def _start_tasks(pieces: Iterator[ChunkTask], runs: deque[_RunningTask], size: int) -> None:
     """Begin further pieces, several in one pass of the encoder; but no more than are at work
     already, so that the first words come soon."""
     busy = sum(not run.over for run in runs)
-    room = min(size - busy, _AHEAD * size - len(runs))
-    if busy >= _FEW * size and room < _FEW * size:
+    room = min(size - busy, _MAX_TASKS_PER_SLOT * size - len(runs))
+    if busy >= _MIN_REFILL * size and room < _MIN_REFILL * size:
         return
     for _ in range(min(max(1, busy), room)):
         piece = next(pieces, None)
         if piece is None:
             return
-        runs.append(_Run(piece))
+        runs.append(_RunningTask(piece))
 
 
-def _hear(runs: Sequence[_Run], encode: Encode) -> bool:
+def _encode_waiting(runs: Sequence[_RunningTask], encode: EncodeFunction) -> bool:
     """Encode what runs want to hear, windows of one length in one pass. Whether any did."""
-    waiting = [(run, run.need.window) for run in runs if isinstance(run.need, Hear)]
+    waiting = [(run, run.need.window) for run in runs if isinstance(run.need, EncodeRequest)]
     lengths = dict.fromkeys(window.shape[-1] for _, window in waiting)
     for length in lengths:
         group = [(run, window) for run, window in waiting if window.shape[-1] == length]
         try:
-            memories = encode([window for _, window in group])
+            encoded_sources = encode([window for _, window in group])
         except Exception:  # one of them is to blame: find out which
             for run, window in group:
                 try:
@@ -223,8 +235,8 @@ def _hear(runs: Sequence[_Run], encode: Encode) -> bool:
                 except Exception as error:
                     run.fail(error)
             continue
-        for (run, _), memory in zip(group, memories, strict=True):
-            run.go_on(memory)
+        for (run, _), encoded in zip(group, encoded_sources, strict=True):
+            run.go_on(encoded)
     return bool(waiting)
 
 

@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
-from pipelines.asr.decode_tasks import Course, Hear
+from pipelines.asr.decode_tasks import DecodeTask, EncodeRequest
 from pipelines.asr.results import Retract, Segment, SegmentDone
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import TIME_PRECISION, WindowDecoder, WindowResult
 from pipelines.asr.word_timestamps import WordAligner
 from pipelines.errors import NumericalError
 
-__all__ = ["Span", "cut", "follow"]
+__all__ = ["TokenSpan", "split_at_timestamps", "decode_windows"]
 
 _FRAMES_PER_TIMESTAMP = 2
 
 
 @dataclass(frozen=True)
-class Span:
+class TokenSpan:
     """Tokens that make a segment. start, end: seconds from the start of the window."""
 
     start: float
@@ -27,7 +27,9 @@ class Span:
     tokens: tuple[int, ...]
 
 
-def cut(tokens: Sequence[int], timestamp_begin: int, frames: int) -> tuple[list[Span], int]:
+def split_at_timestamps(
+    tokens: Sequence[int], timestamp_begin: int, frames: int
+) -> tuple[list[TokenSpan], int]:
     """A window's tokens as segments, and how many frames on the next window begins.
 
     Two timestamps in a row part segments. What follows the last pair was cut off by the
@@ -42,20 +44,20 @@ def cut(tokens: Sequence[int], timestamp_begin: int, frames: int) -> tuple[list[
         last = next((t for t in reversed(tokens) if t >= timestamp_begin), timestamp_begin)
         if last != timestamp_begin:
             end = (last - timestamp_begin) * TIME_PRECISION
-        return [Span(0.0, end, tuple(tokens))], frames
+        return [TokenSpan(0.0, end, tuple(tokens))], frames
     if ends_single:
         cuts.append(len(tokens))
     spans = []
     for start, stop in zip([0, *cuts], cuts, strict=False):
         piece = tuple(tokens[start:stop])
         first, last = piece[0] - timestamp_begin, piece[-1] - timestamp_begin
-        spans.append(Span(first * TIME_PRECISION, last * TIME_PRECISION, piece))
+        spans.append(TokenSpan(first * TIME_PRECISION, last * TIME_PRECISION, piece))
     if ends_single:
         return spans, frames
     return spans, (tokens[cuts[-1] - 1] - timestamp_begin) * _FRAMES_PER_TIMESTAMP
 
 
-def follow(
+def decode_windows(
     features: WindowFeatures,
     decoder: WindowDecoder,
     tokenizer: WhisperTokenizer,
@@ -65,7 +67,7 @@ def follow(
     seed: int | None,
     aligner: WordAligner | None = None,
     start: int = 0,
-) -> Course:
+) -> DecodeTask:
     """Decode a recording from start to end, moving on by what each window's timestamps say.
 
     start: its first frame. initial_prompt: tokens put before the first window, and kept as long
@@ -82,11 +84,11 @@ def follow(
         mel, frames = features.window(seek)
         if frames == 0:
             return
-        memory = yield Hear(mel)
-        assert memory is not None, "whoever runs a course encodes what it wants to hear"
+        encoded = yield EncodeRequest(mel)
+        assert encoded is not None, "whoever runs a course encodes what it wants to hear"
         try:
             result = yield from decoder.decode(
-                memory,
+                encoded,
                 history[remembered_from:],
                 None if seed is None else seed + seek,
             )
@@ -100,18 +102,20 @@ def follow(
                 yield Retract()
             seek += frames
             continue
-        spans, advance = cut(result.tokens, tokenizer.special.timestamp_begin, frames)
+        spans, advance = split_at_timestamps(
+            result.tokens, tokenizer.special.timestamp_begin, frames
+        )
         segments = [
             _segment(number, seek, span, result, tokenizer)
             for number, span in enumerate(spans, count)
         ]
         if aligner is not None:
-            segments = aligner.add(segments, memory, frames)
+            segments = aligner.add(segments, encoded, frames)
             end = next((s.words[-1].end for s in reversed(segments) if s.words), segments[-1].end)
             single = [t >= tokenizer.special.timestamp_begin for t in result.tokens[-2:]]
             if single != [False, True] and end > seek / FRAMES_PER_SECOND:
                 advance = round(end * FRAMES_PER_SECOND) - seek
-        for segment in map(_cleared, segments):
+        for segment in map(_without_empty_text, segments):
             history.extend(segment.tokens)
             yield SegmentDone(segment)
         count += len(segments)
@@ -121,7 +125,7 @@ def follow(
 
 
 def _segment(
-    count: int, seek: int, span: Span, result: WindowResult, tokenizer: WhisperTokenizer
+    count: int, seek: int, span: TokenSpan, result: WindowResult, tokenizer: WhisperTokenizer
 ) -> Segment:
     offset = seek / FRAMES_PER_SECOND
     return Segment(
@@ -138,7 +142,7 @@ def _segment(
     )
 
 
-def _cleared(segment: Segment) -> Segment:
+def _without_empty_text(segment: Segment) -> Segment:
     """Without text where it takes no time or says nothing."""
     if segment.start != segment.end and segment.text.strip():
         return segment

@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import ByteLevel
 from pipelines.errors import CheckpointError
 from pipelines.languages import LANGUAGES
 
-__all__ = ["SpecialTokens", "TextDecoder", "WhisperTokenizer"]
+__all__ = ["SpecialTokens", "StreamingDetokenizer", "WhisperTokenizer"]
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class WhisperTokenizer:
         return self.encode(symbol), self.encode(" " + symbol)
 
 
-class TextDecoder:
+class StreamingDetokenizer:
     """Ids to text as they arrive, never half a character: bytes wait until theirs is complete."""
 
     def __init__(self, tokenizer: WhisperTokenizer) -> None:

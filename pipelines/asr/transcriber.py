@@ -18,17 +18,17 @@ from pipelines.asr.audio.features import (
     StreamFeatures,
     WindowFeatures,
 )
-from pipelines.asr.batched import side_by_side
-from pipelines.asr.capabilities import Abilities, alignment_heads, read_generation_config
-from pipelines.asr.decode_tasks import Course, alone
+from pipelines.asr.batched import transcribe_batched
+from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
+from pipelines.asr.decode_tasks import DecodeTask, run_one
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Info, TranscriptEvent
-from pipelines.asr.sequential import follow
+from pipelines.asr.sequential import decode_windows
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.transcription import Transcription
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.word_timestamps import WordAligner
-from pipelines.engine import Engine, Memory
+from pipelines.engine import EncodedSource, Engine
 from pipelines.errors import (
     AudioError,
     CheckpointError,
@@ -67,7 +67,7 @@ class Transcriber:
         matter where it is not given. Raises ModelNotFound, CheckpointError, OptionError.
         """
         folder, name = folder_of(model), name or str(model)
-        self.engine = engine or Engine(device=device, precision=compute_type, threads=threads)
+        self.engine = engine or Engine(device=device, compute_type=compute_type, threads=threads)
         self.model = self.engine.load(folder)
         architecture = self.model.architecture
         if architecture.source != "audio":
@@ -80,7 +80,7 @@ class Transcriber:
                 f"token {special.timestamp_begin} of {architecture.vocab_size}"
             )
         config = read_generation_config(folder)
-        self.abilities = Abilities.of(name, architecture, special, config)
+        self.capabilities = Capabilities.of(name, architecture, special, config)
         self._listed = tuple(config.get("suppress_tokens") or ())
         self._alignment_heads = alignment_heads(config, architecture)
         self._window = 2 * architecture.max_source_positions  # frames of 10 ms
@@ -119,16 +119,16 @@ class Transcriber:
             options = replace(options or TranscribeOptions(), **overrides)
         except TypeError as error:
             raise OptionError(f"no such option: {error}") from None
-        self.abilities.check(options)
+        self.capabilities.check(options)
         vocab_size = self.model.architecture.vocab_size
         if outside := [i for i in options.suppress_tokens if not -1 <= i < vocab_size]:
             raise OptionError(
-                f"suppress_tokens: {outside[0]} is no token of {self.abilities.name}, "
+                f"suppress_tokens: {outside[0]} is no token of {self.capabilities.name}, "
                 f"whose ids end at {vocab_size - 1}"
             )
         with collect_notices() as notices:
             if options.batch_size > 1:
-                events = side_by_side(self, audio, options)
+                events = transcribe_batched(self, audio, options)
             else:
                 events = self._events(self._features(audio), options)
         for found in notices:  # also for callers who look at no results
@@ -140,7 +140,7 @@ class Transcriber:
 
         Raises AudioError, and NumericalError if the model computed NaN or infinity.
         """
-        return self.languages_of(self._features(audio).opening())
+        return self.language_probs(self._features(audio).opening())
 
     def _features(self, audio: AudioSource) -> WindowFeatures:
         mels = self.model.architecture.num_mel_bins
@@ -151,17 +151,17 @@ class Transcriber:
             raise AudioError("the audio array is empty")
         return FileFeatures(samples, mels, self._window)
 
-    def languages_of(self, window: Tensor | Memory) -> dict[str, float]:
+    def language_probs(self, window: Tensor | EncodedSource) -> dict[str, float]:
         """As detect_language, of one window, encoded or not."""
-        if not self.abilities.multilingual:
+        if not self.capabilities.multilingual:
             return {"en": 1.0}
-        memory = window if isinstance(window, Memory) else self.model.encode([window])[0]
+        encoded = window if isinstance(window, EncodedSource) else self.model.encode([window])[0]
         special = self.tokenizer.special
         ids = list(special.languages.values())
-        chances = self.model.score(memory, [special.sot])[0, ids].softmax(-1).tolist()
+        chances = self.model.score(encoded, [special.sot])[0, ids].softmax(-1).tolist()
         if not math.isfinite(sum(chances)):
             raise NumericalError(
-                f"the language could not be detected: {self.abilities.name} computed NaN: its "
+                f"the language could not be detected: {self.capabilities.name} computed NaN: its "
                 "numbers overflow in this compute type, or its weights are damaged; try compute "
                 "type float32, else get the model anew"
             )
@@ -171,38 +171,38 @@ class Transcriber:
     def _events(
         self, features: WindowFeatures, options: TranscribeOptions
     ) -> Generator[TranscriptEvent, None, None]:
-        first: list[Memory] = []  # the first window's, when detection has encoded it
-        language, chance = self.told_language(options), None  # type: str | None, float | None
+        first: list[EncodedSource] = []  # the first window's, when detection has encoded it
+        language, chance = self.given_language(options), None  # type: str | None, float | None
         if language is None:
             mel, frames = features.window(0)
             if frames == self._window:
                 first = self.model.encode([mel])
-            chances = self.languages_of(first[0] if first else features.opening())
+            chances = self.language_probs(first[0] if first else features.opening())
             language, chance = next(iter(chances.items()))
         yield Info(language, chance, features.duration)
 
-        def encode(windows: Sequence[Tensor]) -> list[Memory]:
+        def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
             return [first.pop()] if first else self.model.encode(windows)
 
-        yield from alone(self.course(features, language, options), encode)
+        yield from run_one(self.decode_task(features, language, options), encode)
 
-    def told_language(self, options: TranscribeOptions) -> str | None:
+    def given_language(self, options: TranscribeOptions) -> str | None:
         """The language that need not be detected; None where it must be."""
-        return options.language if self.abilities.multilingual else "en"
+        return options.language if self.capabilities.multilingual else "en"
 
-    def course(
+    def decode_task(
         self,
         features: WindowFeatures,
         language: str,
         options: TranscribeOptions,
         start: int = 0,
         last_speech: float = 0.0,
-    ) -> Course:
+    ) -> DecodeTask:
         """The decoding of a recording, or of a piece of one that begins at frame `start`.
         last_speech: seconds at which the speech before it ended."""
         prompt = options.initial_prompt
         aligner = self._aligner(language, options, last_speech) if options.word_timestamps else None
-        return follow(
+        return decode_windows(
             features,
             self.window_decoder(language, options),
             self.tokenizer,
@@ -218,15 +218,15 @@ class Transcriber:
         """Seconds of audio that the model hears at once."""
         return self._window / FRAMES_PER_SECOND
 
-    def language_of(self, memory: Memory) -> str:
+    def top_language(self, encoded: EncodedSource) -> str:
         """The likeliest language of an encoded window."""
-        return next(iter(self.languages_of(memory)))
+        return next(iter(self.language_probs(encoded)))
 
     def _aligner(
         self, language: str, options: TranscribeOptions, last_speech: float
     ) -> WordAligner:
         return WordAligner(
-            lambda memory, tokens: self.model.attend(memory, tokens, self._alignment_heads),
+            lambda encoded, tokens: self.model.attend(encoded, tokens, self._alignment_heads),
             self.tokenizer,
             self._start(language, options),
             language,
@@ -238,7 +238,7 @@ class Transcriber:
     def _start(self, language: str, options: TranscribeOptions) -> list[int]:
         """What the decoder's prompt ends with, but for the token against timestamps."""
         special = self.tokenizer.special
-        if not self.abilities.multilingual:
+        if not self.capabilities.multilingual:
             return [special.sot]
         task = special.translate if options.task == "translate" else special.transcribe
         assert task is not None, "abilities say that the model has this task"

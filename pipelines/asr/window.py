@@ -10,25 +10,31 @@ import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from pipelines.asr.decode_tasks import Waiting
+from pipelines.asr.decode_tasks import StreamNotReady
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
-from pipelines.asr.tokenizer import TextDecoder, WhisperTokenizer
+from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
 from pipelines.engine import (
+    EncodedSource,
     Engine,
     ForcedPrefix,
     GenerationOptions,
-    Memory,
+    LogitFilter,
     Priority,
     Request,
     Result,
-    Rule,
-    Suppress,
     SuppressAtBegin,
+    SuppressTokens,
     WhisperTimestamps,
 )
 
-__all__ = ["TIME_PRECISION", "Redecoded", "WindowDecoder", "WindowResult", "compression_ratio"]
+__all__ = [
+    "TIME_PRECISION",
+    "LiveWindowResult",
+    "WindowDecoder",
+    "WindowResult",
+    "compression_ratio",
+]
 
 TIME_PRECISION = 0.02  # seconds from one timestamp token to the next: two frames
 
@@ -49,7 +55,7 @@ class WindowResult:
 
 
 @dataclass(frozen=True)
-class Redecoded:
+class LiveWindowResult:
     """A live buffer, decoded again. times: seconds from its start at which each token was looked
     for, never falling. accepted: how many tokens of the draft were kept."""
 
@@ -90,19 +96,21 @@ class WindowDecoder:
         self._start = tuple(start)
         self._positions = positions
         self._alignment_heads = tuple(alignment_heads)
-        self._rules = self._grammar(suppress, last_timestamp)
+        self._logit_filters = self._grammar(suppress, last_timestamp)
 
-    def _grammar(self, suppress: Sequence[int], last_timestamp: int) -> tuple[Rule, ...]:
+    def _grammar(self, suppress: Sequence[int], last_timestamp: int) -> tuple[LogitFilter, ...]:
         special, options = self._tokenizer.special, self._options
-        rules: list[Rule] = [SuppressAtBegin(self._tokenizer.blank)] * options.suppress_blank
-        rules.append(Suppress(tuple(suppress)))
+        logit_filters: list[LogitFilter] = [
+            SuppressAtBegin(self._tokenizer.blank)
+        ] * options.suppress_blank
+        logit_filters.append(SuppressTokens(tuple(suppress)))
         if options.without_timestamps:
-            return tuple(rules)
+            return tuple(logit_filters)
         latest = None
         if options.max_initial_timestamp:  # openai-whisper takes 0 s, like None, for no limit
             latest = round(options.max_initial_timestamp / TIME_PRECISION)
             latest = min(latest, last_timestamp - special.timestamp_begin)
-        rules.append(
+        logit_filters.append(
             WhisperTimestamps(
                 begin=special.timestamp_begin,
                 eot=special.eot,
@@ -110,7 +118,7 @@ class WindowDecoder:
                 max_initial_index=latest,
             )
         )
-        return tuple(rules)
+        return tuple(logit_filters)
 
     def prompt(self, previous: Sequence[int]) -> tuple[int, ...]:
         """The decoder's prompt: as much of the previous tokens as fits, then the start."""
@@ -120,8 +128,8 @@ class WindowDecoder:
         return (self._tokenizer.special.previous, *kept, *self._start)
 
     def decode(
-        self, memory: Memory, previous: Sequence[int], seed: int | None
-    ) -> Generator[TextDelta | Retract | Waiting, Memory | None, WindowResult]:
+        self, encoded: EncodedSource, previous: Sequence[int], seed: int | None
+    ) -> Generator[TextDelta | Retract | StreamNotReady, EncodedSource | None, WindowResult]:
         """Decode a window, with live text as it comes; returns the result of the last attempt.
 
         previous: tokens before this window. Closing the generator cancels the decoding.
@@ -129,7 +137,7 @@ class WindowDecoder:
         prompt = self.prompt(previous)
         temperatures = self._options.temperatures
         for attempt, temperature in enumerate(temperatures, start=1):
-            result = yield from self._attempt(memory, prompt, temperature, seed)
+            result = yield from self._attempt(encoded, prompt, temperature, seed)
             if attempt == len(temperatures) or not self._failed(result):
                 break
             if self.is_visible(result):
@@ -138,13 +146,13 @@ class WindowDecoder:
 
     def redecode(
         self,
-        memory: Memory,
+        encoded: EncodedSource,
         previous: Sequence[int],
         fixed: Sequence[int],
         draft: Sequence[int],
         longest: int,
         heard_s: float,
-    ) -> Redecoded:
+    ) -> LiveWindowResult:
         """Decode a live buffer once more, greedily, ahead of all other work.
 
         fixed: tokens that the result begins with, whatever the model would say now.
@@ -156,14 +164,14 @@ class WindowDecoder:
         options = GenerationOptions(
             max_new_tokens=min(self._positions // 2, longest + len(fixed)),
             eos_ids=(special.eot,),
-            rules=(*self._rules, ForcedPrefix(tuple(fixed))),
+            logit_filters=(*self._logit_filters, ForcedPrefix(tuple(fixed))),
             logprobs=True,
         )
         request = Request(
-            memory,
+            encoded,
             prompt,
             options,
-            self._watch(prompt),
+            self._no_speech_probe(prompt),
             Priority.LIVE_RECOGNITION,
             tuple(draft),
             self._alignment_heads,
@@ -174,7 +182,7 @@ class WindowDecoder:
         frames = seen.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
         window = self._assessed(result, 0.0)
         times = tuple(float(frame) * TIME_PRECISION for frame in frames)
-        return Redecoded(window, times[: len(window.tokens)], result.accepted)
+        return LiveWindowResult(window, times[: len(window.tokens)], result.accepted)
 
     def is_visible(self, result: WindowResult) -> bool:
         """Whether live text has been shown for it."""
@@ -208,8 +216,8 @@ class WindowDecoder:
         return (self.is_repetitive(result) or unlikely) and not (silent and unlikely)
 
     def _attempt(
-        self, memory: Memory, prompt: tuple[int, ...], temperature: float, seed: int | None
-    ) -> Generator[TextDelta | Waiting, Memory | None, WindowResult]:
+        self, encoded: EncodedSource, prompt: tuple[int, ...], temperature: float, seed: int | None
+    ) -> Generator[TextDelta | StreamNotReady, EncodedSource | None, WindowResult]:
         special = self._tokenizer.special
         options = GenerationOptions(
             max_new_tokens=self._positions // 2,
@@ -221,15 +229,15 @@ class WindowDecoder:
             patience=self._options.patience or 1.0,
             length_penalty=self._options.length_penalty,
             seed=seed,
-            rules=self._rules,
+            logit_filters=self._logit_filters,
             logprobs=True,
         )
-        text = TextDecoder(self._tokenizer)
-        request = Request(memory, prompt, options, self._watch(prompt))
+        text = StreamingDetokenizer(self._tokenizer)
+        request = Request(encoded, prompt, options, self._no_speech_probe(prompt))
         with self._engine.stream(request) as stream:
             while True:
                 if not stream.ready:
-                    yield Waiting(stream)
+                    yield StreamNotReady(stream)
                 event = next(stream, None)
                 if event is None:
                     break
@@ -239,7 +247,7 @@ class WindowDecoder:
                 yield TextDelta(delta)
             return self._assessed(stream.result(), temperature)
 
-    def _watch(self, prompt: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    def _no_speech_probe(self, prompt: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """Where the probability of no speech is read."""
         special = self._tokenizer.special
         if special.no_speech is None:
@@ -254,5 +262,5 @@ class WindowDecoder:
             temperature=temperature,
             avg_logprob=sum(result.logprobs) / (len(tokens) + 1),
             compression_ratio=compression_ratio(self._tokenizer.decode(tokens).strip()),
-            no_speech_prob=result.watched[0] if result.watched else 0.0,
+            no_speech_prob=result.token_probs[0] if result.token_probs else 0.0,
         )

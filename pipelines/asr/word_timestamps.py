@@ -19,9 +19,9 @@ from torch import Tensor
 from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.results import Segment, Word
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.engine import Memory
+from pipelines.engine import EncodedSource
 
-__all__ = ["WordAligner", "split_words", "warp"]
+__all__ = ["WordAligner", "split_words", "dynamic_time_warping"]
 
 _POSITIONS_PER_SECOND = 50  # of the encoder
 _MEDIAN_WIDTH = 7  # positions
@@ -30,7 +30,7 @@ _LONGEST_USUAL = 0.7  # seconds of the median word
 # Written without spaces: any whole character may begin a word.
 _UNSPACED = {"zh", "ja", "th", "lo", "my", "yue"}
 
-Attend = Callable[[Memory, Sequence[int]], tuple[Tensor, Tensor]]
+Attend = Callable[[EncodedSource, Sequence[int]], tuple[Tensor, Tensor]]
 """(memory, tokens) → (logits [tokens, vocab], attention [heads, tokens, positions])"""
 
 
@@ -65,10 +65,12 @@ class WordAligner:
         self._language, self._prepended, self._appended = language, prepended, appended
         self._last_speech = last_speech
 
-    def add(self, segments: Sequence[Segment], memory: Memory, frames: int) -> list[Segment]:
+    def add(
+        self, segments: Sequence[Segment], encoded: EncodedSource, frames: int
+    ) -> list[Segment]:
         """The segments of one window with their words, and with their times set to these."""
         texts = [[t for t in s.tokens if t < self._tokenizer.special.eot] for s in segments]
-        timings = self._timings(list(chain.from_iterable(texts)), memory, frames)
+        timings = self._timings(list(chain.from_iterable(texts)), encoded, frames)
         durations = np.array([t.end - t.start for t in timings])
         durations = durations[durations.nonzero()]
         median = min(_LONGEST_USUAL, float(np.median(durations)) if len(durations) else 0.0)
@@ -82,15 +84,15 @@ class WordAligner:
         self._last_speech = next((s.words[-1].end for s in reversed(done) if s.words), done[-1].end)
         return done
 
-    def _timings(self, text: list[int], memory: Memory, frames: int) -> list[_Timing]:
+    def _timings(self, text: list[int], encoded: EncodedSource, frames: int) -> list[_Timing]:
         special = self._tokenizer.special
         if not text:
             return []
         tokens = [*self._start, special.no_timestamps, *text, special.eot]
-        logits, attention = self._attend(memory, tokens)
+        logits, attention = self._attend(encoded, tokens)
         chances = logits[len(self._start) :, : special.eot].softmax(-1)
         sure = chances[range(len(text)), text].tolist()
-        rows, positions = warp(-self._matrix(attention, frames).numpy())
+        rows, positions = dynamic_time_warping(-self._matrix(attention, frames).numpy())
         words = split_words(self._tokenizer, [*text, special.eot], self._language)
         if len(words) <= 1:
             return []
@@ -176,7 +178,7 @@ def _characters(
             at, run = at + len(text), []
 
 
-def warp(cost: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def dynamic_time_warping(cost: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """The cheapest way through a matrix from corner to corner, step by step to the right, down,
     or both: its rows and its columns. Ties and rounding as in openai-whisper's dtw_cpu.
     """

@@ -25,17 +25,17 @@ from pipelines.engine.decoding.request import (
     StoppingRule,
 )
 from pipelines.engine.decoding.sampling.logit_filters import (
+    AllowOnlyTokens,
     BadWords,
     ForcedPrefix,
+    LogitFilter,
     MinNewTokens,
     NoRepeatNgram,
-    OnlyTokens,
     RepetitionPenalty,
-    Rule,
-    Suppress,
     SuppressAtBegin,
+    SuppressTokens,
     WhisperTimestamps,
-    apply_rules,
+    apply_filters,
 )
 from pipelines.engine.decoding.sampling.logits_processors import (
     GreedyProcessor,
@@ -48,7 +48,7 @@ from pipelines.engine.decoding.sampling.logits_processors import (
 )
 from pipelines.engine.decoding.speculative.drafters import (
     Drafter,
-    Drafting,
+    DraftSession,
     NgramDrafter,
     NgramStore,
     Proposal,
@@ -56,19 +56,19 @@ from pipelines.engine.decoding.speculative.drafters import (
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.decoding.statistics import Statistics
 from pipelines.engine.engine import Engine
-from pipelines.engine.loaded_model import Model
-from pipelines.engine.process_pool import Crew
-from pipelines.engine.state.encoded_source import Memory
+from pipelines.engine.loaded_model import LoadedModel
+from pipelines.engine.process_pool import ProcessPool
+from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
 from pipelines.engine.weights.architecture import Architecture
 
 __all__ = [
     "Architecture",
     "BadWords",
-    "Crew",
+    "ProcessPool",
     "DebugEvent",
     "Drafter",
-    "Drafting",
+    "DraftSession",
     "Engine",
     "Event",
     "FinishReason",
@@ -77,32 +77,32 @@ __all__ = [
     "GreedyProcessor",
     "Hypothesis",
     "LogitsProcessor",
-    "Memory",
+    "EncodedSource",
     "MinNewTokens",
     "MinPProcessor",
-    "Model",
+    "LoadedModel",
     "ModelDrafter",
     "MultinomialProcessor",
     "NgramDrafter",
     "NgramStore",
     "NoRepeatNgram",
     "NucleusProcessor",
-    "OnlyTokens",
+    "AllowOnlyTokens",
     "Priority",
     "Proposal",
     "RepetitionPenalty",
     "Request",
     "Result",
-    "Rule",
+    "LogitFilter",
     "Statistics",
     "StoppingRule",
     "Stream",
-    "Suppress",
+    "SuppressTokens",
     "SuppressAtBegin",
     "TopKNucleusProcessor",
     "TopKProcessor",
     "WhisperTimestamps",
-    "apply_rules",
+    "apply_filters",
     "autoregressive_generate",
     "autoregressive_generate_encoder_decoder",
     "speculative_generate",

@@ -11,20 +11,20 @@ from typing import Any, Literal
 
 import torch
 
-from pipelines.engine.backends.transformers import Adapter
+from pipelines.engine.backends.transformers import TransformersBackend
 from pipelines.engine.decoding.request import GenerationOptions, Request, Result
 from pipelines.engine.decoding.sampling.logits_processors import GreedyProcessor, LogitsProcessor
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.decoding.speculative.drafters import (
     Drafter,
-    Drafting,
+    DraftSession,
     NgramDrafter,
     NgramStore,
     Proposal,
 )
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
-from pipelines.engine.loaded_model import Model
-from pipelines.engine.state.encoded_source import Memory
+from pipelines.engine.loaded_model import LoadedModel
+from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.errors import RequestError
 
 __all__ = [
@@ -72,7 +72,7 @@ def autoregressive_generate_encoder_decoder(
     Returns the ids from the start token up to and including eos. Raises RequestError for ids
     outside the vocabulary or a model of the other kind, OptionError for impossible options.
     """
-    target = _Side.of(model, use_cache, inputs, both=True)
+    target = _GenerationSide.of(model, use_cache, inputs, both=True)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
     return [*target.prompt, *target.generate(options, None, debug).tokens]
 
@@ -91,7 +91,7 @@ def autoregressive_generate(
 
     Returns the new ids alone, eos included.
     """
-    target = _Side.of(model, use_cache, inputs, both=False)
+    target = _GenerationSide.of(model, use_cache, inputs, both=False)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
     return list(target.generate(options, None, debug).tokens)
 
@@ -115,7 +115,7 @@ def speculative_generate_encoder_decoder(
 
     Returns the ids, and which share of the guesses was kept (0 when there were none).
     """
-    side = _Side.of(target, use_cache, inputs, both=True)
+    side = _GenerationSide.of(target, use_cache, inputs, both=True)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
     result = side.generate(options, _drafter(drafter, use_cache, inputs, gamma, True), debug)
     return [*side.prompt, *result.tokens], _share(result)
@@ -134,49 +134,53 @@ def speculative_generate(
     debug: Debug = False,
 ) -> tuple[list[int], float]:
     """As autoregressive_generate with `target`, in fewer passes; see its encoder-decoder twin."""
-    side = _Side.of(target, use_cache, inputs, both=False)
+    side = _GenerationSide.of(target, use_cache, inputs, both=False)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
     result = side.generate(options, _drafter(drafter, use_cache, inputs, gamma, False), debug)
     return list(result.tokens), _share(result)
 
 
 @dataclass(frozen=True)
-class _Side:
+class _GenerationSide:
     """A model with its source read, and what its decoder starts from."""
 
-    model: Model
-    memory: Memory
+    model: LoadedModel
+    encoded: EncodedSource
     prompt: tuple[int, ...]
 
     @classmethod
-    def of(cls, model: Any, use_cache: bool, inputs: Sequence[int], *, both: bool) -> _Side:
-        loaded = model if isinstance(model, Model) else _wrapped(model)
+    def of(
+        cls, model: Any, use_cache: bool, inputs: Sequence[int], *, both: bool
+    ) -> _GenerationSide:
+        loaded = model if isinstance(model, LoadedModel) else _wrapped(model)
         loaded = loaded if use_cache else loaded.uncached()
         source = loaded.architecture.source
         if source != ("tokens" if both else "none"):
             wanted = "encoder-decoder that reads ids" if both else "decoder-only model"
             raise RequestError(f"{loaded.folder.name} is no {wanted}")
         if both:
-            memory = loaded.encode([inputs])[0]
-            return cls(loaded, memory, (loaded.architecture.start_id,))
-        return cls(loaded, loaded.nothing(), tuple(inputs))
+            encoded = loaded.encode([inputs])[0]
+            return cls(loaded, encoded, (loaded.architecture.start_id,))
+        return cls(loaded, loaded.null_source(), tuple(inputs))
 
     def generate(self, options: GenerationOptions, drafter: Drafter | None, debug: Debug) -> Result:
         if debug and drafter is not None:
-            drafter = _Heard(drafter, _listener(debug))
-        request = Request(self.memory, self.prompt, options, drafter=drafter)
+            drafter = _DebugDrafter(drafter, _listener(debug))
+        request = Request(self.encoded, self.prompt, options, drafter=drafter)
         with self.model.stream(request) as stream:
             for event in stream:
                 if debug and drafter is None and event.tokens:
                     _listener(debug)(DebugEvent("token", event.tokens))
             result = stream.result()
-        if isinstance(drafter, _Heard):
+        if isinstance(drafter, _DebugDrafter):
             drafter.report([*self.prompt, *result.tokens])
         return result
 
 
-def _wrapped(module: Any) -> Model:
-    return Model(Adapter(module), Scheduler(torch.get_num_threads(), lambda batch: False), 64)
+def _wrapped(module: Any) -> LoadedModel:
+    return LoadedModel(
+        TransformersBackend(module), Scheduler(torch.get_num_threads(), lambda batch: False), 64
+    )
 
 
 def _options(
@@ -193,8 +197,8 @@ def _drafter(
         return NgramDrafter(drafter, gamma=gamma)
     if isinstance(drafter, Drafter):
         return drafter
-    side = _Side.of(drafter, use_cache, inputs, both=both)
-    return ModelDrafter(side.model, side.memory, gamma)
+    side = _GenerationSide.of(drafter, use_cache, inputs, both=both)
+    return ModelDrafter(side.model, side.encoded, gamma)
 
 
 def _share(result: Result) -> float:
@@ -210,12 +214,12 @@ def _write(event: DebugEvent) -> None:
     sys.stderr.write(f"\x1b[{_COLOURS[event.kind]}m{event.kind} {ids}\x1b[0m\n")
 
 
-class _Heard:
+class _DebugDrafter:
     """A drafter whose guesses, and what became of them, are told to a listener."""
 
     def __init__(self, drafter: Drafter, listener: Callable[[DebugEvent], None]) -> None:
         self._drafter, self._listener = drafter, listener
-        self._drafting: Drafting | None = None
+        self._drafting: DraftSession | None = None
         self._known = 0  # so much of the sequence has been reported
         self._guesses: list[int] = []
         self._kept = 0
@@ -224,7 +228,7 @@ class _Heard:
     def check(self, vocab_size: int) -> None:
         self._drafter.check(vocab_size)
 
-    def start(self, prompt: Sequence[int], options: GenerationOptions) -> Drafting:
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
         self._drafting = self._drafter.start(prompt, options)
         self._known, self.gamma = len(prompt), self._drafting.gamma
         return self
@@ -236,9 +240,9 @@ class _Heard:
         self._guesses, self._kept = proposal.tokens[:most], 0
         return proposal
 
-    def judged(self, proposed: int, accepted: int) -> None:
+    def on_verified(self, proposed: int, accepted: int) -> None:
         assert self._drafting is not None, "it has been started"
-        self._drafting.judged(proposed, accepted)
+        self._drafting.on_verified(proposed, accepted)
         self.gamma, self._kept = self._drafting.gamma, accepted
 
     def report(self, sequence: Sequence[int]) -> None:

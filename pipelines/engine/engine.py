@@ -14,17 +14,17 @@ from typing import Any, Literal
 
 import torch
 
-from pipelines.engine.backends.native import Network
-from pipelines.engine.backends.transformers import Adapter
+from pipelines.engine.backends.native import NativeBackend
+from pipelines.engine.backends.transformers import TransformersBackend
 from pipelines.engine.decoding.batch import Batch
-from pipelines.engine.decoding.memory_budget import Budget
+from pipelines.engine.decoding.memory_budget import MemoryBudget
 from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.scheduler import Scheduler
-from pipelines.engine.kernels.loader import to_compile
+from pipelines.engine.kernels.loader import needs_compiling
 from pipelines.engine.kernels.malloc import keep_freed_memory
-from pipelines.engine.loaded_model import Model
-from pipelines.engine.model.precision import choose_device, choose_threads, plan_for
-from pipelines.engine.model.threads import Workers
+from pipelines.engine.loaded_model import LoadedModel
+from pipelines.engine.model.precision import choose_device, choose_threads, compute_plan
+from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.stream import Stream
 from pipelines.errors import CheckpointError, EngineError, OptionError, RequestError
 
@@ -47,24 +47,24 @@ class Engine:
     def __init__(
         self,
         device: str = "auto",
-        precision: str = "auto",
+        compute_type: str = "auto",
         threads: int | Literal["auto"] = "auto",
         max_batch: int = 64,
-        memory_budget: int | None = None,
+        cache_budget_bytes: int | None = None,
     ) -> None:
-        if memory_budget is not None and memory_budget < 1:
-            raise OptionError(f"memory_budget must be 1 byte or more, not {memory_budget}")
+        if cache_budget_bytes is not None and cache_budget_bytes < 1:
+            raise OptionError(f"memory_budget must be 1 byte or more, not {cache_budget_bytes}")
         self._device = choose_device(device)
-        plan_for(precision, self._device)  # fail here rather than at the first load
-        self._precision = precision
+        compute_plan(compute_type, self._device)  # fail here rather than at the first load
+        self._compute_type = compute_type
         self.threads = choose_threads(threads)
         self._max_batch = max_batch
-        self._budget = Budget(memory_budget)
+        self._budget = MemoryBudget(cache_budget_bytes)
         keep_freed_memory()
-        self._workers = Workers(self.threads)
+        self._compute_threads = ComputeThreads(self.threads)
         self._scheduler = Scheduler(self.threads, self._move_to_cpu)
-        self._models: dict[tuple[Path, tuple[int, ...] | None], Model] = {}
-        self._wrapped: weakref.WeakSet[Model] = weakref.WeakSet()
+        self._models: dict[tuple[Path, tuple[int, ...] | None], LoadedModel] = {}
+        self._wrapped: weakref.WeakSet[LoadedModel] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     @property
@@ -73,19 +73,19 @@ class Engine:
         return self._device.type
 
     @property
-    def compiles_first(self) -> bool:
+    def needs_compiling(self) -> bool:
         """Whether the first model will take some 15 seconds longer, this once: kernels for int8 are
         compiled for the CPU that they run on."""
-        side = plan_for(self._precision, self._device).decoder
-        return side.kernel == "int8" and self.device == "cpu" and to_compile()
+        side = compute_plan(self._compute_type, self._device).decoder
+        return side.kernel == "int8" and self.device == "cpu" and needs_compiling()
 
     @property
-    def models(self) -> tuple[Model, ...]:
+    def models(self) -> tuple[LoadedModel, ...]:
         """The loaded models."""
         with self._lock:
             return (*self._models.values(), *self._wrapped)
 
-    def load(self, folder: str | Path, shortlist: Sequence[int] | None = None) -> Model:
+    def load(self, folder: str | Path, shortlist: Sequence[int] | None = None) -> LoadedModel:
         """The model in a Hugging Face folder; loaded once, then shared by everyone.
 
         shortlist: the only ids that are ever to be generated. The last layer computes no others:
@@ -98,21 +98,25 @@ class Engine:
         with self._lock:
             key = path, None if shortlist is None else tuple(sorted(set(shortlist)))
             if key not in self._models:
-                network = self._scheduler.run(lambda: self._build(*key))
-                self._models[key] = Model(network, self._scheduler, self._max_batch, self._budget)
+                backend = self._scheduler.run(lambda: self._build(*key))
+                self._models[key] = LoadedModel(
+                    backend, self._scheduler, self._max_batch, self._budget
+                )
             return self._models[key]
 
-    def wrap(self, module: Any) -> Model:
+    def wrap(self, module: Any) -> LoadedModel:
         """A transformers model that is in memory already, encoder-decoder or decoder-only.
 
         It is used with its own tensors, dtype and device, through its own forward, and stays with
         its owner: the engine forgets it when the returned model is dropped.
         """
-        model = Model(Adapter(module), self._scheduler, self._max_batch, self._budget)
+        model = LoadedModel(
+            TransformersBackend(module), self._scheduler, self._max_batch, self._budget
+        )
         self._wrapped.add(model)
         return model
 
-    def unload(self, model: Model) -> None:
+    def unload(self, model: LoadedModel) -> None:
         """Give a model's memory back. Its generations that still run are ended as failed."""
         with self._lock:
             self._models = {key: kept for key, kept in self._models.items() if kept is not model}
@@ -146,22 +150,22 @@ class Engine:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _model_of(self, request: Request) -> Model:
+    def _model_of(self, request: Request) -> LoadedModel:
         for model in self.models:
-            if model.owns(request.memory):
+            if model.owns(request.encoded):
                 return model
         raise RequestError("the memory of this request was made by no model that is loaded here")
 
-    def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> Network:
+    def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
         try:
-            return self._network(path, shortlist)
+            return self._load_backend(path, shortlist)
         except torch.cuda.OutOfMemoryError:
             self._fall_back(path)
-            return self._network(path, shortlist)
+            return self._load_backend(path, shortlist)
 
-    def _network(self, path: Path, shortlist: tuple[int, ...] | None) -> Network:
-        plan = plan_for(self._precision, self._device)
-        return Network(path, plan, self._workers, shortlist)
+    def _load_backend(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
+        plan = compute_plan(self._compute_type, self._device)
+        return NativeBackend(path, plan, self._compute_threads, shortlist)
 
     def _fall_back(self, path: Path) -> None:
         warnings.warn(
@@ -176,18 +180,18 @@ class Engine:
         """A step ran out of GPU memory: reload the model on the CPU and go on from there."""
         # Without the lock: a thread that loads a model holds it until this step is over.
         model = next((m for m in list(self._models.values()) if m.runs(batch)), None)
-        former = batch.network
-        if model is None or not isinstance(former, Network) or not former.plan.on_gpu:
+        former = batch.backend
+        if model is None or not isinstance(former, NativeBackend) or not former.plan.on_gpu:
             return False
-        rows = batch.drain()
+        states = batch.drain()
         try:
             self._fall_back(former.folder)
-            network = self._network(former.folder, former.shortlist)
-            network.adopt(former)
-            model.move(network, rows)
+            backend = self._load_backend(former.folder, former.shortlist)
+            backend.adopt(former)
+            model.move(backend, states)
         except Exception as error:  # the folder is gone, or memory here is short as well
             failure = EngineError(f"out of GPU memory, and the CPU cannot take over: {error}")
             failure.__cause__ = error
-            for row in rows:
-                row.fail(failure)
+            for state in states:
+                state.fail(failure)
         return True

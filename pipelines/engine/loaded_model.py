@@ -10,38 +10,38 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend
-from pipelines.engine.backends.native import Network
-from pipelines.engine.backends.uncached import Uncached
+from pipelines.engine.backends.native import NativeBackend
+from pipelines.engine.backends.uncached import UncachedBackend
 from pipelines.engine.decoding.batch import Batch
-from pipelines.engine.decoding.memory_budget import Budget
+from pipelines.engine.decoding.memory_budget import MemoryBudget
 from pipelines.engine.decoding.request import FinishReason, Request
-from pipelines.engine.decoding.request_state import Row
+from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.decoding.statistics import Statistics
-from pipelines.engine.state.attention_capture import Readout
-from pipelines.engine.state.encoded_source import Memory
+from pipelines.engine.state.attention_capture import AttentionCapture
+from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.errors import EngineError, RequestError
 
-__all__ = ["Model"]
+__all__ = ["LoadedModel"]
 
 T = TypeVar("T")
 
 
-class Model:
+class LoadedModel:
     """One loaded model. Made by Engine.load, or by Engine.wrap."""
 
     def __init__(
         self,
-        network: Backend,
+        backend: Backend,
         scheduler: Scheduler,
         max_batch: int,
-        budget: Budget | None = None,
+        budget: MemoryBudget | None = None,
     ) -> None:
-        self._architecture, self._folder = network.architecture, network.folder
+        self._architecture, self._folder = backend.architecture, backend.folder
         self._scheduler = scheduler
-        self._loaded: Batch | None = Batch(network, max_batch, budget or Budget())
+        self._loaded: Batch | None = Batch(backend, max_batch, budget or MemoryBudget())
 
     @property
     def _batch(self) -> Batch:
@@ -50,13 +50,13 @@ class Model:
         return self._loaded
 
     @property
-    def _network(self) -> Backend:
-        return self._batch.network
+    def _backend(self) -> Backend:
+        return self._batch.backend
 
     @property
     def backend(self) -> Backend:
         """What computes. Only for use between steps: by drafters, which the steps call."""
-        return self._network
+        return self._backend
 
     @property
     def architecture(self) -> Architecture:
@@ -68,36 +68,38 @@ class Model:
 
     @property
     def device(self) -> str:
-        return self._network.plan.device.type
+        return self._backend.plan.device.type
 
     @property
-    def precision(self) -> str:
+    def compute_type(self) -> str:
         """The precision in use: what "auto" became."""
-        return self._network.plan.precision
+        return self._backend.plan.compute_type
 
     @property
     def statistics(self) -> Statistics:
         """What it has done so far, and what it is doing."""
         return self._batch.statistics
 
-    def owns(self, memory: Memory) -> bool:
+    def owns(self, encoded: EncodedSource) -> bool:
         """Whether this model made the memory, and so can read it."""
-        return self._loaded is not None and self._loaded.network.owns(memory)
+        return self._loaded is not None and self._loaded.backend.owns(encoded)
 
-    def nothing(self) -> Memory:
+    def null_source(self) -> EncodedSource:
         """The memory of a decoder-only model, which has no source.
 
         Raises RequestError for a model with an encoder.
         """
         if self.architecture.source != "none":
             raise RequestError(f"{self.folder.name} has an encoder: encode a source for it")
-        return self._scheduler.run(lambda: self._network.encode([None]))[0]
+        return self._scheduler.run(lambda: self._backend.encode([None]))[0]
 
-    def uncached(self) -> Model:
+    def uncached(self) -> LoadedModel:
         """The same model without a cache: it reads everything anew for every token."""
-        return Model(Uncached(self._network), self._scheduler, self._batch.max_rows)
+        return LoadedModel(
+            UncachedBackend(self._backend), self._scheduler, self._batch.max_sequences
+        )
 
-    def encode(self, sources: Sequence[Any]) -> list[Memory]:
+    def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
         """Encode sources in one pass; callers choose what goes well together.
 
         Audio models: log-mel arrays or tensors [mels, frames], all of one even length of at most
@@ -108,9 +110,11 @@ class Model:
         if not sources:
             return []
         checked = self._checked(sources)
-        return self._run(lambda: self._network.encode(checked))
+        return self._run(lambda: self._backend.encode(checked))
 
-    def encode_sharing(self, sources: Sequence[Any], drafter: Model) -> list[tuple[Memory, Memory]]:
+    def encode_sharing(
+        self, sources: Sequence[Any], drafter: LoadedModel
+    ) -> list[tuple[EncodedSource, EncodedSource]]:
         """As encode, with what a drafter that has the very same encoder makes of it (such as
         distil-whisper's, beside the model that it was made from): the encoder runs once.
 
@@ -120,15 +124,19 @@ class Model:
         self._pair(drafter)
         checked = self._checked(sources)
 
-        def encode() -> list[tuple[Memory, Memory]]:
+        def encode() -> list[tuple[EncodedSource, EncodedSource]]:
             own, other = self._pair(drafter)
             return own.encode_sharing(checked, other)
 
         return self._run(encode)
 
-    def _pair(self, drafter: Model) -> tuple[Network, Network]:
-        own, other = self._network, drafter.backend
-        if isinstance(own, Network) and isinstance(other, Network) and own.hears_as(other):
+    def _pair(self, drafter: LoadedModel) -> tuple[NativeBackend, NativeBackend]:
+        own, other = self._backend, drafter.backend
+        if (
+            isinstance(own, NativeBackend)
+            and isinstance(other, NativeBackend)
+            and own.shares_encoder_with(other)
+        ):
             return own, other
         raise RequestError(
             f"{drafter.folder.name} has another encoder than {self.folder.name}: encode the "
@@ -145,44 +153,44 @@ class Model:
             raise RequestError(f"{self.folder.name} is decoder-only: it has nothing to encode")
         return checked
 
-    def score(self, memory: Memory, tokens: Sequence[int]) -> Tensor:
+    def score(self, encoded: EncodedSource, tokens: Sequence[int]) -> Tensor:
         """Logits after each token of a given target, in one pass: float32 [tokens, vocab]."""
-        return self.attend(memory, tokens, ())[0]
+        return self.attend(encoded, tokens, ())[0]
 
     def attend(
-        self, memory: Memory, tokens: Sequence[int], heads: Sequence[tuple[int, int]]
+        self, encoded: EncodedSource, tokens: Sequence[int], heads: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor]:
         """As score, and where each token looks in the source when it is read: float32 [heads,
         tokens, source length] for (decoder layer, head) pairs."""
-        self._check_target(memory, tokens)
+        self._check_target(encoded, tokens)
         self._check_heads(heads)
-        return self._run(lambda: self._attend(memory, list(tokens), heads))
+        return self._run(lambda: self._attend(encoded, list(tokens), heads))
 
     def stream(self, request: Request) -> Stream:
         """As Engine.stream, for a memory that this model made."""
-        self._check_target(request.memory, request.prompt)
-        for position, token in request.watch:
+        self._check_target(request.encoded, request.prompt)
+        for position, token in request.token_probs:
             if not (
                 0 <= position < len(request.prompt) and 0 <= token < self.architecture.vocab_size
             ):
                 raise RequestError(
-                    f"watch ({position}, {token}) lies outside the prompt or vocabulary"
+                    f"token_probs ({position}, {token}) lies outside the prompt or vocabulary"
                 )
         self._check_heads(request.attention)
         _inside(request.draft, self.architecture.vocab_size, "a draft")
         if request.drafter is not None:
             request.drafter.check(self.architecture.vocab_size)
-        row = Row(
+        state = RequestState(
             request,
             self.architecture.vocab_size,
             self.architecture.max_target_positions,
-            self._network.plan.device,
+            self._backend.plan.device,
         )
         if request.options.max_new_tokens == 0:
-            row.end(FinishReason.LENGTH)
+            state.end(FinishReason.LENGTH)
         else:
-            self._scheduler.submit(self._batch, row)
-        return Stream(row, self._scheduler)
+            self._scheduler.submit(self._batch, state)
+        return Stream(state, self._scheduler)
 
     def _run(self, job: Callable[[], T]) -> T:
         """A job between two steps; once more on the CPU when the GPU's memory is too small."""
@@ -194,30 +202,30 @@ class Model:
         return self._scheduler.run(job)
 
     def _attend(
-        self, memory: Memory, tokens: list[int], heads: Sequence[tuple[int, int]]
+        self, encoded: EncodedSource, tokens: list[int], heads: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor]:
-        cache, cross = self._network.caches()
+        cache, cross = self._backend.caches()
         cache.alloc()
         slot = cross.alloc()
-        memory = self._local(memory)
-        cross.store(slot, memory)
-        readout = Readout([memory], [heads], len(tokens)) if heads else None
-        hidden = self._network.decode([tokens], slice(0, 1), [memory], cache, cross, readout)
-        seen = readout.weights[0] if readout is not None else torch.zeros(0, len(tokens), 0)
-        return self._network.logits(hidden[0]), seen.cpu()
+        encoded = self._local(encoded)
+        cross.store(slot, encoded)
+        capture = AttentionCapture([encoded], [heads], len(tokens)) if heads else None
+        hidden = self._backend.decode([tokens], slice(0, 1), [encoded], cache, cross, capture)
+        seen = capture.weights[0] if capture is not None else torch.zeros(0, len(tokens), 0)
+        return self._backend.logits(hidden[0]), seen.cpu()
 
-    def _local(self, memory: Memory) -> Memory:
-        return memory.to(self._network.plan.device, self._network.memory_dtype)
+    def _local(self, encoded: EncodedSource) -> EncodedSource:
+        return encoded.to(self._backend.plan.device, self._backend.source_dtype)
 
     def runs(self, batch: Batch) -> bool:
         """Whether `batch` is this model's."""
         return self._loaded is batch
 
-    def move(self, network: Backend, rows: list[Row]) -> None:
-        """Go on with another network of the same weights; `rows` read their tokens again."""
-        self._loaded = Batch(network, self._batch.max_rows, self._batch.budget)
-        for row in rows:
-            self._scheduler.submit(self._batch, row)
+    def move(self, backend: Backend, states: list[RequestState]) -> None:
+        """Go on with another network of the same weights; `states` read their tokens again."""
+        self._loaded = Batch(backend, self._batch.max_sequences, self._batch.budget)
+        for state in states:
+            self._scheduler.submit(self._batch, state)
 
     def release(self) -> None:
         """Give the memory back; what still runs fails."""
@@ -258,7 +266,7 @@ class Model:
 
     def _check_heads(self, heads: Sequence[tuple[int, int]]) -> None:
         stack = self.architecture.decoder
-        if heads and not self._network.follows_attention:
+        if heads and not self._backend.reports_attention:
             raise RequestError(
                 f"{self.folder.name} does not report its attention; a module of transformers does "
                 'when it reads a source and was loaded with attn_implementation="eager"'
@@ -270,8 +278,8 @@ class Model:
                     f"{stack.heads}"
                 )
 
-    def _check_target(self, memory: Memory, tokens: Sequence[int]) -> None:
-        if not self.owns(memory):
+    def _check_target(self, encoded: EncodedSource, tokens: Sequence[int]) -> None:
+        if not self.owns(encoded):
             raise RequestError("the memory of this request was made by another model")
         if not tokens:
             raise RequestError("a prompt needs at least the start token")

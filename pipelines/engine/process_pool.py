@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from pipelines.errors import EngineError
 
-__all__ = ["Crew"]
+__all__ = ["ProcessPool"]
 
 Part = TypeVar("Part")
 Done = TypeVar("Done")
@@ -28,7 +28,7 @@ Done = TypeVar("Done")
 _AHEAD = 2
 
 
-class Crew(Generic[Part, Done]):
+class ProcessPool(Generic[Part, Done]):
     """size: how many. make: called once in each process, as `pickle` carries it there; gives the
     function that does a part of the work."""
 
@@ -67,7 +67,7 @@ class Crew(Generic[Part, Done]):
         """Let them go, once they have done what they are at."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def __enter__(self) -> Crew[Part, Done]:
+    def __enter__(self) -> ProcessPool[Part, Done]:
         return self
 
     def __exit__(self, *exc: object) -> None:

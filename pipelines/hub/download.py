@@ -18,7 +18,7 @@ from pipelines.hub.cache import FAMILIES, TASKS, cache_folder, read_json, shard_
 from pipelines.hub.catalog import ResolvedModel, resolve, resolved
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
-from pipelines.hub.network_errors import without_the_hub
+from pipelines.hub.network_errors import readable_network_errors
 from pipelines.hub.snapshot import Snapshot
 from pipelines.hub.transfer import Source, fetch_file, fetch_listing
 
@@ -82,7 +82,7 @@ def plan_pull(name: str) -> PullPlan:
         with _client():
             return _Download(repository, lambda _: None).plan()
     except (OSError, HTTPError) as error:
-        found = without_the_hub(name, repository, error)
+        found = readable_network_errors(name, repository, error)
         raise ModelError(found.note or f"{repository} cannot be looked up") from error
 
 
@@ -108,7 +108,7 @@ def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> R
         with _client():
             folder = _Download(repository, progress or (lambda _: None)).run()
     except (OSError, HTTPError) as error:
-        return without_the_hub(name, repository, error)
+        return readable_network_errors(name, repository, error)
     return resolved(repository, folder, "hub")
 
 

@@ -8,10 +8,10 @@ from pipelines.errors import ModelError, ModelNotFound
 from pipelines.hub.cache import cache_folder, cached_snapshot, unusable
 from pipelines.hub.catalog import ResolvedModel, resolved
 
-__all__ = ["without_the_hub"]
+__all__ = ["readable_network_errors"]
 
 
-def without_the_hub(name: str, repository: str, error: Exception) -> ResolvedModel:
+def readable_network_errors(name: str, repository: str, error: Exception) -> ResolvedModel:
     """The copy in the cache where the hub only could not be reached; else raises what is wrong."""
     from huggingface_hub import constants, errors
 

@@ -1,6 +1,6 @@
 """Text in one language → text in another, with Marian, NLLB, M2M100, mBART and T5 models."""
 
-from pipelines.translation.parallel import SideBySide
+from pipelines.translation.parallel import ParallelTranslator
 from pipelines.translation.results import (
     Alignment,
     Done,
@@ -17,7 +17,7 @@ __all__ = [
     "Done",
     "SentenceDone",
     "SentenceTranslation",
-    "SideBySide",
+    "ParallelTranslator",
     "TextDelta",
     "TranslateOptions",
     "Translation",

@@ -21,7 +21,7 @@ from torch import Tensor
 from pipelines.translation.results import Alignment, SentenceTranslation, Span
 
 if TYPE_CHECKING:
-    from pipelines.translation.decode import Job, SentenceDecoder
+    from pipelines.translation.decode import SentenceDecoder, SentenceRequest
 
 __all__ = ["aligned", "joined", "words_of"]
 
@@ -42,7 +42,9 @@ def words_of(text: str) -> tuple[Span, ...]:
     return tuple(match.span() for match in _WORDS.finditer(text))
 
 
-def aligned(decoder: SentenceDecoder, job: Job, result: SentenceTranslation) -> SentenceTranslation:
+def aligned(
+    decoder: SentenceDecoder, job: SentenceRequest, result: SentenceTranslation
+) -> SentenceTranslation:
     """A translation with its alignment, where it has none yet: one more pass over its tokens."""
     if not job.aligned:
         return result

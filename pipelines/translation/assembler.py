@@ -7,10 +7,10 @@ import unicodedata
 from pipelines.translation.alignment import joined
 from pipelines.translation.results import SentenceTranslation, Translation
 
-__all__ = ["Reply", "excerpt"]
+__all__ = ["TextAssembler", "excerpt"]
 
 
-class Reply:
+class TextAssembler:
     """The translation of one text while it grows."""
 
     def __init__(self) -> None:

@@ -8,31 +8,31 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from pipelines.engine import (
+    EncodedSource,
     FinishReason,
     ForcedPrefix,
     GenerationOptions,
-    Memory,
-    Model,
+    LoadedModel,
+    LogitFilter,
     Priority,
     Request,
-    Rule,
     Stream,
 )
 from pipelines.translation.generation_config import GenerationDefaults
-from pipelines.translation.repetition import LoopWatch, length_cap
+from pipelines.translation.repetition import RepetitionDetector, max_target_tokens
 from pipelines.translation.results import SentenceTranslation
-from pipelines.translation.text.passthrough import without_new_stop
+from pipelines.translation.text.passthrough import without_added_stop
 from pipelines.translation.tokenizers.base import TextTokenizer
-from pipelines.translation.tokenizers.marian import IncrementalDecoder
+from pipelines.translation.tokenizers.marian import StreamingDetokenizer
 
-__all__ = ["Attempt", "Job", "SentenceDecoder", "Speaker"]
+__all__ = ["Attempt", "SentenceRequest", "SentenceDecoder", "StableTextStream"]
 
 # A sentence stays on its line, whatever the model says.
-_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+_LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 
 
 @dataclass
-class Job:
+class SentenceRequest:
     """A sentence on its way.
 
     before: white space in front. whole: on the last job of a text, all of that text.
@@ -55,7 +55,7 @@ class Job:
     beams: int = 1
     aligned: bool = False
     part: bool = False
-    memory: Memory | None = None
+    encoded: EncodedSource | None = None
     stream: Stream | None = None
 
     def cancel(self) -> None:
@@ -86,102 +86,120 @@ class SentenceDecoder:
     """Decodes jobs of one model."""
 
     def __init__(
-        self, model: Model, tokenizer: TextTokenizer, defaults: GenerationDefaults
+        self, model: LoadedModel, tokenizer: TextTokenizer, defaults: GenerationDefaults
     ) -> None:
         self.model, self.tokenizer, self.defaults = model, tokenizer, defaults
 
-    def submit(self, job: Job, memory: Memory) -> None:
+    def submit(self, job: SentenceRequest, encoded: EncodedSource) -> None:
         """Start a job whose source has been encoded."""
-        job.memory = memory
+        job.encoded = encoded
         job.stream = self._start(job, (), ())
 
-    def first(self, job: Job, speaker: Speaker | None) -> Generator[str, None, Attempt]:
+    def first(
+        self, job: SentenceRequest, speaker: StableTextStream | None
+    ) -> Generator[str, None, Attempt]:
         """Read a submitted job's generation. With a speaker, yields text as it becomes certain."""
         assert job.stream is not None, "submit the job first"
         attempt = Attempt()
-        yield from self._follow(job.stream, attempt, LoopWatch(job.ids), speaker)
+        yield from self._follow(job.stream, attempt, RepetitionDetector(job.ids), speaker)
         return attempt
 
-    def again(self, job: Job, rules: tuple[Rule, ...], shown: Attempt) -> Attempt:
+    def again(
+        self, job: SentenceRequest, logit_filters: tuple[LogitFilter, ...], shown: Attempt
+    ) -> Attempt:
         """Another generation under more rules, going on from what was shown already."""
-        attempt, watch = Attempt([*shown.tokens], [*shown.logprobs]), LoopWatch(job.ids)
+        attempt, detector = Attempt([*shown.tokens], [*shown.logprobs]), RepetitionDetector(job.ids)
         for token in shown.tokens:
-            watch.push(token)
-        for _ in self._follow(self._start(job, shown.tokens, rules), attempt, watch, None):
+            detector.push(token)
+        for _ in self._follow(
+            self._start(job, shown.tokens, logit_filters), attempt, detector, None
+        ):
             pass
         return attempt
 
-    def redecode(self, job: Job, fixed: Sequence[int], draft: Sequence[int]) -> tuple[int, ...]:
+    def redecode(
+        self, job: SentenceRequest, fixed: Sequence[int], draft: Sequence[int]
+    ) -> tuple[int, ...]:
         """The ids of a sentence that is translated again and again while it grows, eos left out.
 
         They begin with `fixed`; `draft` is verified in one pass.
         """
-        (memory,) = self.model.encode([job.ids])
+        (encoded,) = self.model.encode([job.ids])
         start, opening = self._begin(job)
         options = GenerationOptions(
-            max_new_tokens=length_cap(len(job.ids), self.defaults.longest),
+            max_new_tokens=max_target_tokens(len(job.ids), self.defaults.longest),
             eos_ids=self.defaults.eos_ids,
-            rules=(*self.defaults.rules, ForcedPrefix(tuple(fixed) or opening)),
+            logit_filters=(*self.defaults.logit_filters, ForcedPrefix(tuple(fixed) or opening)),
         )
         request = Request(
-            memory, (start,), options, priority=job.priority, draft=tuple(draft) or opening
+            encoded, (start,), options, priority=job.priority, draft=tuple(draft) or opening
         )
-        watch, tokens = LoopWatch(job.ids), []
+        detector, tokens = RepetitionDetector(job.ids), []
         with self.model.stream(request) as stream:
             for token in (token for event in stream for token in event.tokens):
                 if token in self.defaults.eos_ids:
                     break
                 tokens.append(token)
-                if watch.push(token):
-                    return tuple(tokens[: max(watch.cut, len(fixed))])
+                if detector.push(token):
+                    return tuple(tokens[: max(detector.cut, len(fixed))])
         return tuple(tokens)
 
-    def verdict(self, job: Job, attempt: Attempt) -> SentenceTranslation | None:
+    def verdict(self, job: SentenceRequest, attempt: Attempt) -> SentenceTranslation | None:
         """The translation, when there is nothing wrong with it."""
         result = self.result(job, attempt)
         return result if attempt.ended and result.text else None
 
-    def result(self, job: Job, attempt: Attempt) -> SentenceTranslation:
+    def result(self, job: SentenceRequest, attempt: Attempt) -> SentenceTranslation:
         """What an attempt says."""
-        text = self.tokenizer.decode(attempt.tokens).translate(_BREAKS)
+        text = self.tokenizer.decode(attempt.tokens).translate(_LINE_BREAKS)
         average = sum(attempt.logprobs) / max(1, len(attempt.logprobs))
         return SentenceTranslation(
-            job.source, without_new_stop(job.source, text), tuple(attempt.tokens), average
+            job.source, without_added_stop(job.source, text), tuple(attempt.tokens), average
         )
 
-    def attention(self, job: Job, tokens: Sequence[int]) -> Tensor:
+    def attention(self, job: SentenceRequest, tokens: Sequence[int]) -> Tensor:
         """Where in the source each token of a translation was looked for: float32 [tokens, source
         ids]. One more pass."""
-        assert job.memory is not None, "it has been translated"
+        assert job.encoded is not None, "it has been translated"
         prompt = [self._begin(job)[0], *tokens[:-1]]
-        return self.model.attend(job.memory, prompt, self.defaults.alignment_heads)[1].mean(0)
+        return self.model.attend(job.encoded, prompt, self.defaults.alignment_heads)[1].mean(0)
 
-    def _start(self, job: Job, shown: Sequence[int], rules: tuple[Rule, ...]) -> Stream:
-        assert job.memory is not None
-        cap = length_cap(len(job.ids), self.defaults.longest)
+    def _start(
+        self, job: SentenceRequest, shown: Sequence[int], logit_filters: tuple[LogitFilter, ...]
+    ) -> Stream:
+        assert job.encoded is not None
+        cap = max_target_tokens(len(job.ids), self.defaults.longest)
         start, opening = self._begin(job)
         # Said as `generate` does, where it counts for the length of a beam; read with the start.
         opening = () if shown else opening
         options = GenerationOptions(
             max_new_tokens=max(0, cap - len(shown)),
             eos_ids=self.defaults.eos_ids,
-            rules=(*self.defaults.rules, *rules, *[ForcedPrefix(opening)] * bool(opening)),
+            logit_filters=(
+                *self.defaults.logit_filters,
+                *logit_filters,
+                *[ForcedPrefix(opening)] * bool(opening),
+            ),
             beam_size=job.beams,
             length_penalty=self.defaults.length_penalty,
             logprobs=True,
         )
         return self.model.stream(
-            Request(job.memory, (start, *shown), options, priority=job.priority, draft=opening)
+            Request(job.encoded, (start, *shown), options, priority=job.priority, draft=opening)
         )
 
-    def _begin(self, job: Job) -> tuple[int, tuple[int, ...]]:
+    def _begin(self, job: SentenceRequest) -> tuple[int, tuple[int, ...]]:
         """What the decoder starts from, and what it is made to say first: often a language."""
         start = self.tokenizer.start(job.code)
         opening = self.tokenizer.opening(job.code)
         return self.defaults.start_id if start is None else start, opening or self.defaults.forced
 
     def _follow(
-        self, stream: Stream, attempt: Attempt, watch: LoopWatch, speaker: Speaker | None
+        self,
+        stream: Stream,
+        attempt: Attempt,
+        detector: RepetitionDetector,
+        speaker: StableTextStream | None,
     ) -> Iterator[str]:
         """Read a generation to its end, or until it loops."""
         with stream:
@@ -189,20 +207,22 @@ class SentenceDecoder:
                 for token, logprob in zip(event.tokens, event.logprobs, strict=True):
                     attempt.tokens.append(token)
                     attempt.logprobs.append(logprob)
-                    if token not in self.defaults.eos_ids and watch.push(token):
-                        attempt.sound = watch.cut
+                    if token not in self.defaults.eos_ids and detector.push(token):
+                        attempt.sound = detector.cut
                         return
-                if speaker is not None and (text := speaker.say(attempt.tokens[: watch.settled])):
+                if speaker is not None and (
+                    text := speaker.say(attempt.tokens[: detector.settled])
+                ):
                     yield text
                 attempt.ended = event.reason is FinishReason.EOS
         attempt.sound = len(attempt.tokens)
 
 
-class Speaker:
+class StableTextStream:
     """Says what of a growing sentence is certain. A full stop is not, until more comes."""
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._decoder = IncrementalDecoder(tokenizer)
+        self._decoder = StreamingDetokenizer(tokenizer)
         self._tokens = 0
         self._known = ""
         self._said = 0
@@ -217,7 +237,7 @@ class Speaker:
         new = tokens[self._tokens :]
         self._tokens += len(new)
         if new:
-            self._known += self._decoder.push(new).translate(_BREAKS)
+            self._known += self._decoder.push(new).translate(_LINE_BREAKS)
         return self._until(self._known.removesuffix("."))
 
     def rest(self, text: str) -> str:

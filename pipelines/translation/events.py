@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 
 from pipelines.errors import NumericalError
-from pipelines.translation.assembler import Reply, excerpt
-from pipelines.translation.decode import Job, SentenceDecoder
-from pipelines.translation.fallback import translate_job
-from pipelines.translation.in_flight import look_ahead
+from pipelines.translation.assembler import TextAssembler, excerpt
+from pipelines.translation.decode import SentenceDecoder, SentenceRequest
+from pipelines.translation.fallback import translate_sentence
+from pipelines.translation.in_flight import decode_ahead
 from pipelines.translation.results import Done, SentenceDone, TextDelta, TranslationEvent
 
-__all__ = ["events"]
+__all__ = ["translation_events"]
 
 
-def events(
-    jobs: Iterable[Job | None], decoder: SentenceDecoder, live: bool
+def translation_events(
+    jobs: Iterable[SentenceRequest | None], decoder: SentenceDecoder, live: bool
 ) -> Generator[TranslationEvent, None, None]:
     """Deltas, finished sentences and finished texts, in order. Closing it cancels the rest.
 
@@ -24,9 +24,9 @@ def events(
     Raises NumericalError with a sentence for which the model computes NaN or infinity, after all
     before it.
     """
-    ahead = look_ahead(jobs, decoder)
-    reply = Reply()
-    job: Job | None = None
+    ahead = decode_ahead(jobs, decoder)
+    reply = TextAssembler()
+    job: SentenceRequest | None = None
     try:
         for job in ahead:
             try:
@@ -36,7 +36,7 @@ def events(
                 raise NumericalError(f"{named}: {error}") from error
             if job.whole is not None:
                 yield Done(reply.finish(job.whole, job.aligned))
-                reply = Reply()
+                reply = TextAssembler()
     finally:
         if job is not None:
             job.cancel()
@@ -44,14 +44,14 @@ def events(
 
 
 def _sentence(
-    job: Job, decoder: SentenceDecoder, reply: Reply, live: bool
+    job: SentenceRequest, decoder: SentenceDecoder, reply: TextAssembler, live: bool
 ) -> Iterator[TranslationEvent]:
     reply.open(job.before, job.source)
     if not job.source:
         if job.before:
             yield TextDelta(reply.space())
         return
-    for news in translate_job(decoder, job, live):
+    for news in translate_sentence(decoder, job, live):
         if not isinstance(news, str):
             reply.close(news)
             yield SentenceDone(news.source, news.text)

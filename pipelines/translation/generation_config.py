@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.engine import Architecture, BadWords, Rule, Suppress
+from pipelines.engine import Architecture, BadWords, LogitFilter, SuppressTokens
 from pipelines.errors import CheckpointError
 
 __all__ = ["GenerationDefaults", "read_generation_defaults"]
@@ -28,7 +28,7 @@ class GenerationDefaults:
     eos_ids: tuple[int, ...]
     longest: int
     length_penalty: float
-    rules: tuple[Rule, ...]
+    logit_filters: tuple[LogitFilter, ...]
     forced: tuple[int, ...] = ()
     alignment_heads: tuple[tuple[int, int], ...] = ()
 
@@ -66,15 +66,15 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
             raise CheckpointError(
                 f"{path} names the id {index}, outside the vocabulary of {architecture.vocab_size}"
             )
-    rules: list[Rule] = [Suppress(never)] if never else []
+    logit_filters: list[LogitFilter] = [SuppressTokens(never)] if never else []
     if longer:
-        rules.append(BadWords(longer))
+        logit_filters.append(BadWords(longer))
     return GenerationDefaults(
         start_id=start_id,
         eos_ids=eos or architecture.eos_ids,
         longest=max(1, min(longest, positions)),
         length_penalty=length_penalty,
-        rules=tuple(rules),
+        logit_filters=tuple(logit_filters),
         forced=forced,
         alignment_heads=heads,
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
 
-from pipelines.deferred_errors import UntilBroken
-from pipelines.engine import Memory
-from pipelines.translation.decode import Job, SentenceDecoder
+from pipelines.deferred_errors import DeferErrors
+from pipelines.engine import EncodedSource
+from pipelines.translation.decode import SentenceDecoder, SentenceRequest
 
-__all__ = ["look_ahead"]
+__all__ = ["decode_ahead"]
 
 # Source tokens, padding included, that are encoded in one pass: enough to fill the cores, and
 # over soon enough for live work on the same engine.
@@ -19,14 +19,16 @@ _PASS_TOKENS = 2048
 _FIRST_WINDOW, _WINDOW, _WINDOW_TOKENS = 32, 256, 6144
 
 
-def look_ahead(jobs: Iterable[Job | None], decoder: SentenceDecoder) -> Generator[Job, None, None]:
+def decode_ahead(
+    jobs: Iterable[SentenceRequest | None], decoder: SentenceDecoder
+) -> Generator[SentenceRequest, None, None]:
     """The jobs in order, each submitted, while some of those behind it are decoded already.
 
     None among the jobs is a pause: all before it are handed out before the next is asked for.
     At most 256 jobs are taken in advance. Closing the iterator cancels them. Where the jobs break
     off with an error, those before it are handed out first.
     """
-    window, source = _Window(decoder), UntilBroken(jobs)
+    window, source = _Window(decoder), DeferErrors(jobs)
     try:
         for job in source:
             if job is not None:
@@ -45,11 +47,11 @@ class _Window:
 
     def __init__(self, decoder: SentenceDecoder) -> None:
         self._decoder = decoder
-        self._waiting: deque[Job] = deque()
-        self._fresh: list[Job] = []
+        self._waiting: deque[SentenceRequest] = deque()
+        self._fresh: list[SentenceRequest] = []
         self._size, self._tokens = _FIRST_WINDOW, 0
 
-    def add(self, job: Job) -> None:
+    def add(self, job: SentenceRequest) -> None:
         self._waiting.append(job)
         if job.ids:
             self._tokens += len(job.ids)
@@ -65,7 +67,7 @@ class _Window:
         full = len(self._waiting) >= self._size or self._tokens >= _WINDOW_TOKENS
         return pause or full or not self._waiting[0].ids
 
-    def pop(self) -> Job:
+    def pop(self) -> SentenceRequest:
         job = self._waiting.popleft()
         if job.ids and job.stream is None:
             self._submit()
@@ -80,15 +82,15 @@ class _Window:
     def _submit(self) -> None:
         """Encode in batches of like length; decode in the order of reading."""
         fresh, self._fresh = self._fresh, []
-        memories: dict[int, Memory] = {}
+        encoded_sources: dict[int, EncodedSource] = {}
         for batch in _batches(sorted(fresh, key=lambda job: len(job.ids))):
             encoded = self._decoder.model.encode([job.ids for job in batch])
-            memories.update(zip(map(id, batch), encoded, strict=True))
+            encoded_sources.update(zip(map(id, batch), encoded, strict=True))
         for job in fresh:
-            self._decoder.submit(job, memories[id(job)])
+            self._decoder.submit(job, encoded_sources[id(job)])
 
 
-def _batches(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
+def _batches(jobs: Sequence[SentenceRequest]) -> Iterator[Sequence[SentenceRequest]]:
     """Jobs, shortest first, in batches of at most _PASS_TOKENS with padding."""
     start = 0
     for stop in range(1, len(jobs) + 1):

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pipelines.translation.text.sentences import split_sentences
 from pipelines.translation.translator import TranslateOptions, Translator
 
-__all__ = ["LiveTranslator", "Translated"]
+__all__ = ["LiveTranslator", "LiveTranslation"]
 
 # The last tokens of a running translation hang on words that have not been said yet.
-_UNSURE = 2
+_UNSTABLE_TOKENS = 2
 
 
 @dataclass(frozen=True)
-class Translated:
+class LiveTranslation:
     """A translation of `source`. warnings: as in Translation."""
 
     source: str
@@ -63,12 +63,12 @@ class LiveTranslator:
         self._begin("")
         return [rest] if rest else []
 
-    def final(self, sentence: str) -> Translated:
+    def final(self, sentence: str) -> LiveTranslation:
         """Translate a complete sentence, once and for all."""
         (done,) = self._translator.translate([sentence], self._options)
-        return Translated(sentence, done.text.strip(), done.warnings)
+        return LiveTranslation(sentence, done.text.strip(), done.warnings)
 
-    def partial(self, tail: str = "") -> Translated | None:
+    def partial(self, tail: str = "") -> LiveTranslation | None:
         """Translate the running sentence as far as it goes, the uncommitted `tail` included.
 
         Words that two translations in a row agree on stay as they are; None: nothing is running.
@@ -79,10 +79,10 @@ class LiveTranslator:
         text, tokens = self._translator.redecode(
             source, self._options, fixed=self._stable, draft=self._previous
         )
-        common = _common(self._previous, tokens)
-        self._stable = tokens[: max(len(self._stable), common - _UNSURE)]
+        common = _common_prefix(self._previous, tokens)
+        self._stable = tokens[: max(len(self._stable), common - _UNSTABLE_TOKENS)]
         self._previous = tokens
-        return Translated(source, text.strip())
+        return LiveTranslation(source, text.strip())
 
     def _begin(self, sentence: str) -> None:
         self._open = sentence
@@ -93,7 +93,7 @@ class LiveTranslator:
         return self._options.source_language or self._translator.source_language
 
 
-def _common(one: Sequence[int], other: Sequence[int]) -> int:
+def _common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
     count = 0
     for a, b in zip(one, other, strict=False):
         if a != b:

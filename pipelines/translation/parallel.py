@@ -6,20 +6,20 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
-from pipelines.engine import Crew, Engine
+from pipelines.engine import Engine, ProcessPool
 from pipelines.errors import OptionError
 from pipelines.translation.results import Translation
 from pipelines.translation.translator import TranslateOptions, Translator
 
-__all__ = ["SideBySide"]
+__all__ = ["ParallelTranslator"]
 
 # Lines of a part: enough to fill a batch four times, so that little of the time it is half empty.
-_LINES = 256
+_LINES_PER_PART = 256
 
 _Part = tuple[list[str], TranslateOptions]
 
 
-class SideBySide:
+class ParallelTranslator:
     """What a translator does, by so many processes with a copy of its model each.
 
     threads: of each of them. Raises OptionError for a translator on a GPU, which they would share.
@@ -30,10 +30,10 @@ class SideBySide:
             raise OptionError("several workers are for the CPU; leave them out, or use device cpu")
         model = translator.model
         make = partial(
-            _open, model.folder, model.precision, threads,
+            _open, model.folder, model.compute_type, threads,
             translator.name, translator.source, translator.shortlist,
         )  # fmt: skip
-        self._crew: Crew[_Part, list[Translation]] = Crew(workers, make)
+        self._crew: ProcessPool[_Part, list[Translation]] = ProcessPool(workers, make)
 
     def translate_lines(
         self, lines: Iterable[str | None], options: TranslateOptions | None = None
@@ -50,7 +50,7 @@ class SideBySide:
         """End the processes."""
         self._crew.close()
 
-    def __enter__(self) -> SideBySide:
+    def __enter__(self) -> ParallelTranslator:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -62,7 +62,7 @@ def _parts(lines: Iterable[str | None], options: TranslateOptions) -> Iterator[_
     for line in lines:
         if line is not None:
             part.append(line)
-        if part and (line is None or len(part) == _LINES):
+        if part and (line is None or len(part) == _LINES_PER_PART):
             yield part, options
             part = []
         if line is None:
@@ -72,9 +72,9 @@ def _parts(lines: Iterable[str | None], options: TranslateOptions) -> Iterator[_
 
 
 def _open(
-    folder: Path, precision: str, threads: int, name: str, source: str | None, shortlist: bool
+    folder: Path, compute_type: str, threads: int, name: str, source: str | None, shortlist: bool
 ) -> Callable[[_Part], list[Translation]]:
-    engine = Engine(device="cpu", precision=precision, threads=threads)
+    engine = Engine(device="cpu", compute_type=compute_type, threads=threads)
     translator = Translator(folder, engine=engine, name=name, source=source, shortlist=shortlist)
 
     def translate(part: _Part) -> list[Translation]:

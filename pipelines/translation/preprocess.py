@@ -15,18 +15,18 @@ from pipelines.language_codes import (
     is_one_language,
     two_letter,
 )
-from pipelines.translation.decode import Job
-from pipelines.translation.text.passthrough import plain_quotes, set_apart
-from pipelines.translation.text.sentences import Span, shorten, split_sentences
+from pipelines.translation.decode import SentenceRequest
+from pipelines.translation.text.passthrough import plain_quotes, split_passthrough
+from pipelines.translation.text.sentences import Span, split_sentences, split_to_fit
 from pipelines.translation.tokenizers.base import TextTokenizer
 
-__all__ = ["Preparation", "Sources", "Targets"]
+__all__ = ["Preprocessor", "SourceLanguages", "TargetLanguages"]
 
 _CODE = re.compile(r">>(\w{2,3}(?:[-_]\w+)?)<<")
 
 
 @dataclass(frozen=True)
-class Sources:
+class SourceLanguages:
     """What a model translates from.
 
     codes: what it has to be told of a text; empty in a model that is told nothing.
@@ -60,7 +60,7 @@ class Sources:
 
 
 @dataclass(frozen=True)
-class Targets:
+class TargetLanguages:
     """What a model translates into.
 
     codes: what its vocabulary can be asked for; empty in a model for one language.
@@ -109,7 +109,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Preparation:
+class Preprocessor:
     """Cuts texts for one model and one choice of options.
 
     target: one of the model's codes, or None for its default.
@@ -119,7 +119,7 @@ class Preparation:
     """
 
     tokenizer: TextTokenizer
-    targets: Targets
+    targets: TargetLanguages
     target: str | None
     origin: str | None
     longest: int
@@ -129,14 +129,14 @@ class Preparation:
     beams: int = 1
     aligned: bool = False
 
-    def jobs(self, text: str) -> Iterator[Job]:
+    def jobs(self, text: str) -> Iterator[SentenceRequest]:
         """What to translate of a text, in order; at least one job, the last with `whole` set.
 
         Raises UnsupportedTask when the text asks for a target that the model lacks, and
         OptionError when neither it nor the options choose among several.
         """
         code, body, notes = self._choose(text)
-        job = Job("", warnings=notes, aligned=self.aligned)
+        job = SentenceRequest("", warnings=notes, aligned=self.aligned)
         for index, following in enumerate(self._sentences(body, code)):
             if index:
                 yield job
@@ -171,19 +171,19 @@ class Preparation:
             return self.target
         return self.targets.default()
 
-    def _sentences(self, body: str, code: str | None) -> Iterator[Job]:
+    def _sentences(self, body: str, code: str | None) -> Iterator[SentenceRequest]:
         for span in split_sentences(body, self.language, lines_only=not self.split):
-            for part, keep in set_apart(span, self.language, self._unreadable):
+            for part, keep in split_passthrough(span, self.language, self._unreadable):
                 # Numbers and marks alone mean the same everywhere.
                 if keep or not any(char.isalpha() for char in part.text):
                     yield self._kept(part)
                 else:
                     yield from self._translated(part, code)
 
-    def _kept(self, span: Span) -> Job:
+    def _kept(self, span: Span) -> SentenceRequest:
         words = any(char.isalpha() for char in span.text) and self._unreadable(span.text)
         warnings = ("the model does not know it; kept as it is",) if words else ()
-        return Job(
+        return SentenceRequest(
             span.text,
             span.before,
             priority=self.priority,
@@ -191,12 +191,14 @@ class Preparation:
             aligned=self.aligned,
         )
 
-    def _translated(self, span: Span, code: str | None) -> Iterator[Job]:
+    def _translated(self, span: Span, code: str | None) -> Iterator[SentenceRequest]:
         """Jobs for a part of a sentence, as many as it takes to fit the model."""
-        first, *rest = shorten(span.text, self.longest, lambda text: len(self._ids(text, code)))
+        first, *rest = split_to_fit(
+            span.text, self.longest, lambda text: len(self._ids(text, code))
+        )
         for part in (Span(span.before, first.text), *rest):
             unknown = self.tokenizer.unknown(self._quotes(part.text))
-            yield Job(
+            yield SentenceRequest(
                 part.text,
                 part.before,
                 ids=self._ids(part.text, code),
@@ -218,13 +220,13 @@ class Preparation:
         """A text as the model is to read it, unknown letters bare."""
         text = self._quotes(text)
         for piece in self.tokenizer.unknown(text):
-            text = text.replace(piece, _bare(piece))
+            text = text.replace(piece, _without_accents(piece))
         return text
 
     def _quotes(self, text: str) -> str:
         return plain_quotes(text) if self.tokenizer.plain_quotes else text
 
 
-def _bare(text: str) -> str:
+def _without_accents(text: str) -> str:
     """Letters without their accents."""
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))

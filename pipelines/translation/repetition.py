@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["LoopWatch", "length_cap"]
+__all__ = ["RepetitionDetector", "max_target_tokens"]
 
-_LONGEST_PERIOD = 24
-_SHORTEST_LOOP = 8
-_GRAM = 4
+_MAX_PERIOD = 24
+_MIN_LOOP_TOKENS = 8
+_NGRAM = 4
 
 
-def length_cap(source_tokens: int, longest: int) -> int:
+def max_target_tokens(source_tokens: int, longest: int) -> int:
     """At most so many target tokens, eos included: 3 × source + 16, and never above `longest`.
 
     Translations seldom have twice as many tokens as their source; the 16 are for short ones.
@@ -20,7 +20,7 @@ def length_cap(source_tokens: int, longest: int) -> int:
     return min(3 * source_tokens + 16, longest)
 
 
-class LoopWatch:
+class RepetitionDetector:
     """Notices repetition while tokens come in, at a constant cost for each.
 
     A loop is a phrase of up to 24 tokens said three times or more in a row, 8 tokens at least;
@@ -31,7 +31,7 @@ class LoopWatch:
 
     def __init__(self, source: Sequence[int] = ()) -> None:
         self._tokens: list[int] = []
-        self._matches = [0] * (_LONGEST_PERIOD + 1)
+        self._matches = [0] * (_MAX_PERIOD + 1)
         self._counts: Counter[tuple[int, ...]] = Counter()
         self._second: dict[tuple[int, ...], int] = {}
         self._longest_run = 0
@@ -41,7 +41,7 @@ class LoopWatch:
         self.cut = 0
         """After a loop was noticed: how many tokens stand before its first repetition."""
         if source:
-            own = LoopWatch()
+            own = RepetitionDetector()
             for token in source:
                 own.push(token)
             self._allowed_run = own._longest_run
@@ -58,23 +58,23 @@ class LoopWatch:
         tokens, length = self._tokens, len(self._tokens)
         self.settled = length
         looped = False
-        for period in range(1, min(_LONGEST_PERIOD, length - 1) + 1):
+        for period in range(1, min(_MAX_PERIOD, length - 1) + 1):
             if tokens[-1 - period] != token:
                 self._matches[period] = 0
                 continue
             self._matches[period] += 1
             matches, run = self._matches[period], self._matches[period] + period
-            if matches >= period and run >= _GRAM:
+            if matches >= period and run >= _NGRAM:
                 self.settled = min(self.settled, length - matches)
             if matches >= 2 * period:
                 self._longest_run = max(self._longest_run, run)
-                enough = max(_SHORTEST_LOOP, 3 * period) + 2 * self._allowed_run
+                enough = max(_MIN_LOOP_TOKENS, 3 * period) + 2 * self._allowed_run
                 if run >= enough and not looped:
                     looped, self.cut = True, length - matches
         return looped
 
     def _scattered(self) -> bool:
-        gram, start = tuple(self._tokens[-_GRAM:]), len(self._tokens) - _GRAM
+        gram, start = tuple(self._tokens[-_NGRAM:]), len(self._tokens) - _NGRAM
         if start < 0:
             return False
         self._counts[gram] += 1

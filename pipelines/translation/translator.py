@@ -12,11 +12,11 @@ from pipelines.engine import Engine, Priority
 from pipelines.errors import OptionError
 from pipelines.hub import folder_of
 from pipelines.language_codes import pair_in_name, two_letter
-from pipelines.translation.assembler import Reply
-from pipelines.translation.decode import Job, SentenceDecoder
-from pipelines.translation.events import events
+from pipelines.translation.assembler import TextAssembler
+from pipelines.translation.decode import SentenceDecoder, SentenceRequest
+from pipelines.translation.events import translation_events
 from pipelines.translation.generation_config import read_generation_defaults
-from pipelines.translation.preprocess import Preparation, Sources, Targets
+from pipelines.translation.preprocess import Preprocessor, SourceLanguages, TargetLanguages
 from pipelines.translation.results import (
     Done,
     SentenceTranslation,
@@ -90,7 +90,7 @@ class Translator:
     ) -> None:
         folder = folder_of(model)
         if engine is None:
-            engine = Engine(device=device, precision=compute_type, threads=threads)
+            engine = Engine(device=device, compute_type=compute_type, threads=threads)
         self.engine = engine
         self.model = engine.load(folder, target_pieces(folder) if shortlist else None)
         self.shortlist = shortlist
@@ -105,9 +105,11 @@ class Translator:
         self.target_codes = self.tokenizer.target_codes
         several = bool(self.source_codes)
         self.target_language = two_letter(target) if several else target
-        self._sources = Sources(self.name, self.source_codes, source or self.source_language)
+        self._sources = SourceLanguages(
+            self.name, self.source_codes, source or self.source_language
+        )
         stated = target if self.target_codes else self.target_language
-        self._targets = Targets(self.name, self.target_codes, stated, one_each=several)
+        self._targets = TargetLanguages(self.name, self.target_codes, stated, one_each=several)
         self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults)
         # Half of the positions, so that a translation of twice the length still fits.
         positions = architecture.max_source_positions
@@ -132,7 +134,7 @@ class Translator:
         target that the model lacks.
         """
         jobs = self._jobs(lines, self._preparation(options or TranslateOptions()))
-        return _finished(events(jobs, self._decoder, live=False))
+        return _finished(translation_events(jobs, self._decoder, live=False))
 
     def stream(
         self, text: str, options: TranslateOptions | None = None
@@ -142,7 +144,7 @@ class Translator:
         The deltas add up to the final text. Closing the iterator cancels.
         """
         jobs = self._jobs([text], self._preparation(options or TranslateOptions()))
-        return events(jobs, self._decoder, live=True)
+        return translation_events(jobs, self._decoder, live=True)
 
     def redecode(
         self,
@@ -157,7 +159,7 @@ class Translator:
         Beyond what the model can take in at once it is cut: it is for show, until it is complete.
         """
         options = replace(options, split_sentences=False)
-        reply, tokens = Reply(), None
+        reply, tokens = TextAssembler(), None
         for job in self._preparation(options).jobs(sentence):
             text = job.source
             if job.ids and tokens is not None:
@@ -170,10 +172,10 @@ class Translator:
             reply.close(SentenceTranslation(job.source, text))
         return reply.text, tokens or ()
 
-    def _preparation(self, options: TranslateOptions) -> Preparation:
+    def _preparation(self, options: TranslateOptions) -> Preprocessor:
         target = None if options.target is None else self._targets.choose(options.target)
         origin = self._sources.choose(options.source_language)
-        return Preparation(
+        return Preprocessor(
             self.tokenizer,
             self._targets,
             target,
@@ -187,7 +189,9 @@ class Translator:
         )
 
     @staticmethod
-    def _jobs(lines: Iterable[str | None], preparation: Preparation) -> Iterator[Job | None]:
+    def _jobs(
+        lines: Iterable[str | None], preparation: Preprocessor
+    ) -> Iterator[SentenceRequest | None]:
         for line in lines:
             if line is None:
                 yield None

@@ -163,9 +163,9 @@ def _loss(
         wanted[i, first] = ids[i, first] if language is None else used.index(language)
     decoder = model.decoder
     x = table[ids] + decoder.positional_embedding[:longest]
-    memory = heard[[example.window for example in batch]]
+    encoded = heard[[example.window for example in batch]]
     for block in decoder.blocks:
-        x = block(x, memory, mask=decoder.mask)
+        x = block(x, encoded, mask=decoder.mask)
     logits = decoder.ln(x) @ table.T
     others = float(np.log(model.dims.n_vocab - len(used)))
     logits = nn.functional.pad(logits, (0, 1), value=others)[:, :-1]

@@ -18,7 +18,7 @@ from whisper.tokenizer import Tokenizer, get_tokenizer
 from whisper.utils import compression_ratio
 
 from pipelines.asr import Transcriber
-from pipelines.engine import Engine, Event, FinishReason, Model, Request, Result
+from pipelines.engine import Engine, Event, FinishReason, LoadedModel, Request, Result
 
 __all__ = ["Asked", "OurScript", "Turn", "script_theirs", "scripted"]
 
@@ -86,7 +86,7 @@ class OurScript:
         return list(sources)
 
     def stream(self, request: Request) -> _Stream:
-        mel = cast(Tensor, request.memory)
+        mel = cast(Tensor, request.encoded)
         self.asked.append(Asked(request.options.temperature, request.prompt, mel))
         return _Stream(next(self.turns), self.eot)
 
@@ -97,7 +97,7 @@ def scripted(real: Transcriber, turns: Sequence[Turn]) -> tuple[Transcriber, Our
     eot = transcriber.tokenizer.special.eot
     script = OurScript(cycle(turns), eot, transcriber.model.architecture)
     transcriber.engine = cast(Engine, script)
-    transcriber.model = cast(Model, script)
+    transcriber.model = cast(LoadedModel, script)
     return transcriber, script
 
 

@@ -19,7 +19,7 @@ from pipelines.asr import (
     load_audio,
 )
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.audio.chunks import Chunk, chunks
+from pipelines.asr.audio.chunks import Chunk, split_at_pauses
 from pipelines.engine import Engine
 from pipelines.errors import AudioError, OptionError
 from tests.asr.test_events import Screen
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[Transcriber]:
-    with Engine(device="cpu", precision="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
         yield Transcriber("demo", engine=engine)
 
 
@@ -51,7 +51,7 @@ def sentences(name: str) -> list[tuple[float, float]]:
 @pytest.mark.parametrize("longest_s", [8.0, 10.0, 30.0])
 def test_chunks_are_cut_in_the_pauses(longest_s: float) -> None:
     samples = load_audio(SAMPLES / "story.flac")
-    found = list(chunks([samples], longest_s))
+    found = list(split_at_pauses([samples], longest_s))
     for chunk in found:
         assert 0 < chunk.last - chunk.first <= longest_s * 100
     for before, after in pairwise(found):
@@ -65,10 +65,10 @@ def test_blocks_of_any_size_give_the_same_chunks(talk: Samples) -> None:
     def told(found: Iterator[Chunk]) -> list[tuple[int, int, int, bytes]]:
         return [(c.first, c.last, c.offset, c.samples.tobytes()) for c in found]
 
-    whole = told(chunks([talk], 10.0))
+    whole = told(split_at_pauses([talk], 10.0))
     for size in (1_000, 16_001, 400_000):
         blocks = [talk[at : at + size] for at in range(0, len(talk), size)]
-        assert told(chunks(blocks, 10.0)) == whole
+        assert told(split_at_pauses(blocks, 10.0)) == whole
 
 
 def test_hours_of_silence_are_neither_kept_nor_heard(talk: Samples) -> None:
@@ -80,20 +80,20 @@ def test_hours_of_silence_are_neither_kept_nor_heard(talk: Samples) -> None:
             yield np.zeros(10 * SAMPLE_RATE, np.float32)
         yield talk
 
-    found = list(chunks(blocks(), 10.0))
+    found = list(split_at_pauses(blocks(), 10.0))
     longest = max(len(c.samples) for c in found)
     half = len(found) // 2
     assert longest <= 10.1 * SAMPLE_RATE
     assert found[half - 1].last < len(talk) / 160 + 1
     assert found[half].first >= 60_000
-    assert list(chunks([np.zeros(5 * SAMPLE_RATE, np.float32)], 10.0)) == []
-    assert list(chunks([], 10.0)) == []
+    assert list(split_at_pauses([np.zeros(5 * SAMPLE_RATE, np.float32)], 10.0)) == []
+    assert list(split_at_pauses([], 10.0)) == []
 
 
 def test_speech_without_a_pause_is_cut_all_the_same(talk: Samples) -> None:
     rows = sentences("talk")
     speech = np.concatenate([talk[int(a * SAMPLE_RATE) : int(b * SAMPLE_RATE)] for a, b in rows])
-    found = list(chunks([speech], 5.0))
+    found = list(split_at_pauses([speech], 5.0))
     assert max(c.last - c.first for c in found) <= 500
     assert sum(c.last - c.first for c in found) > 0.95 * len(speech) / 160
 
@@ -166,11 +166,11 @@ def test_every_piece_is_told_the_prompt(
     prompts: list[tuple[int, ...]] = []
     stream = Engine.stream
 
-    def watched(engine: Engine, request: Any) -> Any:
+    def token_probs(engine: Engine, request: Any) -> Any:
         prompts.append(request.prompt)
         return stream(engine, request)
 
-    monkeypatch.setattr(Engine, "stream", watched)
+    monkeypatch.setattr(Engine, "stream", token_probs)
     list(demo.transcribe(talk, batch_size=4, temperature=0.0, initial_prompt="A garden."))
     previous = demo.tokenizer.special.previous
     told = (previous, *demo.tokenizer.encode(" A garden."))
@@ -190,7 +190,7 @@ def test_a_window_that_fails_is_tried_hotter(demo: Transcriber, talk: Samples) -
 def test_the_language_is_found_on_the_first_speech(real: Transcriber, talk: Samples) -> None:
     late = np.concatenate([np.zeros(40 * SAMPLE_RATE, np.float32), talk])
     found = real.transcribe(late, batch_size=2, temperature=0.0)
-    assert found.language in real.abilities.languages
+    assert found.language in real.capabilities.languages
     assert found.info.language_probability is not None
     assert all(s.start >= 40 for s in found)
     assert real.transcribe(late, batch_size=2, language="fr").language == "fr"

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from pipelines.asr import Retract, Segment, SegmentDone, TextDelta
-from pipelines.asr.decode_tasks import Course, Hear, Piece, together
-from pipelines.engine import Memory
+from pipelines.asr.decode_tasks import ChunkTask, DecodeTask, EncodeRequest, run_interleaved
+from pipelines.engine import EncodedSource
 from pipelines.errors import EngineError
 
 
@@ -26,13 +26,13 @@ class Script:
         self.failures, self.hear = failures, hear
         self.begun: list[int] = []
 
-    def pieces(self, count: int) -> Iterator[Piece]:
+    def pieces(self, count: int) -> Iterator[ChunkTask]:
         for number in range(count):
-            yield Piece(lambda number=number: self._course(number), f"piece {number}")  # type: ignore[misc]
+            yield ChunkTask(lambda number=number: self._course(number), f"piece {number}")  # type: ignore[misc]
 
-    def _course(self, number: int) -> Course:
+    def _course(self, number: int) -> DecodeTask:
         self.begun.append(number)
-        yield Hear(torch.full((1, 1), float(number)))
+        yield EncodeRequest(torch.full((1, 1), float(number)))
         yield TextDelta(f"{number}a")
         yield SegmentDone(segment_of(f"{number}a"))
         yield TextDelta(f"{number}b")
@@ -42,8 +42,8 @@ class Script:
         yield SegmentDone(segment_of(f"{number}b"))
 
 
-def encode(windows: Sequence[Tensor]) -> list[Memory]:
-    return [cast(Memory, window) for window in windows]
+def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
+    return [cast(EncodedSource, window) for window in windows]
 
 
 def texts_of(events: Iterator[Any]) -> list[str]:
@@ -60,19 +60,19 @@ def followed(events: Iterator[Any]) -> tuple[list[str], EngineError]:
 
 def test_pieces_come_in_order_and_not_too_early() -> None:
     script = Script({})
-    events = together(script.pieces(100), encode, 4)
+    events = run_interleaved(script.pieces(100), encode, 4)
     assert next(events) == TextDelta("0a")
     assert len(script.begun) <= 4
     for _ in range(40):
         next(events)
     assert len(script.begun) <= 10 + 4 * 4
-    assert texts_of(together(Script({}).pieces(9), encode, 4)) == [
+    assert texts_of(run_interleaved(Script({}).pieces(9), encode, 4)) == [
         f"{n}{part}" for n in range(9) for part in "ab"
     ]
 
 
 def test_a_piece_that_fails_once_is_whole_in_the_end() -> None:
-    events = list(together(Script({3: 1}).pieces(6), encode, 4))
+    events = list(run_interleaved(Script({3: 1}).pieces(6), encode, 4))
     assert texts_of(iter(events)) == [f"{n}{part}" for n in range(6) for part in "ab"]
     taken_back = [i for i, event in enumerate(events) if isinstance(event, Retract)]
     assert [events[i - 1] for i in taken_back] == [TextDelta("3b")]
@@ -80,20 +80,20 @@ def test_a_piece_that_fails_once_is_whole_in_the_end() -> None:
 
 
 def test_a_broken_piece_does_not_harm_the_others() -> None:
-    texts, error = followed(together(Script({3: 9}).pieces(6), encode, 4))
+    texts, error = followed(run_interleaved(Script({3: 9}).pieces(6), encode, 4))
     assert str(error) == "piece 3 could not be recognised: 3 is broken"
     assert texts == [f"{n}{part}" for n in range(6) for part in "ab" if (n, part) != (3, "b")]
 
 
 def test_two_broken_pieces_in_a_row_end_it() -> None:
-    found, error = followed(together(Script({3: 9, 4: 9}).pieces(6), encode, 4))
+    found, error = followed(run_interleaved(Script({3: 9, 4: 9}).pieces(6), encode, 4))
     assert str(error) == "piece 4 could not be recognised: 4 is broken; nor could piece 3"
     assert found[-2:] == ["3a", "4a"]
 
 
 def test_all_broken_pieces_are_named() -> None:
     texts, error = followed(
-        together(Script(dict.fromkeys(range(0, 20, 2), 9)).pieces(20), encode, 4)
+        run_interleaved(Script(dict.fromkeys(range(0, 20, 2), 9)).pieces(20), encode, 4)
     )
     assert texts == [f"{n}{part}" for n in range(20) for part in "ab" if n % 2 or part == "a"]
     assert str(error) == (
@@ -103,21 +103,21 @@ def test_all_broken_pieces_are_named() -> None:
 
 
 def test_an_error_that_nobody_foresaw_is_named_by_its_kind() -> None:
-    def never(windows: Sequence[Tensor]) -> list[Memory]:
+    def never(windows: Sequence[Tensor]) -> list[EncodedSource]:
         raise MemoryError
 
-    texts, error = followed(together(Script({}).pieces(1), never, 4))
+    texts, error = followed(run_interleaved(Script({}).pieces(1), never, 4))
     assert texts == []
     assert str(error) == "piece 0 could not be recognised: MemoryError: "
     assert isinstance(error.__cause__, MemoryError)
 
 
 def test_a_window_that_cannot_be_encoded_harms_only_its_own_piece() -> None:
-    def some(windows: Sequence[Tensor]) -> list[Memory]:
+    def some(windows: Sequence[Tensor]) -> list[EncodedSource]:
         if any(float(window[0, 0]) == 2 for window in windows):
             raise EngineError("2 is no sound")
         return encode(windows)
 
-    texts, error = followed(together(Script({}).pieces(5), some, 4))
+    texts, error = followed(run_interleaved(Script({}).pieces(5), some, 4))
     assert str(error) == "piece 2 could not be recognised: 2 is no sound"
     assert texts == [f"{n}{part}" for n in range(5) if n != 2 for part in "ab"]

@@ -100,9 +100,9 @@ COURSES: dict[str, tuple[list[str], dict[str, Any], list[float]]] = {
 }
 
 
-@pytest.mark.parametrize("course", COURSES)
-def test_known_courses(model: Whisper, real: Transcriber, course: str) -> None:
-    kinds, options, tried = COURSES[course]
+@pytest.mark.parametrize("decode_task", COURSES)
+def test_known_courses(model: Whisper, real: Transcriber, decode_task: str) -> None:
+    kinds, options, tried = COURSES[decode_task]
     turns = [Turn(tokens_of(*KINDS[kind][0]), *KINDS[kind][1:]) for kind in kinds]
     assert assert_same_course(model, real, turns, **options) == tried
 

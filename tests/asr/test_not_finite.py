@@ -12,7 +12,7 @@ import torch
 
 from pipelines.asr import Info, SegmentDone, Transcriber, load_audio
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.engine import Engine, Memory
+from pipelines.engine import EncodedSource, Engine
 from pipelines.errors import EngineError, NumericalError
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
@@ -20,7 +20,7 @@ SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 
 @pytest.fixture(scope="module")
 def demo() -> Iterator[Transcriber]:
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield Transcriber("demo", engine=engine)
 
 
@@ -34,16 +34,16 @@ def damage(transcriber: Transcriber, monkeypatch: pytest.MonkeyPatch, calls: Seq
     encode = transcriber.model.encode
     known: list[bytes] = []
 
-    def damaged(windows: Sequence[Any]) -> list[Memory]:
-        memories = encode(windows)
-        for window, memory in zip(windows, memories, strict=True):
+    def damaged(windows: Sequence[Any]) -> list[EncodedSource]:
+        encoded_sources = encode(windows)
+        for window, encoded in zip(windows, encoded_sources, strict=True):
             if (key := torch.as_tensor(window).numpy().tobytes()) not in known:
                 known.append(key)
             if known.index(key) in calls:
                 with torch.inference_mode():
-                    for values in memory.values:
+                    for values in encoded.values:
                         values.fill_(torch.nan)
-        return memories
+        return encoded_sources
 
     monkeypatch.setattr(transcriber.model, "encode", damaged)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from whisper.tokenizer import LANGUAGES, Tokenizer, get_tokenizer
 
-from pipelines.asr.tokenizer import TextDecoder, WhisperTokenizer
+from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
 from pipelines.errors import CheckpointError
 from tests.fixtures.checkpoints import write_whisper
 
@@ -79,7 +79,7 @@ def test_any_ids_decode_as_openai_decodes_them(
 
 @given(text=st.text(), split=st.integers(1, 3))
 def test_text_arrives_in_whole_characters(ours: WhisperTokenizer, text: str, split: int) -> None:
-    decoder, ids = TextDecoder(ours), ours.encode(text)
+    decoder, ids = StreamingDetokenizer(ours), ours.encode(text)
     pieces = [decoder.feed(ids[i : i + split]) for i in range(0, len(ids), split)]
     assert decoder.finish() == ""
     assert "".join(pieces) == text
@@ -89,7 +89,7 @@ def test_text_arrives_in_whole_characters(ours: WhisperTokenizer, text: str, spl
 
 def test_a_character_that_never_ends_is_replaced_at_the_end(ours: WhisperTokenizer) -> None:
     half = ours.encode("春")[:1]
-    decoder = TextDecoder(ours)
+    decoder = StreamingDetokenizer(ours)
     if ours.text(half) == "春":
         half = ours.encode("🌧")[:1]
     assert decoder.feed(half) == ""

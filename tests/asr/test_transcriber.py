@@ -74,7 +74,7 @@ def test_one_sample_has_no_text(real: Transcriber, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "one.wav", np.array([0.5]), RATE)
     for source in (tmp_path / "one.wav", np.array([0.5]), np.zeros(159), iter([np.zeros(1)])):
         found = real.transcribe(source)
-        assert found.language in real.abilities.languages
+        assert found.language in real.capabilities.languages
         assert list(found) == []
 
 
@@ -183,7 +183,7 @@ def assert_refused(transcriber: Transcriber, reason: str, **options: Any) -> Non
         # The recording is not even looked for.
         transcriber.transcribe("missing.wav", **options)
     assert "\n" not in str(caught.value)
-    assert transcriber.abilities.name in str(caught.value)
+    assert transcriber.capabilities.name in str(caught.value)
 
 
 def test_an_english_model_takes_english_only(english_only: Path, engine: Engine) -> None:
@@ -253,7 +253,7 @@ def test_no_generation_config_is_needed(
         listed = json.loads((folder / "generation_config.json").read_text())
         (folder / "generation_config.json").unlink()
         other = Transcriber(folder, engine=engine)
-        assert other.abilities == bare.abilities
+        assert other.capabilities == bare.capabilities
         sound = samples_of(RECORDINGS["short"])
         options: dict[str, Any] = {"temperature": 0.0, "no_speech_threshold": None}
         assert list(bare.transcribe(sound, **options)) == list(other.transcribe(sound, **options))

@@ -12,7 +12,7 @@ from whisper import timing
 from whisper.tokenizer import get_tokenizer
 
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.asr.word_timestamps import split_words, warp
+from pipelines.asr.word_timestamps import dynamic_time_warping, split_words
 from tests.asr.conftest import Pair
 from tests.asr.oracle import assert_same, of_openai
 from tests.asr.recordings import RECORDINGS, samples_of
@@ -43,7 +43,7 @@ def test_paths_are_the_same(shape: tuple[int, int]) -> None:
     for rounded in (False, True):  # with many ties
         cost = generator.standard_normal(shape).astype(np.float32)
         cost = cost.round() if rounded else cost
-        rows, columns = warp(cost)
+        rows, columns = dynamic_time_warping(cost)
         theirs = timing.dtw(torch.from_numpy(cost))
         assert rows.tolist() == theirs[0].tolist()
         assert columns.tolist() == theirs[1].tolist()

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.window import Redecoded, WindowResult
+from pipelines.asr.window import LiveWindowResult, WindowResult
 
 WINDOW_S = 10.0
 WORDS = [f" {name}" for name in "ba be bi bo da de di do ka ke ki ko ma me mi mo".split()]
@@ -98,13 +98,13 @@ class ToneTranscriber:
     """Stands in for Transcriber; counts what it is given to do."""
 
     def __init__(self) -> None:
-        self.tokenizer, self.abilities, self.model = _Tokenizer(), _Abilities(), _Model()
+        self.tokenizer, self.capabilities, self.model = _Tokenizer(), _Abilities(), _Model()
         self.window_s = WINDOW_S
         self.heard_s = 0.0
         self.longest_context = 0
         self._bands = _bands()
 
-    def language_of(self, memory: object) -> str:
+    def top_language(self, encoded: object) -> str:
         return "en"
 
     def window_decoder(self, language: str, options: object) -> ToneTranscriber:
@@ -118,16 +118,16 @@ class ToneTranscriber:
 
     def redecode(
         self,
-        memory: Tensor,
+        encoded: Tensor,
         previous: Sequence[int],
         fixed: Sequence[int],
         draft: Sequence[int],
         longest: int,
         heard_s: float,
-    ) -> Redecoded:
-        self.heard_s += memory.shape[1] * _FRAME_S
+    ) -> LiveWindowResult:
+        self.heard_s += encoded.shape[1] * _FRAME_S
         self.longest_context = max(self.longest_context, len(previous))
-        tokens, times = self._understand(memory)
+        tokens, times = self._understand(encoded)
         # What is fixed stays, whatever is heard now.
         tokens, times = (
             [*fixed, *tokens[len(fixed) :]],
@@ -137,7 +137,7 @@ class ToneTranscriber:
         while kept < min(len(draft), len(tokens)) and draft[kept] == tokens[kept]:
             kept += 1
         window = WindowResult(tuple(tokens), 0.0, -0.1, 1.0, 0.0)
-        return Redecoded(window, tuple(times[: len(tokens)]), kept)
+        return LiveWindowResult(window, tuple(times[: len(tokens)]), kept)
 
     def _understand(self, mel: Tensor) -> tuple[list[int], list[float]]:
         loud = mel.amax(0) > mel.max() - 0.5

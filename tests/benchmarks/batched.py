@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from edgeapp.bench.word_lag import errors, plain_words
+from edgeapp.bench.word_lag import plain_words, word_errors
 from pipelines.asr import TranscribeOptions, Transcriber
 from pipelines.asr.audio.arrays import SAMPLE_RATE
 from tests.benchmarks.speeches import Speech, speeches
@@ -52,7 +52,8 @@ def main() -> None:
     total = sum(map(len, truths))
     seconds = sum(len(speech.samples) for speech in spoken) / SAMPLE_RATE
     print(
-        f"{total} words in {seconds:.0f} s, {len(spoken)} voices; {transcriber.model.precision}, "
+        f"{total} words in {seconds:.0f} s, {len(spoken)} voices; "
+        f"{transcriber.model.compute_type}, "
         f"{transcriber.engine.threads} threads"
     )
     hear(transcriber, spoken[:1], TranscribeOptions(batch_size=4))  # warm
@@ -66,7 +67,7 @@ def main() -> None:
     print("|---|--:|--:|--:|--:|")
     for name, texts in heard.items():
         wrong = sum(
-            errors(truth, plain_words(text)) for truth, text in zip(truths, texts, strict=True)
+            word_errors(truth, plain_words(text)) for truth, text in zip(truths, texts, strict=True)
         )
         print(
             f"| {name} | {wrong} | {100 * wrong / total:.1f} % | {seconds / best[name]:.0f} "

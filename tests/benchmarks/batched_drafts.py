@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 from pipelines.asr.audio.decode import load_audio
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import Engine, GenerationOptions, ModelDrafter, Request, Result
-from pipelines.engine.decoding.speculative.drafters import Drafting
+from pipelines.engine.decoding.speculative.drafters import DraftSession
 from pipelines.hub import assets_folder, bundled_folder
 
 LAYERS = 12
@@ -45,12 +45,12 @@ class Alone:
     def check(self, vocab_size: int) -> None:
         self._drafter.check(vocab_size)
 
-    def start(self, prompt: Sequence[int], options: GenerationOptions) -> Drafting:
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
         return _Hidden(self._drafter.start(prompt, options))
 
 
 class _Hidden:
-    def __init__(self, inside: Drafting) -> None:
+    def __init__(self, inside: DraftSession) -> None:
         self.gamma, self.propose, self.judged = inside.gamma, inside.propose, inside.judged
 
 
@@ -99,8 +99,8 @@ def requests_of(engine: Engine, whole: Path, small: Path) -> list[Request]:
     windows = [features.window(i * last // ROWS)[0] for i in range(ROWS)]
     pairs = model.encode_sharing(windows, drafter)
     return [
-        Request(memory, prompt, options, drafter=ModelDrafter(drafter, draft))
-        for memory, draft in pairs
+        Request(encoded, prompt, options, drafter=ModelDrafter(drafter, draft))
+        for encoded, draft in pairs
     ]
 
 
@@ -119,13 +119,13 @@ def timed(engine: Engine, ways: Sequence[list[Request]]) -> list[tuple[float, li
 
 
 def main() -> None:
-    precision = sys.argv[1] if len(sys.argv) > 1 else "float32"
-    with tempfile.TemporaryDirectory() as place, Engine("cpu", precision) as engine:
+    compute_type = sys.argv[1] if len(sys.argv) > 1 else "float32"
+    with tempfile.TemporaryDirectory() as place, Engine("cpu", compute_type) as engine:
         source = bundled_folder("demo")
         whole = deepened(source, Path(place) / "deep")
         small = disturbed(source, Path(place) / "small")
         requests = requests_of(engine, whole, small)
-        print(f"{LAYERS} layers drafted for by 2, {TOKENS} tokens a row, {precision}, "
+        print(f"{LAYERS} layers drafted for by 2, {TOKENS} tokens a row, {compute_type}, "
               f"{engine.threads} threads; best of {RUNS}")  # fmt: skip
         print(f"{'':24}{'tokens/s':>10}{'times':>8}{'guesses kept':>14}")
         for rows in (1, ROWS):
@@ -139,7 +139,7 @@ def main() -> None:
             plain_speed, plain = measured[0]
             for name, (speed, results) in zip(ways, measured, strict=True):
                 same = [r.tokens for r in results] == [r.tokens for r in plain]
-                assert same or precision != "float32", "speculation changed the tokens"
+                assert same or compute_type != "float32", "speculation changed the tokens"
                 drafted = sum(result.drafted for result in results)
                 kept = sum(result.accepted for result in results)
                 share = f"{100 * kept / drafted:.0f} %" if drafted else "–"

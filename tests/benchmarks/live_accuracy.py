@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from edgeapp.bench.word_lag import errors, plain_words
+from edgeapp.bench.word_lag import plain_words, word_errors
 from pipelines.asr import Transcriber
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.live.events import Committed
@@ -76,7 +76,7 @@ def main() -> None:
         texts = [hear(speech.samples) for speech in spoken]
         took = time.perf_counter() - began
         wrong = sum(
-            errors(truth, plain_words(text)) for truth, text in zip(truths, texts, strict=True)
+            word_errors(truth, plain_words(text)) for truth, text in zip(truths, texts, strict=True)
         )
         rate = 100 * wrong / total
         base = rate if base is None else base

@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from edgeapp.bench.machine import machine
-from edgeapp.bench.word_lag import errors, plain_words
+from edgeapp.bench.word_lag import plain_words, word_errors
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import FileFeed
+from edgeapp.live.sources import FileSource
 from pipelines.asr import Transcriber
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.live.events import Committed
@@ -41,7 +41,7 @@ class Hour:
 
     def __init__(self, samples: Samples, rounds: int) -> None:
         self._samples, self._left = samples, rounds
-        self._feed = FileFeed(samples, 0)
+        self._feed = FileSource(samples, 0)
         self.done = 0
 
     def read(self, wait_s: float) -> Samples | None:
@@ -49,7 +49,7 @@ class Hour:
         if block is None:
             self.done += 1
             if self.done < self._left:
-                self._feed = FileFeed(self._samples, 0)
+                self._feed = FileSource(self._samples, 0)
                 return self._feed.read(wait_s)
         return block
 
@@ -65,7 +65,7 @@ def size_mb() -> float:
 
 
 def session(arguments: argparse.Namespace) -> LiveSession:
-    engine = Engine(precision=arguments.compute_type, threads=arguments.threads)
+    engine = Engine(compute_type=arguments.compute_type, threads=arguments.threads)
     recogniser = LiveTranscriber(
         Transcriber(arguments.model, engine=engine), LiveOptions(policy=arguments.policy)
     )
@@ -110,7 +110,7 @@ def main() -> None:
     print("|--:|--:|--:|--:|--:|--:|")
     for number, (text, cpu, wall) in enumerate(rounds_of(hour, live), start=1):
         words = plain_words(text)
-        wrong = 100 * errors(truth, words) / len(truth)
+        wrong = 100 * word_errors(truth, words) / len(truth)
         print(
             f"| {number * ROUND_S / 60:.0f} | {cpu / ROUND_S:.3f} | {wall / ROUND_S:.3f} "
             f"| {size_mb():.0f} | {len(words)} | {wrong:.0f} % |",

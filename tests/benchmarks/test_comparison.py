@@ -19,19 +19,19 @@ from tests.benchmarks.comparison.backends.registry import (
     HF,
     HF_EXACT,
     OURS,
-    RIVALS,
+    PEERS,
     WHISPER_CPP,
-    Rival,
+    Peer,
 )
 from tests.benchmarks.comparison.figures import Figure
 from tests.benchmarks.comparison.limits import step_bytes
-from tests.benchmarks.comparison.process import Missing, RivalFailed, RivalProcess
+from tests.benchmarks.comparison.process import PeerFailed, PeerMissing, PeerProcess
 from tests.benchmarks.comparison.quality import quality
-from tests.benchmarks.comparison.race import Results, race
+from tests.benchmarks.comparison.race import Results, compare
 from tests.benchmarks.comparison.report import markdown, text, to_json
 from tests.benchmarks.comparison.search import thread_counts
 from tests.benchmarks.comparison.shapes import SHAPES, Shape
-from tests.benchmarks.comparison.targets import aim_of, aims
+from tests.benchmarks.comparison.targets import target_of, target_rows
 from tests.benchmarks.comparison.work import KINDS, Task, lines, tasks_for
 
 _SMALL = {
@@ -47,8 +47,8 @@ WHISPER = replace(SHAPES[0], name="small-whisper", config={**SHAPES[0].config, *
 MARIAN = replace(SHAPES[-1], name="small-marian", config={**SHAPES[-1].config, **_SMALL})
 
 
-def entered(work: dict[Shape, list[Task]], rivals: tuple[Rival, ...] = RIVALS) -> Results:
-    return race(work, rivals, rounds=1, device="cpu", threads=[1], said=lambda message: None)
+def entered(work: dict[Shape, list[Task]], rivals: tuple[Peer, ...] = PEERS) -> Results:
+    return compare(work, rivals, rounds=1, device="cpu", threads=[1], said=lambda message: None)
 
 
 def test_everybody_does_the_same_work_on_whisper() -> None:
@@ -96,15 +96,15 @@ def _check_reports(results: Results) -> None:
 
 def test_lines_are_translated_alike() -> None:
     pytest.importorskip("ctranslate2")
-    results = entered({MARIAN: [Task("lines", 40, 0), Task("step", 1, 4)]}, RIVALS[2:])
+    results = entered({MARIAN: [Task("lines", 40, 0), Task("step", 1, 4)]}, PEERS[2:])
     assert not [each.missing for each in results.figures if each.missing]
     assert {each.unit for each in results.figures if each.work == "lines"} == {"tokens/s"}
 
 
 def test_who_is_missing_is_said_and_the_rest_goes_on() -> None:
-    nobody = replace(RIVALS[2], place="no_such_package:Nobody", package="nobody")
-    broken = replace(RIVALS[1], place="hugging_face:NoSuchClass", package="broken")
-    results = entered({WHISPER: [Task("step", 1, 4)]}, (nobody, broken, RIVALS[-1]))
+    nobody = replace(PEERS[2], place="no_such_package:Nobody", package="nobody")
+    broken = replace(PEERS[1], place="hugging_face:NoSuchClass", package="broken")
+    results = entered({WHISPER: [Task("step", 1, 4)]}, (nobody, broken, PEERS[-1]))
     said = {each.rival: each.missing for each in results.figures}
     assert said[CT2] == "nobody is not installed"
     assert "NoSuchClass" in str(said["openai-whisper"])
@@ -113,13 +113,13 @@ def test_who_is_missing_is_said_and_the_rest_goes_on() -> None:
 
 
 def test_a_rival_that_fails_or_dies(tmp_path: Path) -> None:
-    with pytest.raises(Missing):
-        RivalProcess("race", WHISPER, tmp_path, "cpu", "no_such_package:Nobody")
-    with RivalProcess("prepare", WHISPER, tmp_path, "cpu") as process:
-        with pytest.raises(RivalFailed, match="AttributeError"):
+    with pytest.raises(PeerMissing):
+        PeerProcess("compare", WHISPER, tmp_path, "cpu", "no_such_package:Nobody")
+    with PeerProcess("prepare", WHISPER, tmp_path, "cpu") as process:
+        with pytest.raises(PeerFailed, match="AttributeError"):
             process.ask("nonsense")
         process._process.kill()
-        with pytest.raises(RivalFailed, match="ended"):
+        with pytest.raises(PeerFailed, match="ended"):
             process.ask("bandwidth")
 
 
@@ -148,21 +148,23 @@ def test_what_is_measured_of_a_shape() -> None:
 def test_aims() -> None:
     ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
     theirs = replace(ours, rival=CT2, runs=(2.9, 3.1, 2.8))
-    assert aims([theirs, ours]) == {CT2: "1.45 ×, aim 1.5: missed"}
-    assert aims([replace(theirs, runs=(4.0,)), ours]) == {CT2: "2.00 ×, aim 1.5: hit"}
-    assert aims([theirs]) == {}
-    assert aim_of("whisper-base", "step 1", CT2) == 2.0
-    assert aim_of("whisper-base", "step 8", CT2) is None
+    assert target_rows([theirs, ours]) == {CT2: "1.45 ×, aim 1.5: missed"}
+    assert target_rows([replace(theirs, runs=(4.0,)), ours]) == {CT2: "2.00 ×, aim 1.5: hit"}
+    assert target_rows([theirs]) == {}
+    assert target_of("whisper-base", "step 1", CT2) == 2.0
+    assert target_of("whisper-base", "step 8", CT2) is None
     speed = replace(ours, work="lines", unit="tokens/s", runs=(300.0,))
-    assert aims([replace(speed, rival=CT2, runs=(100.0,)), speed]) == {CT2: "3.00 ×, aim 1.5: hit"}
+    assert target_rows([replace(speed, rival=CT2, runs=(100.0,)), speed]) == {
+        CT2: "3.00 ×, aim 1.5: hit"
+    }
     growth = replace(ours, work="growth", unit="×", runs=(1.4,))
-    assert aims([growth]) == {OURS: "aim 1.3: missed"}
+    assert target_rows([growth]) == {OURS: "aim 1.3: missed"}
 
 
 def test_aims_on_a_gpu() -> None:
     ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
     figures = (replace(ours, rival=HF, runs=(11.0,)), replace(ours, rival=CT2, runs=(3.0,)), ours)
-    assert aims(figures, on_gpu=True) == {HF: "5.50 ×, aim 5: hit", CT2: "1.50 ×"}
+    assert target_rows(figures, on_gpu=True) == {HF: "5.50 ×, aim 5: hit", CT2: "1.50 ×"}
     results = Results(figures, 3e12, "Some GPU") + Results(())
     assert "Some GPU; memory read at 3000 GB/s" in text(results, ())
     assert "aim 5: hit" in text(results, ())
@@ -183,7 +185,7 @@ def test_against_transformers_alone() -> None:
 def test_quality_of_the_bundled_recogniser() -> None:
     costs = quality(None, "cpu", 1, lambda message: None)
     assert {cost.model for cost in costs} == {"demo"}
-    assert costs[0].precision == "float32"
+    assert costs[0].compute_type == "float32"
     assert 0 < costs[0].value < 15
     assert all(cost.worse == pytest.approx(cost.value - costs[0].value) for cost in costs)
     assert "aim 0.3" in text(Results(()), costs)
@@ -200,10 +202,10 @@ def test_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_lines_by_several_of_our_processes(tmp_path: Path) -> None:
     """The way that `edgeapp translate --workers` goes is one of ours, and does all of the work."""
-    with RivalProcess("prepare", MARIAN, tmp_path / "m", "cpu") as process:
+    with PeerProcess("prepare", MARIAN, tmp_path / "m", "cpu") as process:
         process.ask("write")
-    place = RIVALS[-1].place
-    with RivalProcess("race", MARIAN, tmp_path / "m", "cpu", place) as process:
+    place = PEERS[-1].place
+    with PeerProcess("compare", MARIAN, tmp_path / "m", "cpu", place) as process:
         one, task = asdict(Configuration("auto", 1)), asdict(Task("lines", 30, 0))
         cuts = process.ask("cuts", one, 2)
         (several,) = [cut for cut in cuts if cut["workers"] == 2]
@@ -220,7 +222,7 @@ def test_ctrl_c_keeps_the_shapes_that_are_done(
             raise KeyboardInterrupt
         return Results((Figure(shape.name, "step 1", "a step, batch 1", OURS, "ms", (2.0,)),), 1e9)
 
-    monkeypatch.setattr("tests.benchmarks.comparison.race.race", interrupted)
+    monkeypatch.setattr("tests.benchmarks.comparison.race.compare", interrupted)
     with pytest.raises(SystemExit) as stop:
         app(["peers", "--only", "step"])
     assert stop.value.code == 130

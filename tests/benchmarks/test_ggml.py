@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks.comparison.backends.base import Configuration
-from tests.benchmarks.comparison.backends.registry import contender
+from tests.benchmarks.comparison.backends.registry import load_backend
 from tests.benchmarks.comparison.shapes import GGML_BYTES, SHAPES, ggml_file
 from tests.benchmarks.comparison.work import samples
 
@@ -30,16 +30,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     made = tmp_path_factory.mktemp("ggml") / SHAPE.name
     write(SHAPE, made)
-    for precision in GGML_BYTES:
-        write_ggml(SHAPE, made, precision)
+    for compute_type in GGML_BYTES:
+        write_ggml(SHAPE, made, compute_type)
     return made
 
 
-@pytest.mark.parametrize("precision", ["float16", "q8_0"])
-def test_it_says_what_the_others_say(folder: Path, precision: str) -> None:
+@pytest.mark.parametrize("compute_type", ["float16", "q8_0"])
+def test_it_says_what_the_others_say(folder: Path, compute_type: str) -> None:
     said = []
-    for place, dtype in (("whisper_cpp:WhisperCpp", precision), ("ours:Ours", "float32")):
-        runner = contender(place, SHAPE, folder, "cpu").load(Configuration(dtype, 1))
+    for place, dtype in (("whisper_cpp:WhisperCpp", compute_type), ("ours:Ours", "float32")):
+        runner = load_backend(place, SHAPE, folder, "cpu").load(Configuration(dtype, 1))
         runner.ready()
         said.append([*runner.transcribe(samples(), 5)])
     assert said[0] == said[1]

@@ -129,11 +129,11 @@ def test_a_model_that_computes_nan_writes_nothing(
 def test_what_was_recognised_before_is_kept_as_a_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from pipelines.engine import Model
+    from pipelines.engine import LoadedModel
 
-    encode, count = Model.encode, 0
+    encode, count = LoadedModel.encode, 0
 
-    def nan_from_the_second_on(self: Model, sources: Any) -> Any:
+    def nan_from_the_second_on(self: LoadedModel, sources: Any) -> Any:
         nonlocal count
         memories = encode(self, sources)
         for memory in memories:
@@ -143,7 +143,7 @@ def test_what_was_recognised_before_is_kept_as_a_part(
                     memory.values[0].fill_(torch.nan)
         return memories
 
-    monkeypatch.setattr(Model, "encode", nan_from_the_second_on)
+    monkeypatch.setattr(LoadedModel, "encode", nan_from_the_second_on)
     assert (
         run("transcribe", SAMPLES / "story.flac", "-m", "demo", "-f", "txt", "-o", "o", *CPU) == 1
     )

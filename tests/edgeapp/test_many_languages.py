@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from edgeapp.cli import main
-from edgeapp.model_pool import Workshop
-from edgeapp.server.picker_options import choices
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.picker_options import picker_options
 from edgeapp.settings import Settings
 
 Folders = Callable[..., Path]
@@ -87,7 +87,7 @@ def test_live_translation_is_told_the_language_once(nllb: Path) -> None:
     """Whoever asks the workshop for a pair need not say again what is spoken."""
     from pipelines.translation import TranslateOptions
 
-    made = Workshop(Settings(threads=1)).translator(str(nllb), "en", "de")
+    made = ModelPool(Settings(threads=1)).translator(str(nllb), "en", "de")
     (done,) = made.translate("We want some bread.", TranslateOptions(target="de"))
     assert done.source
 
@@ -98,7 +98,7 @@ def test_the_page_offers_its_languages(hub_cache: Path, nllb: Path) -> None:
     (storage / "refs" / "main").write_text("a" * 40, "utf-8")
     (storage / "snapshots").mkdir()
     (storage / "snapshots" / ("a" * 40)).symlink_to(nllb)
-    known = [pair for pair in choices().pairs if pair.model == "nllb-200-distilled-600m"]
+    known = [pair for pair in picker_options().pairs if pair.model == "nllb-200-distilled-600m"]
     assert {"en", "de", "fr", "zh", "uk"} <= {pair.source for pair in known if pair.source}
     assert {"en", "de", "fr", "zh", "uk"} <= {pair.target for pair in known if not pair.source}
     assert all(pair.source != pair.target for pair in known)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from pipelines.engine import Engine, Model
+from pipelines.engine import Engine, LoadedModel
 from tests.engine.stored import Stored
 from tests.fixtures.checkpoints import write_marian, write_whisper
 
@@ -39,21 +39,21 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """The exact one: float32 on the CPU, on one thread, which a busy neighbour cannot hold up."""
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 
 
 @pytest.fixture(scope="session")
-def marian(engine: Engine, checkpoints: Folders) -> Model:
+def marian(engine: Engine, checkpoints: Folders) -> LoadedModel:
     return engine.load(checkpoints("marian:opus-mt-en-de"))
 
 
 @pytest.fixture(scope="session")
-def whisper(engine: Engine, checkpoints: Folders) -> Model:
+def whisper(engine: Engine, checkpoints: Folders) -> LoadedModel:
     return engine.load(checkpoints("whisper:tiny"))
 
 
-def token_sources(model: Model, lengths: list[int], seed: int = 0) -> list[list[int]]:
+def token_sources(model: LoadedModel, lengths: list[int], seed: int = 0) -> list[list[int]]:
     """Random ids ending with eos, of these lengths."""
     generator = torch.Generator().manual_seed(seed)
     eos = model.architecture.eos_ids[0]
@@ -64,7 +64,7 @@ def token_sources(model: Model, lengths: list[int], seed: int = 0) -> list[list[
     ]
 
 
-def mel_source(model: Model, seed: int = 0) -> torch.Tensor:
+def mel_source(model: LoadedModel, seed: int = 0) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     shape = (model.architecture.num_mel_bins, 2 * model.architecture.max_source_positions)
     return torch.randn(shape, generator=generator) * 0.5
@@ -102,7 +102,7 @@ def stored_whisper(_stored: Path) -> Stored:
 
 
 @pytest.fixture
-def load() -> Iterator[Callable[..., Model]]:
+def load() -> Iterator[Callable[..., LoadedModel]]:
     """The `load` of an engine that forgets everything with the test."""
-    with Engine(device="cpu", precision="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
         yield engine.load

@@ -14,22 +14,22 @@ import torch
 
 from pipelines.engine import engine as engine_module
 from pipelines.engine.model import decoder as decoder_module
-from pipelines.engine.model.precision import Plan, plan_for
+from pipelines.engine.model.precision import ComputePlan, compute_plan
 from tests.engine.other_device import OTHER, other_device
 from tests.engine.recorder import OperationRecorder
 
 _STACK = ExitStack()
 
 
-def _plan_for(precision: str, device: torch.device) -> Plan:
-    exact = precision == "auto" and device == OTHER
-    return plan_for("float32" if exact else precision, device)
+def _plan_for(compute_type: str, device: torch.device) -> ComputePlan:
+    exact = compute_type == "auto" and device == OTHER
+    return compute_plan("float32" if exact else compute_type, device)
 
 
 def pytest_sessionstart() -> None:
     patch = _STACK.enter_context(pytest.MonkeyPatch.context())
     patch.setattr(engine_module, "choose_device", lambda device: OTHER)
-    patch.setattr(engine_module, "plan_for", _plan_for)
+    patch.setattr(engine_module, "compute_plan", _plan_for)
     patch.setattr(decoder_module, "recorders_for", lambda device: OperationRecorder)
     _STACK.enter_context(other_device())
 

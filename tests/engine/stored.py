@@ -71,8 +71,8 @@ class Stored:
 def logits(load: Callable[..., Any], folder: Path, source: Any = SOURCE) -> Tensor:
     """What a model makes of a source: float32 [tokens, vocabulary]."""
     model = load(folder)
-    (memory,) = model.encode([source])
-    scores: Tensor = model.score(memory, TARGET)
+    (encoded,) = model.encode([source])
+    scores: Tensor = model.score(encoded, TARGET)
     assert torch.isfinite(scores).all()
     return scores
 

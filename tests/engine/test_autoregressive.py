@@ -14,7 +14,7 @@ from pipelines.engine import (
     Engine,
     GenerationOptions,
     GreedyProcessor,
-    Model,
+    LoadedModel,
     ModelDrafter,
     NgramDrafter,
     NgramStore,
@@ -83,7 +83,7 @@ def test_its_own_tensors_and_dtype(kind: str) -> None:
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
-def test_an_engine_model_too(engine: Engine, marian: Model) -> None:
+def test_an_engine_model_too(engine: Engine, marian: LoadedModel) -> None:
     inputs, start = token_sources(marian, [7])[0], marian.architecture.start_id
     options = GenerationOptions(max_new_tokens=12)
     plain = engine.generate([Request(marian.encode([inputs])[0], (start,), options)])[0].tokens
@@ -191,7 +191,7 @@ def test_debug_tells_what_became_of_guesses(capsys: pytest.CaptureFixture[str]) 
     assert "\x1b[" in capsys.readouterr().err
 
 
-def test_what_cannot_be_is_refused(whisper: Model, marian: Model) -> None:
+def test_what_cannot_be_is_refused(whisper: LoadedModel, marian: LoadedModel) -> None:
     causal, both = made("gpt2"), made("t5")
     with pytest.raises(RequestError, match="encoder-decoder"):
         autoregressive_generate_encoder_decoder(INPUTS[0], causal)
@@ -216,12 +216,12 @@ def test_beams_on_a_module_equal_generate(kind: str, engine: Engine, exactness: 
     model, both = engine.wrap(module), kind in SEQ2SEQ
     requests, theirs = [], []
     for inputs in INPUTS:
-        memory = model.encode([inputs])[0] if both else model.nothing()
+        encoded = model.encode([inputs])[0] if both else model.null_source()
         prompt = (model.architecture.start_id,) if both else tuple(inputs)
         plain = GenerationOptions(max_new_tokens=10, eos_ids=(7, 30))
         for beams in (2, 4):
             options = GenerationOptions(max_new_tokens=10, eos_ids=(7, 30), beam_size=beams)
-            requests += [Request(memory, prompt, options), Request(memory, prompt, plain)]
+            requests += [Request(encoded, prompt, options), Request(encoded, prompt, plain)]
             out = module.generate(
                 torch.tensor([inputs]), attention_mask=torch.ones(1, len(inputs), dtype=torch.long),
                 max_new_tokens=10, num_beams=beams, do_sample=False, eos_token_id=[7, 30],
@@ -248,13 +248,13 @@ def test_pictures_become_text_as_generate_has_it(
     size = module.config.encoder.image_size
     pictures = torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(0))
     start = model.architecture.start_id
-    memories = model.encode(list(pictures))
+    encoded_sources = model.encode(list(pictures))
     drafted = engine.wrap(module)
     drafts = drafted.encode(list(pictures))
-    for picture, memory, draft in zip(pictures, memories, drafts, strict=True):
+    for picture, encoded, draft in zip(pictures, encoded_sources, drafts, strict=True):
         for beams in (1, 3):
             options = GenerationOptions(max_new_tokens=8, eos_ids=(3,), beam_size=beams)
-            ours = engine.generate([Request(memory, (start,), options)])[0].tokens
+            ours = engine.generate([Request(encoded, (start,), options)])[0].tokens
             theirs = module.generate(
                 picture[None], max_new_tokens=8, num_beams=beams, do_sample=False,
                 early_stopping=False, length_penalty=1.0, eos_token_id=[3],
@@ -263,7 +263,7 @@ def test_pictures_become_text_as_generate_has_it(
             exactness.prompts += 1
             exactness.tokens += len(ours)
             if beams == 1:
-                request = Request(memory, (start,), options, drafter=ModelDrafter(drafted, draft))
+                request = Request(encoded, (start,), options, drafter=ModelDrafter(drafted, draft))
                 result = engine.generate([request])[0]
                 assert result.tokens == ours
                 assert result.accepted == result.drafted > 0

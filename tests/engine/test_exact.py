@@ -17,13 +17,13 @@ from transformers.modeling_outputs import BaseModelOutput
 from pipelines.asr.audio.decode import load_audio
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import (
+    EncodedSource,
     Engine,
     GenerationOptions,
-    Memory,
     MinNewTokens,
     NoRepeatNgram,
     Request,
-    Suppress,
+    SuppressTokens,
 )
 from pipelines.errors import ModelNotFound
 from pipelines.hub import assets_folder, bundled_folder
@@ -91,17 +91,17 @@ class Case:
         )
         for number, source in enumerate(sources):
             theirs = encoded(self.oracle, source)
-            memory = self.model.encode([inputs[number]])[0]
+            encoding = self.model.encode([inputs[number]])[0]
             for prompt in prompts[number]:
                 ids = greedy(self.oracle, theirs, prompt, options.max_new_tokens, **same)
-                alone = self.engine.generate([Request(memory, prompt, options)])[0]
+                alone = self.engine.generate([Request(encoding, prompt, options)])[0]
                 self._compare(theirs, together[number], prompt, ids, crowd.pop(0).tokens)
-                self._compare(theirs, memory, prompt, ids, alone.tokens)
+                self._compare(theirs, encoding, prompt, ids, alone.tokens)
 
     def _compare(
         self,
         theirs: BaseModelOutput,
-        ours: Memory,
+        ours: EncodedSource,
         prompt: tuple[int, ...],
         expected: Sequence[int],
         chosen: Sequence[int],
@@ -121,7 +121,7 @@ class Case:
 @pytest.fixture
 def case(exactness: Exactness) -> Iterator[Callable[[Path], Case]]:
     """On an engine of its own: true shapes are given back, the models of other tests kept."""
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield partial(Case, engine, exactness)
 
 
@@ -133,7 +133,9 @@ def test_whisper_ids_equal_generate(
     start, eos = it.model.architecture.start_id, it.model.architecture.eos_ids
     prompts = [(start,), (start, start + 1, start + 3), (eos[0], 11, 12, 13, start, start + 2)]
     sources = [mel_source(it.model, seed) for seed in range(2)]
-    options = GenerationOptions(max_new_tokens=24, eos_ids=eos, rules=(Suppress((50, 60)),))
+    options = GenerationOptions(
+        max_new_tokens=24, eos_ids=eos, logit_filters=(SuppressTokens((50, 60)),)
+    )
     it.check(sources, [prompts] * 2, options, suppress_tokens=[50, 60])
 
 
@@ -145,11 +147,13 @@ def test_marian_ids_equal_generate(
     pad, eos = it.model.architecture.pad_id, it.model.architecture.eos_ids
     sources = [torch.tensor(ids) for ids in token_sources(it.model, [1, 5, 17, 33, 9])]
     prompts = [[(pad,)], [(pad,)], [(pad, 7, 8)], [(pad,)], [(pad, 11)]]
-    plain = GenerationOptions(max_new_tokens=12, eos_ids=eos, rules=(Suppress((pad,)),))
+    plain = GenerationOptions(
+        max_new_tokens=12, eos_ids=eos, logit_filters=(SuppressTokens((pad,)),)
+    )
     it.check(sources, prompts, plain, bad_words_ids=[[pad]])
     # Random Marian weights like to repeat themselves; never the same token twice compares more.
-    rules = (Suppress((pad,)), MinNewTokens(20, eos), NoRepeatNgram(1))
-    varied = GenerationOptions(max_new_tokens=30, eos_ids=eos, rules=rules)
+    logit_filters = (SuppressTokens((pad,)), MinNewTokens(20, eos), NoRepeatNgram(1))
+    varied = GenerationOptions(max_new_tokens=30, eos_ids=eos, logit_filters=logit_filters)
     same = {"bad_words_ids": [[pad]], "min_new_tokens": 20, "no_repeat_ngram_size": 1}
     it.check(sources, prompts, varied, **same)
 
@@ -165,7 +169,9 @@ def test_bundled_translator_equals_generate(case: Callable[[Path], Case]) -> Non
         [*(vocabulary.get(piece, vocabulary["<unk>"]) for piece in text), *eos] for text in texts
     ]
     ids.append([token for text in ids for token in text[:-1]] + [*eos])
-    options = GenerationOptions(max_new_tokens=40, eos_ids=eos, rules=(Suppress((pad,)),))
+    options = GenerationOptions(
+        max_new_tokens=40, eos_ids=eos, logit_filters=(SuppressTokens((pad,)),)
+    )
     sources = [torch.tensor(source) for source in ids]
     it.check(sources, [[(pad,)]] * len(ids), options, bad_words_ids=[[pad]])
 

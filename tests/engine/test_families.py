@@ -69,16 +69,16 @@ def test_ids_equal_generate(
     model = engine.load(tmp_path)
     exactness.models += 1
     start = model.architecture.start_id
-    memories = model.encode(SOURCES)
+    encoded_sources = model.encode(SOURCES)
     requests, theirs = [], []
-    for source, memory in zip(SOURCES, memories, strict=True):
+    for source, encoded in zip(SOURCES, encoded_sources, strict=True):
         ids = torch.tensor([source])
         prompts: list[tuple[int, ...]] = [(start,), (start, 11, 12)]
         for prompt in prompts:
             target = torch.tensor([[*prompt, *range(20, 60)]])
             logits = module(ids, decoder_input_ids=target).logits[0]
             torch.testing.assert_close(
-                model.score(memory, target[0].tolist()), logits, atol=1e-4, rtol=1e-4
+                model.score(encoded, target[0].tolist()), logits, atol=1e-4, rtol=1e-4
             )
             for beams in (1, 3):
                 out = module.generate(
@@ -88,7 +88,7 @@ def test_ids_equal_generate(
                     length_penalty=1.0,
                 )[0, len(prompt) :].tolist()  # fmt: skip
                 options = GenerationOptions(max_new_tokens=30, eos_ids=ENDS, beam_size=beams)
-                request = Request(memory, prompt, options)
+                request = Request(encoded, prompt, options)
                 requests += [request, replace(request, drafter=NgramDrafter())]
                 theirs += [out, out]
     for ours, ids in zip(engine.generate(requests), theirs, strict=True):
@@ -106,9 +106,9 @@ def test_lower_precisions_come_close(kind: str, tmp_path: Path) -> None:
     target = [3, *range(20, 40)]
     ids = torch.tensor([SOURCES[0]])
     logits = module(ids, decoder_input_ids=torch.tensor([target])).logits[0]
-    for precision in ("bfloat16", "int8"):
-        with Engine(device="cpu", precision=precision, threads=1) as other:
+    for compute_type in ("bfloat16", "int8"):
+        with Engine(device="cpu", compute_type=compute_type, threads=1) as other:
             model = other.load(tmp_path)
             ours = model.score(model.encode([SOURCES[0]])[0], target)
             error = (ours - logits).norm() / logits.norm()
-            assert error < 0.1, precision
+            assert error < 0.1, compute_type

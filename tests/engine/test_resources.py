@@ -6,20 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.engine import Engine, FinishReason, GenerationOptions, Model, Priority, Request
+from pipelines.engine import Engine, FinishReason, GenerationOptions, LoadedModel, Priority, Request
 from pipelines.errors import EngineError, OptionError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
 OPTIONS = GenerationOptions(max_new_tokens=12)
 
 
-def requests_of(model: Model, count: int) -> list[Request]:
+def requests_of(model: LoadedModel, count: int) -> list[Request]:
     start = model.architecture.start_id
-    memories = model.encode(token_sources(model, [4] * count))
-    return [Request(memory, (start,), OPTIONS) for memory in memories]
+    encoded_sources = model.encode(token_sources(model, [4] * count))
+    return [Request(encoded, (start,), OPTIONS) for encoded in encoded_sources]
 
 
-def test_time_is_over(engine: Engine, marian: Model) -> None:
+def test_time_is_over(engine: Engine, marian: LoadedModel) -> None:
     request, other = requests_of(marian, 2)
     whole = engine.generate([request])[0]
     late = engine.stream(replace(request, timeout_s=0.0))
@@ -38,7 +38,7 @@ def test_time_is_over(engine: Engine, marian: Model) -> None:
 
 
 def test_statistics(checkpoints: Folders) -> None:
-    with Engine(device="cpu", precision="float32", threads=1, max_batch=2) as small:
+    with Engine(device="cpu", compute_type="float32", threads=1, max_batch=2) as small:
         model = small.load(checkpoints("marian:opus-mt-en-de"))
         assert model.statistics.requests == model.statistics.steps == 0
         requests = requests_of(model, 5)
@@ -58,13 +58,15 @@ def test_statistics(checkpoints: Folders) -> None:
 def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
     """Two models under a budget that holds two lanes of one of them."""
     folders = [checkpoints(f"marian:{name}") for name in ("opus-mt-en-de", "opus-mt-de-en")]
-    with Engine(device="cpu", precision="float32", threads=1) as free:
+    with Engine(device="cpu", compute_type="float32", threads=1) as free:
         models = [free.load(folder) for folder in folders]
         plain = [free.generate(requests_of(model, 4)) for model in models]
         backend = models[0].backend
         cache, cross = backend.caches()
         budget = cache.bytes_for(2, 13, 4) + cross.bytes_for(2, 4)
-    with Engine(device="cpu", precision="float32", threads=1, memory_budget=budget) as tight:
+    with Engine(
+        device="cpu", compute_type="float32", threads=1, cache_budget_bytes=budget
+    ) as tight:
         models = [tight.load(folder) for folder in folders]
         requests = [request for model in models for request in requests_of(model, 4)]
         requests[6] = replace(requests[6], priority=Priority.LIVE_RECOGNITION)
@@ -81,17 +83,19 @@ def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
 
 def test_no_budget_at_all_is_refused() -> None:
     with pytest.raises(OptionError, match="memory_budget"):
-        Engine(device="cpu", memory_budget=0)
+        Engine(device="cpu", cache_budget_bytes=0)
 
 
-def test_live_work_comes_within_a_step(engine: Engine, marian: Model, whisper: Model) -> None:
+def test_live_work_comes_within_a_step(
+    engine: Engine, marian: LoadedModel, whisper: LoadedModel
+) -> None:
     """Across models: a live request gets the very next step, and keeps all until it is done."""
     batch = engine.stream(replace(requests_of(marian, 1)[0], priority=Priority.BATCH))
     next(batch)
     before = marian.statistics.steps
     start = whisper.architecture.start_id
-    memory = whisper.encode([mel_source(whisper)])[0]
-    live = Request(memory, (start,), OPTIONS, priority=Priority.LIVE_RECOGNITION)
+    encoded = whisper.encode([mel_source(whisper)])[0]
+    live = Request(encoded, (start,), OPTIONS, priority=Priority.LIVE_RECOGNITION)
     assert len(engine.generate([live])[0].tokens) == 12
     assert marian.statistics.steps == before
     assert len(batch.result().tokens) == 12

@@ -31,10 +31,10 @@ def test_a_whisper_model_without_the_files_of_other_frameworks(hub: Hub, hub_cac
     hub.host_files(TINY, files)
     found = pull("tiny")
     assert (found.name, found.task, found.source) == ("tiny", "asr", "hub")
-    unwanted = {"pytorch_model.bin", "flax_model.msgpack", "tf_model.h5", "README.md"}
-    unwanted |= {".gitattributes"}
-    assert {file.name for file in found.folder.iterdir()} == files.keys() - unwanted
-    assert sorted(hub.fetched()) == sorted(files.keys() - unwanted)
+    should_stop = {"pytorch_model.bin", "flax_model.msgpack", "tf_model.h5", "README.md"}
+    should_stop |= {".gitattributes"}
+    assert {file.name for file in found.folder.iterdir()} == files.keys() - should_stop
+    assert sorted(hub.fetched()) == sorted(files.keys() - should_stop)
     for file in found.folder.iterdir():
         assert file.read_bytes() == files[file.name]
     assert resolve("tiny").folder == resolve(TINY).folder == found.folder
@@ -43,8 +43,8 @@ def test_a_whisper_model_without_the_files_of_other_frameworks(hub: Hub, hub_cac
 def test_an_opus_model_that_has_only_a_bin(hub: Hub) -> None:
     hub.host_files(OPUS, opus_files())
     found = pull("opus-mt-en-de")
-    unwanted = {"rust_model.ot", "tf_model.h5", "README.md", ".gitattributes"}
-    assert {file.name for file in found.folder.iterdir()} == opus_files().keys() - unwanted
+    should_stop = {"rust_model.ot", "tf_model.h5", "README.md", ".gitattributes"}
+    assert {file.name for file in found.folder.iterdir()} == opus_files().keys() - should_stop
     assert found.task == "translation"
 
 
@@ -61,8 +61,8 @@ def test_a_model_for_many_languages(hub: Hub, name: str, repository: str, family
     hub.host_files(repository, files)
     found = pull(name)
     assert (found.name, found.task) == (name, "translation")
-    unwanted = {"rust_model.ot", "README.md"}
-    assert {file.name for file in found.folder.iterdir()} == files.keys() - unwanted
+    should_stop = {"rust_model.ot", "README.md"}
+    assert {file.name for file in found.folder.iterdir()} == files.keys() - should_stop
 
 
 def test_by_hub_id_and_by_short_name_it_is_one_download(hub: Hub) -> None:

@@ -169,7 +169,7 @@ def test_their_weights_as_safetensors(many_folder: Folders, shape: str) -> None:
     from pipelines.engine import Engine
 
     folders = [many_folder(shape, seed=1, weights=form) for form in ("bin", "safetensors")]
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         one, other = (engine.load(folder) for folder in folders)
         source = [[5, 9, 2]]
         logits = [model.score(model.encode(source)[0], [2, 7]) for model in (one, other)]
@@ -185,7 +185,7 @@ def test_downloaded_they_load_and_run(
 
     hub.host("openai/whisper-tiny", whisper_folder("tiny"))
     hub.host("Helsinki-NLP/opus-mt-en-de", marian_folder("opus-mt-en-de"))
-    with Engine(device="cpu", precision="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
         pull("tiny")
         assert Transcriber("tiny", engine=engine) is not None
         pull("opus-mt-en-de")

@@ -22,7 +22,7 @@ def demo_folder() -> Path:
 @pytest.fixture(scope="session")
 def exact_engine() -> Iterator[Engine]:
     """An engine that computes what transformers computes."""
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from pipelines.translation import Translator
-from pipelines.translation.decode import Job
+from pipelines.translation.decode import SentenceRequest
 
 __all__ = [
     "CASES",
@@ -101,10 +101,10 @@ def source_ids(case: Case, tokenizer: Any, text: str, target: str | None) -> lis
     return ids
 
 
-def generated(translator: Translator, jobs: list[Job]) -> list[list[int]]:
+def generated(translator: Translator, jobs: list[SentenceRequest]) -> list[list[int]]:
     """The ids of the first generation for each job, in one batch, whatever the guards against
     loops would say."""
     decoder = translator._decoder
-    for job, memory in zip(jobs, decoder.model.encode([job.ids for job in jobs]), strict=True):
-        decoder.submit(job, memory)
+    for job, encoded in zip(jobs, decoder.model.encode([job.ids for job in jobs]), strict=True):
+        decoder.submit(job, encoded)
     return [list(job.stream.result().tokens) for job in jobs if job.stream is not None]

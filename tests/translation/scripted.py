@@ -68,7 +68,7 @@ class ScriptedEngine:
         return [tuple(source) for source in sources]
 
     def stream(self, request: Request) -> ScriptedStream:
-        source: Any = request.memory
+        source: Any = request.encoded
         stream = ScriptedStream(request, list(self.script(source, request)))
         self.streams.append(stream)
         return stream

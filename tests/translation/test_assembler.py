@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.translation import Done, SentenceDone, SentenceTranslation, TextDelta, Translator
-from pipelines.translation.assembler import Reply
+from pipelines.translation.assembler import TextAssembler
 from tests.translation.scripted import scripted
 
 
 def _assembled(*parts: tuple[str, str, str]) -> str:
     """Of (white space before, source, translation)."""
-    reply = Reply()
+    reply = TextAssembler()
     for before, source, text in parts:
         reply.open(before, source)
         reply.add(text)
@@ -44,13 +44,13 @@ def test_closing_marks_stay_where_they_were() -> None:
 
 
 def test_a_sentence_in_several_deltas() -> None:
-    reply = Reply()
+    reply = TextAssembler()
     reply.open("  ", "One")
     assert [reply.add(""), reply.add("Ei"), reply.add("ns")] == ["", "  Ei", "ns"]
 
 
 def test_warnings_name_their_sentence_once() -> None:
-    reply = Reply()
+    reply = TextAssembler()
     for source in ("Long " * 20, "Short.", "Short."):
         reply.open("", source)
         reply.close(SentenceTranslation(source, "", warnings=("odd",)))

@@ -79,7 +79,7 @@ def test_nothing_shown_is_taken_back_when_it_loops(demo: Translator) -> None:
     good, loop = (demo.tokenizer.encode(text)[:-1] for text in ("Wir gingen weg", "und dann " * 40))
 
     def script(source: tuple[int, ...], request: Request) -> list[int]:
-        if not any(isinstance(rule, NoRepeatNgram) for rule in request.options.rules):
+        if not any(isinstance(rule, NoRepeatNgram) for rule in request.options.logit_filters):
             return good + loop
         shown = list(request.prompt[1:])
         assert (good + loop)[: len(shown)] == shown

@@ -11,10 +11,10 @@ import torch
 
 from pipelines.engine import Engine
 from pipelines.translation import Translator
-from pipelines.translation.decode import Attempt, Job, SentenceDecoder
+from pipelines.translation.decode import Attempt, SentenceDecoder, SentenceRequest
 from pipelines.translation.generation_config import read_generation_defaults
-from pipelines.translation.repetition import length_cap
-from pipelines.translation.tokenizers.marian import Tokenizer
+from pipelines.translation.repetition import max_target_tokens
+from pipelines.translation.tokenizers.marian import MarianTokenizer
 from tests.engine.oracle import assert_same_choice, greedy, reference
 from tests.translation.corpus import SENTENCES
 
@@ -30,7 +30,7 @@ def _expect(
     source = torch.tensor(tokenizer(sentence)["input_ids"])
     config = model.generation_config
     start = config.decoder_start_token_id
-    new = length_cap(len(source), translator.model.architecture.max_target_positions)
+    new = max_target_tokens(len(source), translator.model.architecture.max_target_positions)
     theirs = greedy(model, source, [start], new, bad_words_ids=[[config.pad_token_id]])
     assert_same_choice(model, source, [start], ours, theirs)
 
@@ -85,14 +85,14 @@ def test_a_true_shape_opus_model(
     """58,101 tokens and 6 + 6 layers of 512. Random weights come to no end, so that what is
     compared is what the guards are shown: a first attempt, up to its loop or its length."""
     folder = marian_folder("opus-mt-en-de", small=False, seed=3)
-    loaded, tokenizer = exact_engine.load(folder), Tokenizer(folder)
+    loaded, tokenizer = exact_engine.load(folder), MarianTokenizer(folder)
     defaults = read_generation_defaults(folder, loaded.architecture)
     decoder = SentenceDecoder(loaded, tokenizer, defaults)
     model, oracle = reference(folder), oracle_tokenizer(folder)
-    jobs = [Job(text, ids=tokenizer.encode(text)) for text in SENTENCES[:6]]
-    memories = loaded.encode([job.ids for job in jobs])
-    for job, memory in zip(jobs, memories, strict=True):
-        decoder.submit(job, memory)
+    jobs = [SentenceRequest(text, ids=tokenizer.encode(text)) for text in SENTENCES[:6]]
+    encoded_sources = loaded.encode([job.ids for job in jobs])
+    for job, encoded in zip(jobs, encoded_sources, strict=True):
+        decoder.submit(job, encoded)
     compared = 0
     for job in jobs:
         attempt = _all_of(decoder.first(job, None))
@@ -118,6 +118,6 @@ def _write_talkative(folder: Path, eos_bias: float) -> Path:
     """Random weights hardly ever end a sentence: make the eos likelier."""
     path = folder / "pytorch_model.bin"
     state = torch.load(path, weights_only=True)
-    state["final_logits_bias"][0, Tokenizer(folder).eos_id] += eos_bias
+    state["final_logits_bias"][0, MarianTokenizer(folder).eos_id] += eos_bias
     torch.save(state, path)
     return folder

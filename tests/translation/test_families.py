@@ -13,8 +13,8 @@ import torch
 
 from pipelines.engine import Engine
 from pipelines.translation import TranslateOptions, Translator
-from pipelines.translation.decode import Job
-from pipelines.translation.repetition import length_cap
+from pipelines.translation.decode import SentenceRequest
+from pipelines.translation.repetition import max_target_tokens
 from pipelines.translation.tokenizers.auto import open_tokenizer
 from tests.conftest import Exactness
 from tests.engine.oracle import assert_same_choice
@@ -145,7 +145,9 @@ def options(case: Case, pair: int = 0, **more: Any) -> TranslateOptions:
     return TranslateOptions(target=target, source_language=source, **more)
 
 
-def jobs_of(translator: Translator, options: TranslateOptions, sentences: list[str]) -> list[Job]:
+def jobs_of(
+    translator: Translator, options: TranslateOptions, sentences: list[str]
+) -> list[SentenceRequest]:
     """Those that the model is asked for; what it cannot read is left out."""
     preparation = translator._preparation(options)
     every = [job for text in sentences for job in preparation.jobs(text)]
@@ -202,7 +204,7 @@ def _forced(case: Case, oracle: Any, target: str | None) -> int | None:
 
 
 def _generate(model: Any, ids: list[int], forced: int | None, **options: Any) -> list[int]:
-    named = {"max_new_tokens": length_cap(len(ids), 1000)}
+    named = {"max_new_tokens": max_target_tokens(len(ids), 1000)}
     named |= {} if forced is None else {"forced_bos_token_id": forced}
     source = torch.tensor([ids])
     with torch.inference_mode():

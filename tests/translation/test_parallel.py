@@ -9,21 +9,21 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from pipelines.engine import Crew, Engine
+from pipelines.engine import Engine, ProcessPool
 from pipelines.errors import EngineError, InputError, OptionError, UnsupportedTask
-from pipelines.translation import SideBySide, TranslateOptions, Translator
+from pipelines.translation import ParallelTranslator, TranslateOptions, Translator
 
 LINES = ["Good morning!", "", "Tom lives in Boston. He likes it there.", "Where is my book?"]
 
 
 @pytest.fixture(scope="module")
-def two(demo: Translator) -> Iterator[SideBySide]:
-    with SideBySide(demo, 2) as crew:
+def two(demo: Translator) -> Iterator[ParallelTranslator]:
+    with ParallelTranslator(demo, 2) as crew:
         yield crew
 
 
 def test_lines_come_in_order_and_as_one_translator_has_them(
-    demo: Translator, two: SideBySide
+    demo: Translator, two: ParallelTranslator
 ) -> None:
     lines = [f"{line} {n}." if line else "" for n in range(80) for line in LINES]
     assert len(lines) > 256, "more than a part"
@@ -34,7 +34,7 @@ def test_lines_come_in_order_and_as_one_translator_has_them(
     assert [each.source for each in found] == lines
 
 
-def test_a_pause_hands_out_all_that_came_before(two: SideBySide) -> None:
+def test_a_pause_hands_out_all_that_came_before(two: ParallelTranslator) -> None:
     asked: list[str] = []
 
     def typed() -> Iterator[str | None]:
@@ -48,7 +48,7 @@ def test_a_pause_hands_out_all_that_came_before(two: SideBySide) -> None:
         assert translation.source == asked[-1]
 
 
-def test_errors_arrive_as_they_are(two: SideBySide) -> None:
+def test_errors_arrive_as_they_are(two: ParallelTranslator) -> None:
     with pytest.raises(UnsupportedTask, match="translates into"):
         list(two.translate_lines(LINES, TranslateOptions(target="fr")))
 
@@ -64,7 +64,7 @@ def test_errors_arrive_as_they_are(two: SideBySide) -> None:
 def test_not_on_a_gpu(demo: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Engine, "device", "cuda")
     with pytest.raises(OptionError, match="for the CPU"):
-        SideBySide(demo, 2)
+        ParallelTranslator(demo, 2)
 
 
 def _sleeper() -> Callable[[float], int]:
@@ -93,7 +93,7 @@ def test_parts_are_not_taken_far_ahead_and_dropped_when_nobody_wants_them() -> N
             taken += 1
             yield 0.01
 
-    with Crew(2, _sleeper) as crew:
+    with ProcessPool(2, _sleeper) as crew:
         done = crew.map(parts())
         next(done)
         assert taken <= 5
@@ -102,7 +102,7 @@ def test_parts_are_not_taken_far_ahead_and_dropped_when_nobody_wants_them() -> N
 
 def test_a_process_that_ends_is_said() -> None:
     with (
-        Crew(2, _killer) as crew,
+        ProcessPool(2, _killer) as crew,
         pytest.raises(EngineError, match="one of 2 worker processes has ended"),
     ):
         list(crew.map(range(8)))

@@ -41,7 +41,7 @@ def test_bleu_and_nothing_amiss(shared_data: Path, demo: Translator) -> None:
 def test_the_precision_of_every_day_is_as_good(shared_data: Path, demo: Translator) -> None:
     sources, references = _sample(shared_data)
     exact = [translation.text for translation in demo.translate(sources)]
-    with Engine(device="cpu", precision="auto", threads=1) as engine:
+    with Engine(device="cpu", compute_type="auto", threads=1) as engine:
         fast = Translator(demo.model.folder, engine=engine)
         translations = [translation.text for translation in fast.translate(sources)]
     assert abs(_bleu(translations, references) - _bleu(exact, references)) < 3

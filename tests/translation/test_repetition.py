@@ -12,7 +12,7 @@ import pytest
 
 from pipelines.engine import Engine, NoRepeatNgram, Request
 from pipelines.translation import Translation, Translator
-from pipelines.translation.repetition import LoopWatch, length_cap
+from pipelines.translation.repetition import RepetitionDetector, max_target_tokens
 from tests.translation.scripted import Script, ScriptedEngine, scripted
 
 SENTENCE = "We went for a walk because the weather was fine."
@@ -21,7 +21,7 @@ GOOD = "Wir gingen spazieren, weil das Wetter schön war."
 
 def _looped_at(tokens: list[int], source: list[int] | None = None) -> tuple[int, int] | None:
     """(tokens taken, tokens that stand) when a loop is noticed."""
-    watch = LoopWatch(source or [])
+    watch = RepetitionDetector(source or [])
     for count, token in enumerate(tokens, 1):
         if watch.push(token):
             return count, watch.cut
@@ -61,7 +61,7 @@ def test_a_source_that_repeats_itself_may_be_translated() -> None:
 
 
 def test_what_may_become_a_loop_is_not_settled() -> None:
-    watch = LoopWatch()
+    watch = RepetitionDetector()
     for token in (1, 2, 3, 4, 5, 6):
         watch.push(token)
         assert watch.settled == len(watch._tokens)
@@ -73,9 +73,9 @@ def test_what_may_become_a_loop_is_not_settled() -> None:
 
 
 def test_the_length_grows_with_the_source() -> None:
-    assert length_cap(1, 512) == 19
-    assert length_cap(10, 512) == 46
-    assert length_cap(400, 512) == 512
+    assert max_target_tokens(1, 512) == 19
+    assert max_target_tokens(10, 512) == 46
+    assert max_target_tokens(400, 512) == 512
 
 
 # From here on with a model that says what it is told to say.
@@ -95,7 +95,7 @@ def _translate(demo: Translator, script: Script, text: str) -> tuple[Translation
 
 
 def _is_second(request: Request) -> bool:
-    return any(isinstance(rule, NoRepeatNgram) for rule in request.options.rules)
+    return any(isinstance(rule, NoRepeatNgram) for rule in request.options.logit_filters)
 
 
 def test_a_loop_is_translated_again_in_parts(demo: Translator, say: Say) -> None:
@@ -161,7 +161,9 @@ def test_nothing_but_a_loop_leaves_the_source(demo: Translator, say: Say) -> Non
 @pytest.mark.parametrize("second", ["Gut.", ""])
 def test_an_empty_translation_is_no_translation(demo: Translator, say: Say, second: str) -> None:
     def script(source: tuple[int, ...], request: Request) -> tuple[int, ...]:
-        again = len(request.options.rules) > len(engine.streams[0].request.options.rules)
+        again = len(request.options.logit_filters) > len(
+            engine.streams[0].request.options.logit_filters
+        )
         return (*say(second), 0) if again else (0,)
 
     translator, engine = scripted(demo, lambda source, request: ())
@@ -178,7 +180,7 @@ def test_an_endless_stream_of_different_tokens_is_cut(demo: Translator) -> None:
 
     translation, engine = _translate(demo, script, "We left.")
     source = len(demo.tokenizer.encode("We left."))
-    assert {stream.read for stream in engine.streams} == {length_cap(source, 256)}
+    assert {stream.read for stream in engine.streams} == {max_target_tokens(source, 256)}
     assert translation.sentences[0].truncated
     assert "came to no end" in translation.warnings[0]
 

@@ -10,7 +10,7 @@ import pytest
 
 from pipelines.engine import Engine
 from pipelines.errors import OptionError
-from pipelines.translation import SideBySide, Translator
+from pipelines.translation import ParallelTranslator, Translator
 from pipelines.translation.shortlist import target_pieces
 from tests.fixtures.checkpoints import write_marian
 
@@ -41,7 +41,7 @@ def test_a_trained_model_writes_what_it_always_does(
     lines = ["Good morning!", "Tom lives in Boston. He likes it there.", "Where is my book?"]
     expected = [each.text for each in demo.translate(lines)]
     assert [each.text for each in short.translate(lines)] == expected
-    with SideBySide(short, 2) as crew:
+    with ParallelTranslator(short, 2) as crew:
         assert [each.text for each in crew.translate_lines(lines)] == expected
 
 

@@ -25,7 +25,7 @@ from sentencepiece import SentencePieceProcessor
 from tqdm import tqdm
 from train import LONGEST
 
-from pipelines.engine import Engine, GenerationOptions, Request, Suppress
+from pipelines.engine import Engine, GenerationOptions, Request, SuppressTokens
 
 BEAMS = 4
 NUCLEUS = 0.95
@@ -76,7 +76,7 @@ def main() -> None:
     for english, german in pairs(arguments.data, "train"):
         german_of[english].add(german)
         english_of[german].add(english)
-    usual = GenerationOptions(LONGEST, eos_ids=(END,), rules=(Suppress((PAD,)),))
+    usual = GenerationOptions(LONGEST, eos_ids=(END,), rules=(SuppressTokens((PAD,)),))
     likeliest = replace(usual, beam_size=BEAMS)
     drawn = replace(usual, temperature=arguments.temperature, top_p=NUCLEUS)
     ways = (

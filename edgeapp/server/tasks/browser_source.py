@@ -11,14 +11,14 @@ import soxr
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.errors import InputError
 
-__all__ = ["BrowserFeed"]
+__all__ = ["BrowserSource"]
 
 # While models load, audio waits; beyond this it is dropped, and the loss is told.
 _MOST_WAITING_S = 60.0
 _LOWEST_RATE, _HIGHEST_RATE = 8_000, 192_000  # Hz
 
 
-class BrowserFeed:
+class BrowserSource:
     """Takes little-endian 16-bit mono at the browser's rate; hands out float32 at 16 kHz.
 
     `put`, `stop` and `abandon` may be called from any thread, `read` from one.

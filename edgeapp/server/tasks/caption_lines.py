@@ -7,18 +7,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from edgeapp.live.events import (
-    Ended,
+    SessionEnded,
     SessionEvent,
     Status,
     TranslationFinal,
     TranslationPartial,
-    Warned,
+    WarningRaised,
 )
 from edgeapp.subtitles.formats import Cue
-from edgeapp.subtitles.segmenter import CueBuilder
+from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines.asr.live.events import Committed, Partial, SpeechEnded, SpeechStarted
 
-__all__ = ["Board", "Line"]
+__all__ = ["CaptionLines", "Line"]
 
 Message = dict[str, Any]
 
@@ -42,14 +42,14 @@ class Line:
     running: str = ""
 
 
-class Board:
+class CaptionLines:
     """Keeps the lines and cues of a session; tells as messages what an event changed."""
 
     def __init__(self) -> None:
         self.lines: list[Line] = []
         self.cues: list[Cue] = []
         self.translated: list[Cue] = []
-        self._builder = CueBuilder()
+        self._builder = SubtitleSegmenter()
         self._offsets: list[int] = []  # letters committed before each line
         self._letters = self._letters_translated = 0
         self._open = False
@@ -64,11 +64,11 @@ class Board:
             if event.text and not self._open:
                 self._begin(self.lines[-1].end if self.lines else 0.0)
             yield from self._tail(event.text)
-        elif isinstance(event, (SpeechEnded, Ended)):
+        elif isinstance(event, (SpeechEnded, SessionEnded)):
             yield from self._tail("")
             self._open = False
             yield from self._keep(self._builder.flush())
-            if isinstance(event, Ended):
+            if isinstance(event, SessionEnded):
                 yield {"type": "live_ended", "time": round(event.time, 2)}
         elif isinstance(event, TranslationPartial):
             if (line := self._next_to_translate()) is not None:
@@ -78,7 +78,7 @@ class Board:
             yield from self._translate(event)
         elif isinstance(event, Status):
             yield {"type": "live_status", **{k: round(v, 2) for k, v in asdict(event).items()}}
-        elif isinstance(event, Warned):
+        elif isinstance(event, WarningRaised):
             yield {"type": "warning", "message": event.message}
 
     def _begin(self, start: float) -> None:

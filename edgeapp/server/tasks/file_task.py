@@ -9,8 +9,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.transcription_job import BATCH_SIZE, Captions
-from edgeapp.server.sessions import Abandoned
+from edgeapp.batch.transcription_job import BATCH_SIZE, TranscriptionJob
+from edgeapp.server.sessions import SessionAbandoned
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
 from pipelines.errors import InputError, LongAudio
@@ -18,7 +18,7 @@ from pipelines.errors import InputError, LongAudio
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
     from edgeapp.server.sessions import Send
-    from edgeapp.server.shared_models import Shelf, Wanted
+    from edgeapp.server.shared_models import ModelChoice, SharedModelPool
     from pipelines.asr import Info, Segment
     from pipelines.asr.audio.arrays import Samples
     from pipelines.translation import Translator
@@ -36,9 +36,15 @@ class FileTask:
     kind = "file"
 
     def __init__(
-        self, shelf: Shelf, history: History, wanted: Wanted, path: Path, name: str, minutes: float
+        self,
+        pool: SharedModelPool,
+        history: History,
+        wanted: ModelChoice,
+        path: Path,
+        name: str,
+        minutes: float,
     ) -> None:
-        self._shelf, self._history, self._wanted = shelf, history, wanted
+        self._pool, self._history, self._wanted = pool, history, wanted
         self._path, self._name, self._minutes = path, name, minutes
         self._abandoned = threading.Event()
 
@@ -60,25 +66,25 @@ class FileTask:
     def _caption(self, samples: Samples, send: Send) -> None:
         from pipelines.asr import TranscribeOptions
 
-        wanted, shelf = self._wanted, self._shelf
-        transcriber = shelf.transcriber(wanted.model, wanted.language)
+        wanted, pool = self._wanted, self._pool
+        transcriber = pool.transcriber(wanted.model, wanted.language)
         with ExitStack() as stack:
-            stack.enter_context(shelf.using(transcriber))
+            stack.enter_context(pool.using(transcriber))
             journal = stack.enter_context(
                 self._history.recording(
                     "file",
                     title=self._name,
                     target=wanted.target,
-                    model=shelf.name_of(transcriber),
+                    model=pool.name_of(transcriber),
                 )
             )
 
             def translator_for(spoken: str) -> Translator:
-                found = shelf.translator(wanted.translation_model, spoken, wanted.target)
-                stack.enter_context(shelf.using(found))
+                found = pool.translator(wanted.translation_model, spoken, wanted.target)
+                stack.enter_context(pool.using(found))
                 return found
 
-            captions = Captions(
+            captions = TranscriptionJob(
                 transcriber,
                 TranscribeOptions(language=wanted.language, batch_size=BATCH_SIZE),
                 translator_for if wanted.target else None,
@@ -100,7 +106,7 @@ class FileTask:
     def check(self) -> None:
         """Raises Abandoned when nobody waits any more."""
         if self._abandoned.is_set():
-            raise Abandoned
+            raise SessionAbandoned
 
     def _load(self, send: Send) -> Samples:
         from pipelines.asr.audio.isolated import DecodingCancelled, load_audio_isolated
@@ -124,7 +130,7 @@ class FileTask:
                 f"more than {self._minutes:g}" if announced is None else f"{announced / 60:.1f}"
             ) from None
         except DecodingCancelled:
-            raise Abandoned from None
+            raise SessionAbandoned from None
 
     def _too_long(self, minutes: str) -> InputError:
         taken = f"{self._minutes:g} are taken here (--max-minutes)"

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edgeapp.server.sessions import Abandoned
-from edgeapp.server.tasks.browser_source import BrowserFeed
-from edgeapp.server.tasks.caption_lines import Board
+from edgeapp.server.sessions import SessionAbandoned
+from edgeapp.server.tasks.browser_source import BrowserSource
+from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
     from edgeapp.server.sessions import Message, Send
-    from edgeapp.server.shared_models import Shelf, Wanted
+    from edgeapp.server.shared_models import ModelChoice, SharedModelPool
 
 __all__ = ["LiveTask"]
 
@@ -26,18 +26,20 @@ class LiveTask:
 
     kind = "live"
 
-    def __init__(self, shelf: Shelf, history: History, wanted: Wanted, rate: int) -> None:
-        self._shelf, self._history, self._wanted = shelf, history, wanted
-        self._feed = BrowserFeed(rate)
+    def __init__(
+        self, pool: SharedModelPool, history: History, wanted: ModelChoice, rate: int
+    ) -> None:
+        self._pool, self._history, self._wanted = pool, history, wanted
+        self._feed = BrowserSource(rate)
         self._abandoned = threading.Event()
 
     def run(self, send: Send) -> None:
         from pipelines.asr.live.events import Decoded, SpeechEnded
 
-        wanted, board = self._wanted, Board()
-        live = self._shelf.live(wanted)
+        wanted, board = self._wanted, CaptionLines()
+        live = self._pool.live(wanted)
         with (
-            self._shelf.using(*live.models),
+            self._pool.using(*live.models),
             self._history.recording(
                 "live", language=live.language, target=wanted.target, model=live.name
             ) as journal,
@@ -48,7 +50,7 @@ class LiveTask:
                     if self._abandoned.is_set():
                         # Words that are sure, though their cue is not complete, are kept too.
                         _keep(board.take(SpeechEnded(0.0)), journal)
-                        raise Abandoned
+                        raise SessionAbandoned
                     if isinstance(event, Decoded):
                         continue
                     messages = list(board.take(event))

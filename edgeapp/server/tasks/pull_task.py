@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from edgeapp.server.sessions import Abandoned
+from edgeapp.server.sessions import SessionAbandoned
 
 if TYPE_CHECKING:
     from edgeapp.server.sessions import Send
@@ -32,7 +32,7 @@ class PullTask:
 
         def tell(state: PullProgress) -> None:
             if self._abandoned.is_set():
-                raise Abandoned
+                raise SessionAbandoned
             now = time.monotonic()
             if now - self._told > _TELL_EVERY_S:
                 self._told = now

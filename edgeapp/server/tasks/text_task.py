@@ -6,12 +6,12 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edgeapp.server.sessions import Abandoned
+from edgeapp.server.sessions import SessionAbandoned
 from pipelines.errors import InputError
 
 if TYPE_CHECKING:
     from edgeapp.server.sessions import Send
-    from edgeapp.server.shared_models import Shelf, Wanted
+    from edgeapp.server.shared_models import ModelChoice, SharedModelPool
 
 __all__ = ["LONGEST_TEXT", "TextTask"]
 
@@ -24,13 +24,13 @@ class TextTask:
 
     kind = "text"
 
-    def __init__(self, shelf: Shelf, wanted: Wanted, text: str, number: int) -> None:
+    def __init__(self, pool: SharedModelPool, wanted: ModelChoice, text: str, number: int) -> None:
         if len(text) > LONGEST_TEXT:
             raise InputError(
                 f"the text has {len(text):,} characters; {LONGEST_TEXT:,} are taken here. "
                 "`edgeapp translate` takes files of any length"
             )
-        self._shelf, self._wanted = shelf, wanted
+        self._pool, self._wanted = pool, wanted
         self._text, self._number = text, number
         self._abandoned = threading.Event()
 
@@ -38,17 +38,15 @@ class TextTask:
         from pipelines.translation import Done, TextDelta, TranslateOptions
 
         wanted = self._wanted
-        translator = self._shelf.translator(
-            wanted.translation_model, wanted.language, wanted.target
-        )
+        translator = self._pool.translator(wanted.translation_model, wanted.language, wanted.target)
         options = TranslateOptions(
             target=wanted.target if translator.target_codes else None,
             source_language=wanted.language,
         )
-        with self._shelf.using(translator), closing(translator.stream(self._text, options)) as got:
+        with self._pool.using(translator), closing(translator.stream(self._text, options)) as got:
             for event in got:
                 if self._abandoned.is_set():
-                    raise Abandoned
+                    raise SessionAbandoned
                 if isinstance(event, TextDelta):
                     send({"type": "text_delta", "number": self._number, "text": event.text})
                 elif isinstance(event, Done):

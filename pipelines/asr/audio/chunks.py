@@ -12,9 +12,9 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import HOP, MARGIN
 from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VoiceActivity, VoiceOptions
-from pipelines.deferred_errors import UntilBroken
+from pipelines.deferred_errors import DeferErrors
 
-__all__ = ["Chunk", "chunks"]
+__all__ = ["Chunk", "split_at_pauses"]
 
 _BLOCK = 312 * FRAME  # samples judged at once: 10 s
 _MIN_PAUSE_S = 0.2  # shorter ones may lie inside a word
@@ -23,7 +23,7 @@ _THRESHOLD = 0.35  # below Silero's own 0.5, since what is taken for silence is 
 _KEPT_S = 2.0  # of the past: the next utterance may turn out to have begun there
 _LEAST = 0.5  # of the longest chunk: from here on the longest pause is where it ends
 
-Span = tuple[int, int]
+SampleSpan = tuple[int, int]
 """First sample, and the one after the last."""
 
 
@@ -41,7 +41,7 @@ class Chunk:
     samples: Samples
 
 
-def chunks(blocks: Iterable[Samples], longest_s: float) -> Iterator[Chunk]:
+def split_at_pauses(blocks: Iterable[Samples], longest_s: float) -> Iterator[Chunk]:
     """The chunks of a recording, none longer than `longest_s`, found as they are asked for.
 
     blocks: mono float32 at 16 kHz, of any lengths; read some 10 s further than a chunk needs.
@@ -49,7 +49,7 @@ def chunks(blocks: Iterable[Samples], longest_s: float) -> Iterator[Chunk]:
     where the speech around them fits into one chunk.
     """
     longest = round(longest_s * SAMPLE_RATE) - HOP  # a chunk begins with a whole frame
-    tape, detector = _Tape(), _Ahead()
+    tape, detector = _SampleTape(), _LookaheadVad()
     voice = VoiceActivity(
         VoiceOptions(
             threshold=_THRESHOLD,
@@ -59,7 +59,7 @@ def chunks(blocks: Iterable[Samples], longest_s: float) -> Iterator[Chunk]:
         ),
         detector,
     )
-    spoken: list[Span] = []
+    spoken: list[SampleSpan] = []
     speaking: int | None = None  # since when
     for block in _blocks_of(_BLOCK, blocks):
         tape.append(block)
@@ -73,14 +73,14 @@ def chunks(blocks: Iterable[Samples], longest_s: float) -> Iterator[Chunk]:
                 spoken.append((speaking, event.sample))
                 speaking = None
                 while spoken[-1][1] - spoken[0][0] > longest:
-                    yield tape.cut(_next(spoken, longest))
+                    yield tape.cut(_next_chunk(spoken, longest))
         now = tape.end if speaking is None else speaking
         if spoken and (last or now - spoken[0][0] > longest):  # nothing more fits
-            yield tape.cut(_next(spoken, longest))
+            yield tape.cut(_next_chunk(spoken, longest))
         tape.forget(spoken[0][0] if spoken else now - round(_KEPT_S * SAMPLE_RATE))
 
 
-def _next(spoken: list[Span], longest: int) -> Span:
+def _next_chunk(spoken: list[SampleSpan], longest: int) -> SampleSpan:
     """Take the next chunk's utterances away: all where they fit, else up to the longest pause."""
     start, count = spoken[0][0], len(spoken)
     if spoken[-1][1] - start > longest:
@@ -95,7 +95,7 @@ def _blocks_of(size: int, blocks: Iterable[Samples]) -> Iterator[Samples]:
     source breaks off, what it gave comes first."""
     held: list[Samples] = []
     count = 0
-    source = UntilBroken(blocks)
+    source = DeferErrors(blocks)
     for block in source:
         held.append(block)
         count += len(block)
@@ -109,7 +109,7 @@ def _blocks_of(size: int, blocks: Iterable[Samples]) -> Iterator[Samples]:
     source.check()
 
 
-class _Ahead:
+class _LookaheadVad:
     """Silero's verdicts, found for a block at once and told frame by frame."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class _Ahead:
         return self._known.popleft() if self._known else self._silero(frame)
 
 
-class _Tape:
+class _SampleTape:
     """The recording's latest samples."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class _Tape:
         while self._blocks and self._start + len(self._blocks[0]) <= before - MARGIN - HOP:
             self._start += len(self._blocks.popleft())
 
-    def cut(self, span: Span) -> Chunk:
+    def cut(self, span: SampleSpan) -> Chunk:
         first, last = span[0] // HOP, span[1] // HOP
         low, high = max(first * HOP - MARGIN, 0), min(last * HOP + MARGIN, self.end)
         held = np.concatenate(self._blocks)

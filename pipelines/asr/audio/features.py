@@ -24,7 +24,7 @@ __all__ = [
     "HOP",
     "MARGIN",
     "FileFeatures",
-    "PieceFeatures",
+    "ChunkFeatures",
     "StreamFeatures",
     "WindowFeatures",
     "mel_filters",
@@ -170,7 +170,7 @@ class FileFeatures(_Features):
         return _normalised(self._power(0, self._window), self._loudest)
 
 
-class PieceFeatures:
+class ChunkFeatures:
     """Windows of a piece of a recording, whose frames count from the recording's start.
 
     The floor is that of the piece, as if it were a file of its own.

@@ -89,22 +89,22 @@ def load_audio_isolated(
     warn = warned or _warn
     buffer = SampleBuffer(shown, longest_s)
     child = _start()
-    watch = _Watch(child, time_s, cancelled)
+    token_probs = _Watch(child, time_s, cancelled)
     try:
-        watch.start()
+        token_probs.start()
         _send(child, request)
         done = _receive(child, buffer, shown, longest_s, warn)
         if not done:
             raise AudioError(_ending(_code(child), shown, request))
     except AudioError:
-        if watch.reason == "cancelled" or cancelled():
+        if token_probs.reason == "cancelled" or cancelled():
             raise DecodingCancelled from None
-        if watch.reason == "time":
+        if token_probs.reason == "time":
             raise AudioError(_too_slow(shown, time_s)) from None
         raise
     finally:
         _end(child)
-        watch.stop()
+        token_probs.stop()
     if (said := buffer.loudness_warning()) is not None:
         warn(said, LoudAudio)
     return buffer.finish()

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.live.local_agreement import complete_segments, shifted
+from pipelines.asr.live.local_agreement import complete_segments, shift_tokens
 from pipelines.asr.window import TIME_PRECISION
 
-__all__ = ["Buffer"]
+__all__ = ["LiveBuffer"]
 
 _STEP = TIME_PRECISION * SAMPLE_RATE  # samples from one timestamp to the next
 
 
 @dataclass
-class Buffer:
+class LiveBuffer:
     """One utterance, or its latest part. origin: samples of the stream before it."""
 
     origin: int
@@ -45,10 +45,10 @@ class Buffer:
         if len(self.samples) - known >= chunk:
             self.due = len(self.samples)
 
-    def split(self, room: int) -> Buffer:
+    def split(self, room: int) -> LiveBuffer:
         """Keep no more than `room` samples, up to where the speech is quietest; the rest."""
-        cut = _quietest(self.samples[:room], self.committed_s)
-        rest = Buffer(self.origin + cut, self.samples[cut:])
+        cut = _quietest_point(self.samples[:room], self.committed_s)
+        rest = LiveBuffer(self.origin + cut, self.samples[cut:])
         self.samples, self.due = self.samples[:cut], None
         return rest
 
@@ -67,7 +67,7 @@ class Buffer:
         done, rest = self.hypothesis[: cuts[-1]], self.hypothesis[cuts[-1] :]
         committed = max(0, len(self.committed) - len(done))
         times = [t - samples / SAMPLE_RATE for t in self.times[len(done) :]]
-        self.believe(shifted(rest, steps, timestamp_begin), times)
+        self.believe(shift_tokens(rest, steps, timestamp_begin), times)
         self.committed = self.hypothesis[:committed]
         self.samples = self.samples[samples:].copy()
         self.origin += samples
@@ -75,7 +75,7 @@ class Buffer:
         return done
 
 
-def _quietest(samples: Samples, after_s: float) -> int:
+def _quietest_point(samples: Samples, after_s: float) -> int:
     """Where best to cut speech that does not pause: the quietest moment of its second half, and
     not before `after_s`."""
     size = SAMPLE_RATE // 50

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pipelines.asr.tokenizer import WhisperTokenizer
 
-__all__ = ["Word", "agreed", "complete_segments", "shifted", "words"]
+__all__ = ["Word", "agreed_word_count", "complete_segments", "shift_tokens", "words"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def words(tokens: Sequence[int], tokenizer: WhisperTokenizer) -> list[Word]:
     return found
 
 
-def agreed(before: Sequence[Word], now: Sequence[Word]) -> int:
+def agreed_word_count(before: Sequence[Word], now: Sequence[Word]) -> int:
     """How many words at the start both hypotheses share (LocalAgreement-2, Liu et al. 2020)."""
     count = 0
     for one, other in zip(before, now, strict=False):
@@ -60,7 +60,7 @@ def complete_segments(tokens: Sequence[int], timestamp_begin: int) -> list[int]:
     ]
 
 
-def shifted(tokens: Sequence[int], steps: int, timestamp_begin: int) -> list[int]:
+def shift_tokens(tokens: Sequence[int], steps: int, timestamp_begin: int) -> list[int]:
     """The same hypothesis for a window that begins `steps` timestamps (0.02 s each) later."""
     return [
         max(token - steps, timestamp_begin) if token >= timestamp_begin else token

@@ -14,7 +14,7 @@ import numpy as np
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import HOP, FileFeatures
 from pipelines.asr.audio.vad import SpeechAudio, SpeechEnd, SpeechStart, VoiceActivity
-from pipelines.asr.live.buffer import Buffer
+from pipelines.asr.live.buffer import LiveBuffer
 from pipelines.asr.live.events import (
     Committed,
     Decoded,
@@ -23,12 +23,12 @@ from pipelines.asr.live.events import (
     SpeechEnded,
     SpeechStarted,
 )
-from pipelines.asr.live.local_agreement import Word, agreed, words
+from pipelines.asr.live.local_agreement import Word, agreed_word_count, words
 from pipelines.asr.live.options import LiveOptions
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import WindowDecoder
-from pipelines.engine import Memory
+from pipelines.engine import EncodedSource
 
 __all__ = ["LiveOptions", "LiveTranscriber"]
 
@@ -50,7 +50,7 @@ class LiveTranscriber:
     ) -> None:
         self._options = options or LiveOptions()
         self._transcriber = transcriber
-        transcriber.abilities.check(self._options.transcribe)
+        transcriber.capabilities.check(self._options.transcribe)
         self._voice = voice or VoiceActivity(self._options.voice)
         self._window = transcriber.window_s
         self._chunk = round(self._options.min_chunk_s * SAMPLE_RATE)
@@ -61,7 +61,7 @@ class LiveTranscriber:
         self._context: list[int] = []
         self._language = self._options.transcribe.language
         self._decoders: dict[str, WindowDecoder] = {}
-        self._buffer: Buffer | None = None
+        self._buffer: LiveBuffer | None = None
         self._shown = ""
         self._said_until = 0.0
         self._origin = self._fed = 0  # samples before those that voice activity counts, and these
@@ -101,7 +101,7 @@ class LiveTranscriber:
         for event in news:
             if isinstance(event, SpeechStart):
                 start = self._origin + event.sample
-                self._buffer = Buffer(start)
+                self._buffer = LiveBuffer(start)
                 events.append(SpeechStarted(start / SAMPLE_RATE))
                 continue
             assert self._buffer is not None, "speech begins before it goes on or ends"
@@ -114,7 +114,7 @@ class LiveTranscriber:
                 self._buffer = None
         return events
 
-    def _extend(self, buffer: Buffer, samples: Samples) -> list[LiveEvent]:
+    def _extend(self, buffer: LiveBuffer, samples: Samples) -> list[LiveEvent]:
         """Add audio; speech that fills the window without a pause is cut where it is quietest."""
         events: list[LiveEvent] = []
         room = int((self._window - _TAIL_S) * SAMPLE_RATE)
@@ -126,14 +126,14 @@ class LiveTranscriber:
             buffer.add(np.zeros(0, np.float32), self._chunk)
         return events
 
-    def _settle(self, buffer: Buffer) -> list[LiveEvent]:
+    def _settle(self, buffer: LiveBuffer) -> list[LiveEvent]:
         """Decode for the last time and commit all."""
         stale = buffer.decoded != len(buffer.samples)  # also when audio was cut off
         events = self._decode(buffer, len(buffer.samples)) if stale else []
         found = words(buffer.hypothesis, self._tokens)
         # A doubted one is that of an earlier update, which may have heard beyond a cut: what was
         # said there is recognised with what follows.
-        sure = _heard_before(buffer.heard_s, buffer, found) if buffer.doubted else len(found)
+        sure = _words_before(buffer.heard_s, buffer, found) if buffer.doubted else len(found)
         return events + self._commit(buffer, sure, whole=True)
 
     def _update(self) -> list[LiveEvent]:
@@ -147,25 +147,25 @@ class LiveTranscriber:
         if buffer.doubted:
             sure = 0
         elif self._options.policy == "agreement":
-            sure = agreed(before, now)
+            sure = agreed_word_count(before, now)
         else:
-            sure = _heard_before(buffer.heard_s - self._options.attention_margin_s, buffer, now)
+            sure = _words_before(buffer.heard_s - self._options.attention_margin_s, buffer, now)
         events += self._commit(buffer, sure)
         self._trim(buffer)
         return events
 
-    def _decode(self, buffer: Buffer, samples: int) -> list[LiveEvent]:
+    def _decode(self, buffer: LiveBuffer, samples: int) -> list[LiveEvent]:
         """A new hypothesis for so many samples of the buffer; it begins with what is committed."""
         buffer.decoded, buffer.due = samples, None
-        memory = self._encode(buffer.samples[:samples])
-        decoder = self._decoder(memory)
+        encoded = self._encode(buffer.samples[:samples])
+        decoder = self._decoder(encoded)
         draft = tuple(buffer.hypothesis if self._options.drafts else ())
         result = decoder.redecode(
-            memory,
+            encoded,
             [*self._prompt, *self._context],
             buffer.committed,
             draft,
-            _longest(buffer.heard_s),
+            _max_tokens(buffer.heard_s),
             buffer.heard_s,
         )
         # A loop says nothing; what was heard before it still stands.
@@ -176,7 +176,7 @@ class LiveTranscriber:
             buffer.believe(result.window.tokens, result.times)
         return [Decoded(buffer.heard_s, len(result.window.tokens), len(draft), result.accepted)]
 
-    def _encode(self, samples: Samples) -> Memory:
+    def _encode(self, samples: Samples) -> EncodedSource:
         frames = round(self._window * SAMPLE_RATE) // HOP
         if self._follow:
             # In steps of a second: kernels are prepared once for each length.
@@ -186,10 +186,10 @@ class LiveTranscriber:
         mel, _ = FileFeatures(samples, mels, frames).window(0)
         return self._transcriber.model.encode([mel])[0]
 
-    def _decoder(self, memory: Memory) -> WindowDecoder:
+    def _decoder(self, encoded: EncodedSource) -> WindowDecoder:
         """For the language spoken, which is listened for anew where none was given."""
         if self._options.transcribe.language is None:
-            self._language = self._transcriber.language_of(memory)
+            self._language = self._transcriber.top_language(encoded)
         assert self._language is not None
         if self._language not in self._decoders:
             self._decoders[self._language] = self._transcriber.window_decoder(
@@ -197,7 +197,7 @@ class LiveTranscriber:
             )
         return self._decoders[self._language]
 
-    def _commit(self, buffer: Buffer, count: int, *, whole: bool = False) -> list[LiveEvent]:
+    def _commit(self, buffer: LiveBuffer, count: int, *, whole: bool = False) -> list[LiveEvent]:
         """Commit the first `count` words of the hypothesis; whole: the buffer is done with."""
         events: list[LiveEvent] = []
         found = words(buffer.hypothesis, self._tokens)[:count]
@@ -225,7 +225,7 @@ class LiveTranscriber:
         both = [*self._context, *text]
         self._context = both[max(0, len(both) - self._options.context_tokens) :]
 
-    def _trim(self, buffer: Buffer) -> None:
+    def _trim(self, buffer: LiveBuffer) -> None:
         """Let go of segments that are complete and committed, once half the window is full."""
         if buffer.heard_s < self._window / 2:
             return
@@ -237,12 +237,12 @@ class LiveTranscriber:
         return self._transcriber.tokenizer
 
 
-def _heard_before(seconds: float, buffer: Buffer, found: Sequence[Word]) -> int:
+def _words_before(seconds: float, buffer: LiveBuffer, found: Sequence[Word]) -> int:
     """How many words of the hypothesis, from its start, are heard before that time."""
     safe = [all(t < seconds for t in buffer.times[: word.stop]) for word in found]
     return safe.index(False) if False in safe else len(safe)
 
 
-def _longest(seconds: float) -> int:
+def _max_tokens(seconds: float) -> int:
     """More tokens than this nobody says in that time: what comes on top is a loop."""
     return 16 + int(20 * seconds)

@@ -9,12 +9,12 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from pipelines.engine.model.precision import Plan
-from pipelines.engine.state.attention_capture import Readout
-from pipelines.engine.state.encoded_source import Memory, Sharing
+from pipelines.engine.model.precision import ComputePlan
+from pipelines.engine.state.attention_capture import AttentionCapture
+from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.weights.architecture import Architecture
 
-__all__ = ["Backend", "Slots", "Sources"]
+__all__ = ["Backend", "DecoderCache", "SourceCache"]
 
 
 class _Reordered(Protocol):
@@ -37,7 +37,7 @@ class _Reordered(Protocol):
     def bytes(self) -> int: ...
 
 
-class Slots(_Reordered, Protocol):
+class DecoderCache(_Reordered, Protocol):
     """What each lane has read. Reading does not lengthen a slot: `advance` does."""
 
     @property
@@ -53,24 +53,24 @@ class Slots(_Reordered, Protocol):
     def truncate(self, slot: int, length: int) -> None: ...
 
 
-class Sources(_Reordered, Protocol):
+class SourceCache(_Reordered, Protocol):
     """The memories of the generations, where they are kept side by side."""
 
     def bytes_for(self, slots: int, source: int) -> int:
         """As Slots.bytes_for."""
         ...
 
-    def store(self, slot: int, memory: Memory) -> None: ...
+    def store(self, slot: int, encoded: EncodedSource) -> None: ...
 
 
 class Backend(Protocol):
     """A model that reads tokens into slots: the native network, or one of transformers'."""
 
-    plan: Plan
+    plan: ComputePlan
     architecture: Architecture
 
     @property
-    def follows_attention(self) -> bool:
+    def reports_attention(self) -> bool:
         """Whether it can report where its decoder looks."""
         ...
 
@@ -78,15 +78,15 @@ class Backend(Protocol):
     def folder(self) -> Path: ...
 
     @property
-    def memory_dtype(self) -> torch.dtype: ...
+    def source_dtype(self) -> torch.dtype: ...
 
-    def owns(self, memory: Memory) -> bool: ...
+    def owns(self, encoded: EncodedSource) -> bool: ...
 
     def caches(self) -> tuple[Any, Any]:
         """Empty Slots and Sources, which `decode` of this very backend understands."""
         ...
 
-    def encode(self, sources: Sequence[Any]) -> list[Memory]:
+    def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
         """Sources that have been checked → memories, in one pass."""
         ...
 
@@ -94,11 +94,11 @@ class Backend(Protocol):
         self,
         ids: Sequence[Sequence[int]],
         slots: slice,
-        memories: Sequence[Memory],
+        encoded_sources: Sequence[EncodedSource],
         cache: Any,
         cross: Any,
-        readout: Readout | None = None,
-        sharing: Sharing | None = None,
+        capture: AttentionCapture | None = None,
+        source_groups: SourceGroups | None = None,
     ) -> Tensor:
         """One pass over the lanes `slots`, as many new tokens for each → states [lanes, tokens,
         width]. The cache is written, not advanced."""
@@ -108,7 +108,7 @@ class Backend(Protocol):
         """States [n, width] → float32 [n, vocab], which the caller may change."""
         ...
 
-    def likeliest(
+    def argmax(
         self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
     ) -> tuple[Tensor, Tensor]:
         """States [n, width] → of each the likeliest token other than these ids, and its logit or

@@ -14,23 +14,23 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from pipelines.engine.backends.transformers_cache import ModuleSlots, Slot
-from pipelines.engine.model.lm_head import likeliest
-from pipelines.engine.model.precision import Plan, Side
-from pipelines.engine.state.attention_capture import Readout
-from pipelines.engine.state.encoded_source import Memory, Sharing
-from pipelines.engine.state.kv_cache import NoSources
+from pipelines.engine.backends.transformers_cache import ModuleKVCache, ModuleSlot
+from pipelines.engine.model.lm_head import argmax
+from pipelines.engine.model.precision import ComputePlan, StackPrecision
+from pipelines.engine.state.attention_capture import AttentionCapture
+from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
+from pipelines.engine.state.kv_cache import NullCrossCache
 from pipelines.engine.weights.architecture import Architecture, Stack
 from pipelines.errors import RequestError
 
-__all__ = ["Adapter"]
+__all__ = ["TransformersBackend"]
 
 # Of models whose configuration names no longest sequence (relative positions).
-_ENDLESS = 1 << 20
+_UNLIMITED_POSITIONS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class _Encoded(Memory):
+class _Encoded(EncodedSource):
     """An encoder's output, as the module's forward takes it; None where there is no encoder."""
 
     outputs: Any
@@ -47,25 +47,25 @@ class _Encoded(Memory):
     def bytes(self) -> int:
         return 0 if self.outputs is None else int(self.outputs[0].nbytes)
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> Memory:
+    def to(self, device: torch.device, dtype: torch.dtype) -> EncodedSource:
         """Itself: a module stays where it is."""
         return self
 
 
-class Adapter:
+class TransformersBackend:
     """A transformers module. Not thread-safe."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
         self._decoder_config = module.config.get_text_config(decoder=True)
         self.architecture = _architecture(module)
-        side = Side("dense", module.dtype, module.dtype)
-        precision = str(module.dtype).removeprefix("torch.")
-        self.plan = Plan(precision, module.device, side, side, "the module's own")
+        side = StackPrecision("dense", module.dtype, module.dtype)
+        compute_type = str(module.dtype).removeprefix("torch.")
+        self.plan = ComputePlan(compute_type, module.device, side, side, "the module's own")
         self._owner = object()
 
     @property
-    def follows_attention(self) -> bool:
+    def reports_attention(self) -> bool:
         """Whether its attention is computed the way that leaves it to be seen."""
         if self.architecture.source == "none":
             return False
@@ -77,17 +77,17 @@ class Adapter:
         return Path(self._module.config.name_or_path or type(self._module).__name__)
 
     @property
-    def memory_dtype(self) -> torch.dtype:
+    def source_dtype(self) -> torch.dtype:
         dtype: torch.dtype = self._module.dtype
         return dtype
 
-    def owns(self, memory: Memory) -> bool:
-        return memory.owner is self._owner
+    def owns(self, encoded: EncodedSource) -> bool:
+        return encoded.owner is self._owner
 
-    def caches(self) -> tuple[ModuleSlots, NoSources]:
-        return ModuleSlots(self._decoder_config, self._module.dtype.itemsize), NoSources()
+    def caches(self) -> tuple[ModuleKVCache, NullCrossCache]:
+        return ModuleKVCache(self._decoder_config, self._module.dtype.itemsize), NullCrossCache()
 
-    def encode(self, sources: Sequence[Any]) -> list[Memory]:
+    def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
         """Each source alone, as its module would be called with it: token ids, or a tensor of what
         the encoder takes (pixels, features) without the batch dimension; None without encoder."""
         return [_Encoded((), (), self._owner, self._encode(source)) for source in sources]
@@ -106,32 +106,32 @@ class Adapter:
         self,
         ids: Sequence[Sequence[int]],
         slots: slice,
-        memories: Sequence[Memory],
-        cache: ModuleSlots,
-        cross: NoSources,
-        readout: Readout | None = None,
-        sharing: Sharing | None = None,
+        encoded_sources: Sequence[EncodedSource],
+        cache: ModuleKVCache,
+        cross: NullCrossCache,
+        capture: AttentionCapture | None = None,
+        source_groups: SourceGroups | None = None,
     ) -> Tensor:
         """As Backend.decode; the "states" are the logits themselves."""
         logits = []
-        rows = zip(ids, cache.slots[slots], memories, strict=True)
-        for row, (new, slot, memory) in enumerate(rows):
-            seen = readout is not None and readout.wanted(row)
-            out = self._read(list(new), slot, memory, seen)
+        rows = zip(ids, cache.slots[slots], encoded_sources, strict=True)
+        for row, (new, slot, encoded) in enumerate(rows):
+            seen = capture is not None and capture.wanted(row)
+            out = self._read(list(new), slot, encoded, seen)
             logits.append(out.logits[0, -len(new) :])
-            if readout is not None and seen:
-                readout.take(row, out.cross_attentions or ())
+            if capture is not None and seen:
+                capture.take(row, out.cross_attentions or ())
         return torch.stack(logits)
 
-    def _read(self, new: list[int], slot: Slot, memory: Memory, seen: bool) -> Any:
-        assert isinstance(memory, _Encoded)
+    def _read(self, new: list[int], slot: ModuleSlot, encoded: EncodedSource, seen: bool) -> Any:
+        assert isinstance(encoded, _Encoded)
         slot.rewind()
         read = new if slot.past is not None else [*slot.ids, *new]
         tokens = torch.tensor([read], device=self._module.device)
-        if memory.outputs is None:
+        if encoded.outputs is None:
             given: dict[str, Any] = {"input_ids": tokens}
         else:
-            given = {"decoder_input_ids": tokens, "encoder_outputs": memory.outputs}
+            given = {"decoder_input_ids": tokens, "encoder_outputs": encoded.outputs}
         past, slot.past = slot.past, None  # half written, should the pass fail
         if seen:
             given["output_attentions"] = True
@@ -143,10 +143,10 @@ class Adapter:
     def logits(self, hidden: Tensor) -> Tensor:
         return hidden.float() if hidden.dtype != torch.float32 else hidden.clone()
 
-    def likeliest(
+    def argmax(
         self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
     ) -> tuple[Tensor, Tensor]:
-        return likeliest(self.logits(hidden), ruled_out, logprobs)
+        return argmax(self.logits(hidden), ruled_out, logprobs)
 
 
 def _architecture(module: Any) -> Architecture:
@@ -200,7 +200,7 @@ def _stack(config: Any) -> Stack:
         head_dim=0,
         d_model=int(getattr(config, "hidden_size", 0) or 0),
         ffn=0,
-        max_positions=_ENDLESS if relative or not found else found[0],
+        max_positions=_UNLIMITED_POSITIONS if relative or not found else found[0],
         activation="gelu",
         positions="table",
         position_offset=0,

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ModuleSlots", "Slot"]
+__all__ = ["ModuleKVCache", "ModuleSlot"]
 
 
 @dataclass
-class Slot:
+class ModuleSlot:
     """ids: all that was read, of which `length` count. past: transformers' cache of them."""
 
     ids: list[int] = field(default_factory=list)
@@ -29,14 +29,14 @@ class Slot:
                 self.past = None
 
 
-class ModuleSlots:
+class ModuleKVCache:
     """What each lane has read, in caches of one row each.
 
     config: the decoder's. width: bytes of one of its numbers.
     """
 
     def __init__(self, config: Any, width: int) -> None:
-        self.slots: list[Slot] = []
+        self.slots: list[ModuleSlot] = []
         self._layers = max(1, int(getattr(config, "num_hidden_layers", 0) or 0))
         heads = int(getattr(config, "num_attention_heads", 0) or 1)
         size = getattr(config, "head_dim", None) or getattr(config, "d_kv", None)
@@ -54,7 +54,7 @@ class ModuleSlots:
         return [slot.length for slot in self.slots]
 
     def alloc(self) -> int:
-        self.slots.append(Slot())
+        self.slots.append(ModuleSlot())
         return len(self.slots) - 1
 
     def bytes_for(self, slots: int, tokens: int, source: int) -> int:

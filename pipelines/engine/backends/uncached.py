@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend
-from pipelines.engine.state.attention_capture import Readout
-from pipelines.engine.state.encoded_source import Memory, Sharing
+from pipelines.engine.state.attention_capture import AttentionCapture
+from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 
-__all__ = ["Uncached"]
+__all__ = ["UncachedBackend"]
 
 
-class _Written:
+class _TokenLog:
     """The tokens of each slot, and nothing computed from them."""
 
     bytes = 0
@@ -50,49 +50,49 @@ class _Written:
     def erase(self, slot: int) -> None:
         """Ids are all that is kept."""
 
-    def store(self, slot: int, memory: Memory) -> None:
+    def store(self, slot: int, encoded: EncodedSource) -> None:
         """Memories are handed to each pass."""
 
 
-class Uncached:
+class UncachedBackend:
     """Wraps a backend; its memories are those of the backend inside."""
 
     def __init__(self, inside: Backend) -> None:
         self._inside = inside
         self.plan, self.architecture = inside.plan, inside.architecture
-        self.follows_attention = False
-        self.folder, self.memory_dtype = inside.folder, inside.memory_dtype
+        self.reports_attention = False
+        self.folder, self.source_dtype = inside.folder, inside.source_dtype
         self.owns, self.encode = inside.owns, inside.encode
-        self.logits, self.likeliest = inside.logits, inside.likeliest
+        self.logits, self.argmax = inside.logits, inside.argmax
 
-    def caches(self) -> tuple[_Written, _Written]:
-        return _Written(), _Written()
+    def caches(self) -> tuple[_TokenLog, _TokenLog]:
+        return _TokenLog(), _TokenLog()
 
     def decode(
         self,
         ids: Sequence[Sequence[int]],
         slots: slice,
-        memories: Sequence[Memory],
-        cache: _Written,
-        cross: _Written,
-        readout: Readout | None = None,
-        sharing: Sharing | None = None,
+        encoded_sources: Sequence[EncodedSource],
+        cache: _TokenLog,
+        cross: _TokenLog,
+        capture: AttentionCapture | None = None,
+        source_groups: SourceGroups | None = None,
     ) -> Tensor:
         """As Backend.decode."""
         states = []
-        for slot, (new, memory) in enumerate(zip(ids, memories, strict=True), slots.start):
+        for slot, (new, encoded) in enumerate(zip(ids, encoded_sources, strict=True), slots.start):
             written = cache.ids[slot]
             written[cache.lengths[slot] :] = new
-            states.append(self._read(written, memory)[-len(new) :])
+            states.append(self._read(written, encoded)[-len(new) :])
         return torch.stack(states)
 
-    def _read(self, ids: list[int], memory: Memory) -> Tensor:
-        cache, cross = self._fresh(memory)
-        return self._inside.decode([ids], slice(0, 1), [memory], cache, cross)[0]
+    def _read(self, ids: list[int], encoded: EncodedSource) -> Tensor:
+        cache, cross = self._fresh(encoded)
+        return self._inside.decode([ids], slice(0, 1), [encoded], cache, cross)[0]
 
-    def _fresh(self, memory: Memory) -> tuple[Any, Any]:
+    def _fresh(self, encoded: EncodedSource) -> tuple[Any, Any]:
         cache, cross = self._inside.caches()
         cache.alloc()
         slot = cross.alloc()
-        cross.store(slot, memory)
+        cross.store(slot, encoded)
         return cache, cross

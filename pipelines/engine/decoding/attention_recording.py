@@ -6,25 +6,27 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from pipelines.engine.decoding.request_state import Row
-from pipelines.engine.state.attention_capture import Readout
+from pipelines.engine.decoding.request_state import RequestState
+from pipelines.engine.state.attention_capture import AttentionCapture
 
-__all__ = ["note_attention", "readout_for"]
+__all__ = ["record_attention", "make_attention_capture"]
 
 
-def readout_for(rows: Sequence[Row], tokens: int) -> Readout | None:
+def make_attention_capture(states: Sequence[RequestState], tokens: int) -> AttentionCapture | None:
     """What collects the attention of a pass over all lanes; None where nobody asks."""
-    if not any(row.request.attention for row in rows):
+    if not any(state.request.attention for state in states):
         return None
-    wishes = [(row.memory, row.request.attention) for row in rows for _ in row.lanes]
-    return Readout([memory for memory, _ in wishes], [heads for _, heads in wishes], tokens)
+    wishes = [(state.encoded, state.request.attention) for state in states for _ in state.sequences]
+    return AttentionCapture(
+        [encoded for encoded, _ in wishes], [heads for _, heads in wishes], tokens
+    )
 
 
-def note_attention(rows: Sequence[Row], found: Sequence[Tensor]) -> None:
+def record_attention(states: Sequence[RequestState], found: Sequence[Tensor]) -> None:
     """Before a step of one token for every lane is decided; found: [heads, tokens, length] each,
     of which the first token counts."""
-    lanes = ((row, lane) for row in rows for lane in row.lanes)
-    for (row, lane), weights in zip(lanes, found, strict=True):
-        if row.request.attention:
-            del lane.attention[len(lane.generated) :]  # of a step that was interrupted
-            lane.attention.append(weights[:, 0])
+    sequences = ((state, sequence) for state in states for sequence in state.sequences)
+    for (state, sequence), weights in zip(sequences, found, strict=True):
+        if state.request.attention:
+            del sequence.attention[len(sequence.generated) :]  # of a step that was interrupted
+            sequence.attention.append(weights[:, 0])

@@ -6,135 +6,147 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from pipelines.engine.backends.base import Backend, Slots, Sources
-from pipelines.engine.decoding.attention_recording import note_attention, readout_for
-from pipelines.engine.decoding.rejection_sampling import verify
-from pipelines.engine.decoding.request_state import Row
-from pipelines.engine.decoding.sampler import choose, note_watched, suppress, watch_last
+from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
+from pipelines.engine.decoding.attention_recording import make_attention_capture, record_attention
+from pipelines.engine.decoding.rejection_sampling import verify_draft
+from pipelines.engine.decoding.request_state import RequestState
+from pipelines.engine.decoding.sampler import (
+    apply_suppression,
+    record_last_token_probs,
+    record_token_probs,
+    select_tokens,
+)
 from pipelines.engine.decoding.speculative.drafters import Proposal
-from pipelines.engine.state.attention_capture import Readout
-from pipelines.engine.state.encoded_source import Sharing
+from pipelines.engine.state.attention_capture import AttentionCapture
+from pipelines.engine.state.encoded_source import SourceGroups
 
-__all__ = ["Passes"]
+__all__ = ["ModelRunner"]
 
 
-class Passes:
+class ModelRunner:
     """The caches of a batch, and what is read into them."""
 
-    def __init__(self, network: Backend) -> None:
-        self.network = network
-        self.cache: Slots
-        self.cross: Sources
+    def __init__(self, backend: Backend) -> None:
+        self.backend = backend
+        self.cache: DecoderCache
+        self.cross: SourceCache
         self.forget()
 
     def forget(self) -> None:
         """Empty caches."""
-        self.cache, self.cross = self.network.caches()
+        self.cache, self.cross = self.backend.caches()
 
     def decode(
         self,
-        rows: Sequence[Row],
+        states: Sequence[RequestState],
         ids: Sequence[Sequence[int]],
         start: int,
-        readout: Readout | None = None,
+        capture: AttentionCapture | None = None,
         slot: int = 0,
     ) -> Tensor:
         """One pass over all lanes of some rows: the row at place `start` of the batch is the first,
         and its lanes begin at `slot`."""
-        memories = [row.memory for row in rows for _ in row.lanes]
+        encoded_sources = [state.encoded for state in states for _ in state.sequences]
         slots = slice(slot, slot + len(ids))
-        sharing = Sharing(start, tuple(len(row.lanes) for row in rows))
-        return self.network.decode(ids, slots, memories, self.cache, self.cross, readout, sharing)
+        source_groups = SourceGroups(start, tuple(len(state.sequences) for state in states))
+        return self.backend.decode(
+            ids, slots, encoded_sources, self.cache, self.cross, capture, source_groups
+        )
 
-    def prefill(self, rows: Sequence[Row], start: int, slot: int) -> None:
+    def prefill(self, states: Sequence[RequestState], start: int, slot: int) -> None:
         """Read all but the last token of some rows' sequences, equally long."""
-        read = [row.sequence(lane)[:-1] for row in rows for lane in row.lanes]
-        hidden = self.decode(rows, read, start, slot=slot)
-        self.cache.advance(slice(slot, slot + len(read)), hidden.shape[1])
-        for row in rows:
-            self._look_back(row, hidden[0])
-            hidden = hidden[len(row.lanes) :]
+        read = [state.tokens_of(sequence)[:-1] for state in states for sequence in state.sequences]
+        hidden_states = self.decode(states, read, start, slot=slot)
+        self.cache.advance(slice(slot, slot + len(read)), hidden_states.shape[1])
+        for state in states:
+            self._record_prompt_probs(state, hidden_states[0])
+            hidden_states = hidden_states[len(state.sequences) :]
 
-    def verify(self, rows: Sequence[Row], start: int, first: int) -> None:
+    def prefill_and_verify(self, states: Sequence[RequestState], start: int, first: int) -> None:
         """Read some rows' sequences with their drafts, and keep of these what would be chosen.
 
         What follows the last token kept is chosen too: its logits are there already.
         """
-        drafts = [row.take_draft() for row in rows]
+        drafts = [state.pop_draft() for state in states]
         read = [
-            [*row.sequence(row.lanes[0]), *draft] for row, draft in zip(rows, drafts, strict=True)
+            [*state.tokens_of(state.sequences[0]), *draft]
+            for state, draft in zip(states, drafts, strict=True)
         ]
-        readout = readout_for(rows, len(read[0]))
-        hidden = self.decode(rows, read, start, readout, first)
-        self.cache.advance(slice(first, first + len(rows)), hidden.shape[1])
-        for index, (row, draft) in enumerate(zip(rows, drafts, strict=True)):
-            self._look_back(row, hidden[index][: len(row.sequence(row.lanes[0]))])
-            self._judge(row, Proposal(draft), hidden[index], first + index, index, readout)
+        capture = make_attention_capture(states, len(read[0]))
+        hidden_states = self.decode(states, read, start, capture, first)
+        self.cache.advance(slice(first, first + len(states)), hidden_states.shape[1])
+        for index, (state, draft) in enumerate(zip(states, drafts, strict=True)):
+            self._record_prompt_probs(
+                state, hidden_states[index][: len(state.tokens_of(state.sequences[0]))]
+            )
+            self._verify_one(
+                state, Proposal(draft), hidden_states[index], first + index, index, capture
+            )
 
-    def attempt(self, rows: Sequence[Row], guesses: list[Proposal]) -> None:
+    def verify_proposals(self, states: Sequence[RequestState], guesses: list[Proposal]) -> None:
         """As `step`, with guesses at what comes next. Those who have fewer read on for nothing;
         what they read does not count. Near the last position they read a little again instead."""
         most = 1 + max(len(guess.tokens) for guess in guesses)
-        latest = self.network.architecture.max_target_positions - most
+        latest = self.backend.architecture.max_target_positions - most
         read: list[list[int]] = []
         again: list[int] = []  # how many tokens of each lane
-        for row, guess in zip(rows, guesses, strict=True):
-            for lane in row.lanes:
-                known = row.sequence(lane)
+        for state, guess in zip(states, guesses, strict=True):
+            for sequence in state.sequences:
+                known = state.tokens_of(sequence)
                 start = min(len(known) - 1, latest)
                 again.append(len(known) - 1 - start)
                 self.cache.truncate(len(read), start)
                 read.append((known[start:] + guess.tokens + [0] * most)[:most])
-        readout = readout_for(rows, most)
-        hidden = self.decode(rows, read, 0, readout)
+        capture = make_attention_capture(states, most)
+        hidden_states = self.decode(states, read, 0, capture)
         self.cache.advance(slice(0, len(read)), most)
-        plain: list[Row] = []
+        plain: list[RequestState] = []
         firsts: list[int] = []
         slot = 0
-        for row, guess in zip(rows, guesses, strict=True):
+        for state, guess in zip(states, guesses, strict=True):
             if guess.tokens:
-                self._judge(row, guess, hidden[slot], slot, slot, readout)
+                self._verify_one(state, guess, hidden_states[slot], slot, slot, capture)
             else:
-                plain.append(row)
-                firsts += range(slot, slot + row.slots)
-            slot += row.slots
+                plain.append(state)
+                firsts += range(slot, slot + state.slots)
+            slot += state.slots
         if plain:
-            logits = self.network.logits(hidden[firsts, [again[at] for at in firsts]])
-            watch_last(plain, logits)
-            suppress(plain, logits)
+            logits = self.backend.logits(hidden_states[firsts, [again[at] for at in firsts]])
+            record_last_token_probs(plain, logits)
+            apply_suppression(plain, logits)
             for at in firsts:
                 self.cache.truncate(at, self.cache.lengths[at] - most + again[at] + 1)
-            if readout is not None:
-                note_attention(plain, [readout.weights[at][:, again[at] :] for at in firsts])
-            choose(plain, logits)
+            if capture is not None:
+                record_attention(plain, [capture.weights[at][:, again[at] :] for at in firsts])
+            select_tokens(plain, logits)
 
-    def _judge(
+    def _verify_one(
         self,
-        row: Row,
+        state: RequestState,
         guess: Proposal,
-        states: Tensor,
+        hidden_states: Tensor,
         slot: int,
         place: int,
-        readout: Readout | None,
+        capture: AttentionCapture | None,
     ) -> None:
         """Keep what holds of a guess that ends the pass; states [tokens, width], perhaps with
         padding behind, and its attention at `place` of the readout. Rewinds the cache."""
-        lane = row.lanes[0]
-        known = len(row.sequence(lane))
-        before = known - 1 - (self.cache.lengths[slot] - len(states))  # where the known ends
-        logits = self.network.logits(states[before : before + len(guess.tokens) + 1])
+        sequence = state.sequences[0]
+        known = len(state.tokens_of(sequence))
+        before = known - 1 - (self.cache.lengths[slot] - len(hidden_states))  # where the known ends
+        logits = self.backend.logits(hidden_states[before : before + len(guess.tokens) + 1])
         if before == 0:
-            watch_last([row], logits)
-        verify(row, guess, logits)
-        read = len(row.sequence(lane)) - 1
+            record_last_token_probs([state], logits)
+        verify_draft(state, guess, logits)
+        read = len(state.tokens_of(sequence)) - 1
         self.cache.truncate(slot, read)
-        if readout is not None and row.request.attention:
-            del lane.attention[known - len(row.request.prompt) :]  # of an interrupted step
-            chosen = readout.weights[place][:, before : before + read - known + 1]
-            lane.attention.extend(chosen.unbind(1))
+        if capture is not None and state.request.attention:
+            del sequence.attention[known - len(state.request.prompt) :]  # of an interrupted step
+            chosen = capture.weights[place][:, before : before + read - known + 1]
+            sequence.attention.extend(chosen.unbind(1))
 
-    def _look_back(self, row: Row, states: Tensor) -> None:
+    def _record_prompt_probs(self, state: RequestState, hidden_states: Tensor) -> None:
         """Note what is watched at prompt positions; states [positions, d_model] from the first."""
-        seen = [p for p, _ in row.request.watch if p < len(states)]
+        seen = [p for p, _ in state.request.token_probs if p < len(hidden_states)]
         if seen:
-            note_watched(row, seen, self.network.logits(states[seen]))
+            record_token_probs(state, seen, self.backend.logits(hidden_states[seen]))

@@ -11,9 +11,9 @@ from pipelines.errors import OptionError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pipelines.engine.decoding.sampling.logit_filters import Rule
+    from pipelines.engine.decoding.sampling.logit_filters import LogitFilter
     from pipelines.engine.decoding.speculative.drafters import Drafter
-    from pipelines.engine.state.encoded_source import Memory
+    from pipelines.engine.state.encoded_source import EncodedSource
 
 __all__ = [
     "Event",
@@ -84,7 +84,7 @@ class GenerationOptions:
     length_penalty: float | None = None
     n_best: int = 1
     seed: int | None = None
-    rules: tuple[Rule, ...] = ()
+    logit_filters: tuple[LogitFilter, ...] = ()
     logprobs: bool = False
 
     def __post_init__(self) -> None:
@@ -141,10 +141,10 @@ class Request:
     The engine checks a request when it is submitted and raises RequestError.
     """
 
-    memory: Memory
+    encoded: EncodedSource
     prompt: tuple[int, ...]
     options: GenerationOptions
-    watch: tuple[tuple[int, int], ...] = ()
+    token_probs: tuple[tuple[int, int], ...] = ()
     priority: Priority = Priority.INTERACTIVE
     draft: tuple[int, ...] = ()
     attention: tuple[tuple[int, int], ...] = ()
@@ -189,7 +189,8 @@ class Result:
     """A whole generation.
 
     tokens: without the prompt, with the eos that ended it, if any.
-    logprobs: one a token when asked for, else empty. watched: as many as the request's `watch`.
+    logprobs: one a token when asked for, else empty.
+    token_probs: as many as the request's.
     accepted: how many guessed tokens were kept, of the request's draft and of its drafter.
     drafted: how many were guessed.
     attention: float32 [heads, tokens, source length], where each token was looked for in the
@@ -200,7 +201,7 @@ class Result:
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     reason: FinishReason
-    watched: tuple[float, ...] = field(default=())
+    token_probs: tuple[float, ...] = field(default=())
     accepted: int = 0
     drafted: int = 0
     attention: Tensor | None = field(default=None, compare=False)

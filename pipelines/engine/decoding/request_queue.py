@@ -6,44 +6,44 @@ import heapq
 from collections import deque
 from itertools import count
 
-from pipelines.engine.decoding.request_state import Row
+from pipelines.engine.decoding.request_state import RequestState
 
-__all__ = ["Waiting"]
+__all__ = ["RequestQueue"]
 
 
-class Waiting:
+class RequestQueue:
     """Only `add` may be called from other threads than the one that steps."""
 
     def __init__(self) -> None:
-        self._inbox: deque[Row] = deque()
-        self._heap: list[tuple[int, int, Row]] = []
+        self._inbox: deque[RequestState] = deque()
+        self._heap: list[tuple[int, int, RequestState]] = []
         self._arrivals = count()
 
     def __len__(self) -> int:
         return len(self._heap) + len(self._inbox)
 
-    def add(self, row: Row) -> None:
-        self._inbox.append(row)
+    def add(self, state: RequestState) -> None:
+        self._inbox.append(state)
 
     @property
     def priorities(self) -> list[int]:
         """Of those that could be next."""
         return [
-            int(row.request.priority) for row in [*self._inbox, *(e[2] for e in self._heap[:1])]
+            int(state.request.priority) for state in [*self._inbox, *(e[2] for e in self._heap[:1])]
         ]
 
-    def next(self) -> Row | None:
+    def next(self) -> RequestState | None:
         """Who is to be let in first; it stays until `pop`."""
         self._sort_in()
         return self._heap[0][2] if self._heap else None
 
-    def pop(self) -> Row:
+    def pop(self) -> RequestState:
         return heapq.heappop(self._heap)[2]
 
-    def drop_unwanted(self) -> list[Row]:
+    def pop_stopped(self) -> list[RequestState]:
         """Take out those that were cancelled or whose time is over."""
         self._sort_in()
-        gone = [row for _, _, row in self._heap if row.unwanted]
+        gone = [state for _, _, state in self._heap if state.should_stop]
         if gone:
             # Asked once: meanwhile another one's time may be over.
             found = set(map(id, gone))
@@ -51,14 +51,14 @@ class Waiting:
             heapq.heapify(self._heap)
         return gone
 
-    def drain(self) -> list[Row]:
+    def drain(self) -> list[RequestState]:
         """Take out all, in their order."""
         self._sort_in()
-        rows = [row for _, _, row in sorted(self._heap, key=lambda entry: entry[:2])]
+        states = [state for _, _, state in sorted(self._heap, key=lambda entry: entry[:2])]
         self._heap = []
-        return rows
+        return states
 
     def _sort_in(self) -> None:
         while self._inbox:
-            row = self._inbox.popleft()
-            heapq.heappush(self._heap, (int(row.request.priority), next(self._arrivals), row))
+            state = self._inbox.popleft()
+            heapq.heappush(self._heap, (int(state.request.priority), next(self._arrivals), state))

@@ -12,15 +12,15 @@ from torch import Tensor
 from pipelines.engine.decoding.request import Event, FinishReason, Hypothesis, Request, Result
 from pipelines.engine.decoding.sampling.beam_search import BeamSearch
 from pipelines.engine.decoding.sampling.distributions import generator_for
-from pipelines.engine.decoding.sampling.logit_filters import Bound, Suppress
-from pipelines.engine.decoding.sampling.search import Found, SampleSearch, Search
-from pipelines.engine.decoding.sampling.sequence_state import Choice, Lane
+from pipelines.engine.decoding.sampling.logit_filters import BoundFilter, SuppressTokens
+from pipelines.engine.decoding.sampling.search import BestOfSearch, ScoredSequence, SearchStrategy
+from pipelines.engine.decoding.sampling.sequence_state import Candidate, SequenceState
 from pipelines.errors import EdgeError
 
-__all__ = ["Row"]
+__all__ = ["RequestState"]
 
 
-class Row:
+class RequestState:
     """A request on its way: its lanes, and the events its owner has not yet read.
 
     lanes: one, unless a `search` follows several. slots: how many slots of the batch they have.
@@ -31,7 +31,7 @@ class Row:
         self, request: Request, vocab_size: int, max_positions: int, device: torch.device
     ) -> None:
         self.request = request
-        self.memory = request.memory
+        self.encoded = request.encoded
         self._max_positions = max_positions
         self.width = request.options.width
         room = min(request.options.max_new_tokens, max_positions - len(request.prompt))
@@ -39,25 +39,25 @@ class Row:
         self.accepted = self.drafted = 0
         drafter = request.drafter if self.width == 1 else None
         self.drafting = None if drafter is None else drafter.start(request.prompt, request.options)
-        self.watched: dict[tuple[int, int], float] = {}
+        self.token_probs: dict[tuple[int, int], float] = {}
         self.events: deque[Event] = deque()
         self.reason: FinishReason | None = None
         self.error: EdgeError | None = None
-        self.damaged = False  # it has failed because the model computed NaN
+        self.has_nan = False  # it has failed because the model computed NaN
         self.cancelled = False
         self.arrived = time.monotonic()
         self._deadline = None if request.timeout_s is None else self.arrived + request.timeout_s
-        self.lanes = [Lane([])]
+        self.sequences = [SequenceState([])]
         self.parents: list[int] | None = None
         self.slots = 0
-        self._found: list[Found] = []
+        self._found: list[ScoredSequence] = []
         self._told = 0
         self.vocab_size = vocab_size
-        self.search: Search | None = None
+        self.search: SearchStrategy | None = None
         self._bind(device)
         self.search = self._search()
 
-    def _search(self) -> Search | None:
+    def _search(self) -> SearchStrategy | None:
         options = self.request.options
         if self.width == 1:
             return None
@@ -67,11 +67,11 @@ class Row:
         if options.beam_size > 1:
             return BeamSearch(options, limit)
         assert self.generator is not None, "best_of needs a temperature"
-        return SampleSearch(options, limit, self.generator)
+        return BestOfSearch(options, limit, self.generator)
 
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
         """Be where the model is, which may have moved to the CPU since this row was made."""
-        self.memory = self.memory.to(device, dtype)
+        self.encoded = self.encoded.to(device, dtype)
         if device != self._device:
             self._bind(device)
 
@@ -81,48 +81,48 @@ class Row:
         # Suppressed ids come first, whatever their place: no later rule can make −∞ finite but a
         # forced prefix, which overrides everything by design.
         self.suppressed = [
-            rule.index(self.vocab_size, device)
-            for rule in options.rules
-            if isinstance(rule, Suppress)
+            logit_filter.index(self.vocab_size, device)
+            for logit_filter in options.logit_filters
+            if isinstance(logit_filter, SuppressTokens)
         ]
         self._device = device
-        for lane in self.lanes:
-            lane.rules = self._bound()
+        for sequence in self.sequences:
+            sequence.logit_filters = self._bound()
         self.generator = generator_for(options.seed, device) if options.temperature else None
-        if isinstance(self.search, SampleSearch) and self.generator is not None:
+        if isinstance(self.search, BestOfSearch) and self.generator is not None:
             self.search.generator = self.generator
 
-    def _bound(self) -> list[Bound]:
+    def _bound(self) -> list[BoundFilter]:
         return [
-            rule.bind(self.request.prompt, self.vocab_size, self._device)
-            for rule in self.request.options.rules
-            if not isinstance(rule, Suppress)
+            logit_filter.bind(self.request.prompt, self.vocab_size, self._device)
+            for logit_filter in self.request.options.logit_filters
+            if not isinstance(logit_filter, SuppressTokens)
         ]
 
     @property
     def greedy(self) -> bool:
         """Whether nothing but the likeliest token is asked for."""
         plain = self.generator is None and self.search is None
-        return plain and not self.lanes[0].rules and not self.request.watch
+        return plain and not self.sequences[0].logit_filters and not self.request.token_probs
 
     @property
     def generated(self) -> list[int]:
         """The output so far, as the first lane has it."""
-        return self.lanes[0].generated
+        return self.sequences[0].generated
 
-    def sequence(self, lane: Lane) -> list[int]:
+    def tokens_of(self, sequence: SequenceState) -> list[int]:
         """Prompt and output."""
-        return [*self.request.prompt, *lane.generated]
+        return [*self.request.prompt, *sequence.generated]
 
-    def last(self, lane: Lane) -> int:
-        return lane.generated[-1] if lane.generated else self.request.prompt[-1]
+    def last(self, sequence: SequenceState) -> int:
+        return sequence.generated[-1] if sequence.generated else self.request.prompt[-1]
 
     @property
-    def has_news(self) -> bool:
+    def has_events(self) -> bool:
         return bool(self.events) or self.error is not None
 
     @property
-    def unwanted(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether its owner has cancelled it, or its time is over."""
         late = self._deadline is not None and time.monotonic() >= self._deadline
         return (self.cancelled or late) and not self.done
@@ -132,7 +132,7 @@ class Row:
         return self.reason is not None or self.error is not None
 
     @property
-    def longest(self) -> int:
+    def max_length(self) -> int:
         """How many tokens a lane may come to, with its prompt."""
         request = self.request
         return min(len(request.prompt) + request.options.max_new_tokens, self._max_positions)
@@ -140,60 +140,60 @@ class Row:
     @property
     def left(self) -> int:
         """How many tokens a single lane may still get."""
-        generated = len(self.lanes[0].generated)
+        generated = len(self.sequences[0].generated)
         room = self._max_positions - len(self.request.prompt) + 1
         return min(self.request.options.max_new_tokens, room) - generated
 
-    def take_draft(self) -> list[int]:
+    def pop_draft(self) -> list[int]:
         """The draft; there is none from then on."""
         draft, self.draft = self.draft, []
         return draft
 
     def accept(self, token: int, logprob: float | None) -> None:
         """Take the next token of a single lane, and notice whether it is the last one."""
-        options, lane = self.request.options, self.lanes[0]
-        lane.generated.append(token)
+        options, sequence = self.request.options, self.sequences[0]
+        sequence.generated.append(token)
         if logprob is not None:
-            lane.logprobs.append(logprob)
+            sequence.logprobs.append(logprob)
         if token in options.eos_ids:
             self.reason = FinishReason.EOS
         else:
             # The newest token would be read at this position in the next step.
-            position = len(self.request.prompt) + len(lane.generated) - 1
-            if len(lane.generated) >= options.max_new_tokens or position >= self._max_positions:
+            position = len(self.request.prompt) + len(sequence.generated) - 1
+            if len(sequence.generated) >= options.max_new_tokens or position >= self._max_positions:
                 self.reason = FinishReason.LENGTH
         self.events.append(Event((token,), () if logprob is None else (logprob,), self.reason))
 
-    def branch(self, choices: Sequence[Choice]) -> None:
+    def branch(self, candidates: Sequence[Candidate]) -> None:
         """Go on with other lanes, as the search has chosen."""
         assert self.search is not None
-        lanes, used = [], set()
-        for choice in choices:
-            parent = self.lanes[choice.parent]
+        sequences, used = [], set()
+        for candidate in candidates:
+            parent = self.sequences[candidate.parent]
             # The first child goes on with its parent's rules; others bind their own, which
             # catch up with what was generated when they are first asked.
-            rules = self._bound() if choice.parent in used else parent.rules
-            used.add(choice.parent)
-            lanes.append(parent.child(choice, rules))
-        self.parents = [choice.parent for choice in choices]
-        self.lanes = lanes or self.lanes
+            logit_filters = self._bound() if candidate.parent in used else parent.logit_filters
+            used.add(candidate.parent)
+            sequences.append(parent.child(candidate, logit_filters))
+        self.parents = [candidate.parent for candidate in candidates]
+        self.sequences = sequences or self.sequences
         if not self.search.done:
             self._tell(self._agreed())
             return
-        self._found = self.search.ranked(self.lanes)
+        self._found = self.search.ranked(self.sequences)
         best = self._found[0][1]
         self.reason = self._reason(best)
-        self.lanes = [best]
+        self.sequences = [best]
         self._tell(len(best.generated))
 
     def _agreed(self) -> int:
         """How many tokens all hypotheses share, ended ones too."""
         assert self.search is not None
-        first, *others = [*self.lanes, *(lane for _, lane in self.search.found)]
+        first, *others = [*self.sequences, *(sequence for _, sequence in self.search.found)]
         at = self._told
         while at < len(first.generated) and all(
-            at < len(lane.generated) and lane.generated[at] == first.generated[at]
-            for lane in others
+            at < len(sequence.generated) and sequence.generated[at] == first.generated[at]
+            for sequence in others
         ):
             at += 1
         return at
@@ -201,17 +201,17 @@ class Row:
     def _tell(self, upto: int) -> None:
         """Report the tokens that are certain by now."""
         if upto > self._told or self.reason is not None:
-            lane, span = self.lanes[0], slice(self._told, upto)
-            logprobs = lane.logprobs[span] if self.request.options.logprobs else []
-            self.events.append(Event(tuple(lane.generated[span]), tuple(logprobs), self.reason))
+            sequence, span = self.sequences[0], slice(self._told, upto)
+            logprobs = sequence.logprobs[span] if self.request.options.logprobs else []
+            self.events.append(Event(tuple(sequence.generated[span]), tuple(logprobs), self.reason))
             self._told = upto
 
     def end(self, reason: FinishReason) -> None:
         """End without another token."""
         self.reason = reason
         if self.search is not None:  # of lanes that disagree, only what was told stands
-            del self.lanes[0].generated[self._told :], self.lanes[0].logprobs[self._told :]
-            del self.lanes[0].attention[self._told :]
+            del self.sequences[0].generated[self._told :], self.sequences[0].logprobs[self._told :]
+            del self.sequences[0].attention[self._told :]
         self.events.append(Event(reason=reason))
 
     def fail(self, error: EdgeError) -> None:
@@ -219,34 +219,34 @@ class Row:
         if not self.done:
             self.error = error
 
-    def _reason(self, lane: Lane) -> FinishReason:
-        ended = bool(lane.generated) and lane.generated[-1] in self.request.options.eos_ids
+    def _reason(self, sequence: SequenceState) -> FinishReason:
+        ended = bool(sequence.generated) and sequence.generated[-1] in self.request.options.eos_ids
         return FinishReason.EOS if ended else FinishReason.LENGTH
 
     def result(self) -> Result:
         assert self.reason is not None, "a result needs an end"
-        request, lane = self.request, self.lanes[0]
+        request, sequence = self.request, self.sequences[0]
         seen: Tensor | None = None
         if request.attention:
-            nothing = torch.zeros(len(request.attention), 0, self.memory.length)
+            null_source = torch.zeros(len(request.attention), 0, self.encoded.length)
             # Some may be from before a move to the CPU.
-            looks = [look.cpu() for look in lane.attention]
-            seen = torch.stack(looks, 1) if looks else nothing
+            looks = [look.cpu() for look in sequence.attention]
+            seen = torch.stack(looks, 1) if looks else null_source
         return Result(
-            tuple(lane.generated),
-            tuple(lane.logprobs) if request.options.logprobs else (),
+            tuple(sequence.generated),
+            tuple(sequence.logprobs) if request.options.logprobs else (),
             self.reason,
-            tuple(self.watched[w] for w in request.watch if w in self.watched),
+            tuple(self.token_probs[w] for w in request.token_probs if w in self.token_probs),
             self.accepted,
             self.drafted,
             seen,
             tuple(
                 Hypothesis(
-                    tuple(lane.generated),
-                    tuple(lane.logprobs) if request.options.logprobs else (),
+                    tuple(sequence.generated),
+                    tuple(sequence.logprobs) if request.options.logprobs else (),
                     score,
-                    self._reason(lane),
+                    self._reason(sequence),
                 )
-                for score, lane in self._found[: request.options.n_best]
+                for score, sequence in self._found[: request.options.n_best]
             ),
         )

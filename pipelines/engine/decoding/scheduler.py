@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 
 from pipelines.engine.decoding.batch import Batch
-from pipelines.engine.decoding.request_state import Row
+from pipelines.engine.decoding.request_state import RequestState
 from pipelines.errors import EngineError
 
 __all__ = ["Scheduler"]
@@ -59,19 +59,21 @@ class Scheduler:
         """After a job that ran out of GPU memory: whether it can be done again (elsewhere)."""
         return self.run(lambda: self._recover(batch))
 
-    def submit(self, batch: Batch, row: Row) -> None:
+    def submit(self, batch: Batch, state: RequestState) -> None:
         """Let a row take part in the steps to come."""
         with self._news:
             if batch not in self._batches:
                 self._batches.append(batch)
-            batch.add(row)
+            batch.add(state)
 
-    def wait(self, row: Row) -> None:
+    def wait(self, state: RequestState) -> None:
         """Return once the row has news, computing steps as long as nobody else does."""
-        while not row.has_news:
+        while not state.has_events:
             with self._news:
-                self._news.wait_for(lambda: row.has_news or not (self._busy or self._jobs_waiting))
-                if row.has_news:
+                self._news.wait_for(
+                    lambda: state.has_events or not (self._busy or self._jobs_waiting)
+                )
+                if state.has_events:
                     return
                 self._busy = True
             with self._computing():

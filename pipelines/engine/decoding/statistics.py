@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from pipelines.engine.decoding.request_state import Row
+from pipelines.engine.decoding.request_state import RequestState
 
 __all__ = ["Counters", "Statistics"]
 
@@ -39,16 +39,16 @@ class Counters:
     lane_steps: int = 0
     tokens: int = 0
 
-    def admitted(self, row: Row) -> None:
+    def admitted(self, state: RequestState) -> None:
         self.requests += 1
-        self.queue_s += time.monotonic() - row.arrived
+        self.queue_s += time.monotonic() - state.arrived
 
-    def stepped(self, lanes: int) -> None:
+    def stepped(self, sequences: int) -> None:
         self.steps += 1
-        self.lane_steps += lanes
+        self.lane_steps += sequences
 
-    def left(self, row: Row) -> None:
-        self.tokens += len(row.generated)
+    def left(self, state: RequestState) -> None:
+        self.tokens += len(state.generated)
 
     def report(self, running: int, waiting: int, cache_bytes: int) -> Statistics:
         occupancy = self.lane_steps / self.steps if self.steps else 0.0

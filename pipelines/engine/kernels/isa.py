@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BARRIER", "LEVELS", "RUNTIME", "THREAD", "THREADS", "Level"]
+__all__ = ["BARRIER", "ISA_LEVELS", "RUNTIME", "THREAD", "THREADS", "IsaLevel"]
 
 
 @dataclass(frozen=True)
-class Level:
+class IsaLevel:
     """The instructions that multiply bytes.
 
     lanes: sums in a register. rows: how many leave registers for the weights at once. largest: the
@@ -23,10 +23,10 @@ class Level:
 
 
 # vnni: four products of bytes at once, added in 32 bits; avx2: pairs, in 16 bits.
-LEVELS = {
-    "vnni512": Level(lanes=16),
-    "vnni256": Level(lanes=8),
-    "avx2": Level(lanes=8, rows=2, largest=127, cpu="haswell"),
+ISA_LEVELS = {
+    "vnni512": IsaLevel(lanes=16),
+    "vnni256": IsaLevel(lanes=8),
+    "avx2": IsaLevel(lanes=8, rows=2, largest=127, cpu="haswell"),
 }
 
 # What the kernels ask of OpenMP, and what it is called there.

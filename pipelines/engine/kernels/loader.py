@@ -21,17 +21,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pipelines.engine.kernels.isa import LEVELS, RUNTIME
-from pipelines.engine.kernels.malloc import give_back_code
+from pipelines.engine.kernels.isa import ISA_LEVELS, RUNTIME
+from pipelines.engine.kernels.malloc import discard_library_pages
 
-__all__ = ["Library", "library", "operation_by_operation", "to_compile"]
+__all__ = ["KernelLibrary", "load_kernels", "kernels_disabled", "needs_compiling"]
 
 # Where compiled kernels are kept (by default the user's cache), or "torch": use none.
-_VARIABLE = "EDGEAPP_KERNELS"
+_ENVIRONMENT_VARIABLE = "EDGEAPP_KERNELS"
 
 
 @dataclass(frozen=True, eq=False)
-class Library:
+class KernelLibrary:
     """The kernels in memory.
 
     level: which of LEVELS they were compiled for.
@@ -45,7 +45,7 @@ class Library:
     @property
     def largest(self) -> int:
         """The byte that an activation becomes at most."""
-        return LEVELS[self.level].largest
+        return ISA_LEVELS[self.level].largest
 
     def run(self, kernel: str, table: NDArray[np.int64]) -> None:
         """Let torch's threads run a kernel on a table, without Python's lock."""
@@ -53,36 +53,36 @@ class Library:
 
 
 @cache
-def library() -> Library | None:
+def load_kernels() -> KernelLibrary | None:
     """The kernels, compiled for this machine if they were not yet, which takes some 15 seconds.
 
     None where they cannot be: without AVX2, where torch's threads are not those of GNU's OpenMP
     (they are on Linux), or where the compiler fails.
     """
-    level, runtime = _level(), _runtime()
+    level, runtime = _isa_level(), _runtime()
     if level is None or runtime is None:
         return None
-    kept = _place(level)
-    code = _read(kept) or _compiled(level, kept)
-    return None if code is None else _load(*code, level, runtime)
+    kept = _cache_path(level)
+    code = _read_cached(kept) or _compile(level, kept)
+    return None if code is None else _link(*code, level, runtime)
 
 
-def to_compile() -> bool:
+def needs_compiling() -> bool:
     """Whether `library` would have to compile the kernels first."""
-    level = _level()
-    return level is not None and _runtime() is not None and not _place(level).exists()
+    level = _isa_level()
+    return level is not None and _runtime() is not None and not _cache_path(level).exists()
 
 
-def operation_by_operation() -> bool:
+def kernels_disabled() -> bool:
     """Whether the environment asks for torch's operations, one by one."""
-    return os.environ.get(_VARIABLE) == "torch"
+    return os.environ.get(_ENVIRONMENT_VARIABLE) == "torch"
 
 
-def _level() -> str | None:
+def _isa_level() -> str | None:
     """None where there are no instructions that do; torch, through ATEN_CPU_CAPABILITY, and this
     library may be held back."""
     flags, allowed = torch.cpu.get_capabilities(), torch.backends.cpu.get_cpu_capability()
-    if operation_by_operation() or flags.get("architecture") != "x86_64":
+    if kernels_disabled() or flags.get("architecture") != "x86_64":
         return None
     if allowed.startswith("AVX512") and flags.get("avx512_vnni"):
         return "vnni512"
@@ -101,17 +101,17 @@ def _runtime() -> Any:
     return None
 
 
-def _place(level: str) -> Path:
+def _cache_path(level: str) -> Path:
     from platformdirs import user_cache_path
 
-    folder = os.environ.get(_VARIABLE)
+    folder = os.environ.get(_ENVIRONMENT_VARIABLE)
     return (
         Path(folder) if folder else user_cache_path("edgeapp")
-    ) / f"{level}-{_version()}.kernels"
+    ) / f"{level}-{_cache_key()}.kernels"
 
 
 @cache
-def _version() -> str:
+def _cache_key() -> str:
     """Changes with the sources of the kernels, the compiler and the CPU."""
     import llvmlite.binding as llvm
 
@@ -130,10 +130,10 @@ def _sources() -> list[Path]:
     return [*common, *sorted((folder / "device").glob("*.py"))]
 
 
-_Code = tuple[dict[str, Any], bytes]
+_ObjectCode = tuple[dict[str, Any], bytes]
 
 
-def _read(kept: Path) -> _Code | None:
+def _read_cached(kept: Path) -> _ObjectCode | None:
     """What build.py wrote; None when it is not there, or not whole."""
     try:
         first, _, code = kept.read_bytes().partition(b"\n")
@@ -143,11 +143,11 @@ def _read(kept: Path) -> _Code | None:
     return (told, code) if told["sha256"] == hashlib.sha256(code).hexdigest() else None
 
 
-def _compiled(level: str, kept: Path) -> _Code | None:
+def _compile(level: str, kept: Path) -> _ObjectCode | None:
     """In a process of its own: the compiler takes 150 MB, which nobody gives back."""
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / kept.name
-        cpu = LEVELS[level].cpu
+        cpu = ISA_LEVELS[level].cpu
         limits = {} if cpu is None else {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
         done = subprocess.run(
             [sys.executable, "-m", f"{__package__}.build", level, str(made)],
@@ -157,7 +157,7 @@ def _compiled(level: str, kept: Path) -> _Code | None:
             text=True,
             check=False,
         )
-        code = _read(made) if done.returncode == 0 else None
+        code = _read_cached(made) if done.returncode == 0 else None
         if code is None:
             why = done.stderr.strip().rpartition("\n")[2]
             warnings.warn(
@@ -166,11 +166,11 @@ def _compiled(level: str, kept: Path) -> _Code | None:
                 stacklevel=2,
             )
         else:
-            _keep(made.read_bytes(), kept)
+            _write_cache(made.read_bytes(), kept)
     return code
 
 
-def _keep(data: bytes, kept: Path) -> None:
+def _write_cache(data: bytes, kept: Path) -> None:
     try:
         kept.parent.mkdir(parents=True, exist_ok=True)
         part = kept.with_suffix(f".{os.getpid()}")
@@ -180,15 +180,15 @@ def _keep(data: bytes, kept: Path) -> None:
         pass  # compiled anew next time
 
 
-def _load(told: dict[str, Any], code: bytes, level: str, runtime: Any) -> Library:
+def _link(told: dict[str, Any], code: bytes, level: str, runtime: Any) -> KernelLibrary:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for name, own in RUNTIME.items():
-        llvm.add_symbol(name, _address(getattr(runtime, own)))
+        llvm.add_symbol(name, _function_address(getattr(runtime, own)))
     for name in told["never called"]:
-        llvm.add_symbol(name, _address(ctypes.CDLL(None).abort))
+        llvm.add_symbol(name, _function_address(ctypes.CDLL(None).abort))
     target = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -197,11 +197,11 @@ def _load(told: dict[str, Any], code: bytes, level: str, runtime: Any) -> Librar
     parallel = runtime.GOMP_parallel
     parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     parallel.restype = None
-    give_back_code("libllvmlite")  # 45 MB, which were to read 100 KB
-    return Library(level, found, parallel, engine)
+    discard_library_pages("libllvmlite")  # 45 MB, which were to read 100 KB
+    return KernelLibrary(level, found, parallel, engine)
 
 
-def _address(function: Any) -> int:
+def _function_address(function: Any) -> int:
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None, "the function is there"
     return address

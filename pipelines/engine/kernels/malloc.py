@@ -7,13 +7,13 @@ import ctypes
 import sys
 from pathlib import Path
 
-__all__ = ["give_back_code", "give_back_freed_memory", "keep_freed_memory"]
+__all__ = ["discard_library_pages", "trim_heap", "keep_freed_memory"]
 
 # mallopt(3)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT, _LARGEST = 128 << 20, 32 << 20
 # madvise(2)
-_DONT_NEED = 4
+_MADV_DONTNEED = 4
 
 
 def keep_freed_memory() -> None:
@@ -27,12 +27,12 @@ def keep_freed_memory() -> None:
     _call("mallopt", _MMAP_THRESHOLD, _LARGEST)
 
 
-def give_back_freed_memory() -> None:
+def trim_heap() -> None:
     """All that is free now: after loading, where float32 copies of every layer came and went."""
     _call("malloc_trim", 0)
 
 
-def give_back_code(library: str) -> None:
+def discard_library_pages(library: str) -> None:
     """The code and the constants of a loaded library, for as long as nobody asks for them: they are
     in its file. library: what the file's name begins with. Does nothing but on Linux."""
     if sys.platform != "linux":
@@ -43,7 +43,7 @@ def give_back_code(library: str) -> None:
         unchanged = rights == "r-xp" or (rights == "r--p" and int(offset, 16) == 0)
         if unchanged and path and Path(path[0]).name.startswith(library):
             start, end = (int(part, 16) for part in span.split("-"))
-            _call("madvise", ctypes.c_void_p(start), ctypes.c_size_t(end - start), _DONT_NEED)
+            _call("madvise", ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
 
 
 def _call(name: str, *arguments: int | ctypes.c_void_p | ctypes.c_size_t) -> None:

@@ -13,11 +13,16 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.model.cuda_recorder import Recorder, Work
-from pipelines.engine.state.encoded_source import Sharing
-from pipelines.engine.state.forward_batch import Geometry, Step, padded_length, static_geometry
-from pipelines.engine.state.kv_cache import CrossCache, SlotCache
+from pipelines.engine.state.encoded_source import SourceGroups
+from pipelines.engine.state.forward_batch import (
+    AttentionMetadata,
+    ForwardBatch,
+    padded_length,
+    static_attention_metadata,
+)
+from pipelines.engine.state.kv_cache import CrossCache, KVCache
 
-__all__ = ["Replays", "bucket"]
+__all__ = ["CudaGraphRunner", "bucket"]
 
 # Longer passes read prompts: each comes once, and keeps a GPU busy by itself.
 _MOST_TOKENS = 16
@@ -35,15 +40,15 @@ class _Decode(Protocol):
         self,
         ids: Tensor,
         places: Tensor,
-        step: Step,
-        geometry: Geometry,
-        cache: SlotCache,
+        batch: ForwardBatch,
+        metadata: AttentionMetadata,
+        cache: KVCache,
         cross: CrossCache,
     ) -> Tensor: ...
 
 
 @dataclass(frozen=True)
-class _Form:
+class _GraphKey:
     """What passes have in common that one recording serves.
 
     sources: how many, each with `width` rows of `tokens` new tokens; there may be fewer, and what
@@ -63,14 +68,14 @@ class _Form:
         return self.sources * self.width
 
 
-class _Recording:
+class _RecordedGraph:
     """One form, recorded. Its inputs lie in one tensor, which one copy fills."""
 
     def __init__(
         self,
-        form: _Form,
+        form: _GraphKey,
         decode: _Decode,
-        caches: tuple[SlotCache, CrossCache],
+        caches: tuple[KVCache, CrossCache],
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
@@ -79,14 +84,18 @@ class _Recording:
         self._inputs = torch.zeros(sum(sizes), dtype=torch.int64, device=device)
         ids, starts, lengths = torch.split(self._inputs, sizes)
         ids = ids.view(form.rows, form.tokens)
-        sharing = Sharing(0, (form.width,) * form.sources)
-        step = Step((form.rows, form.tokens), slice(0, form.rows), (), (), sharing, None)
+        source_groups = SourceGroups(0, (form.width,) * form.sources)
+        batch = ForwardBatch(
+            (form.rows, form.tokens), slice(0, form.rows), (), (), source_groups, None
+        )
 
         def work() -> Tensor:
             places = starts[:, None] + torch.arange(form.tokens, device=device)
             sources = (form.source_length, lengths if form.masked else None)
-            geometry = static_geometry(places, form.length, *sources, sharing, dtype)
-            return decode(ids, places, step, geometry, *caches)
+            metadata = static_attention_metadata(
+                places, form.length, *sources, source_groups, dtype
+            )
+            return decode(ids, places, batch, metadata, *caches)
 
         self._work: Work = work
 
@@ -113,16 +122,16 @@ class _Recording:
         return bool((apart <= _TOLERANCE * expected.abs().amax()) | expected.isnan().any())
 
 
-class _Recordings:
+class _GraphCache:
     """All that was recorded over one pair of caches, as they lie in memory."""
 
     def __init__(self, home: tuple[object, object], record: Recorder) -> None:
         self.home, self.record = home, record
-        self.seen: set[_Form] = set()
-        self.made: dict[_Form, _Recording] = {}
+        self.seen: set[_GraphKey] = set()
+        self.made: dict[_GraphKey, _RecordedGraph] = {}
 
 
-class Replays:
+class CudaGraphRunner:
     """The recorded passes of a decoder. Not thread-safe.
 
     decode: what a pass does. longest, whole_source: how many tokens a row may come to, and how many
@@ -141,26 +150,26 @@ class Replays:
         self._decode, self._recorders = decode, recorders
         self._longest, self._whole_source = longest, whole_source
         self._numbers = device, dtype
-        self._made: WeakKeyDictionary[SlotCache, _Recordings] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[KVCache, _GraphCache] = WeakKeyDictionary()
         self.works = True
         self.played = 0
 
     def __call__(
-        self, ids: Sequence[Sequence[int]], step: Step, cache: SlotCache, cross: CrossCache
+        self, ids: Sequence[Sequence[int]], batch: ForwardBatch, cache: KVCache, cross: CrossCache
     ) -> Tensor | None:
         """The states [rows, tokens, d_model] of a pass, its tokens in the cache; None for one that
         must be computed without a recording."""
-        form = self._form_of(step, cache, cross)
+        form = self._form_of(batch, cache, cross)
         if form is None:
             return None
         recordings = self._recordings(cache, cross)
-        given = ids, step.starts, cross.lengths[step.sources]
+        given = ids, batch.starts, cross.lengths[batch.sources]
         recording = recordings.made.pop(form, None)
         if recording is None:
             if form not in recordings.seen:  # who comes twice will come again
                 recordings.seen.add(form)
                 return None
-            recording = _Recording(form, self._decode, (cache, cross), *self._numbers)
+            recording = _RecordedGraph(form, self._decode, (cache, cross), *self._numbers)
             states = recording.compute(*given).clone()
             if not self._record(recording, recordings.record, states):
                 return states
@@ -173,7 +182,7 @@ class Replays:
             del recordings.made[next(iter(recordings.made))]
         return states
 
-    def _record(self, recording: _Recording, record: Recorder, states: Tensor) -> bool:
+    def _record(self, recording: _RecordedGraph, record: Recorder, states: Tensor) -> bool:
         """Whether a recording can be played from now on; else there will be no others either."""
         try:
             same = recording.record(record, states)
@@ -191,31 +200,31 @@ class Replays:
         self._made.clear()
         return False
 
-    def _recordings(self, cache: SlotCache, cross: CrossCache) -> _Recordings:
+    def _recordings(self, cache: KVCache, cross: CrossCache) -> _GraphCache:
         home = cache.home, cross.home
         found = self._made.get(cache)
         if found is None or found.home != home:
-            found = self._made[cache] = _Recordings(home, self._recorders())
+            found = self._made[cache] = _GraphCache(home, self._recorders())
         return found
 
-    def _form_of(self, step: Step, cache: SlotCache, cross: CrossCache) -> _Form | None:
-        tokens, widths = step.shape[1], step.sharing.widths
-        if not self.works or tokens > _MOST_TOKENS or step.readout is not None:
+    def _form_of(self, batch: ForwardBatch, cache: KVCache, cross: CrossCache) -> _GraphKey | None:
+        tokens, widths = batch.shape[1], batch.source_groups.widths
+        if not self.works or tokens > _MOST_TOKENS or batch.capture is not None:
             return None
-        if step.slots.start or step.sharing.first or len(set(widths)) > 1:
+        if batch.slots.start or batch.source_groups.first or len(set(widths)) > 1:
             return None
         width, sources = widths[0], bucket(len(widths))
         # Rows that count for nothing write into slots that nobody has.
-        free = step.slots.stop == len(cache) and len(widths) == len(cross)
+        free = batch.slots.stop == len(cache) and len(widths) == len(cross)
         if not free or sources * width > cache.capacity or sources > cross.capacity:
             sources = len(widths)
-        length = padded_length(step.length, self._longest)
-        lengths = cross.lengths[step.sources]
+        length = padded_length(batch.length, self._longest)
+        lengths = cross.lengths[batch.sources]
         if all(own == self._whole_source for own in lengths):
-            return _Form(sources, width, tokens, length, lengths[0], masked=False)
+            return _GraphKey(sources, width, tokens, length, lengths[0], masked=False)
         source_length = 1 << (max(lengths) - 1).bit_length()
         source_length = min(max(source_length, 32), cross.room)
-        return _Form(sources, width, tokens, length, source_length, masked=True)
+        return _GraphKey(sources, width, tokens, length, source_length, masked=True)
 
 
 def bucket(count: int) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from pipelines.engine.kernels.loader import operation_by_operation
+from pipelines.engine.kernels.loader import kernels_disabled
 
 __all__ = ["Recorder", "Work", "recorders_for"]
 
@@ -22,7 +22,7 @@ Recorder = Callable[[Work], Work]
 def recorders_for(device: torch.device) -> Callable[[], Recorder] | None:
     """What makes recorders of work on a device; None where it is done operation by operation: on
     CPUs, and where EDGEAPP_KERNELS is "torch"."""
-    if device.type != "cuda" or operation_by_operation():
+    if device.type != "cuda" or kernels_disabled():
         return None
     return partial(_CudaRecorder, device)
 

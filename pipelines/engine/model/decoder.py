@@ -9,23 +9,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipelines.engine.kernels.host.cross_kv import CompiledMemories
+from pipelines.engine.kernels.host.cross_kv import CompiledCrossKV
 from pipelines.engine.kernels.host.decoder import CompiledDecoder
-from pipelines.engine.kernels.host.stack import Block
-from pipelines.engine.model.cuda_graphs import Replays
+from pipelines.engine.kernels.host.stack import CompiledLayer
+from pipelines.engine.model.cuda_graphs import CudaGraphRunner
 from pipelines.engine.model.cuda_recorder import recorders_for
 from pipelines.engine.model.layers import (
-    Builder,
     Embedding,
     FeedForward,
+    LayerBuilder,
     RelativeBias,
     embedding_name,
 )
-from pipelines.engine.model.lm_head import Head
-from pipelines.engine.model.precision import Plan, Side
-from pipelines.engine.state.encoded_source import Memory
-from pipelines.engine.state.forward_batch import Geometry, Step, geometry_of
-from pipelines.engine.state.kv_cache import CrossCache, NoSources, SlotCache
+from pipelines.engine.model.lm_head import LMHead
+from pipelines.engine.model.precision import ComputePlan, StackPrecision
+from pipelines.engine.state.encoded_source import EncodedSource
+from pipelines.engine.state.forward_batch import AttentionMetadata, ForwardBatch, attention_metadata
+from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
 
@@ -36,7 +36,7 @@ Place = tuple[int, int, int]
 
 
 class _DecoderLayer:
-    def __init__(self, build: Builder, index: int, encoder: Side) -> None:
+    def __init__(self, build: LayerBuilder, index: int, encoder: StackPrecision) -> None:
         name, width, inner = f"model.decoder.layers.{index}", build.stack.d_model, build.stack.inner
         self._scale = None if build.stack.scaled else 1.0
         attn, cross = f"{name}.self_attn", f"{name}.encoder_attn"
@@ -53,7 +53,7 @@ class _DecoderLayer:
         self._feed_forward = FeedForward(build, name)
         self._final_norm = build.norm(f"{name}.final_layer_norm")
 
-    def remember(self, hidden: Tensor) -> Tensor:
+    def project_cross_kv(self, hidden: Tensor) -> Tensor:
         """Encoder states [rows, length, d_model] → [2 (keys, values), rows, heads, length,
         head_dim]."""
         rows, length, _ = hidden.shape
@@ -61,72 +61,79 @@ class _DecoderLayer:
         return both.permute(2, 0, 3, 1, 4)
 
     @property
-    def memory(self) -> Block | None:
+    def encoded(self) -> CompiledLayer | None:
         """What a source's states become keys and values by, as below."""
-        return Block.of((self._cross_kv,), ())
+        return CompiledLayer.of((self._cross_kv,), ())
 
     @property
-    def block(self) -> Block | None:
+    def block(self) -> CompiledLayer | None:
         """This layer for a kernel that does all of them; None where it cannot."""
         products = (self._qkv, self._out, self._cross_q, self._cross_out)
         norms = (self._attention_norm, self._cross_norm, self._final_norm)
-        return Block.of((*products, *self._feed_forward.products), norms)
+        return CompiledLayer.of((*products, *self._feed_forward.products), norms)
 
     def __call__(
-        self, x: Tensor, step: Step, geometry: Geometry, cache: SlotCache, cross: CrossCache | None
+        self,
+        x: Tensor,
+        batch: ForwardBatch,
+        metadata: AttentionMetadata,
+        cache: KVCache,
+        cross: CrossCache | None,
     ) -> Tensor:
         """x [rows × tokens, d_model] → the same, having written this layer's cache."""
         if self._norm_first:
-            x = x + self._attend(self._attention_norm(x), step, geometry, cache)
-            x = x + self._consult(self._cross_norm(x), step, geometry, cross)
+            x = x + self._attend(self._attention_norm(x), batch, metadata, cache)
+            x = x + self._consult(self._cross_norm(x), batch, metadata, cross)
             return x + self._feed_forward(self._final_norm(x))
-        x = self._attention_norm(x + self._attend(x, step, geometry, cache))
-        x = self._cross_norm(x + self._consult(x, step, geometry, cross))
+        x = self._attention_norm(x + self._attend(x, batch, metadata, cache))
+        x = self._cross_norm(x + self._consult(x, batch, metadata, cross))
         return self._final_norm(x + self._feed_forward(x))
 
-    def _attend(self, x: Tensor, step: Step, geometry: Geometry, cache: SlotCache) -> Tensor:
-        rows, tokens = step.shape
+    def _attend(
+        self, x: Tensor, batch: ForwardBatch, metadata: AttentionMetadata, cache: KVCache
+    ) -> Tensor:
+        rows, tokens = batch.shape
         qkv = self._qkv(x).view(rows, tokens, 3, self._heads, -1)
-        cache.write(self._index, step.slots, geometry.at, qkv[:, :, 1:])
-        keys, values = cache.read(self._index, step.slots, geometry.length)
+        cache.write(self._index, batch.slots, metadata.at, qkv[:, :, 1:])
+        keys, values = cache.read(self._index, batch.slots, metadata.length)
         query = qkv[:, :, 0].transpose(1, 2)
         mixed = F.scaled_dot_product_attention(
-            query, keys, values, attn_mask=geometry.mask, scale=self._scale
+            query, keys, values, attn_mask=metadata.mask, scale=self._scale
         )
         return self._out(mixed.transpose(1, 2).reshape(len(x), -1))
 
     def _consult(
-        self, x: Tensor, step: Step, geometry: Geometry, cross: CrossCache | None
+        self, x: Tensor, batch: ForwardBatch, metadata: AttentionMetadata, cross: CrossCache | None
     ) -> Tensor:
-        query = self._cross_q(x).view(*step.shape, self._heads, -1).transpose(1, 2)
-        if step.readout is not None:
-            step.readout.note(self._index, query, self._scale)
+        query = self._cross_q(x).view(*batch.shape, self._heads, -1).transpose(1, 2)
+        if batch.capture is not None:
+            batch.capture.note(self._index, query, self._scale)
         if cross is not None:
-            keys, values = cross.read(self._index, step.sources, geometry.source_length)
-            mixed = _attend_shared(query, keys, values, geometry, self._scale)
+            keys, values = cross.read(self._index, batch.sources, metadata.source_length)
+            mixed = _attend_shared(query, keys, values, metadata, self._scale)
         else:
-            mixed = self._consult_each(query, step.memories)
+            mixed = self._consult_each(query, batch.encoded_sources)
         return self._cross_out(mixed.transpose(1, 2).reshape(len(x), -1))
 
-    def _consult_each(self, query: Tensor, memories: tuple[Memory, ...]) -> Tensor:
+    def _consult_each(self, query: Tensor, encoded_sources: tuple[EncodedSource, ...]) -> Tensor:
         """Long sources are read where they lie. Neighbouring rows on one memory (beams,
         fallbacks) become more queries on it, so its bytes are read once for all of them."""
-        if len(memories) == 1:
-            return self._consult_one(query, memories[0])
+        if len(encoded_sources) == 1:
+            return self._consult_one(query, encoded_sources[0])
         parts, start, (_, heads, tokens, head_dim) = [], 0, query.shape
-        while start < len(memories):
-            memory, stop = memories[start], start + 1
-            while stop < len(memories) and memories[stop] is memory:
+        while start < len(encoded_sources):
+            encoded, stop = encoded_sources[start], start + 1
+            while stop < len(encoded_sources) and encoded_sources[stop] is encoded:
                 stop += 1
             folded = query[start:stop].transpose(0, 1).reshape(1, heads, -1, head_dim)
-            mixed = self._consult_one(folded, memory)
+            mixed = self._consult_one(folded, encoded)
             parts.append(mixed.view(heads, stop - start, tokens, head_dim).transpose(0, 1))
             start = stop
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _consult_one(self, query: Tensor, memory: Memory) -> Tensor:
+    def _consult_one(self, query: Tensor, encoded: EncodedSource) -> Tensor:
         """Any number of queries [1, heads, queries, head_dim] on one source."""
-        keys, values = memory.keys[self._index], memory.values[self._index]
+        keys, values = encoded.keys[self._index], encoded.values[self._index]
         if keys.dtype == query.dtype:
             return F.scaled_dot_product_attention(
                 query, keys[None], values[None], scale=self._scale
@@ -139,15 +146,15 @@ class _DecoderLayer:
 
 
 def _attend_shared(
-    query: Tensor, keys: Tensor, values: Tensor, geometry: Geometry, scale: float | None
+    query: Tensor, keys: Tensor, values: Tensor, metadata: AttentionMetadata, scale: float | None
 ) -> Tensor:
     """query [rows, heads, tokens, head_dim] on sources [sources, heads, length, head_dim]. Rows on
     one source become more queries on it, so that it is neither copied nor read twice."""
-    mask = geometry.source_mask
-    if geometry.runs is None:
+    mask = metadata.source_mask
+    if metadata.runs is None:
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
     parts, row, source, (_, heads, tokens, head_dim) = [], 0, 0, query.shape
-    for count, width in geometry.runs:
+    for count, width in metadata.runs:
         own = slice(source, source + count)
         folded = query[row : row + count * width].view(count, width, heads, tokens, head_dim)
         folded = folded.transpose(1, 2).reshape(count, heads, width * tokens, head_dim)
@@ -171,11 +178,11 @@ class Decoder:
         self,
         weights: Weights,
         architecture: Architecture,
-        plan: Plan,
+        plan: ComputePlan,
         shortlist: Sequence[int] | None = None,
     ) -> None:
         stack = architecture.decoder
-        build = Builder(weights, stack, plan.decoder, plan.device)
+        build = LayerBuilder(weights, stack, plan.decoder, plan.device)
         self.dtype, self.device = plan.decoder.activations, plan.device
         self._stack, self._long = stack, architecture.source == "audio"
         self._width, self._longest = stack.d_model, architecture.max_target_positions
@@ -195,17 +202,21 @@ class Decoder:
             stack, [layer.block for layer in self._layers], self._final_norm
         )
         # Windows of audio are long: at every step their keys and values are most of what is read.
-        self.memory_dtype = plan.encoder.activations if self._long else self.cache_dtype
-        self._memories = None
+        self.source_dtype = plan.encoder.activations if self._long else self.cache_dtype
+        self._cross_kv_projection = None
         if self._compiled is not None and not self._long:
-            self._memories = CompiledMemories.of(stack, [layer.memory for layer in self._layers])
+            self._cross_kv_projection = CompiledCrossKV.of(
+                stack, [layer.encoded for layer in self._layers]
+            )
         recorders = recorders_for(plan.device)
-        self._replays = None
+        self._graph_runner = None
         if recorders is not None:
             whole = architecture.max_source_positions if self._long else None
             numbers = plan.device, self.dtype
-            self._replays = Replays(self._decode, recorders, self._longest, whole, *numbers)
-        self.head = Head(weights, architecture, name, plan.decoder, plan.device, shortlist)
+            self._graph_runner = CudaGraphRunner(
+                self._decode, recorders, self._longest, whole, *numbers
+            )
+        self.head = LMHead(weights, architecture, name, plan.decoder, plan.device, shortlist)
 
     @property
     def cache_dtype(self) -> torch.dtype:
@@ -217,49 +228,53 @@ class Decoder:
         """Whose kernels the layers run on."""
         if self._compiled is not None:
             return f"kernels compiled for {self._compiled.level}"
-        recorded = self._replays is not None and self._replays.works
+        recorded = self._graph_runner is not None and self._graph_runner.works
         return "torch's kernels in CUDA graphs" if recorded else "torch's kernels"
 
-    def remember(self, hidden: Tensor, places: Sequence[Place]) -> list[list[Tensor]]:
+    def project_cross_kv(self, hidden: Tensor, places: Sequence[Place]) -> list[list[Tensor]]:
         """Encoder states [rows, length, d_model] → of each place, for each layer, [2 (keys,
         values), heads, its length, head_dim]. None shares storage with its neighbours, or the
         longest-lived one would keep them all alive."""
-        if self._memories is not None and len(hidden) == 1:
-            found = self._memories(hidden[0], [stop - start for _, start, stop in places])
+        if self._cross_kv_projection is not None and len(hidden) == 1:
+            found = self._cross_kv_projection(
+                hidden[0], [stop - start for _, start, stop in places]
+            )
             return [list(layers) for layers in found]
-        layers = [layer.remember(hidden).to(self.memory_dtype) for layer in self._layers]
+        layers = [layer.project_cross_kv(hidden).to(self.source_dtype) for layer in self._layers]
         kept = torch.contiguous_format
         return [
             [layer[:, row, :, start:stop].clone(memory_format=kept) for layer in layers]
             for row, start, stop in places
         ]
 
-    def caches(self) -> tuple[SlotCache, CrossCache | NoSources]:
+    def caches(self) -> tuple[KVCache, CrossCache | NullCrossCache]:
         """Empty ones."""
         stack, kept = self._stack, (self.device, self.cache_dtype)
-        cache = SlotCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *kept)
-        if self._compiled is not None or (self._long and self._replays is None):
-            return cache, NoSources()
+        cache = KVCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *kept)
+        if self._compiled is not None or (self._long and self._graph_runner is None):
+            return cache, NullCrossCache()
         return cache, CrossCache(stack.layers, stack.heads, stack.head_dim, *kept)
 
     def forward(
         self,
         ids: Sequence[Sequence[int]],
-        step: Step,
-        cache: SlotCache,
+        batch: ForwardBatch,
+        cache: KVCache,
         cross: CrossCache | None,
     ) -> Tensor:
         """ids [rows][tokens] → hidden states [rows, tokens, d_model], writing the cache.
         cross: None when memories are read where they lie."""
-        if self._replays is not None and cross is not None:
-            states = self._replays(ids, step, cache, cross)
+        if self._graph_runner is not None and cross is not None:
+            states = self._graph_runner(ids, batch, cache, cross)
             if states is not None:
                 return states
-        tokens, places = torch.tensor(ids, device=self.device), step.places(self.device)
+        tokens, places = torch.tensor(ids, device=self.device), batch.places(self.device)
         if self._compiled is not None:
-            return self._compiled(self._embedded(tokens, places), step, cache).view(*step.shape, -1)
-        geometry = geometry_of(step, cross, self._longest, self.device, self.dtype)
-        return self._decode(tokens, places, step, geometry, cache, cross)
+            return self._compiled(self._embedded(tokens, places), batch, cache).view(
+                *batch.shape, -1
+            )
+        metadata = attention_metadata(batch, cross, self._longest, self.device, self.dtype)
+        return self._decode(tokens, places, batch, metadata, cache, cross)
 
     def _embedded(self, ids: Tensor, places: slice | Tensor) -> Tensor:
         """ids [rows, tokens] → [rows × tokens, d_model]."""
@@ -274,9 +289,9 @@ class Decoder:
         self,
         ids: Tensor,
         places: slice | Tensor,
-        step: Step,
-        geometry: Geometry,
-        cache: SlotCache,
+        batch: ForwardBatch,
+        metadata: AttentionMetadata,
+        cache: KVCache,
         cross: CrossCache | None,
     ) -> Tensor:
         """A pass operation by operation; places: where the tokens stand, as Step has it."""
@@ -284,9 +299,9 @@ class Decoder:
         if self._relative is not None:
             if isinstance(places, slice):
                 places = torch.arange(places.start, places.stop, device=self.device)[None]
-            mask = self._relative(places, geometry.length, geometry.mask)
-            geometry = replace(geometry, mask=mask)
+            mask = self._relative(places, metadata.length, metadata.mask)
+            metadata = replace(metadata, mask=mask)
         for layer in self._layers:
-            x = layer(x, step, geometry, cache, cross)
+            x = layer(x, batch, metadata, cache, cross)
         x = x if self._final_norm is None else self._final_norm(x)
         return x.view(*ids.shape, -1)

@@ -10,15 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipelines.engine.kernels.host.encoder import CompiledEncoder
-from pipelines.engine.kernels.host.stack import Block
+from pipelines.engine.kernels.host.stack import CompiledLayer
 from pipelines.engine.model.layers import (
-    Builder,
     Embedding,
     FeedForward,
+    LayerBuilder,
     RelativeBias,
     embedding_name,
 )
-from pipelines.engine.model.precision import Plan
+from pipelines.engine.model.precision import ComputePlan
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
 
@@ -30,7 +30,7 @@ _LONG = 400
 
 
 class _EncoderLayer:
-    def __init__(self, build: Builder, name: str) -> None:
+    def __init__(self, build: LayerBuilder, name: str) -> None:
         width, inner = build.stack.d_model, build.stack.inner
         self._scale = None if build.stack.scaled else 1.0
         attn = f"{name}.self_attn"
@@ -42,10 +42,10 @@ class _EncoderLayer:
         self._final_norm = build.norm(f"{name}.final_layer_norm")
 
     @property
-    def block(self) -> Block | None:
+    def block(self) -> CompiledLayer | None:
         """This layer for a kernel that does all of them; None where it cannot."""
         products = (self._qkv, self._out, *self._feed_forward.products)
-        return Block.of(products, (self._attention_norm, self._final_norm))
+        return CompiledLayer.of(products, (self._attention_norm, self._final_norm))
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x [rows, length, d_model]; mask [rows, 1, 1, length], added to the scores."""
@@ -85,9 +85,9 @@ def _head_by_head(query: Tensor, keys: Tensor, values: Tensor, scale: float | No
 class Encoder:
     """Sources → hidden states. Audio enters through two convolutions, text through embeddings."""
 
-    def __init__(self, weights: Weights, architecture: Architecture, plan: Plan) -> None:
+    def __init__(self, weights: Weights, architecture: Architecture, plan: ComputePlan) -> None:
         stack = architecture.encoder
-        build = Builder(weights, stack, plan.encoder, plan.device)
+        build = LayerBuilder(weights, stack, plan.encoder, plan.device)
         self.dtype, self.device = plan.encoder.activations, plan.device
         width = stack.d_model
         if architecture.source == "audio":
@@ -116,22 +116,22 @@ class Encoder:
         )
 
     @property
-    def reads_flat(self) -> bool:
+    def can_encode_flat(self) -> bool:
         """Whether it can read sources one behind the other, without padding."""
         return self._compiled is not None
 
-    def hear(self, frames: Tensor) -> Tensor:
+    def encode_audio(self, frames: Tensor) -> Tensor:
         """Log-mel frames [rows, mels, 2 × length] → hidden states [rows, length, d_model]."""
         x = frames.to(self.device, self.dtype)
         for stride, (weight, bias) in enumerate(self._convolutions, start=1):
             x = F.gelu(F.conv1d(x, weight, bias, stride=stride, padding=1))
         return self._run(x.transpose(1, 2), None)
 
-    def read(self, ids: Tensor, mask: Tensor | None) -> Tensor:
+    def encode_text(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """Token ids [rows, length] → hidden states; mask [rows, 1, 1, length] hides padding."""
         return self._run(self._embedding(ids), mask)
 
-    def read_flat(self, sources: Sequence[Sequence[int]]) -> Tensor:
+    def encode_text_flat(self, sources: Sequence[Sequence[int]]) -> Tensor:
         """Token ids → hidden states [all tokens, d_model], one source's behind the other's."""
         assert self._compiled is not None, "asked before"
         lengths = [len(source) for source in sources]

@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipelines.engine.model.linear import Linear, make_linear
-from pipelines.engine.model.precision import Side
-from pipelines.engine.weights.architecture import Activation, Architecture, Relative, Stack
+from pipelines.engine.model.precision import StackPrecision
+from pipelines.engine.weights.architecture import Activation, Architecture, RelativePositions, Stack
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.engine.weights.quantised import Quantised
+from pipelines.engine.weights.quantised import QuantisedWeight
 
 __all__ = [
-    "Builder",
+    "LayerBuilder",
     "Embedding",
     "FeedForward",
     "LayerNorm",
@@ -26,7 +26,7 @@ __all__ = [
     "embedding_name",
 ]
 
-_FEW = 8_192
+_FEW_ROWS = 8_192
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -40,17 +40,19 @@ def _gelu_beside_int8(x: Tensor) -> Tensor:
     """GELU beside int8 weights. For a few rows by its tanh form, which differs by at most 5e-4: the
     exact one goes through oneDNN, which takes 10 to 40 µs to call, a tenth of a small model's
     step."""
-    return F.gelu(x, approximate="tanh" if x.is_cpu and x.numel() <= _FEW else "none")
+    return F.gelu(x, approximate="tanh" if x.is_cpu and x.numel() <= _FEW_ROWS else "none")
 
 
-class Builder:
+class LayerBuilder:
     """Reads one side's tensors and lays them out as its plan says."""
 
-    def __init__(self, weights: Weights, stack: Stack, side: Side, device: torch.device) -> None:
+    def __init__(
+        self, weights: Weights, stack: Stack, side: StackPrecision, device: torch.device
+    ) -> None:
         self.weights, self.stack, self.side, self.device = weights, stack, side, device
 
     def linear(
-        self, names: Sequence[str], out: int, inner: int, side: Side | None = None
+        self, names: Sequence[str], out: int, inner: int, side: StackPrecision | None = None
     ) -> Linear:
         """One layer out of one or several stacked ones; a missing bias counts as zero."""
         weight = self.weights.stacked([f"{name}.weight" for name in names], out, inner)
@@ -109,14 +111,14 @@ class Embedding:
     where both sides have it in common, it is there once.
     """
 
-    def __init__(self, build: Builder, name: str, rows: int) -> None:
+    def __init__(self, build: LayerBuilder, name: str, rows: int) -> None:
         dtype, self._scale = build.side.weights, build.stack.embedding_scale
         if dtype == torch.int8 and build.stack.relative is not None:
             dtype = torch.float16
         table = build.weights.shared(name, rows, build.stack.d_model, build.device, dtype)
         self._dtype = build.side.activations
         self._steps: Tensor | None = None
-        if isinstance(table, Quantised):
+        if isinstance(table, QuantisedWeight):
             self.table, self._steps = table.numbers, table.scales[:, None]
         else:
             self.table = table
@@ -147,7 +149,7 @@ Norm = LayerNorm | _RMSNorm
 
 
 class FeedForward:
-    def __init__(self, build: Builder, name: str) -> None:
+    def __init__(self, build: LayerBuilder, name: str) -> None:
         width, inner, self._gated = build.stack.d_model, build.stack.ffn, build.stack.gated
         # The activated half first.
         halves = [f"{name}.gate", f"{name}.value"] if self._gated else [f"{name}.fc1"]
@@ -172,7 +174,7 @@ class FeedForward:
 class RelativeBias:
     """Relative positions (T5): what is added to attention scores for each distance."""
 
-    def __init__(self, build: Builder, name: str) -> None:
+    def __init__(self, build: LayerBuilder, name: str) -> None:
         relative, stack = build.stack.relative, build.stack
         assert relative is not None, "the stack has relative positions"
         table = build.tensor(name, relative.buckets, stack.heads)
@@ -191,7 +193,7 @@ class RelativeBias:
         return bias if mask is None else bias + mask
 
 
-def _buckets(distances: Tensor, relative: Relative) -> Tensor:
+def _buckets(distances: Tensor, relative: RelativePositions) -> Tensor:
     """T5's buckets: one for each small distance, and ever wider ones (Raffel et al. 2020)."""
     count, found = relative.buckets, torch.zeros_like(distances)
     if relative.bidirectional:

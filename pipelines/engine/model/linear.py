@@ -10,9 +10,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from pipelines.engine.kernels.host.linear import CompiledLinear
-from pipelines.engine.kernels.loader import library
-from pipelines.engine.model.precision import Side
-from pipelines.engine.weights.quantised import Quantised, overflows, packed, quantised
+from pipelines.engine.kernels.loader import load_kernels
+from pipelines.engine.model.precision import StackPrecision
+from pipelines.engine.weights.quantised import (
+    QuantisedWeight,
+    fbgemm_overflows,
+    packed,
+    quantise_weight,
+)
 
 __all__ = ["Linear", "make_linear"]
 
@@ -33,12 +38,15 @@ class Linear(Protocol):
 
 
 def make_linear(
-    weight: Tensor | Quantised, bias: Tensor | None, side: Side, device: torch.device
+    weight: Tensor | QuantisedWeight,
+    bias: Tensor | None,
+    side: StackPrecision,
+    device: torch.device,
 ) -> Linear:
     """The linear layer that a plan asks for; weight [out, in], bias [out] in any float dtype. For
     int8, weights may be so already."""
     if side.kernel == "int8" and device.type == "cpu":
-        kernels = library()
+        kernels = load_kernels()
         return _Int8(weight, bias) if kernels is None else CompiledLinear(weight, bias, kernels)
     if side.kernel == "int8":
         return _Int8Weights(weight, bias, side.activations, device)
@@ -93,10 +101,10 @@ class _Int8:
     """Where kernels of our own cannot be had: int8 weights with a scale per output. Activations are
     quantised on the fly, to 8 bits or (narrow) 7; single rows on small weights stay bfloat16."""
 
-    def __init__(self, weight: Tensor | Quantised, bias: Tensor | None) -> None:
-        whole = quantised(weight)
+    def __init__(self, weight: Tensor | QuantisedWeight, bias: Tensor | None) -> None:
+        whole = quantise_weight(weight)
         self._bias = None if bias is None else bias.float()
-        self._packed, self._narrow = packed(whole, self._bias), overflows()
+        self._packed, self._narrow = packed(whole, self._bias), fbgemm_overflows()
         self._outputs = len(whole.scales)
         small = whole.numbers.numel() <= _SMALL
         self._small = (whole.numbers, whole.scales.bfloat16()) if small else None
@@ -128,12 +136,12 @@ class _Int8Weights:
 
     def __init__(
         self,
-        weight: Tensor | Quantised,
+        weight: Tensor | QuantisedWeight,
         bias: Tensor | None,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        whole = quantised(weight).to(device)
+        whole = quantise_weight(weight).to(device)
         self._weight, self._scale = whole.numbers, whole.scales.to(dtype)
         self._bias = None if bias is None else bias.to(device, dtype)
 

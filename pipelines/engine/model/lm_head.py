@@ -9,18 +9,18 @@ from torch import Tensor
 
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.model.linear import make_linear
-from pipelines.engine.model.precision import Side
+from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.engine.weights.quantised import Quantised
+from pipelines.engine.weights.quantised import QuantisedWeight
 
-__all__ = ["Head", "likeliest", "logprobs_of"]
+__all__ = ["LMHead", "argmax", "logprobs_of"]
 
 # So many sets of ids that are ruled out are remembered as biases.
-_REMEMBERED = 8
+_CACHED_BIASES = 8
 
 
-def likeliest(
+def argmax(
     logits: Tensor, ruled_out: Sequence[Tensor] = (), logprobs: bool = False
 ) -> tuple[Tensor, Tensor]:
     """The likeliest token of each row of logits [n, vocab] other than these ids, and its logit or
@@ -42,13 +42,13 @@ def logprobs_of(chosen: Tensor, logits: Tensor) -> Tensor:
     return chosen - logits.logsumexp(dim=-1).clamp_min_(torch.finfo(logits.dtype).min)
 
 
-class Head:
+class LMHead:
     def __init__(
         self,
         weights: Weights,
         architecture: Architecture,
         tied: str,
-        side: Side,
+        side: StackPrecision,
         device: torch.device,
         shortlist: Sequence[int] | None,
     ) -> None:
@@ -57,13 +57,13 @@ class Head:
         vocab, width = architecture.vocab_size, architecture.decoder.d_model
         name = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
         own = name in weights if architecture.tied_head is None else not architecture.tied_head
-        table: Tensor | Quantised
+        table: Tensor | QuantisedWeight
         if own:
             table = weights.take(name, vocab, width)
         else:
             table = weights.shared(tied, vocab, width, device, side.weights)
         if architecture.head_scale != 1.0:
-            exact = table if isinstance(table, Quantised) else table.float()
+            exact = table if isinstance(table, QuantisedWeight) else table.float()
             table = exact * architecture.head_scale
         # What a family adds to the logits after the head is often absent, and else often zero.
         bias = None
@@ -90,14 +90,14 @@ class Head:
         logits[:, -1] = -torch.inf
         return logits.index_select(1, self._places)
 
-    def likeliest(
+    def argmax(
         self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
     ) -> tuple[Tensor, Tensor]:
         """As the function, of the states' logits, which a kernel need not write down."""
         if not isinstance(self._linear, CompiledLinear):
-            return likeliest(self.logits(hidden), ruled_out, logprobs)
+            return argmax(self.logits(hidden), ruled_out, logprobs)
         bias = self._bias(self._linear, ruled_out)
-        tokens, chosen, totals = self._linear.likeliest(hidden, bias, logprobs)
+        tokens, chosen, totals = self._linear.argmax(hidden, bias, logprobs)
         if logprobs:
             chosen = torch.where(chosen.isfinite(), -totals.log(), chosen)
         return tokens if self._kept is None else self._kept[tokens], chosen
@@ -111,7 +111,7 @@ class Head:
                 bias[ids if self._places is None else self._places[ids]] = -torch.inf
             if self._places is not None:
                 bias[-1] = -torch.inf
-            if len(self._biases) == _REMEMBERED:
+            if len(self._biases) == _CACHED_BIASES:
                 self._biases.clear()
             self._biases[key] = ruled_out, bias  # who is remembered keeps its identity
         return self._biases[key][1]

@@ -10,12 +10,19 @@ from typing import Literal
 
 import torch
 
-from pipelines.engine.weights.quantised import overflows
+from pipelines.engine.weights.quantised import fbgemm_overflows
 from pipelines.errors import OptionError
 
-__all__ = ["PRECISIONS", "Plan", "Side", "choose_device", "choose_threads", "plan_for"]
+__all__ = [
+    "COMPUTE_TYPES",
+    "ComputePlan",
+    "StackPrecision",
+    "choose_device",
+    "choose_threads",
+    "compute_plan",
+]
 
-PRECISIONS = ("auto", "float32", "bfloat16", "float16", "int8")
+COMPUTE_TYPES = ("auto", "float32", "bfloat16", "float16", "int8")
 
 # dense: torch's own linear. packed: weights laid out for oneDNN. half: fp16 weights, float32
 # arithmetic. int8: int8 weights; activations quantised on the fly.
@@ -23,7 +30,7 @@ Kernel = Literal["dense", "packed", "half", "int8"]
 
 
 @dataclass(frozen=True)
-class Side:
+class StackPrecision:
     """How one side of the model computes.
 
     kernel, weights: what the linear layers are. activations: dtype of everything between them.
@@ -35,7 +42,7 @@ class Side:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ComputePlan:
     """What a precision means on a device.
 
     The sides differ because their work does: the encoder multiplies large matrices, where
@@ -44,29 +51,29 @@ class Plan:
     a new bfloat16 kernel for every key length.
     """
 
-    precision: str
+    compute_type: str
     device: torch.device
-    encoder: Side
-    decoder: Side
+    encoder: StackPrecision
+    decoder: StackPrecision
     why: str
 
     @property
     def on_gpu(self) -> bool:
         return self.device.type != "cpu"
 
-    def with_range(self) -> Plan:
+    def with_range(self) -> ComputePlan:
         """The same for T5, whose activations leave the range of float16 (transformers keeps part of
         it in float32 for that): there they are float32."""
 
-        def wide(side: Side) -> Side:
+        def wide(side: StackPrecision) -> StackPrecision:
             if side.activations != torch.float16:
                 return side
             weights = side.weights if side.kernel == "int8" else torch.float32
-            return Side(side.kernel, weights, torch.float32)
+            return StackPrecision(side.kernel, weights, torch.float32)
 
         return replace(self, encoder=wide(self.encoder), decoder=wide(self.decoder))
 
-    def for_text(self) -> Plan:
+    def for_text(self) -> ComputePlan:
         """The same for a model that reads text: where the decoder's layers are int8, the encoder's
         are, too. A few hundred rows at once take 0.55 of the time of bfloat16, and half the memory;
         1,500 of them, of audio, gain less than their attention in float32 loses."""
@@ -102,14 +109,14 @@ def choose_threads(wanted: int | Literal["auto"]) -> int:
         ours = len(allowed(0)) if allowed else cores
         # A thread that waits for its core holds up all the others at each barrier: with two of
         # four cores taken, four threads were forty times slower than two.
-        taken = max(0, _running_elsewhere() - (cores - ours))
+        taken = max(0, _busy_threads_elsewhere() - (cores - ours))
         return max(1, min(torch.get_num_threads(), ours - taken))
     if not isinstance(wanted, int) or wanted < 1:
         raise OptionError(f"threads must be auto or at least 1, not {wanted!r}")
     return wanted
 
 
-def _running_elsewhere() -> int:
+def _busy_threads_elsewhere() -> int:
     """How many threads besides this one want a core now, the least of five looks within 10 ms;
     0 where the system does not tell (it is /proc/loadavg that does)."""
     counts = []
@@ -123,49 +130,59 @@ def _running_elsewhere() -> int:
     return max(0, min(counts))
 
 
-def plan_for(precision: str, device: torch.device) -> Plan:
-    """What `precision` means on `device`. Raises OptionError for an unknown precision."""
-    if precision not in PRECISIONS:
-        raise OptionError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
-    return _cpu_plan(precision, device) if device.type == "cpu" else _cuda_plan(precision, device)
+def compute_plan(compute_type: str, device: torch.device) -> ComputePlan:
+    """What `compute_type` means on `device`. Raises OptionError for an unknown precision."""
+    if compute_type not in COMPUTE_TYPES:
+        raise OptionError(f"precision {compute_type!r} is not one of {', '.join(COMPUTE_TYPES)}")
+    return (
+        _cpu_plan(compute_type, device)
+        if device.type == "cpu"
+        else _cuda_plan(compute_type, device)
+    )
 
 
-def _cuda_plan(precision: str, device: torch.device) -> Plan:
+def _cuda_plan(compute_type: str, device: torch.device) -> ComputePlan:
     why = "as asked"
-    if precision == "auto":
+    if compute_type == "auto":
         bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-        precision = "bfloat16" if bf16 else "float16"
+        compute_type = "bfloat16" if bf16 else "float16"
         why = "the GPU computes bfloat16" if bf16 else "the GPU has no bfloat16"
-    if precision == "int8":
-        side = Side("int8", torch.int8, torch.float16)
+    if compute_type == "int8":
+        side = StackPrecision("int8", torch.int8, torch.float16)
     else:
-        dtype: torch.dtype = getattr(torch, precision)
-        side = Side("dense", dtype, dtype)
-    return Plan(precision, device, side, side, why)
+        dtype: torch.dtype = getattr(torch, compute_type)
+        side = StackPrecision("dense", dtype, dtype)
+    return ComputePlan(compute_type, device, side, side, why)
 
 
-def _cpu_plan(precision: str, device: torch.device) -> Plan:
+def _cpu_plan(compute_type: str, device: torch.device) -> ComputePlan:
     can = _cpu_capabilities()
     why = "as asked"
-    if precision == "auto":
-        precision, why = "float32", "the CPU has no fast int8"
+    if compute_type == "auto":
+        compute_type, why = "float32", "the CPU has no fast int8"
         if can.int8:
-            vnni = "7 bits at a time, for it has no VNNI" if overflows() else "VNNI"
-            precision, why = "int8", f"the CPU multiplies int8 ({vnni})"
+            vnni = "7 bits at a time, for it has no VNNI" if fbgemm_overflows() else "VNNI"
+            compute_type, why = "int8", f"the CPU multiplies int8 ({vnni})"
     f32 = torch.float32
-    exact = Side("packed" if can.packed else "dense", f32, f32)
-    fast_encoder = Side("packed", torch.bfloat16, torch.bfloat16) if can.bfloat16 else exact
-    if precision == "float32":
-        return Plan(precision, device, exact, exact, why)
-    if precision == "float16":
-        half = Side("half", torch.float16, f32)
-        return Plan(precision, device, half, half, why)
-    if precision == "bfloat16":
+    exact = StackPrecision("packed" if can.packed else "dense", f32, f32)
+    fast_encoder = (
+        StackPrecision("packed", torch.bfloat16, torch.bfloat16) if can.bfloat16 else exact
+    )
+    if compute_type == "float32":
+        return ComputePlan(compute_type, device, exact, exact, why)
+    if compute_type == "float16":
+        half = StackPrecision("half", torch.float16, f32)
+        return ComputePlan(compute_type, device, half, half, why)
+    if compute_type == "bfloat16":
         kernel: Kernel = "packed" if can.bfloat16 else "dense"
-        side = Side(kernel, torch.bfloat16, torch.bfloat16)
-        decoder = Side(kernel, torch.bfloat16, f32 if kernel == "packed" else torch.bfloat16)
-        return Plan(precision, device, side, decoder, why)
-    return Plan(precision, device, fast_encoder, Side("int8", torch.int8, f32), why)
+        side = StackPrecision(kernel, torch.bfloat16, torch.bfloat16)
+        decoder = StackPrecision(
+            kernel, torch.bfloat16, f32 if kernel == "packed" else torch.bfloat16
+        )
+        return ComputePlan(compute_type, device, side, decoder, why)
+    return ComputePlan(
+        compute_type, device, fast_encoder, StackPrecision("int8", torch.int8, f32), why
+    )
 
 
 @dataclass(frozen=True)

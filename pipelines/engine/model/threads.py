@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import torch
 
-__all__ = ["Workers"]
+__all__ = ["ComputeThreads"]
 
 T = TypeVar("T")
 
 
-class Workers:
+class ComputeThreads:
     """So many CPU threads, for several long jobs at a time.
 
     Only for operations that take milliseconds each. Between two of them a thread needs Python's
@@ -32,7 +32,7 @@ class Workers:
             return [job() for job in jobs]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="edgeapp-worker")
-        futures: list[Future[T]] = [self._pool.submit(_alone, job) for job in jobs]
+        futures: list[Future[T]] = [self._pool.submit(_single_threaded, job) for job in jobs]
         try:
             wait(futures)
         finally:  # Ctrl-C must not leave them at work on what the caller puts in order
@@ -41,7 +41,7 @@ class Workers:
         return [future.result() for future in futures]
 
 
-def _alone(job: Callable[[], T]) -> T:
+def _single_threaded(job: Callable[[], T]) -> T:
     torch.set_num_threads(1)
     with torch.inference_mode():
         return job()

@@ -9,21 +9,21 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pipelines.engine.state.encoded_source import Memory
+from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.errors import EngineError
 
-__all__ = ["Readout"]
+__all__ = ["AttentionCapture"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Wish:
+class _CaptureRequest:
     row: int
-    memory: Memory
+    encoded: EncodedSource
     heads: list[int]
     places: list[int]  # of these heads in the row's answer
 
 
-class Readout:
+class AttentionCapture:
     """Collects cross-attention during one decoder pass.
 
     The pass itself uses kernels that never write attention down; these few heads are computed
@@ -31,19 +31,22 @@ class Readout:
     """
 
     def __init__(
-        self, memories: Sequence[Memory], heads: Sequence[Sequence[tuple[int, int]]], tokens: int
+        self,
+        encoded_sources: Sequence[EncodedSource],
+        heads: Sequence[Sequence[tuple[int, int]]],
+        tokens: int,
     ) -> None:
         """heads: for each row the (layer, head) pairs it wants. tokens: those of the pass."""
         self.weights = [
-            torch.zeros(len(pairs), tokens, memory.length, device=memory.device)
-            for memory, pairs in zip(memories, heads, strict=True)
+            torch.zeros(len(pairs), tokens, encoded.length, device=encoded.device)
+            for encoded, pairs in zip(encoded_sources, heads, strict=True)
         ]
         self._pairs = heads
-        self._wishes: defaultdict[int, list[_Wish]] = defaultdict(list)
-        for row, (memory, pairs) in enumerate(zip(memories, heads, strict=True)):
+        self._wishes: defaultdict[int, list[_CaptureRequest]] = defaultdict(list)
+        for row, (encoded, pairs) in enumerate(zip(encoded_sources, heads, strict=True)):
             for layer in {layer for layer, _ in pairs}:
                 places = [i for i, (other, _) in enumerate(pairs) if other == layer]
-                wish = _Wish(row, memory, [pairs[i][1] for i in places], places)
+                wish = _CaptureRequest(row, encoded, [pairs[i][1] for i in places], places)
                 self._wishes[layer].append(wish)
 
     def note(self, layer: int, query: Tensor, scale: float | None) -> None:
@@ -51,7 +54,7 @@ class Readout:
         scores are multiplied with, None for one over the root of head_dim."""
         for wish in self._wishes[layer]:
             q = query[wish.row, wish.heads].float()
-            k = wish.memory.keys[layer][wish.heads].float()
+            k = wish.encoded.keys[layer][wish.heads].float()
             scores = q @ k.transpose(1, 2) * (scale or q.shape[-1] ** -0.5)
             self.weights[wish.row][wish.places] = scores.softmax(-1)
 

@@ -10,11 +10,11 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-__all__ = ["Memory", "Sharing"]
+__all__ = ["EncodedSource", "SourceGroups"]
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
+class EncodedSource:
     """The cross-attention keys and values of every decoder layer, computed once per source.
 
     Shared, never copied, by any number of requests: temperature fallbacks, beams, re-decodes.
@@ -44,17 +44,17 @@ class Memory:
     def bytes(self) -> int:
         return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))
 
-    def to(self, device: torch.device, dtype: torch.dtype) -> Memory:
+    def to(self, device: torch.device, dtype: torch.dtype) -> EncodedSource:
         """The same memory elsewhere; itself when it is there already."""
         there = self.device.type == device.type and device.index in (None, self.device.index)
         if there and self.keys[0].dtype == dtype:
             return self
         keys = tuple(t.to(device, dtype) for t in self.keys)
-        return Memory(keys, tuple(t.to(device, dtype) for t in self.values), self.owner)
+        return EncodedSource(keys, tuple(t.to(device, dtype) for t in self.values), self.owner)
 
 
 @dataclass(frozen=True)
-class Sharing:
+class SourceGroups:
     """How the lanes of a pass share sources: generation i, whose source lies in slot `first` + i
     of the cross cache, has widths[i] neighbouring lanes."""
 

@@ -9,17 +9,17 @@ from itertools import groupby
 import torch
 from torch import Tensor
 
-from pipelines.engine.state.attention_capture import Readout
-from pipelines.engine.state.encoded_source import Memory, Sharing
+from pipelines.engine.state.attention_capture import AttentionCapture
+from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.kv_cache import CrossCache
 
 __all__ = [
-    "Geometry",
-    "Step",
-    "geometry_of",
+    "AttentionMetadata",
+    "ForwardBatch",
+    "attention_metadata",
     "padded_length",
     "padding_mask",
-    "static_geometry",
+    "static_attention_metadata",
 ]
 
 # When rows stand at different positions the cache is read up to a multiple of this, behind a
@@ -30,7 +30,7 @@ _SOURCE_STEP = 16
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ForwardBatch:
     """Which rows read how many new tokens.
 
     shape: (rows, new tokens of each). slots: the rows, a contiguous range. starts: how many tokens
@@ -43,9 +43,9 @@ class Step:
     shape: tuple[int, int]
     slots: slice
     starts: Sequence[int]
-    memories: tuple[Memory, ...]
-    sharing: Sharing
-    readout: Readout | None
+    encoded_sources: tuple[EncodedSource, ...]
+    source_groups: SourceGroups
+    capture: AttentionCapture | None
 
     @property
     def length(self) -> int:
@@ -70,11 +70,13 @@ class Step:
     @property
     def sources(self) -> slice:
         """Slots of the cross cache."""
-        return slice(self.sharing.first, self.sharing.first + len(self.sharing.widths))
+        return slice(
+            self.source_groups.first, self.source_groups.first + len(self.source_groups.widths)
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Geometry:
+class AttentionMetadata:
     """Worked out once for a step and shared by all layers.
 
     at: the first new position when it is the same for all rows, else the slots [rows, 1] and all
@@ -94,41 +96,47 @@ class Geometry:
     runs: tuple[tuple[int, int], ...] | None
 
 
-def geometry_of(
-    step: Step, cross: CrossCache | None, longest: int, device: torch.device, dtype: torch.dtype
-) -> Geometry:
+def attention_metadata(
+    batch: ForwardBatch,
+    cross: CrossCache | None,
+    longest: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> AttentionMetadata:
     """cross: None when memories are read where they lie. longest: how far the cache may be read at
     most."""
-    (_, tokens), length = step.shape, step.length
-    uniform = step.uniform
-    at: int | tuple[Tensor, Tensor] = step.starts[0]
+    (_, tokens), length = batch.shape, batch.length
+    uniform = batch.uniform
+    at: int | tuple[Tensor, Tensor] = batch.starts[0]
     mask = None
     if not uniform or tokens > 1:
-        positions = step.positions(device)
+        positions = batch.positions(device)
         if not uniform:
             exact = dtype == torch.float32 and device.type == "cpu"
             multiple = _CPU_LENGTH_STEP if exact else _LENGTH_STEP
-            at = _column(step.slots, device), positions
+            at = _column(batch.slots, device), positions
             length = padded_length(length, longest, multiple)
         mask = _causal_mask(positions, length, dtype)
     if cross is None:
-        return Geometry(at, length, mask, 0, None, None)
-    lengths = cross.lengths[step.sources]
+        return AttentionMetadata(at, length, mask, 0, None, None)
+    lengths = cross.lengths[batch.sources]
     source_length = max(lengths)
     if min(lengths) != source_length:
         source_length = min(-(-source_length // _SOURCE_STEP) * _SOURCE_STEP, cross.room)
     source_mask = padding_mask(lengths, source_length, device, dtype)
-    return Geometry(at, length, mask, source_length, source_mask, _runs(step.sharing))
+    return AttentionMetadata(
+        at, length, mask, source_length, source_mask, _runs(batch.source_groups)
+    )
 
 
-def static_geometry(
+def static_attention_metadata(
     positions: Tensor,
     length: int,
     source_length: int,
     source_lengths: Tensor | None,
-    sharing: Sharing,
+    source_groups: SourceGroups,
     dtype: torch.dtype,
-) -> Geometry:
+) -> AttentionMetadata:
     """The same with whatever changes from pass to pass in tensors, for the first slots.
 
     positions: of the new tokens, [rows, tokens]. length, source_length: how much of the caches is
@@ -140,7 +148,7 @@ def static_geometry(
         source_mask = _source_mask(source_lengths, source_length, dtype)
     at = _column(slice(0, len(positions)), device), positions
     mask = _causal_mask(positions, length, dtype)
-    return Geometry(at, length, mask, source_length, source_mask, _runs(sharing))
+    return AttentionMetadata(at, length, mask, source_length, source_mask, _runs(source_groups))
 
 
 def padded_length(length: int, longest: int, multiple: int = _LENGTH_STEP) -> int:
@@ -170,11 +178,11 @@ def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
     return mask.masked_fill_(hidden, -torch.inf)
 
 
-def _runs(sharing: Sharing) -> tuple[tuple[int, int], ...] | None:
+def _runs(source_groups: SourceGroups) -> tuple[tuple[int, int], ...] | None:
     """Neighbouring generations of equal width: (how many, their width); None for one lane each."""
-    if all(width == 1 for width in sharing.widths):
+    if all(width == 1 for width in source_groups.widths):
         return None
-    return tuple((len(list(same)), width) for width, same in groupby(sharing.widths))
+    return tuple((len(list(same)), width) for width, same in groupby(source_groups.widths))
 
 
 def padding_mask(

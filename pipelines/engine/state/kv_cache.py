@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pipelines.engine.state.encoded_source import Memory
+from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["CrossCache", "NoSources", "SlotCache"]
+__all__ = ["CrossCache", "NullCrossCache", "KVCache"]
 
 # Source positions are reserved in multiples of this, so that a slightly longer source does not
 # move the whole cache.
@@ -25,7 +25,7 @@ _SOURCE_STEP = 32
 _TARGET_STEP = 64
 
 
-class _Slots:
+class _SlotCache:
     """The slot bookkeeping both caches share.
 
     Per layer one tensor [2, slots, heads, room, head_dim]: keys and values together, so that one
@@ -117,7 +117,7 @@ class _Slots:
         return sum(layer.numel() * layer.element_size() for layer in self._layers)
 
 
-class SlotCache(_Slots):
+class KVCache(_SlotCache):
     """Keys and values of the decoder's own tokens, a slot for each lane; none gets longer than
     `longest`.
 
@@ -183,7 +183,7 @@ class SlotCache(_Slots):
         self.lengths[slot] = length
 
 
-class CrossCache(_Slots):
+class CrossCache(_SlotCache):
     """Memories of short sources side by side, so that one product serves all rows of a step. The
     lanes of one generation share a slot.
 
@@ -200,22 +200,22 @@ class CrossCache(_Slots):
         """As Sources.bytes_for."""
         return self._bytes_for(slots, _rounded(source))
 
-    def store(self, slot: int, memory: Memory) -> None:
+    def store(self, slot: int, encoded: EncodedSource) -> None:
         """Put a memory into a slot; makes room when its source is the longest so far."""
-        if memory.length > self.room:
-            self._grow(slots=self.capacity, room=_rounded(memory.length))
-        for layer, keys, values in zip(self._layers, memory.keys, memory.values, strict=True):
-            layer[0, slot, :, : memory.length] = keys
-            layer[1, slot, :, : memory.length] = values
-        self.lengths[slot] = memory.length
+        if encoded.length > self.room:
+            self._grow(slots=self.capacity, room=_rounded(encoded.length))
+        for layer, keys, values in zip(self._layers, encoded.keys, encoded.values, strict=True):
+            layer[0, slot, :, : encoded.length] = keys
+            layer[1, slot, :, : encoded.length] = values
+        self.lengths[slot] = encoded.length
 
     def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
-        """As SlotCache.read, over source positions."""
+        """As KVCache.read, over source positions."""
         view = self._layers[layer][:, slots, :, :length]
         return view[0], view[1]
 
 
-class NoSources:
+class NullCrossCache:
     """Memories are read where they lie; only their number is kept."""
 
     bytes = 0
@@ -234,7 +234,7 @@ class NoSources:
         """Nothing is kept."""
         return 0
 
-    def store(self, slot: int, memory: Memory) -> None:
+    def store(self, slot: int, encoded: EncodedSource) -> None:
         """Nothing to store."""
 
     def reorder(self, sources: Sequence[int]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Activation", "Architecture", "Family", "Positions", "Relative", "Stack"]
+__all__ = ["Activation", "Architecture", "Family", "Positions", "RelativePositions", "Stack"]
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu"]
 Family = Literal["whisper", "marian", "bart", "mbart", "m2m_100", "t5", "other"]
@@ -13,7 +13,7 @@ Positions = Literal["table", "sinusoidal", "fairseq", "relative"]
 
 
 @dataclass(frozen=True)
-class Relative:
+class RelativePositions:
     """Relative positions (Raffel et al. 2020): a bias per head for each bucket of distances, of
     which those from max_distance on share one. bidirectional: keys may lie on either side."""
 
@@ -53,7 +53,7 @@ class Stack:
     norm_first: bool
     final_norm: bool
     embedding_norm: bool
-    relative: Relative | None = None
+    relative: RelativePositions | None = None
     rms: bool = False
     norm_eps: float = 1e-5  # torch's default, which all but T5 were trained with
     gated: bool = False

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from pipelines.engine.weights.quantised import Quantised, quantised
+from pipelines.engine.weights.quantised import QuantisedWeight, quantise_weight
 from pipelines.errors import CheckpointError
 from pipelines.notices import ignore_warning
 
@@ -22,7 +22,7 @@ __all__ = ["Weights", "open_weights"]
 
 
 # Bytes of a file that are read before it is mapped anew.
-_READ_AT_ONCE = 16 << 20
+_READ_CHUNK_BYTES = 16 << 20
 _SMALL = 1 << 16
 
 
@@ -42,7 +42,7 @@ class Weights:
         self._folder = folder
         self._readers = readers
         self._translate = translate
-        self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | Quantised] = {}
+        self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | QuantisedWeight] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
         """The same weights, found under names of another family."""
@@ -71,14 +71,16 @@ class Weights:
 
     def shared(
         self, name: str, rows: int, width: int, device: torch.device, dtype: torch.dtype
-    ) -> Tensor | Quantised:
+    ) -> Tensor | QuantisedWeight:
         """As `take`, on a device and in a dtype (int8: quantised): one and the same to all who ask
         for it."""
         key = (self._translate(name), device, dtype)
         if key not in self._shared:
             whole = self.take(name, rows, width)
             small = dtype == torch.int8
-            self._shared[key] = quantised(whole).to(device) if small else whole.to(device, dtype)
+            self._shared[key] = (
+                quantise_weight(whole).to(device) if small else whole.to(device, dtype)
+            )
         return self._shared[key]
 
     def stacked(self, names: Sequence[str], *shape: int) -> Tensor:
@@ -141,7 +143,7 @@ class _Safetensors:
         return list(self._file.keys())
 
     def take(self, name: str) -> Tensor:
-        if self._read > _READ_AT_ONCE:
+        if self._read > _READ_CHUNK_BYTES:
             self._file, self._read = safe_open(self._path, framework="pt"), 0
         tensor: Tensor = self._file.get_tensor(name)
         self._read += tensor.nbytes

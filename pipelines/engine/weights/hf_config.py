@@ -11,7 +11,7 @@ from pipelines.engine.weights.architecture import (
     Activation,
     Architecture,
     Family,
-    Relative,
+    RelativePositions,
     Stack,
 )
 from pipelines.errors import CheckpointError
@@ -236,7 +236,7 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
             norm_first=True,
             final_norm=True,
             embedding_norm=False,
-            relative=Relative(
+            relative=RelativePositions(
                 int(config.get("relative_attention_num_buckets", 32)),
                 int(config.get("relative_attention_max_distance", 128)),
                 bidirectional,

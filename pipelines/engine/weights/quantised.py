@@ -11,14 +11,14 @@ from torch import Tensor
 
 from pipelines.notices import ignore_warning
 
-__all__ = ["Quantised", "overflows", "packed", "quantised"]
+__all__ = ["QuantisedWeight", "fbgemm_overflows", "packed", "quantise_weight"]
 
 # A table of 58,000 tokens is quantised in parts of so many rows: as float32 it takes 119 MB.
 _ROWS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class Quantised:
+class QuantisedWeight:
     """Weights as int8 [out, in], and what its rows are to be multiplied with, float32 [out]."""
 
     numbers: Tensor
@@ -32,19 +32,19 @@ class Quantised:
     def device(self) -> torch.device:
         return self.numbers.device
 
-    def __getitem__(self, rows: slice | Tensor) -> Quantised:
-        return Quantised(self.numbers[rows], self.scales[rows])
+    def __getitem__(self, rows: slice | Tensor) -> QuantisedWeight:
+        return QuantisedWeight(self.numbers[rows], self.scales[rows])
 
-    def __mul__(self, factor: float) -> Quantised:
+    def __mul__(self, factor: float) -> QuantisedWeight:
         return replace(self, scales=self.scales * factor)
 
-    def to(self, device: torch.device) -> Quantised:
-        return Quantised(self.numbers.to(device), self.scales.to(device))
+    def to(self, device: torch.device) -> QuantisedWeight:
+        return QuantisedWeight(self.numbers.to(device), self.scales.to(device))
 
 
-def quantised(weight: Tensor | Quantised) -> Quantised:
+def quantise_weight(weight: Tensor | QuantisedWeight) -> QuantisedWeight:
     """[out, in] of any float dtype in int8; itself if it is so already."""
-    if isinstance(weight, Quantised):
+    if isinstance(weight, QuantisedWeight):
         return weight
     numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
     for start in range(0, len(weight), _ROWS_AT_ONCE):
@@ -52,10 +52,10 @@ def quantised(weight: Tensor | Quantised) -> Quantised:
         part = weight[rows].float().cpu()
         scales[rows] = part.abs().amax(dim=1).clamp_min(1e-12) / 127.0
         numbers[rows] = (part / scales[rows, None]).round_()
-    return Quantised(numbers, scales)
+    return QuantisedWeight(numbers, scales)
 
 
-def packed(weight: Quantised, bias: Tensor | None) -> Any:
+def packed(weight: QuantisedWeight, bias: Tensor | None) -> Any:
     """The layout that torch.ops.quantized.linear_dynamic reads; bias float32 [out]."""
     ignore_warning("torch.quantize_per_tensor, torch.quantize_per_channel and", UserWarning)
     nowhere = torch.zeros(len(weight.scales), dtype=torch.long)
@@ -64,7 +64,7 @@ def packed(weight: Quantised, bias: Tensor | None) -> Any:
 
 
 @cache
-def overflows() -> bool:
+def fbgemm_overflows() -> bool:
     """Whether 8 bits of activations times 8 bits of weights are too much here.
 
     Without VNNI fbgemm adds pairs of products in 16 bits, where the largest do not fit; with 7 bits
@@ -72,6 +72,6 @@ def overflows() -> bool:
     """
     terms = 64
     numbers = torch.full((16, terms), 127, dtype=torch.int8)
-    ones = packed(Quantised(numbers, torch.full((16,), 1 / 127)), None)
+    ones = packed(QuantisedWeight(numbers, torch.full((16,), 1 / 127)), None)
     found = torch.ops.quantized.linear_dynamic(torch.ones(1, terms), ones)
     return bool((found < 0.9 * terms).any())

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from pipelines.engine.weights.architecture import Family
 
-__all__ = ["names_of"]
+__all__ = ["checkpoint_names"]
 
 _LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.(.*)\.(weight|bias)")
 _T5 = {
@@ -31,7 +31,7 @@ _T5_BLOCK = {
 _T5_PROJECTIONS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
 
 
-def names_of(family: Family) -> Callable[[str], str]:
+def checkpoint_names(family: Family) -> Callable[[str], str]:
     """BART's name for a tensor → the family's."""
     return _t5 if family == "t5" else str
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pipelines.language_codes import two_letter
 from pipelines.translation.text.sentences import Span
 
-__all__ = ["plain_quotes", "set_apart", "without_new_stop"]
+__all__ = ["plain_quotes", "split_passthrough", "without_added_stop"]
 
 _BULLET = r"[-–—*•‣◦▪·>#+]+|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,4})\)"
 _MARKER = re.compile(rf"(?:(?:{_BULLET})\s+)+(?=\S)")
@@ -41,7 +41,7 @@ def plain_quotes(text: str) -> str:
     return text.translate(_PLAIN)
 
 
-def without_new_stop(source: str, translation: str) -> str:
+def without_added_stop(source: str, translation: str) -> str:
     """A translation without the full stop that its source, a heading perhaps, does not have."""
     *_, word = translation.split() or [""]
     if word.find(".") < len(word) - 1 or len(word) < 2 or not source[-1:].isalnum():
@@ -49,7 +49,7 @@ def without_new_stop(source: str, translation: str) -> str:
     return translation[:-1]
 
 
-def set_apart(
+def split_passthrough(
     span: Span, language: str | None, unreadable: Callable[[str], bool]
 ) -> Iterator[tuple[Span, bool]]:
     """A sentence in parts, each with whether it is to be kept as it is.

@@ -11,7 +11,7 @@ import sentencex
 
 from pipelines.language_codes import two_letter
 
-__all__ = ["Span", "shorten", "split_sentences"]
+__all__ = ["Span", "split_to_fit", "split_sentences"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def split_sentences(text: str, language: str | None, lines_only: bool = False) -
     return spans
 
 
-def shorten(sentence: str, limit: int, measure: Callable[[str], int]) -> list[Span]:
+def split_to_fit(sentence: str, limit: int, measure: Callable[[str], int]) -> list[Span]:
     """A sentence in parts that measure at most `limit` each, cut where it hurts least.
 
     At ; : and dashes, else at commas and brackets, else between words, and only where there is
@@ -76,8 +76,8 @@ def shorten(sentence: str, limit: int, measure: Callable[[str], int]) -> list[Sp
     if not left or not right:
         return [Span("", sentence)]
     space = sentence[len(left) : len(sentence) - len(right)]
-    first, *rest = shorten(right, limit, measure)
-    return [*shorten(left, limit, measure), Span(space, first.text), *rest]
+    first, *rest = split_to_fit(right, limit, measure)
+    return [*split_to_fit(left, limit, measure), Span(space, first.text), *rest]
 
 
 def _segment(line: str, language: str) -> list[str]:

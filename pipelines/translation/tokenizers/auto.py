@@ -11,11 +11,11 @@ from pipelines.errors import EdgeError, UnsupportedTask
 from pipelines.language_codes import two_letter
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.tokenizers.base import TextTokenizer
-from pipelines.translation.tokenizers.marian import Tokenizer
+from pipelines.translation.tokenizers.marian import MarianTokenizer
 from pipelines.translation.tokenizers.multilingual import MultilingualTokenizer
 from pipelines.translation.tokenizers.t5 import T5Tokenizer
 
-__all__ = ["between", "open_tokenizer"]
+__all__ = ["model_languages", "open_tokenizer"]
 
 _MANY = ("m2m_100", "mbart", "t5")
 
@@ -26,14 +26,14 @@ def open_tokenizer(
     """Raises CheckpointError for missing or damaged files, UnsupportedTask for a model that does
     not translate."""
     if family == "marian":
-        return Tokenizer(folder)
+        return MarianTokenizer(folder)
     if family in _MANY:
         return _many(folder, family, (*defaults.forced, defaults.start_id), name)
     raise UnsupportedTask(f"{name} is a {family} model, which cannot translate text here")
 
 
 @lru_cache(maxsize=64)
-def between(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The languages that a model has to be told of: sources and targets, in two letters where
     there are any. None for Marian, and for what cannot be read."""
     try:

@@ -21,14 +21,14 @@ from pipelines.translation.tokenizers.files import (
     token_content,
 )
 
-__all__ = ["IncrementalDecoder", "Tokenizer"]
+__all__ = ["StreamingDetokenizer", "MarianTokenizer"]
 
 _SPACE = "▁"  # sentencepiece's mark for a space
 _REPLACEMENT = "\ufffd"
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), _REPLACEMENT)
 
 
-class Tokenizer:
+class MarianTokenizer:
     """Text → source ids, target ids → text.
 
     source_language, target_language: as tokenizer_config.json has them, or None.
@@ -131,7 +131,7 @@ class Tokenizer:
         return pieces
 
 
-class IncrementalDecoder:
+class StreamingDetokenizer:
     """Target ids as they come → text as it becomes certain.
 
     What `push` and `finish` return adds up to `Tokenizer.decode` of all the ids. A character of

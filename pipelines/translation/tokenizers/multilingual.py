@@ -22,7 +22,11 @@ from pipelines.translation.tokenizers.files import (
     read_json,
     token_content,
 )
-from pipelines.translation.tokenizers.subword import JsonPieces, Pieces, SpmPieces
+from pipelines.translation.tokenizers.subword import (
+    SentencePieceModel,
+    SubwordModel,
+    TokenizersModel,
+)
 
 __all__ = ["MultilingualTokenizer"]
 
@@ -31,7 +35,7 @@ _FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _TokenLayout:
     """How a kind of model writes languages.
 
     codes: in the order of their ids. token: how a language's token is spelt.
@@ -46,10 +50,12 @@ class _Layout:
     plain_quotes: bool = False
 
 
-_NLLB = _Layout(language_tokens.NLLB, re.compile(r"([a-z]{2,3}_[A-Z][a-z]{3})"), plain_quotes=True)
-_M2M100 = _Layout(language_tokens.M2M100, re.compile(r"__([a-z]{2,3})__"), plain_quotes=True)
-_MBART50 = _Layout(language_tokens.MBART50, re.compile(r"([a-z]{2,3}_[A-Z]{2})"))
-_MBART = _Layout(language_tokens.MBART, _MBART50.token, behind=True, starts=True)
+_NLLB = _TokenLayout(
+    language_tokens.NLLB, re.compile(r"([a-z]{2,3}_[A-Z][a-z]{3})"), plain_quotes=True
+)
+_M2M100 = _TokenLayout(language_tokens.M2M100, re.compile(r"__([a-z]{2,3})__"), plain_quotes=True)
+_MBART50 = _TokenLayout(language_tokens.MBART50, re.compile(r"([a-z]{2,3}_[A-Z]{2})"))
+_MBART = _TokenLayout(language_tokens.MBART, _MBART50.token, behind=True, starts=True)
 
 
 class MultilingualTokenizer:
@@ -103,33 +109,33 @@ class MultilingualTokenizer:
         return (self._languages[code],) if code and not self._starts else ()
 
 
-def _layout(folder: Path, family: str, config: Mapping[str, Any]) -> _Layout:
+def _layout(folder: Path, family: str, config: Mapping[str, Any]) -> _TokenLayout:
     model = read_json(folder / "config.json")
     named = f"{config.get('tokenizer_class')} {model.get('tokenizer_class')}"
     if family == "m2m_100":
         if not (folder / "vocab.json").is_file() or "Nllb" in named:
             return replace(_NLLB, behind=bool(config.get("legacy_behaviour")))
         if config.get("language_codes") == "wmt21":
-            return _Layout(language_tokens.WMT21, _M2M100.token, plain_quotes=True)
+            return _TokenLayout(language_tokens.WMT21, _M2M100.token, plain_quotes=True)
         return _M2M100
     fifty = "MBart50" in named or config.get("language_codes") == "ML50"
     return _MBART50 if fifty else _MBART
 
 
-def _open(folder: Path, m2m100: bool) -> Pieces:
+def _open(folder: Path, m2m100: bool) -> SubwordModel:
     if m2m100:
-        return SpmPieces(folder / _SPM, _FAIRSEQ, folder / "vocab.json")
+        return SentencePieceModel(folder / _SPM, _FAIRSEQ, folder / "vocab.json")
     if not (folder / _SPM).is_file() and (folder / _JSON).is_file():
-        return JsonPieces(folder / _JSON)
-    return SpmPieces(folder / _SPM, _FAIRSEQ)
+        return TokenizersModel(folder / _JSON)
+    return SentencePieceModel(folder / _SPM, _FAIRSEQ)
 
 
 def _languages(
-    folder: Path, config: Mapping[str, Any], layout: _Layout, pieces: Pieces
+    folder: Path, config: Mapping[str, Any], layout: _TokenLayout, pieces: SubwordModel
 ) -> dict[str, int]:
     """The ids of the languages, in the order of the ids."""
     found = {}
-    if isinstance(pieces, SpmPieces):
+    if isinstance(pieces, SentencePieceModel):
         found = {code: pieces.size + i for i, code in enumerate(layout.codes)}
     for token, index in _added(folder, config, pieces):
         match = layout.token.fullmatch(token)
@@ -138,7 +144,9 @@ def _languages(
     return dict(sorted(found.items(), key=lambda item: item[1]))
 
 
-def _added(folder: Path, config: Mapping[str, Any], pieces: Pieces) -> Iterable[tuple[str, int]]:
+def _added(
+    folder: Path, config: Mapping[str, Any], pieces: SubwordModel
+) -> Iterable[tuple[str, int]]:
     """Tokens beyond the model's pieces, as several files may name them."""
     yield from pieces.ids.items()
     yield from read_json(folder / "added_tokens.json", optional=True).items()

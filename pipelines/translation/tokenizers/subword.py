@@ -17,17 +17,17 @@ from sentencepiece import SentencePieceProcessor
 from pipelines.errors import CheckpointError
 from pipelines.translation.tokenizers.files import read_json, read_spm, read_vocabulary
 
-__all__ = ["JsonPieces", "Pieces", "SpmPieces"]
+__all__ = ["TokenizersModel", "SubwordModel", "SentencePieceModel"]
 
 _SPACE = "▁"  # sentencepiece's mark for a space
 _REPLACEMENT = "\ufffd"
 # Lone surrogates (what "surrogateescape" leaves of undecodable bytes) have no UTF-8.
 _SURROGATES = dict.fromkeys(range(0xD800, 0xE000), _REPLACEMENT)
 # No character: stands before what no text can spell.
-_NOWHERE = "\ufdd0"
+_NO_ID = "\ufdd0"
 
 
-class Pieces(Protocol):
+class SubwordModel(Protocol):
     """ids: of the special tokens by their name. size: how many ids the vocabulary has, special
     ones included, of which the languages may be missing."""
 
@@ -45,7 +45,7 @@ class Pieces(Protocol):
         ...
 
 
-class SpmPieces:
+class SentencePieceModel:
     """A sentencepiece model.
 
     vocabulary: the ids of pieces, where they are not those of the model. specials: what comes
@@ -88,7 +88,7 @@ class SpmPieces:
         return pieces
 
 
-class JsonPieces:
+class TokenizersModel:
     """A tokenizer.json, which is all that recent exports have.
 
     Its special tokens are taken out of the model, whose Unigram kind would find them in texts.
@@ -129,7 +129,7 @@ class JsonPieces:
         return text.strip()
 
     def _encoding(self, text: str) -> Any:
-        plain = text.translate(_SURROGATES).replace(_NOWHERE, _REPLACEMENT)
+        plain = text.translate(_SURROGATES).replace(_NO_ID, _REPLACEMENT)
         return self._tokenizer.encode(plain, add_special_tokens=False)
 
 
@@ -150,12 +150,12 @@ def _hide(model: dict[str, Any], special: set[str]) -> None:
     if isinstance(vocabulary, dict):
         keep = model.get("unk_token")
         model["vocab"] = {
-            _NOWHERE + piece if piece in special and piece != keep else piece: i
+            _NO_ID + piece if piece in special and piece != keep else piece: i
             for piece, i in vocabulary.items()
         }
     else:
         model["vocab"] = [
-            [_NOWHERE + piece if piece in special else piece, score] for piece, score in vocabulary
+            [_NO_ID + piece if piece in special else piece, score] for piece, score in vocabulary
         ]
 
 

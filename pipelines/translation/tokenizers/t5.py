@@ -11,7 +11,11 @@ from pathlib import Path
 
 from pipelines.errors import CheckpointError, OptionError, UnsupportedTask
 from pipelines.translation.tokenizers.files import longest_source, read_json
-from pipelines.translation.tokenizers.subword import JsonPieces, Pieces, SpmPieces
+from pipelines.translation.tokenizers.subword import (
+    SentencePieceModel,
+    SubwordModel,
+    TokenizersModel,
+)
 
 __all__ = ["T5Tokenizer"]
 
@@ -73,10 +77,10 @@ class T5Tokenizer:
         return ()
 
 
-def _open(folder: Path) -> Pieces:
+def _open(folder: Path) -> SubwordModel:
     if not (folder / _SPM).is_file() and (folder / _JSON).is_file():
-        return JsonPieces(folder / _JSON)
-    return SpmPieces(folder / _SPM)
+        return TokenizersModel(folder / _JSON)
+    return SentencePieceModel(folder / _SPM)
 
 
 def _prefixes(folder: Path, name: str) -> dict[tuple[str, str], str]:

@@ -36,10 +36,10 @@ class Babbling(ToneTranscriber):
         self.asked: list[tuple[float, int]] = []  # (seconds heard, tokens allowed)
 
     def redecode(
-        self, memory: Any, previous: Any, fixed: Any, draft: Any, longest: int, heard_s: float
+        self, encoded: Any, previous: Any, fixed: Any, draft: Any, longest: int, heard_s: float
     ) -> Any:
-        self.asked.append((memory.shape[1] / 100, longest))
-        result = super().redecode(memory, previous, fixed, draft, longest, heard_s)
+        self.asked.append((encoded.shape[1] / 100, longest))
+        result = super().redecode(encoded, previous, fixed, draft, longest, heard_s)
         self.updates += 1
         if self.updates % 3 or not result.window.tokens:
             return result
@@ -80,11 +80,11 @@ class Stammering(ToneTranscriber):
         self.heard, self.cut, self.cuts = 0.0, False, 0
 
     def redecode(
-        self, memory: Any, previous: Any, fixed: Any, draft: Any, longest: int, heard_s: float
+        self, encoded: Any, previous: Any, fixed: Any, draft: Any, longest: int, heard_s: float
     ) -> Any:
         self.cut, self.heard = 0 < heard_s < self.heard and heard_s > 5, heard_s
         self.cuts += self.cut
-        return super().redecode(memory, previous, fixed, draft, longest, heard_s)
+        return super().redecode(encoded, previous, fixed, draft, longest, heard_s)
 
     def is_repetitive(self, result: WindowResult) -> bool:
         return self.cut

@@ -24,7 +24,7 @@ NOTHING_S = 6
 @pytest.fixture(scope="module")
 def transcriber() -> Transcriber:
     """In float32, where a draft must not change a single token."""
-    return Transcriber(bundled_folder("demo"), engine=Engine(precision="float32", threads=2))
+    return Transcriber(bundled_folder("demo"), engine=Engine(compute_type="float32", threads=2))
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +147,8 @@ def test_words_are_told_where_there_is_audio(transcriber: Transcriber, talk: Sam
     seconds = 2.0
     mel, _ = FileFeatures(talk[: int(seconds * SAMPLE_RATE)], 80, 1000).window(0)
     decoder = transcriber.window_decoder("en", LiveOptions().transcribe)
-    memory = transcriber.model.encode([mel])[0]
+    encoded = transcriber.model.encode([mel])[0]
     for heard_s in (seconds, 0.5):
-        times = decoder.redecode(memory, (), (), (), 50, heard_s).times
+        times = decoder.redecode(encoded, (), (), (), 50, heard_s).times
         assert times
         assert max(times) <= heard_s

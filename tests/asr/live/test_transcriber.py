@@ -132,9 +132,9 @@ def test_the_initial_prompt_is_always_in_sight() -> None:
             super().__init__()
             self.seen: set[tuple[int, ...]] = set()
 
-        def redecode(self, memory: Any, previous: Any, *rest: Any) -> Any:
+        def redecode(self, encoded: Any, previous: Any, *rest: Any) -> Any:
             self.seen.add(tuple(previous))
-            return super().redecode(memory, previous, *rest)
+            return super().redecode(encoded, previous, *rest)
 
     samples, _ = speak(sentence(30))
     prompt = replace(OPTIONS.transcribe, initial_prompt="be do")

@@ -15,8 +15,8 @@ import typer
 
 from edgeapp.commands.bench import Markdown, print_table
 from edgeapp.commands.options import Debug, Device, Threads, chosen
-from edgeapp.console import note, results
-from edgeapp.exit_codes import ending
+from edgeapp.console import print_note, results_console
+from edgeapp.exit_codes import exit_with_code
 from pipelines.errors import OptionError
 
 __all__ = ["app", "engine", "peers"]
@@ -64,11 +64,11 @@ def peers(
     On the same random weights of true shape, each in its best configuration; and what precisions
     cost in quality. A peer that is not installed is left out. Takes some twenty minutes.
     """
-    with ending(debug):
+    with exit_with_code(debug):
         from tests.benchmarks.comparison import report
-        from tests.benchmarks.comparison.backends.registry import RIVALS
+        from tests.benchmarks.comparison.backends.registry import PEERS
         from tests.benchmarks.comparison.quality import Cost, quality
-        from tests.benchmarks.comparison.race import Results, race
+        from tests.benchmarks.comparison.race import Results, compare
         from tests.benchmarks.comparison.shapes import SHAPES
         from tests.benchmarks.comparison.work import KINDS, tasks_for
 
@@ -78,7 +78,7 @@ def peers(
         kinds = _listed(only, "--only", [*KINDS, "quality"])
         kinds = kinds or list(_QUICK_KINDS if quick else (*KINDS, "quality"))
         sizes = [int(size) for size in _listed(batch, "--batch", None)] or ([1] if quick else [])
-        settings, said = chosen(device, None, threads), _with_time(note)
+        settings, said = chosen(device, None, threads), _with_time(print_note)
         where = _computing(settings.device)
         if where != "cpu":  # what is counted is the process's own memory, not the GPU's
             kinds = [kind for kind in kinds if kind != "memory"]
@@ -88,9 +88,9 @@ def peers(
         try:
             for one, tasks in work.items():
                 if tasks:
-                    found += race(
+                    found += compare(
                         {one: tasks},
-                        RIVALS,
+                        PEERS,
                         rounds=rounds or 3,
                         device=where,
                         threads=_counts(settings.threads),
@@ -115,24 +115,24 @@ def engine(
 
     Takes a minute or two.
     """
-    with ending(debug):
+    with exit_with_code(debug):
         from tests.benchmarks.comparison import versus_transformers as report
-        from tests.benchmarks.comparison.race import race
+        from tests.benchmarks.comparison.race import compare
 
         settings = chosen("cpu", None, threads)
-        found = race(
+        found = compare(
             report.work(tokens),
             report.ENTRANTS,
             rounds=rounds,
             device="cpu",
             threads=_counts(settings.threads),
-            said=note,
+            said=print_note,
         ).figures
         if markdown:
             typer.echo(f"{report.markdown(found)}\n\n{report.conditions(tokens, rounds)}")
         else:
             print_table(report.table(found))
-            results().print(report.conditions(tokens, rounds))
+            results_console().print(report.conditions(tokens, rounds))
 
 
 def _listed(wanted: str | None, option: str, known: list[str] | None) -> list[str]:

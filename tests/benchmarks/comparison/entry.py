@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tests.benchmarks.comparison.backends.base import Configuration
-from tests.benchmarks.comparison.backends.registry import Rival
-from tests.benchmarks.comparison.process import Missing, RivalFailed, RivalProcess
+from tests.benchmarks.comparison.backends.registry import Peer
+from tests.benchmarks.comparison.process import PeerFailed, PeerMissing, PeerProcess
 from tests.benchmarks.comparison.work import Task
 
 __all__ = ["Entry"]
@@ -23,8 +23,8 @@ class Entry:
     refused: why the last configuration that could not be loaded could not.
     """
 
-    rival: Rival
-    start: Callable[[], RivalProcess]
+    rival: Peer
+    start: Callable[[], PeerProcess]
     missing: str | None = None
     tried: dict[Task, dict[Configuration, float]] = field(default_factory=dict)
     choice: dict[tuple[Task, str], Configuration] = field(default_factory=dict)
@@ -32,8 +32,8 @@ class Entry:
     spent: dict[tuple[Task, Configuration], float] = field(default_factory=dict)
     failed: dict[Task, str] = field(default_factory=dict)
     refused: str | None = None
-    _first: RivalProcess | None = None
-    _separate: dict[Configuration, RivalProcess] = field(default_factory=dict)
+    _first: PeerProcess | None = None
+    _separate: dict[Configuration, PeerProcess] = field(default_factory=dict)
 
     @property
     def chosen(self) -> list[tuple[Task, Configuration]]:
@@ -44,13 +44,13 @@ class Entry:
         """Start, or note why that is impossible."""
         try:
             self._first = self.start()
-        except Missing:
+        except PeerMissing:
             self.missing = f"{self.rival.package} is not installed"
-        except RivalFailed as error:
+        except PeerFailed as error:
             self.missing = str(error)
 
     def ask(self, call: str, at: Configuration | None = None, *arguments: object) -> Any:
-        """Have the process of a configuration do something. Raises RivalFailed."""
+        """Have the process of a configuration do something. Raises PeerFailed."""
         process = self._first if at is None else self._separate.get(at, self._first)
         assert process is not None, "it takes part"
         return process.ask(call, *([] if at is None else [asdict(at)]), *arguments)
@@ -59,7 +59,7 @@ class Entry:
         """One measurement; None, and a note, when it fails."""
         try:
             return float(self.ask("run", at, asdict(task)))
-        except RivalFailed as error:
+        except PeerFailed as error:
             self.failed[task] = str(error)
             return None
 

@@ -25,10 +25,10 @@ _KINDS = {"float16": (1, _F16), "q8_0": (7, _Q8)}
 _BLOCK = 32
 
 
-def write_ggml(shape: Shape, folder: Path, precision: str) -> None:
+def write_ggml(shape: Shape, folder: Path, compute_type: str) -> None:
     """The weights of a folder once more, as one file in one of GGML_BYTES."""
-    kind, matrices = _KINDS[precision]
-    target = ggml_file(folder, precision)
+    kind, matrices = _KINDS[compute_type]
+    target = ggml_file(folder, compute_type)
     config = shape.config
     width, layers = int(config["d_model"]), int(config["encoder_layers"])
     mels = int(config.get("num_mel_bins", 80))

@@ -11,18 +11,18 @@ from typing import Any
 
 from tests.benchmarks.comparison.shapes import Shape
 
-__all__ = ["Missing", "RivalFailed", "RivalProcess"]
+__all__ = ["PeerMissing", "PeerFailed", "PeerProcess"]
 
 
-class RivalFailed(Exception):
+class PeerFailed(Exception):
     """A rival could not do what was asked of it; the message says why."""
 
 
-class Missing(RivalFailed):
+class PeerMissing(PeerFailed):
     """A rival's package is not installed."""
 
 
-class RivalProcess:
+class PeerProcess:
     """Runs `worker` in one of its roles for one shape: "prepare", "race" with a rival's place, or
     "peak" with an import and a rival's place.
 
@@ -44,7 +44,7 @@ class RivalProcess:
             raise
 
     def ask(self, call: str, *arguments: Any) -> Any:
-        """Call a method of what the worker serves. Raises RivalFailed with what that raised."""
+        """Call a method of what the worker serves. Raises PeerFailed with what that raised."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -54,10 +54,10 @@ class RivalProcess:
         except BrokenPipeError:
             line = ""
         if not line:
-            raise RivalFailed(f"its process ended with {self._process.wait()}")
+            raise PeerFailed(f"its process ended with {self._process.wait()}")
         answer = json.loads(line)
         if "error" in answer:
-            raise (Missing if answer["missing"] else RivalFailed)(answer["error"])
+            raise (PeerMissing if answer["missing"] else PeerFailed)(answer["error"])
         return answer["value"]
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class RivalProcess:
         self._process.kill()
         self._process.communicate()
 
-    def __enter__(self) -> RivalProcess:
+    def __enter__(self) -> PeerProcess:
         return self
 
     def __exit__(self, *exc: object) -> None:

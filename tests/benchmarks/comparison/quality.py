@@ -12,7 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
-from edgeapp.bench.word_lag import errors, plain_words
+from edgeapp.bench.word_lag import plain_words, word_errors
 from pipelines.asr import Transcriber, load_audio
 from pipelines.asr.audio.arrays import Samples
 from pipelines.engine import Engine
@@ -36,7 +36,7 @@ class Cost:
 
     model: str
     measure: str
-    precision: str
+    compute_type: str
     value: float
     worse: float
     over: str
@@ -53,24 +53,24 @@ def quality(
     heard = list(_recordings(data))
     pairs = _pairs(data)
     costs: list[Cost] = []
-    for precision in _PRECISIONS:
-        said(f"quality of {precision}")
-        with Engine(device=device, precision=precision, threads=threads) as engine:
+    for compute_type in _PRECISIONS:
+        said(f"quality of {compute_type}")
+        with Engine(device=device, compute_type=compute_type, threads=threads) as engine:
             wrong = _word_errors(engine, heard)
             words = sum(len(truth) for _, truth in heard)
             over = f"{words} words in {len(heard)} recordings"
-            _add(costs, Cost("demo", "word error rate, %", precision, wrong, 0.0, over))
+            _add(costs, Cost("demo", "word error rate, %", compute_type, wrong, 0.0, over))
             if pairs:
                 over = f"{len(pairs)} sentences"
                 bleu = _bleu(engine, pairs)
-                _add(costs, Cost("demo-en-de", "BLEU", precision, bleu, 0.0, over))
+                _add(costs, Cost("demo-en-de", "BLEU", compute_type, bleu, 0.0, over))
     return sorted(costs, key=lambda cost: cost.model)
 
 
 def _add(costs: list[Cost], cost: Cost) -> None:
     exact = next((each for each in costs if each.model == cost.model), cost)
     worse = cost.value - exact.value if cost.model == "demo" else exact.value - cost.value
-    costs.append(Cost(cost.model, cost.measure, cost.precision, cost.value, worse, cost.over))
+    costs.append(Cost(cost.model, cost.measure, cost.compute_type, cost.value, worse, cost.over))
 
 
 def _word_errors(engine: Engine, heard: Sequence[tuple[Samples, list[str]]]) -> float:
@@ -78,7 +78,7 @@ def _word_errors(engine: Engine, heard: Sequence[tuple[Samples, list[str]]]) -> 
     wrong = 0
     for samples, truth in heard:
         found = transcriber.transcribe(samples)
-        wrong += errors(truth, plain_words(" ".join(segment.text for segment in found)))
+        wrong += word_errors(truth, plain_words(" ".join(segment.text for segment in found)))
     return 100 * wrong / sum(len(truth) for _, truth in heard)
 
 

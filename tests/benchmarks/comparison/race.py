@@ -8,14 +8,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pipelines.errors import OptionError
-from tests.benchmarks.comparison.backends.registry import Rival
+from tests.benchmarks.comparison.backends.registry import Peer
 from tests.benchmarks.comparison.figures import Figure
-from tests.benchmarks.comparison.process import Missing, RivalProcess
+from tests.benchmarks.comparison.process import PeerMissing, PeerProcess
 from tests.benchmarks.comparison.rounds import Said, measure
 from tests.benchmarks.comparison.shapes import Shape
 from tests.benchmarks.comparison.work import Task
 
-__all__ = ["Results", "race"]
+__all__ = ["Results", "compare"]
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Results:
         return Results(self.figures + more.figures, speed, self.gpu or more.gpu)
 
 
-def race(
+def compare(
     work: Mapping[Shape, Sequence[Task]],
-    rivals: Sequence[Rival],
+    rivals: Sequence[Peer],
     *,
     rounds: int,
     device: str,
@@ -51,10 +51,10 @@ def race(
         for shape, tasks in work.items():
             folder = Path(name) / shape.name
             said(f"{shape.name}: making random weights")
-            with RivalProcess("prepare", shape, folder, device) as writer:
+            with PeerProcess("prepare", shape, folder, device) as writer:
                 try:
                     writer.ask("write")
-                except Missing:
+                except PeerMissing:
                     raise OptionError(
                         "transformers makes the models that are compared, and is not installed: "
                         "pip install 'edgeapp[bench]'"

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from itertools import groupby, zip_longest
 
 from edgeapp.bench.machine import machine
-from tests.benchmarks.comparison.backends.registry import OURS, RIVALS
+from tests.benchmarks.comparison.backends.registry import OURS, PEERS
 from tests.benchmarks.comparison.figures import Figure
 from tests.benchmarks.comparison.quality import AIM, Cost
 from tests.benchmarks.comparison.race import Results
-from tests.benchmarks.comparison.targets import aim_of, aims, better
+from tests.benchmarks.comparison.targets import better, target_of, target_rows
 
 __all__ = ["conditions", "markdown", "number", "text", "to_json"]
 
@@ -24,7 +24,7 @@ def text(results: Results, costs: Sequence[Cost]) -> str:
     """For a terminal: a block for each piece of work, a line for each rival."""
     lines = []
     for rows in _blocks(results.figures):
-        verdicts = aims(rows, bool(results.gpu))
+        verdicts = target_rows(rows, bool(results.gpu))
         lines.append((f"{rows[0].shape}, {rows[0].title}",))
         for row in rows:
             cells = _cells(row) if row.runs else (row.missing or "",)
@@ -62,7 +62,7 @@ def markdown(results: Results, costs: Sequence[Cost]) -> str:
 
 def _race_markdown(results: Results) -> str:
     """A row for each piece of work, a column for each rival."""
-    rivals = [column.name for rival in RIVALS for column in rival.columns]
+    rivals = [column.name for rival in PEERS for column in rival.columns]
     shown = [name for name in rivals if any(each.rival == name for each in results.figures)]
     lines = [
         "| " + " | ".join(("work", *shown, "EdgeApp against them")) + " |",
@@ -71,7 +71,7 @@ def _race_markdown(results: Results) -> str:
     for rows in _blocks(results.figures):
         by_name = {row.rival: row for row in rows}
         cells = [_cell(by_name.get(name)) for name in shown]
-        verdicts = aims(rows, bool(results.gpu))
+        verdicts = target_rows(rows, bool(results.gpu))
         aimed = [
             f"{name}: {verdicts[name]}"
             for name in shown
@@ -108,7 +108,7 @@ def to_json(results: Results, costs: Sequence[Cost]) -> str:
                 told["median"] = row.median
             if row.runs and ours is not None and row is not ours:
                 told["edgeapp_is"] = better(row.unit, ours.median, row.median)
-                told["aim"] = aim_of(row.shape, row.work, row.rival, bool(results.gpu))
+                told["aim"] = target_of(row.shape, row.work, row.rival, bool(results.gpu))
             figures.append(told)
     return json.dumps(
         {
@@ -123,10 +123,10 @@ def to_json(results: Results, costs: Sequence[Cost]) -> str:
 
 
 def _cost_cells(cost: Cost) -> tuple[str, ...]:
-    exact = cost.precision == "float32"
+    exact = cost.compute_type == "float32"
     return (
         cost.model,
-        cost.precision,
+        cost.compute_type,
         f"{cost.value:.2f} {cost.measure}",
         "" if exact else f"{cost.worse:+.2f}",
         "" if exact else f"aim {AIM}: {'hit' if cost.worse <= AIM else 'missed'}",

@@ -9,10 +9,10 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
-from tests.benchmarks.comparison.backends.registry import OURS, Column, Rival
+from tests.benchmarks.comparison.backends.registry import OURS, Column, Peer
 from tests.benchmarks.comparison.entry import Entry
 from tests.benchmarks.comparison.figures import Figure
-from tests.benchmarks.comparison.process import RivalFailed, RivalProcess
+from tests.benchmarks.comparison.process import PeerFailed, PeerProcess
 from tests.benchmarks.comparison.search import search, thread_counts
 from tests.benchmarks.comparison.shapes import Shape
 from tests.benchmarks.comparison.work import Task
@@ -35,7 +35,7 @@ def measure(
     shape: Shape,
     folder: Path,
     tasks: Sequence[Task],
-    rivals: Sequence[Rival],
+    rivals: Sequence[Peer],
     *,
     rounds: int,
     bytes_per_s: float,
@@ -57,7 +57,7 @@ def measure(
             if not own:
                 continue
             said(f"{shape.name}: {rival.columns[-1].name} looks for its best configuration")
-            start = partial(RivalProcess, "race", shape, folder, device, rival.place)
+            start = partial(PeerProcess, "race", shape, folder, device, rival.place)
             entries.append(Entry(rival, start))
             stack.callback(entries[-1].close)
             entries[-1].enter()
@@ -86,7 +86,7 @@ def measure(
 def _search(entry: Entry, tasks: Sequence[Task], counts: Sequence[int]) -> None:
     try:
         search(entry, tasks, counts)
-    except RivalFailed as error:
+    except PeerFailed as error:
         entry.missing = str(error)
     if not entry.choice and not entry.failed:
         entry.missing = entry.missing or entry.refused
@@ -118,9 +118,9 @@ def _weigh(entry: Entry, shape: Shape, folder: Path, device: str, said: Said) ->
         said(f"{shape.name}: peak memory of {entry.rival.columns[-1].name}, {at}")
         rival = entry.rival
         try:
-            with RivalProcess("peak", shape, folder, device, rival.base, rival.place) as process:
+            with PeerProcess("peak", shape, folder, device, rival.base, rival.place) as process:
                 value = float(process.ask("measure", asdict(at), asdict(task)))
-        except RivalFailed as error:
+        except PeerFailed as error:
             entry.failed[task] = str(error)
         else:
             entry.runs[task, at] = [value]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tests.benchmarks.comparison.backends.base import Configuration
 from tests.benchmarks.comparison.backends.registry import OURS, Column
 from tests.benchmarks.comparison.entry import Entry
-from tests.benchmarks.comparison.process import RivalFailed
+from tests.benchmarks.comparison.process import PeerFailed
 from tests.benchmarks.comparison.work import Task
 
 __all__ = ["search", "thread_counts"]
@@ -124,7 +124,7 @@ def _try(entry: Entry, at: Configuration, probes: Sequence[Task]) -> None:
         return
     try:
         entry.keep([at])
-    except RivalFailed as error:  # a dtype that this device lacks, perhaps
+    except PeerFailed as error:  # a dtype that this device lacks, perhaps
         entry.refused = str(error)
         return
     for probe in left:

@@ -94,6 +94,6 @@ def converted_folder(folder: Path) -> Path:
 GGML_BYTES = {"float16": 2.0, "q8_0": 34 / 32}
 
 
-def ggml_file(folder: Path, precision: str) -> Path:
+def ggml_file(folder: Path, compute_type: str) -> Path:
     """Where the weights of `folder` lie in whisper.cpp's layout."""
-    return folder.with_name(f"{folder.name}-{precision}.bin")
+    return folder.with_name(f"{folder.name}-{compute_type}.bin")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tests.benchmarks.comparison.backends.registry import CT2, FASTER, HF, HF_EXACT, OURS
 from tests.benchmarks.comparison.figures import Figure
 
-__all__ = ["aim_of", "aims", "better"]
+__all__ = ["target_of", "target_rows", "better"]
 
 # (piece of work, rival) → how many times as good as it.
 _AIMS = {
@@ -31,7 +31,7 @@ def better(unit: str, one: float, other: float) -> float:
     return one / other if unit == "tokens/s" else other / one
 
 
-def aim_of(shape: str, work: str, rival: str, on_gpu: bool = False) -> float | None:
+def target_of(shape: str, work: str, rival: str, on_gpu: bool = False) -> float | None:
     """How many times as good as this EdgeApp is to be; None where nothing was set out."""
     if on_gpu:
         return _GPU_AIMS.get((work, rival))
@@ -40,7 +40,7 @@ def aim_of(shape: str, work: str, rival: str, on_gpu: bool = False) -> float | N
     return _AIMS.get((work, rival))
 
 
-def aims(figures: Sequence[Figure], on_gpu: bool = False) -> dict[str, str]:
+def target_rows(figures: Sequence[Figure], on_gpu: bool = False) -> dict[str, str]:
     """For one piece of work: rival → "2.10 ×, aim 1.5: hit"."""
     ours = next((each for each in figures if each.rival == OURS and each.runs), None)
     if ours is None:
@@ -50,7 +50,7 @@ def aims(figures: Sequence[Figure], on_gpu: bool = False) -> dict[str, str]:
     return {
         each.rival: _verdict(
             better(each.unit, ours.median, each.median),
-            aim_of(each.shape, each.work, each.rival, on_gpu),
+            target_of(each.shape, each.work, each.rival, on_gpu),
         )
         for each in figures
         if each.runs and each.rival != OURS

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from edgeapp.bench.machine import machine
-from tests.benchmarks.comparison.backends.registry import HF, HF_EXACT, RIVALS, Column, Rival
+from tests.benchmarks.comparison.backends.registry import HF, HF_EXACT, PEERS, Column, Peer
 from tests.benchmarks.comparison.figures import Figure
 from tests.benchmarks.comparison.report import number
 from tests.benchmarks.comparison.shapes import SHAPES, Shape
@@ -22,8 +22,8 @@ _PRECISIONS = ("auto", "float32", "bfloat16", "int8")
 _COLUMNS = ("model", "engine", "dtype × threads", "first token", "each further", "decoding")
 
 ENTRANTS = (
-    *(rival for rival in RIVALS if HF in {column.name for column in rival.columns}),
-    Rival(
+    *(rival for rival in PEERS if HF in {column.name for column in rival.columns}),
+    Peer(
         tuple(Column(f"EdgeApp, {name}", (name,)) for name in _PRECISIONS),
         "ours:OursInEveryPrecision",
         "edgeapp",

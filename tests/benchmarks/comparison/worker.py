@@ -22,7 +22,7 @@ from statistics import median
 from typing import Any
 
 from tests.benchmarks.comparison.backends.base import Configuration, Runner
-from tests.benchmarks.comparison.backends.registry import contender
+from tests.benchmarks.comparison.backends.registry import load_backend
 from tests.benchmarks.comparison.limits import bandwidth, step_bytes
 from tests.benchmarks.comparison.shapes import GGML_BYTES, Shape
 from tests.benchmarks.comparison.work import Task, lines, samples
@@ -45,8 +45,8 @@ class Preparation:
         with suppress(ModuleNotFoundError):
             convert(self._shape, self._folder)
         if self._shape.kind == "whisper" and find_spec("_pywhispercpp"):
-            for precision in GGML_BYTES:
-                write_ggml(self._shape, self._folder, precision)
+            for compute_type in GGML_BYTES:
+                write_ggml(self._shape, self._folder, compute_type)
 
     def bandwidth(self) -> float:
         """Bytes a second."""
@@ -65,7 +65,7 @@ class Peak:
     def __init__(self, base: str, place: str, shape: Shape, folder: Path, device: str) -> None:
         import_module(base)
         self._before = _peak_bytes()
-        self._contender = contender(place, shape, folder, device)
+        self._contender = load_backend(place, shape, folder, device)
 
     def measure(self, configuration: dict[str, Any], task: dict[str, Any]) -> float:
         """MB, after everything from loading to the last token."""
@@ -86,7 +86,7 @@ class Bench:
 
     def __init__(self, place: str, shape: Shape, folder: Path, device: str) -> None:
         self._shape = shape
-        self._contender = contender(place, shape, folder, device)
+        self._contender = load_backend(place, shape, folder, device)
         self._samples = samples()
         self._runners: dict[Configuration, Runner] = {}
         self._encoded: dict[tuple[Configuration, int], Any] = {}

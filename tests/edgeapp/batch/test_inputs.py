@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeapp.batch.inputs import Unit, read_units
+from edgeapp.batch.inputs import TextUnit, read_units
 
 
-def units_of(raw: bytes, *, document: bool = False) -> list[Unit]:
+def units_of(raw: bytes, *, document: bool = False) -> list[TextUnit]:
     return [u for u in read_units(io.BytesIO(raw), document=document) if u is not None]
 
 

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.batch.outputs import no_collisions, output_names, prepare_folder, write_whole
+from edgeapp.batch.outputs import (
+    check_no_collisions,
+    output_names,
+    prepare_folder,
+    write_atomically,
+)
 from pipelines.errors import OptionError, OutputError
 
 
@@ -20,21 +25,21 @@ def test_names_never_meet() -> None:
 
 def test_what_would_meet_or_replace_an_input_is_refused(tmp_path: Path) -> None:
     a, b = tmp_path / "talk.de.txt", tmp_path / "talk.txt"
-    no_collisions([a, b], ["-", str(tmp_path / "other.txt")])
+    check_no_collisions([a, b], ["-", str(tmp_path / "other.txt")])
     with pytest.raises(OptionError, match=r"two inputs would be written to .*talk\.de\.txt"):
-        no_collisions([a, b, a])
+        check_no_collisions([a, b, a])
     b.write_text("")
     (tmp_path / "link.txt").symlink_to(b)
     with pytest.raises(OptionError, match="is the input itself"):
-        no_collisions([a, b], [str(tmp_path / "link.txt")])
+        check_no_collisions([a, b], [str(tmp_path / "link.txt")])
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.srt"
-    write_whole(path, "old")
+    write_atomically(path, "old")
     (tmp_path / "a.srt.tmp").mkdir()
     with pytest.raises(OutputError, match="a.srt cannot be written"):
-        write_whole(path, "new")
+        write_atomically(path, "new")
     assert path.read_text() == "old"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.batch.transcription_job import Captions
+from edgeapp.batch.transcription_job import TranscriptionJob
 from edgeapp.subtitles.formats import Cue
 from pipelines.asr import Info, Segment, SegmentDone, TranscribeOptions
 
@@ -38,7 +38,7 @@ def test_what_is_in_the_wanted_language_already_needs_no_translator() -> None:
         pytest.fail(f"asked for a translator from {spoken}")
 
     heard: Any = Heard("en", " Good", " morning.", " Good night")
-    captions = Captions(heard, TranscribeOptions(), translator_for, "en")
+    captions = TranscriptionJob(heard, TranscribeOptions(), translator_for, "en")
     transcript = captions.run("talk.wav", Nobody())
     assert transcript.translation_language == "en"
     assert transcript.translation == (Cue(0, 2.0, "Good morning."), Cue(2, 3.0, "Good night"))

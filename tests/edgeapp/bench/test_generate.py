@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from edgeapp.bench.generate import Session, compare, summary, to_json
-from edgeapp.bench.generate_audio import HeardSession, windows
+from edgeapp.bench.generate_audio import AudioSession, windows
 from edgeapp.bench.generate_prompt import command, converse
 from edgeapp.cli import main
 from pipelines.asr import Transcriber
@@ -25,7 +25,7 @@ TEXTS = ["Where is the station?", "I would like a cup of coffee, please."]
 
 @pytest.fixture(scope="module")
 def translator() -> Iterator[Translator]:
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield Translator(bundled_folder("demo-en-de"), engine=engine)
 
 
@@ -48,10 +48,10 @@ def test_every_way_gives_the_same_text_greedily(translator: Translator) -> None:
 
 def test_recordings_too() -> None:
     talk = assets_folder() / "samples" / "talk.flac"
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         transcriber = Transcriber(bundled_folder("demo"), engine=engine)
         heard = list(windows(transcriber, talk))
-        runs = list(compare(HeardSession(transcriber, transcriber, length=12), heard[:1]))
+        runs = list(compare(AudioSession(transcriber, transcriber, length=12), heard[:1]))
     assert [name for name, _ in heard[:2]] == ["00:00.000", "00:10.000"][: len(heard)]
     assert [run.method for run in runs] == ["plain", "uncached", "beam", "speculative", "n-gram"]
     for run in runs:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from edgeapp.bench.captions import TimingEngine, caption
 from edgeapp.bench.captions_report import conditions, markdown
-from edgeapp.bench.word_lag import Recording, align, errors, plain_words, read_recording
+from edgeapp.bench.word_lag import Recording, align, plain_words, read_recording, word_errors
 from edgeapp.cli import main
 from pipelines.asr import Transcriber
 from pipelines.asr.live.transcriber import LiveOptions
@@ -73,16 +73,16 @@ def test_an_alignment_is_in_order_and_complete(truth: list[str], heard: list[str
     assert [i for i, _ in pairs if i is not None] == list(range(len(truth)))
     assert [j for _, j in pairs if j is not None] == list(range(len(heard)))
     assert (None, None) not in pairs
-    assert abs(len(truth) - len(heard)) <= errors(truth, heard) <= max(len(truth), len(heard))
-    assert errors(truth, truth) == 0
-    assert errors(truth, heard) == errors(heard, truth)
+    assert abs(len(truth) - len(heard)) <= word_errors(truth, heard) <= max(len(truth), len(heard))
+    assert word_errors(truth, truth) == 0
+    assert word_errors(truth, heard) == word_errors(heard, truth)
 
 
 def test_errors_are_counted_as_everywhere() -> None:
     truth = "the cat sat on the mat".split()
-    assert errors(truth, "the cat sat on mat".split()) == 1
-    assert errors(truth, "the a cat sit on the mat".split()) == 2
-    assert errors(truth, []) == 6
+    assert word_errors(truth, "the cat sat on mat".split()) == 1
+    assert word_errors(truth, "the a cat sit on the mat".split()) == 2
+    assert word_errors(truth, []) == 6
 
 
 def test_word_times_of_the_bundled_recording() -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from edgeapp.live import capture
-from edgeapp.live.capture import LiveSource
+from edgeapp.live.capture import LiveCapture
 from tests.edgeapp.live.fake_sounddevice import FakeSoundDevice, installed
 
 
@@ -21,7 +21,7 @@ def test_a_lost_microphone_is_let_go_and_the_devices_are_looked_at_again(
     sound: FakeSoundDevice,
 ) -> None:
     with ExitStack() as stack:
-        source = LiveSource(stack, None, 1.0, None)
+        source = LiveCapture(stack, None, 1.0, None)
         (first,) = sound.streams
         looked = sound.looked
         first.break_off()

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.live.events import Ended, Status, TranslationPartial
-from edgeapp.live.files import LiveOutput, planned
+from edgeapp.live.events import SessionEnded, Status, TranslationPartial
+from edgeapp.live.files import LiveFiles, planned
 from pipelines.asr.live.events import Committed, Partial
 from pipelines.errors import OptionError, OutputError
 
 
 @pytest.mark.parametrize("kind", ["srt", "vtt", "txt", "jsonl"])
 def test_output_files_are_readable_at_every_moment(kind: str, tmp_path: Path) -> None:
-    output = LiveOutput(tmp_path / f"talk.{kind}")
+    output = LiveFiles(tmp_path / f"talk.{kind}")
     output.take(Committed(" I am here.", 0.0, 1.0))
     output.take(Partial(" and"))
     output.take(TranslationPartial("Ich"))
     output.take(Status(1.0, 0.0, 0.1, 0.0, -20.0))
     output.take(Committed(" And you", 1.0, 2.0))
     before = (tmp_path / f"talk.{kind}").read_text()
-    output.take(Ended(2.0))
+    output.take(SessionEnded(2.0))
     output.close()
     after = (tmp_path / f"talk.{kind}").read_text()
     assert after.startswith(before)
@@ -39,7 +39,7 @@ def test_output_files_are_readable_at_every_moment(kind: str, tmp_path: Path) ->
 
 
 def test_what_is_open_is_written_when_a_session_breaks_off(tmp_path: Path) -> None:
-    output = LiveOutput(tmp_path / "talk.txt")
+    output = LiveFiles(tmp_path / "talk.txt")
     output.take(Committed(" And you", 1.0, 2.0))
     output.close()
     assert (tmp_path / "talk.txt").read_text() == "And you\n"
@@ -62,6 +62,6 @@ def test_files_are_planned_and_nothing_is_written_over(tmp_path: Path) -> None:
 
 def test_outputs_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="docx"):
-        LiveOutput(tmp_path / "talk.docx")
+        LiveFiles(tmp_path / "talk.docx")
     with pytest.raises(OutputError, match="cannot be written"):
-        LiveOutput(tmp_path / "missing" / "talk.srt")
+        LiveFiles(tmp_path / "missing" / "talk.srt")

@@ -10,24 +10,24 @@ import numpy as np
 import pytest
 
 from edgeapp.live.events import (
-    Ended,
+    SessionEnded,
     SessionEvent,
     Status,
     TranslationFinal,
     TranslationPartial,
-    Warned,
+    WarningRaised,
     as_json,
 )
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import Feed, FileFeed, RecordedFeed
+from edgeapp.live.sources import AudioSource, FileSource, RecordedSource
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import Committed, Decoded, Partial
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.asr.transcriber import Transcriber
-from pipelines.asr.window import Redecoded
+from pipelines.asr.window import LiveWindowResult
 from pipelines.errors import DeviceLost
-from pipelines.translation.live import LiveTranslator, Translated
+from pipelines.translation.live import LiveTranslation, LiveTranslator
 from tests.asr.tones import Spoken, ToneTranscriber, loudness, speak
 
 WORDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
@@ -55,12 +55,12 @@ class Shouting:
         rest, self._open = self._open, []
         return [" ".join(rest)] if rest else []
 
-    def final(self, sentence: str) -> Translated:
-        return Translated(sentence, sentence.upper(), ("cut",) if "ki" in sentence else ())
+    def final(self, sentence: str) -> LiveTranslation:
+        return LiveTranslation(sentence, sentence.upper(), ("cut",) if "ki" in sentence else ())
 
-    def partial(self, tail: str = "") -> Translated | None:
+    def partial(self, tail: str = "") -> LiveTranslation | None:
         source = (self.running + tail).strip()
-        return Translated(source, source.upper()) if source else None
+        return LiveTranslation(source, source.upper()) if source else None
 
 
 class Clock:
@@ -83,7 +83,7 @@ class Slow(ToneTranscriber):
         super().__init__()
         self._clock = clock
 
-    def redecode(self, *args: Any) -> Redecoded:
+    def redecode(self, *args: Any) -> LiveWindowResult:
         self._clock.sleep(1.5)
         return super().redecode(*args)
 
@@ -112,10 +112,10 @@ def truth(spoken: list[Spoken]) -> list[str]:
 def test_a_recording_played_in_real_time() -> None:
     samples, spoken = speak(WORDS)
     clock = Clock()
-    feed = FileFeed(samples, 1.0, clock=clock, sleep=clock.sleep)
+    feed = FileSource(samples, 1.0, clock=clock, sleep=clock.sleep)
     events = list(session(clock=clock).run(feed))
     assert words_of(events) == truth(spoken)
-    assert events[-1] == Ended(len(samples) / 16_000)
+    assert events[-1] == SessionEnded(len(samples) / 16_000)
     assert clock.now == pytest.approx(len(samples) / 16_000, abs=0.3)
     states = [e for e in events if isinstance(e, Status)]
     assert len(states) > len(samples) / 16_000
@@ -125,7 +125,7 @@ def test_a_recording_played_in_real_time() -> None:
 def test_a_slow_machine_takes_larger_steps_and_keeps_up() -> None:
     samples, spoken = speak(WORDS * 5)
     clock = Clock()
-    feed = FileFeed(samples, 1.0, clock=clock, sleep=clock.sleep)
+    feed = FileSource(samples, 1.0, clock=clock, sleep=clock.sleep)
     events = list(session(clock=clock, recogniser=Slow(clock)).run(feed))
     assert words_of(events) == truth(spoken)
     seconds = len(samples) / 16_000
@@ -141,20 +141,22 @@ def test_a_slow_machine_takes_larger_steps_and_keeps_up() -> None:
 
 def test_finished_sentences_and_the_running_one_are_translated() -> None:
     samples, spoken = speak(WORDS, pause_every=7)
-    events = list(session(translated=True).run(FileFeed(samples, 0)))
+    events = list(session(translated=True).run(FileSource(samples, 0)))
     finals = [e for e in events if isinstance(e, TranslationFinal)]
     assert " ".join(f.text for f in finals).split() == [w.upper() for w in truth(spoken)]
     assert any(isinstance(e, TranslationPartial) for e in events)
     for final, first in zip(finals, [0, 3, 6, 7, 10], strict=True):
         assert final.start == pytest.approx(spoken[first].start, abs=0.8)
         assert final.start < final.end
-    assert sum(isinstance(e, Warned) for e in events) == sum("ki" in f.source for f in finals)
+    assert sum(isinstance(e, WarningRaised) for e in events) == sum(
+        "ki" in f.source for f in finals
+    )
 
 
 def test_stop_keeps_what_was_said_before_it() -> None:
     samples, spoken = speak(WORDS)
     clock = Clock()
-    feed = FileFeed(samples, 1.0, clock=clock, sleep=clock.sleep)
+    feed = FileSource(samples, 1.0, clock=clock, sleep=clock.sleep)
     events: list[SessionEvent | Decoded] = []
     for event in session(clock=clock).run(feed):
         events.append(event)
@@ -184,10 +186,10 @@ class Unplugged:
 
 def test_a_lost_device_keeps_its_words_and_another_goes_on() -> None:
     samples, spoken = speak(WORDS)
-    again = iter([FileFeed(samples, 0)])
+    again = iter([FileSource(samples, 0)])
     events = list(session().run(Unplugged(samples), lambda: next(again)))
     assert words_of(events) == truth(spoken) * 2
-    assert [e.message for e in events if isinstance(e, Warned)] == [
+    assert [e.message for e in events if isinstance(e, WarningRaised)] == [
         "the microphone was disconnected"
     ]
     starts = [e.start for e in events if isinstance(e, Committed)]
@@ -202,7 +204,7 @@ def test_a_lost_device_without_another_is_an_error_at_the_end() -> None:
     with pytest.raises(DeviceLost):
         collections.deque(map(events.append, run), maxlen=0)
     assert words_of(events) == truth(spoken)
-    assert isinstance(events[-1], Ended)
+    assert isinstance(events[-1], SessionEnded)
 
 
 class Leaky(Unplugged):
@@ -215,7 +217,7 @@ class Leaky(Unplugged):
 
 def test_lost_audio_is_said_once() -> None:
     events = list(session().run(Leaky(np.zeros(16_000, np.float32))))
-    assert [e.message for e in events if isinstance(e, Warned)] == [
+    assert [e.message for e in events if isinstance(e, WarningRaised)] == [
         "this machine is too slow: 1.5 s of audio were lost, and 7.0 s are waiting"
     ]
 
@@ -228,7 +230,7 @@ def test_audio_can_be_kept() -> None:
         def write(self, samples: Samples) -> None:
             kept.append(samples)
 
-    feed: Feed = RecordedFeed(FileFeed(samples, 0), Sink())
+    feed: AudioSource = RecordedSource(FileSource(samples, 0), Sink())
     list(session().run(feed))
     assert np.array_equal(np.concatenate(kept), samples)
 
@@ -239,4 +241,4 @@ def test_events_as_json() -> None:
     assert whole == {
         "type": "translation_final", "text": "ja", "start": 0.123, "end": 1.0, "source": "yes",
     }  # fmt: skip
-    assert json.loads(as_json(Warned("so")))["type"] == "warning"
+    assert json.loads(as_json(WarningRaised("so")))["type"] == "warning"

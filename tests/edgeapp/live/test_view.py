@@ -9,7 +9,13 @@ import re
 import pytest
 from rich.console import Console
 
-from edgeapp.live.events import Ended, Status, TranslationFinal, TranslationPartial, Warned
+from edgeapp.live.events import (
+    SessionEnded,
+    Status,
+    TranslationFinal,
+    TranslationPartial,
+    WarningRaised,
+)
 from edgeapp.live.view import CaptionView, JsonView
 from pipelines.asr.live.events import Committed, Partial, SpeechEnded, SpeechStarted
 
@@ -23,7 +29,7 @@ class Screen:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._file = io.StringIO()
         console = Console(file=self._file, force_terminal=True, width=60, highlight=False)
-        monkeypatch.setattr("edgeapp.live.view.results", lambda: console)
+        monkeypatch.setattr("edgeapp.live.view.results_console", lambda: console)
 
     @property
     def raw(self) -> str:
@@ -89,15 +95,15 @@ def test_level_lag_and_losses_are_shown(screen: Screen) -> None:
         assert screen.frame[-1] == "▮" * 12 + "  00:05  lag 0.2 s"
         view.take(Status(6.0, 9.0, 2.0, 1.5, -90.0))
         assert screen.frame[-1] == "▯" * 12 + "  00:06  lag 9.0 s  lost 1.5 s"
-        view.take(Warned("this machine is too slow"))
-        view.take(Ended(6.0))
+        view.take(WarningRaised("this machine is too slow"))
+        view.take(SessionEnded(6.0))
     assert "edgeapp: this machine is too slow" in screen.everything
 
 
 def test_a_pipe_gets_an_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with JsonView() as view:
         view.take(Committed(" I am\nhere", 0.0, 0.5))
-        view.take(Ended(1.0))
+        view.take(SessionEnded(1.0))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said == [
         {"type": "committed", "text": " I am\nhere", "start": 0.0, "end": 0.5},

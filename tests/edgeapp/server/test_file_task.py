@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server.sessions import Abandoned, Session, Sessions
+from edgeapp.server.sessions import Session, SessionAbandoned, Sessions
 from edgeapp.server.tasks.file_task import FileTask
 from pipelines.asr.audio.arrays import SampleBuffer
 from pipelines.errors import AudioError
@@ -69,5 +69,5 @@ def test_what_was_abandoned_before_it_began(tmp_path: Path) -> None:
     path.write_bytes(wav(16_000, 1, bytes(32_000)))
     work = task(path)
     work.abandon()
-    with pytest.raises(Abandoned):
+    with pytest.raises(SessionAbandoned):
         work.run(lambda message: None)

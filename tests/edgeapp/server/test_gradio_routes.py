@@ -16,9 +16,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Host, Mount
 
-from edgeapp.server.security import OPEN, Guard
+from edgeapp.server.security import OPEN, SecurityMiddleware
 from edgeapp.server.serve import ServerOptions
-from edgeapp.server.shared_models import Shelf
+from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings
 
 # Gradio's routes that the page needs, with the values that stand for their parameters. They are
@@ -42,7 +42,7 @@ QUERIES = ("size=99999999", "v=" + "9" * 10_000, "deep_link=x&page=%00")
 class Served:
     """The application of the page. reached: what came through to Gradio's place in it."""
 
-    app: Guard
+    app: SecurityMiddleware
     gradio: Any
     loop: asyncio.AbstractEventLoop
     reached: list[tuple[str, str, bytes]] = field(default_factory=list)
@@ -87,7 +87,7 @@ def served() -> Iterator[Served]:
         from edgeapp.server.app import make_app
 
         async def make() -> Any:  # outside a loop, Gradio makes loops, and does not close them
-            return make_app(Shelf(Settings()), ServerOptions(), None)
+            return make_app(SharedModelPool(Settings()), ServerOptions(), None)
 
         app, close = loop.run_until_complete(make())
     inner: Any = app.app

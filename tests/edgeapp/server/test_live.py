@@ -10,10 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeapp.live.events import Ended, Status, TranslationFinal, TranslationPartial, Warned
-from edgeapp.server.sessions import Abandoned
-from edgeapp.server.tasks.browser_source import BrowserFeed
-from edgeapp.server.tasks.caption_lines import Board
+from edgeapp.live.events import (
+    SessionEnded,
+    Status,
+    TranslationFinal,
+    TranslationPartial,
+    WarningRaised,
+)
+from edgeapp.server.sessions import SessionAbandoned
+from edgeapp.server.tasks.browser_source import BrowserSource
+from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
@@ -28,7 +34,7 @@ def tone(rate: int, seconds: float) -> bytes:
 
 @pytest.mark.parametrize("rate", [16_000, 44_100, 48_000])
 def test_audio_arrives_whole(rate: int) -> None:
-    feed = BrowserFeed(rate)
+    feed = BrowserSource(rate)
     data = tone(rate, 1.0)
     pieces = []
     for start in range(0, len(data), 4096):
@@ -47,7 +53,7 @@ def test_audio_arrives_whole(rate: int) -> None:
 
 
 def test_what_nobody_fetches_is_lost_and_told() -> None:
-    feed = BrowserFeed(16_000)
+    feed = BrowserSource(16_000)
     for _ in range(65):
         feed.put(tone(16_000, 1.0))
     assert feed.waiting_s == 60.0
@@ -58,17 +64,17 @@ def test_what_nobody_fetches_is_lost_and_told() -> None:
 
 def test_what_is_no_audio_is_refused() -> None:
     with pytest.raises(InputError, match="7 Hz cannot be used"):
-        BrowserFeed(7)
+        BrowserSource(7)
     with pytest.raises(InputError, match="pairs of bytes"):
-        BrowserFeed(16_000).put(b"abc")
+        BrowserSource(16_000).put(b"abc")
 
 
-def told(board: Board, *events: Any) -> list[dict[str, Any]]:
+def told(board: CaptionLines, *events: Any) -> list[dict[str, Any]]:
     return [message for event in events for message in board.take(event)]
 
 
 def test_an_utterance_is_a_line() -> None:
-    board = Board()
+    board = CaptionLines()
     told(board, SpeechStarted(0.5), Partial(" Good"))
     assert [(line.start, line.text, line.tail) for line in board.lines] == [(0.5, "", " Good")]
     messages = told(board, Committed(" Good morning.", 0.5, 1.5), Partial(" Where"))
@@ -84,14 +90,14 @@ def test_an_utterance_is_a_line() -> None:
 
 
 def test_silence_leaves_no_line() -> None:
-    board = Board()
+    board = CaptionLines()
     told(board, SpeechStarted(0.5), SpeechEnded(1.0), SpeechStarted(2.0), SpeechEnded(2.5))
     assert [line.start for line in board.lines] == [2.0]
     assert not board.lines[0].text
 
 
 def test_translations_stand_below_what_they_translate() -> None:
-    board = Board()
+    board = CaptionLines()
     told(
         board,
         SpeechStarted(0.0), Committed(" Good morning.", 0.0, 1.0), SpeechEnded(1.0),
@@ -108,7 +114,7 @@ def test_translations_stand_below_what_they_translate() -> None:
 
 
 def test_somebody_who_never_pauses_gets_new_lines() -> None:
-    board = Board()
+    board = CaptionLines()
     told(board, SpeechStarted(0.0))
     for second in range(8):
         told(board, Committed(f" This is sentence number {second}, which goes on.", second, second))
@@ -117,7 +123,7 @@ def test_somebody_who_never_pauses_gets_new_lines() -> None:
 
 
 def test_a_line_that_is_over_shows_no_translation_of_what_follows() -> None:
-    board = Board()
+    board = CaptionLines()
     told(board, SpeechStarted(0.0))
     told(board, Committed(" A long sentence" * 12 + ".", 0.0, 5.0))
     told(board, TranslationPartial("Die nächsten Worte"))
@@ -136,24 +142,26 @@ def test_what_is_sure_is_kept_when_the_tab_is_closed() -> None:
             yield SpeechStarted(0.0)
             yield Committed(" Half a sentence", 0.0, 1.0)
             task.abandon()
-            yield Ended(2.0)
+            yield SessionEnded(2.0)
 
     @contextmanager
     def anything(*told: object, **more: object) -> Iterator[Any]:
         yield SimpleNamespace(add=kept.append)
 
     live = SimpleNamespace(models=(), language="en", name="demo", session=Session())
-    shelf: Any = SimpleNamespace(live=lambda wanted: live, using=anything)
+    pool: Any = SimpleNamespace(live=lambda wanted: live, using=anything)
     wanted: Any = SimpleNamespace(target=None)
     history: Any = SimpleNamespace(recording=anything)
-    task = LiveTask(shelf, history, wanted, 16_000)
-    with pytest.raises(Abandoned):
+    task = LiveTask(pool, history, wanted, 16_000)
+    with pytest.raises(SessionAbandoned):
         task.run(lambda message: None)
     assert [cue.text for cue in kept] == ["Half a sentence"]
 
 
 def test_the_state_of_the_session() -> None:
-    messages = told(Board(), Status(5.0, 0.25, 0.1, 0.0, -20.0), Warned("slow"), Ended(6.0))
+    messages = told(
+        CaptionLines(), Status(5.0, 0.25, 0.1, 0.0, -20.0), WarningRaised("slow"), SessionEnded(6.0)
+    )
     assert [m["type"] for m in messages] == ["live_status", "warning", "live_ended"]
     assert messages[0]["lag"] == 0.25
 

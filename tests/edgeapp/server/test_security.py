@@ -16,10 +16,10 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.websockets import WebSocketDisconnect
 
-from edgeapp.server.routes import our_routes
-from edgeapp.server.security import Guard
+from edgeapp.server.routes import app_routes
+from edgeapp.server.security import SecurityMiddleware
 from edgeapp.server.serve import ServerOptions, is_loopback, read_logins
-from edgeapp.server.shared_models import Shelf
+from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder
@@ -39,12 +39,12 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
     def client(**options: Any) -> Client:
         chosen = ServerOptions(**options)
-        ours = our_routes(Shelf(Settings()), chosen, tmp_path / "history.db")
+        ours = app_routes(SharedModelPool(Settings()), chosen, tmp_path / "history.db")
         ends.append(ours.close)
         page = Route("/", lambda request: PlainTextResponse("the page"))
         broken = Route("/favicon.ico", _fail)
         app = Starlette(routes=[page, broken, *ours.routes])
-        guarded = Guard(app, person=ours.person, loopback=chosen.loopback)
+        guarded = SecurityMiddleware(app, person=ours.person, loopback=chosen.loopback)
         return TestClient(
             guarded,
             base_url="http://127.0.0.1",
@@ -237,7 +237,7 @@ def test_what_nobody_foresaw_is_told_to_the_tab_that_asked(
     def fail(*arguments: object) -> None:
         raise OSError(5, "Input/output error", "/srv/secret")
 
-    monkeypatch.setattr("edgeapp.server.api.Desk.answer", fail)
+    monkeypatch.setattr("edgeapp.server.api.PageApi.answer", fail)
     monkeypatch.setattr("edgeapp.server.socket.TextTask", fail)
     said = "this went wrong inside EdgeApp (OSError: Input/output error)"
     with serve().websocket_connect(LINE, headers=OURS) as line:

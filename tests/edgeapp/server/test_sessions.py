@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server.sessions import Abandoned, Session, Sessions, TooMany
+from edgeapp.server.sessions import Session, SessionAbandoned, Sessions, TooManySessions
 from pipelines.errors import InputError, OptionError
 
 
@@ -26,7 +26,7 @@ class Work:
         assert self.go_on.wait(10)
         if self.abandoned:
             send({"type": "late"})
-            raise Abandoned
+            raise SessionAbandoned
         if self._error is not None:
             raise self._error
         send({"type": "done"})
@@ -79,7 +79,7 @@ def test_only_so_many_at_once() -> None:
     tabs[0].begin(Work())
     tabs[1].begin(Work())
     tabs[1].begin(Work("file"))  # the same person takes no second place
-    with pytest.raises(TooMany, match="2 sessions run"):
+    with pytest.raises(TooManySessions, match="2 sessions run"):
         tabs[2].session.start(Work())
     tabs[0].session.cancel("live")
     assert tabs[0].types[-1] == "idle"

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeapp.subtitles.formats import Cue
-from edgeapp.subtitles.segmenter import CueBuilder
+from edgeapp.subtitles.segmenter import SubtitleSegmenter
 
 
 def cues(*pieces: tuple[str, float, float]) -> list[Cue]:
-    builder = CueBuilder()
+    builder = SubtitleSegmenter()
     return [*chain.from_iterable(builder.add(*piece) for piece in pieces), *builder.flush()]
 
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeapp.subtitles.formats import Cue
-from edgeapp.subtitles.sentences import Passages
+from edgeapp.subtitles.sentences import SentenceJoiner
 from tests.edgeapp.subtitles.test_formats import segment
 
 
 def passages(*spans: tuple[float, float, str]) -> list[Cue]:
-    collector = Passages()
+    collector = SentenceJoiner()
     segments = [segment(i, start, end, text) for i, (start, end, text) in enumerate(spans)]
     return [*chain.from_iterable(map(collector.add, segments)), *collector.flush()]
 

@@ -10,7 +10,7 @@ import pytest
 from whisper.utils import WriteSRT, WriteVTT
 
 from edgeapp.subtitles.formats import Transcript, render
-from edgeapp.subtitles.word_cues import Layout
+from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines.asr import Segment, Word
 from pipelines.errors import OptionError
 
@@ -51,7 +51,7 @@ def spoken() -> list[Segment]:
 @pytest.mark.parametrize(("fmt", "writer"), [("srt", WriteSRT), ("vtt", WriteVTT)])
 def test_layouts_equal_openai_whisper(options: dict[str, Any], fmt: str, writer: Any) -> None:
     segments = spoken()
-    cues = Layout(**options).cues(segments)
+    cues = WordCueLayout(**options).cues(segments)
     out = io.StringIO()
     result = {"segments": [asdict(segment) for segment in segments]}
     for segment in result["segments"]:
@@ -62,13 +62,13 @@ def test_layouts_equal_openai_whisper(options: dict[str, Any], fmt: str, writer:
 
 def test_an_arrow_does_not_end_the_timing_line() -> None:
     segment = replace(spoken()[1], words=(Word(" -->", 1.0, 2.0, 0.9),))
-    (cue,) = Layout(highlight_words=True).cues([segment])
+    (cue,) = WordCueLayout(highlight_words=True).cues([segment])
     assert "-->" not in cue.text
 
 
 def test_segments_without_words_stay_as_they_are() -> None:
     segment = Segment(0, 0, 1.0, 2.0, " Hello.", (1,), 0.0, -0.1, 1.0, 0.0)
-    (cue,) = Layout(max_line_width=3).cues([segment])
+    (cue,) = WordCueLayout(max_line_width=3).cues([segment])
     assert (cue.start, cue.end, cue.text) == (1.0, 2.0, " Hello.")
 
 
@@ -78,4 +78,4 @@ def test_segments_without_words_stay_as_they_are() -> None:
 )
 def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
-        Layout(**wrong)
+        WordCueLayout(**wrong)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
+from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request, SuppressTokens
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.oracle import reference, teacher_forced
 
@@ -21,24 +21,26 @@ def test_cached_equals_uncached_for_every_prefix(
         source = mel_source(model)
     else:
         source = torch.tensor(token_sources(model, [12])[0])
-    memory = model.encode([source if source.ndim == 2 else source.tolist()])[0]
+    encoded = model.encode([source if source.ndim == 2 else source.tolist()])[0]
     start = model.architecture.start_id
     options = GenerationOptions(max_new_tokens=20, logprobs=True)
-    result = engine.generate([Request(memory, (start,), options)])[0]
+    result = engine.generate([Request(encoded, (start,), options)])[0]
     tokens = [start, *result.tokens]
-    whole = model.score(memory, tokens)
+    whole = model.score(encoded, tokens)
     theirs = teacher_forced(oracle, source, tokens)
     torch.testing.assert_close(whole, theirs, atol=TOLERANCE, rtol=0)
     for length in range(1, len(tokens)):
-        uncached = model.score(memory, tokens[:length])
+        uncached = model.score(encoded, tokens[:length])
         torch.testing.assert_close(uncached, whole[:length], atol=TOLERANCE, rtol=0)
         logprob = float(uncached[-1].log_softmax(-1)[tokens[length]])
         assert logprob == pytest.approx(result.logprobs[length - 1], abs=TOLERANCE)
 
 
-def test_a_row_does_not_depend_on_its_neighbours(engine: Engine, marian: Model) -> None:
+def test_a_row_does_not_depend_on_its_neighbours(engine: Engine, marian: LoadedModel) -> None:
     pad = marian.architecture.pad_id
-    options = GenerationOptions(max_new_tokens=25, rules=(Suppress((pad,)),), logprobs=True)
+    options = GenerationOptions(
+        max_new_tokens=25, logit_filters=(SuppressTokens((pad,)),), logprobs=True
+    )
     mine, *others = marian.encode(token_sources(marian, [7, 3, 11, 29, 2, 16], seed=3))
     alone = engine.generate([Request(mine, (pad,), options)])[0]
     for n in range(1, len(others) + 1):
@@ -50,23 +52,23 @@ def test_a_row_does_not_depend_on_its_neighbours(engine: Engine, marian: Model) 
         assert crowd.logprobs == pytest.approx(alone.logprobs, abs=TOLERANCE)
 
 
-def test_one_memory_serves_many_requests(engine: Engine, whisper: Model) -> None:
+def test_one_memory_serves_many_requests(engine: Engine, whisper: LoadedModel) -> None:
     start = whisper.architecture.start_id
-    memory = whisper.encode([mel_source(whisper)])[0]
+    encoded = whisper.encode([mel_source(whisper)])[0]
     other = whisper.encode([mel_source(whisper, 1)])[0]
     options = GenerationOptions(max_new_tokens=15)
     prompts = [(start,), (start, 100), (start, 100, 200), (start,)]
-    alone = [engine.generate([Request(memory, p, options)])[0].tokens for p in prompts]
-    mixed = [Request(memory, prompts[0], options), Request(other, (start,), options)]
-    mixed += [Request(memory, p, options) for p in prompts[1:]]
+    alone = [engine.generate([Request(encoded, p, options)])[0].tokens for p in prompts]
+    mixed = [Request(encoded, prompts[0], options), Request(other, (start,), options)]
+    mixed += [Request(encoded, p, options) for p in prompts[1:]]
     together = [r.tokens for r in engine.generate(mixed)]
     assert [together[0], *together[2:]] == alone
 
 
-def test_encoding_together_equals_encoding_alone(marian: Model) -> None:
+def test_encoding_together_equals_encoding_alone(marian: LoadedModel) -> None:
     sources = token_sources(marian, [4, 40, 1, 17])
-    for source, memory in zip(sources, marian.encode(sources), strict=True):
-        assert memory.length == len(source)
+    for source, encoded in zip(sources, marian.encode(sources), strict=True):
+        assert encoded.length == len(source)
         alone = marian.encode([source])[0]
-        for a, b in zip(memory.keys + memory.values, alone.keys + alone.values, strict=True):
+        for a, b in zip(encoded.keys + encoded.values, alone.keys + alone.values, strict=True):
             torch.testing.assert_close(a, b, atol=1e-5, rtol=0)

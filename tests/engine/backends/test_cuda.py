@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from pipelines.engine import Engine, Memory, Model, ModelDrafter, NgramDrafter, Request
+from pipelines.engine import EncodedSource, Engine, LoadedModel, ModelDrafter, NgramDrafter, Request
 from tests.engine.conftest import Folders
 from tests.engine.model.test_cuda_graphs import replays_of, requests_of, sources_of
 
@@ -21,23 +21,26 @@ SPECS = ["marian:opus-mt-en-de", "whisper:tiny"]
 
 @pytest.fixture(scope="module", params=["float32", "bfloat16", "float16", "int8"])
 def gpu(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    with Engine(device="cuda", precision=request.param, max_batch=4) as engine:
+    with Engine(device="cuda", compute_type=request.param, max_batch=4) as engine:
         yield engine
 
 
 def agreement(
-    exact: Model, memories: Sequence[Memory], gpu: Engine, requests: Sequence[Request]
+    exact: LoadedModel,
+    encoded_sources: Sequence[EncodedSource],
+    gpu: Engine,
+    requests: Sequence[Request],
 ) -> float:
     """The share of the GPU's tokens that are the likeliest by the CPU, or nearly so: to within
     what the precision loses of random models' logits, which lie close together."""
-    near = 1e-3 if gpu.models[0].precision == "float32" else 0.5
+    near = 1e-3 if gpu.models[0].compute_type == "float32" else 0.5
     same = total = 0
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         results = gpu.generate(requests)
-    for memory, request, result in zip(memories, requests, results, strict=True):
+    for encoded, request, result in zip(encoded_sources, requests, results, strict=True):
         sequence = (*request.prompt, *result.tokens[:-1])
-        logits = exact.score(memory, sequence)[len(request.prompt) - 1 :]
+        logits = exact.score(encoded, sequence)[len(request.prompt) - 1 :]
         chosen = logits.gather(1, torch.tensor(result.tokens)[:, None])[:, 0]
         same += int((chosen >= logits.amax(1) - near * logits.std(1)).sum())
         total += len(result.tokens)
@@ -52,24 +55,24 @@ def test_it_chooses_what_the_cpu_would(
     exact, model = engine.load(checkpoints(spec)), gpu.load(checkpoints(spec))
     sources = sources_of(exact)
     theirs, ours = exact.encode(sources), model.encode(sources)
-    least = 1.0 if gpu.models[0].precision == "float32" else 0.95
+    least = 1.0 if gpu.models[0].compute_type == "float32" else 0.95
     # Those without rules: what those leave is not in the logits.
     plain = [
-        (memory, request)
-        for memory, request in zip(theirs, requests_of(model, ours), strict=True)
-        if not request.options.rules
+        (encoded, request)
+        for encoded, request in zip(theirs, requests_of(model, ours), strict=True)
+        if not request.options.logit_filters
     ]
-    memories, requests = zip(*plain, strict=True)
-    assert agreement(exact, memories, gpu, requests) >= least
+    encoded_sources, requests = zip(*plain, strict=True)
+    assert agreement(exact, encoded_sources, gpu, requests) >= least
     recordings = replays_of(model, torch.device("cuda"))
     assert recordings.works
     assert recordings.played > 40
     drafted = [
-        Request(r.memory, r.prompt, r.options, drafter=drafter)
+        Request(r.encoded, r.prompt, r.options, drafter=drafter)
         for r in requests
-        for drafter in (NgramDrafter(gamma=3), ModelDrafter(model, r.memory, gamma=2))
+        for drafter in (NgramDrafter(gamma=3), ModelDrafter(model, r.encoded, gamma=2))
     ]
-    doubled = [memory for memory in memories for _ in range(2)]
+    doubled = [encoded for encoded in encoded_sources for _ in range(2)]
     assert agreement(exact, doubled, gpu, drafted) >= least
     assert recordings.works
 
@@ -83,11 +86,11 @@ def test_recordings_say_what_is_computed_without(
     for recorded in (True, False):
         if not recorded:
             monkeypatch.setenv("EDGEAPP_KERNELS", "torch")
-        with Engine(device="cuda", precision="float32") as engine:
+        with Engine(device="cuda", compute_type="float32") as engine:
             model = engine.load(checkpoints(spec))
             assert ("graphs" in model.backend.kernels) == recorded
-            memories = model.encode(sources_of(model))
-            requests = requests_of(model, memories)
+            encoded_sources = model.encode(sources_of(model))
+            requests = requests_of(model, encoded_sources)
             requests += [
                 replace(request, options=replace(request.options, beam_size=3))
                 for request in requests[:3]
@@ -97,7 +100,7 @@ def test_recordings_say_what_is_computed_without(
 
 
 def test_memory_comes_back(checkpoints: Folders) -> None:
-    with Engine(device="cuda", precision="float16") as engine:
+    with Engine(device="cuda", compute_type="float16") as engine:
         model = engine.load(checkpoints("whisper:tiny"))
         before = torch.cuda.memory_allocated()
         engine.generate(requests_of(model, model.encode(sources_of(model))))

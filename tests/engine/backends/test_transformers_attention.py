@@ -31,19 +31,19 @@ def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
     if kind in VISION:
         size = module.config.encoder.image_size
         picture = torch.randn(3, size, size, generator=torch.Generator().manual_seed(0))
-        memory, given = model.encode([picture])[0], {"pixel_values": picture[None]}
+        encoded, given = model.encode([picture])[0], {"pixel_values": picture[None]}
     else:
         ids = [5, 6, 70, 8, 9, 2]
-        memory, given = model.encode([ids])[0], {"input_ids": torch.tensor([ids])}
+        encoded, given = model.encode([ids])[0], {"input_ids": torch.tensor([ids])}
     prompt = (model.architecture.start_id, 50)
-    plain = Request(memory, prompt, GenerationOptions(max_new_tokens=8))
-    asking = Request(memory, prompt, plain.options, attention=HEADS)
+    plain = Request(encoded, prompt, GenerationOptions(max_new_tokens=8))
+    asking = Request(encoded, prompt, plain.options, attention=HEADS)
     alone, beside, _ = (
         engine.generate([asking])[0],
-        *engine.generate([asking, Request(memory, prompt[:1], plain.options)]),
+        *engine.generate([asking, Request(encoded, prompt[:1], plain.options)]),
     )
     drafted = engine.generate(
-        [Request(memory, prompt, plain.options, attention=HEADS, draft=(*alone.tokens[:4], 3, 3))]
+        [Request(encoded, prompt, plain.options, attention=HEADS, draft=(*alone.tokens[:4], 3, 3))]
     )[0]
     read = [*prompt, *alone.tokens]
     with torch.inference_mode():
@@ -53,7 +53,7 @@ def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
         assert result.tokens == alone.tokens
         assert result.attention is not None
         torch.testing.assert_close(result.attention, expected[:, 1:-1], atol=1e-5, rtol=0)
-    _, seen = model.attend(memory, read, HEADS)
+    _, seen = model.attend(encoded, read, HEADS)
     torch.testing.assert_close(seen, expected, atol=1e-5, rtol=0)
 
 
@@ -61,18 +61,21 @@ def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
 def test_those_that_cannot_say_so(kind: str, engine: Engine) -> None:
     """Another implementation never writes its attention down; a model without source has none."""
     model = engine.wrap(made(kind))
-    memory = model.encode([[5, 6, 2]])[0] if kind == "bart" else model.nothing()
+    encoded = model.encode([[5, 6, 2]])[0] if kind == "bart" else model.null_source()
     request = Request(
-        memory, (model.architecture.start_id,), GenerationOptions(max_new_tokens=3), attention=HEADS
+        encoded,
+        (model.architecture.start_id,),
+        GenerationOptions(max_new_tokens=3),
+        attention=HEADS,
     )
     with pytest.raises(RequestError, match=r"its attention.*attn_implementation=.eager"):
         engine.stream(request)
     with pytest.raises(RequestError, match="its attention"):
-        model.attend(memory, [model.architecture.start_id], HEADS)
+        model.attend(encoded, [model.architecture.start_id], HEADS)
 
 
 def test_a_head_that_is_not_there(engine: Engine) -> None:
     model = engine.wrap(eager("bart"))
-    memory = model.encode([[5, 6, 2]])[0]
+    encoded = model.encode([[5, 6, 2]])[0]
     with pytest.raises(RequestError, match="2 layers of 4"):
-        model.attend(memory, [2], ((2, 0),))
+        model.attend(encoded, [2], ((2, 0),))

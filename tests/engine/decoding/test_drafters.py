@@ -12,11 +12,11 @@ from pipelines.engine import (
     Engine,
     FinishReason,
     GenerationOptions,
-    Model,
+    LoadedModel,
+    LogitFilter,
     NoRepeatNgram,
     Request,
-    Rule,
-    Suppress,
+    SuppressTokens,
 )
 from pipelines.errors import RequestError
 from tests.engine.conftest import mel_source, token_sources
@@ -24,30 +24,30 @@ from tests.engine.conftest import mel_source, token_sources
 LENGTH = 24
 
 
-def requests_of(model: Model) -> list[Request]:
+def requests_of(model: LoadedModel) -> list[Request]:
     """Plain, ruled, sampled, and one that ends at an eos, on sources of their own."""
     eos, start = model.architecture.eos_ids, model.architecture.start_id
     if model.architecture.source == "tokens":
-        memories = model.encode(token_sources(model, [3, 11, 6, 17]))
+        encoded_sources = model.encode(token_sources(model, [3, 11, 6, 17]))
     else:
-        memories = [model.encode([mel_source(model, seed)])[0] for seed in range(4)]
-    rules: tuple[Rule, ...] = (Suppress((5, 9)), NoRepeatNgram(2))
+        encoded_sources = [model.encode([mel_source(model, seed)])[0] for seed in range(4)]
+    logit_filters: tuple[LogitFilter, ...] = (SuppressTokens((5, 9)), NoRepeatNgram(2))
     plain = GenerationOptions(max_new_tokens=LENGTH, eos_ids=eos, logprobs=True)
     options = [
         plain,
-        replace(plain, rules=rules),
+        replace(plain, logit_filters=logit_filters),
         replace(plain, temperature=0.8, top_k=40, seed=7),
         replace(plain, max_new_tokens=9, logprobs=False),
     ]
     return [
-        Request(memory, (start, *range(20, 20 + i)), o, watch=((0, 30), (i, 31)))
-        for i, (memory, o) in enumerate(zip(memories, options, strict=True))
+        Request(encoded, (start, *range(20, 20 + i)), o, token_probs=((0, 30), (i, 31)))
+        for i, (encoded, o) in enumerate(zip(encoded_sources, options, strict=True))
     ]
 
 
 @pytest.fixture(scope="module", params=["marian", "whisper"])
-def model(request: pytest.FixtureRequest) -> Model:
-    found: Model = request.getfixturevalue(request.param)
+def model(request: pytest.FixtureRequest) -> LoadedModel:
+    found: LoadedModel = request.getfixturevalue(request.param)
     return found
 
 
@@ -55,7 +55,7 @@ def model(request: pytest.FixtureRequest) -> Model:
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_any_draft_gives_the_same(engine: Engine, model: Model, data: st.DataObject) -> None:
+def test_any_draft_gives_the_same(engine: Engine, model: LoadedModel, data: st.DataObject) -> None:
     requests = requests_of(model)
     plain = engine.generate(requests)
     drafted, right = [], []
@@ -70,10 +70,10 @@ def test_any_draft_gives_the_same(engine: Engine, model: Model, data: st.DataObj
         assert after.reason == before.reason
         assert after.accepted >= kept
         assert after.logprobs == pytest.approx(before.logprobs, abs=1e-4)
-        assert after.watched == pytest.approx(before.watched, abs=1e-5)
+        assert after.token_probs == pytest.approx(before.token_probs, abs=1e-5)
 
 
-def test_a_right_draft_is_one_pass(engine: Engine, model: Model) -> None:
+def test_a_right_draft_is_one_pass(engine: Engine, model: LoadedModel) -> None:
     request = requests_of(model)[0]
     whole = engine.generate([request])[0]
     stream = engine.stream(replace(request, draft=whole.tokens))
@@ -84,7 +84,7 @@ def test_a_right_draft_is_one_pass(engine: Engine, model: Model) -> None:
         assert engine.generate([longer])[0].tokens == whole.tokens
 
 
-def test_a_draft_up_to_the_last_position(engine: Engine, model: Model) -> None:
+def test_a_draft_up_to_the_last_position(engine: Engine, model: LoadedModel) -> None:
     options = GenerationOptions(max_new_tokens=10_000)
     request = replace(requests_of(model)[0], options=options)
     whole = engine.generate([request])[0]
@@ -94,7 +94,7 @@ def test_a_draft_up_to_the_last_position(engine: Engine, model: Model) -> None:
     assert again.accepted == len(whole.tokens) - 1, "the last one is chosen, but never read"
 
 
-def test_a_draft_with_strange_ids_is_refused(engine: Engine, model: Model) -> None:
+def test_a_draft_with_strange_ids_is_refused(engine: Engine, model: LoadedModel) -> None:
     request = requests_of(model)[0]
     with pytest.raises(RequestError, match="a draft"):
         engine.stream(replace(request, draft=(model.architecture.vocab_size,)))

@@ -16,7 +16,7 @@ import torch
 from pipelines.engine import (
     Engine,
     GenerationOptions,
-    Model,
+    LoadedModel,
     ModelDrafter,
     NgramDrafter,
     Priority,
@@ -49,22 +49,22 @@ class Watched:
 
 
 @pytest.fixture(scope="module")
-def watched() -> Iterator[Watched]:
-    watched = Watched()
+def token_probs() -> Iterator[Watched]:
+    token_probs = Watched()
     with pytest.MonkeyPatch.context() as patch:
         names = {name: getattr(torch, name) for name in ("tensor", "arange", "Tensor")}
-        patch.setattr(caches, "torch", SimpleNamespace(**names, zeros=watched.zeros))
-        yield watched
+        patch.setattr(caches, "torch", SimpleNamespace(**names, zeros=token_probs.zeros))
+        yield token_probs
 
 
 @pytest.fixture(scope="module")
 def models(
-    watched: Watched, checkpoints: Folders, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Engine, dict[str, Model]]]:
+    token_probs: Watched, checkpoints: Folders, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Engine, dict[str, LoadedModel]]]:
     """Of every kind, and the modules that are wrapped kept alive with them."""
     small = tmp_path_factory.mktemp("small") / "marian"
     write_marian(small, layers=1, d_model=32, heads=2, ffn=64, seed=3)
-    with Engine(device="cpu", precision="float32", threads=1, max_batch=6) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1, max_batch=6) as engine:
         yield (
             engine,
             {
@@ -77,31 +77,31 @@ def models(
         )
 
 
-def request_of(luck: random.Random, models: dict[str, Model]) -> tuple[str, Request]:
+def request_of(luck: random.Random, models: dict[str, LoadedModel]) -> tuple[str, Request]:
     name = luck.choice(["marian", "marian", "small", "whisper", "bart", "gpt2"])
     model, drafter = models[name], None
     if name in ("marian", "small"):
         source = token_sources(model, [luck.choice([2, 9, 31, 33, 70, 140])], luck.randrange(99))
-        memory = model.encode(source)[0]
+        encoded = model.encode(source)[0]
         if name == "marian" and luck.random() < 0.4:
             drafter = ModelDrafter(models["small"], models["small"].encode(source)[0], gamma=3)
     elif name == "whisper":
-        memory = model.encode([mel_source(model, luck.randrange(3))])[0]
+        encoded = model.encode([mel_source(model, luck.randrange(3))])[0]
     elif name == "bart":
-        memory = model.encode([[luck.randrange(5, 100) for _ in range(luck.randrange(1, 30))]])[0]
+        encoded = model.encode([[luck.randrange(5, 100) for _ in range(luck.randrange(1, 30))]])[0]
     else:
-        memory = model.nothing()
+        encoded = model.null_source()
     options = GenerationOptions(max_new_tokens=luck.randrange(1, 14))
     if drafter is None and luck.random() < 0.4:
         options = replace(options, beam_size=luck.randrange(2, 5))
     elif drafter is None and luck.random() < 0.4:
         return name, Request(
-            memory, (model.architecture.start_id,), options, drafter=NgramDrafter(gamma=2),
+            encoded, (model.architecture.start_id,), options, drafter=NgramDrafter(gamma=2),
             priority=luck.choice(list(Priority)),
         )  # fmt: skip
     prompt = (model.architecture.start_id, *range(20, 20 + luck.randrange(4)))
     return name, Request(
-        memory, prompt, options, drafter=drafter, priority=luck.choice(list(Priority))
+        encoded, prompt, options, drafter=drafter, priority=luck.choice(list(Priority))
     )
 
 
@@ -118,7 +118,7 @@ def need_of(engine: Engine, request: Request) -> int:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_runs_stay_within(
-    seed: int, models: tuple[Engine, dict[str, Model]], watched: Watched
+    seed: int, models: tuple[Engine, dict[str, LoadedModel]], token_probs: Watched
 ) -> None:
     engine, by_name = models
     luck = random.Random(seed)
@@ -128,7 +128,7 @@ def test_random_runs_stay_within(
     needs = [need_of(engine, request) for request in requests]
     limit = int(max(needs) * luck.choice([1, 1, 1.5, 3]))
     engine._budget.limit = limit
-    watched.peak = watched.live
+    token_probs.peak = token_probs.live
     modules = [by_name["bart"], by_name["gpt2"]]
     streams = [engine.stream(request) for request in requests]
     cancelled = set(luck.sample(range(len(streams)), 3))
@@ -139,9 +139,9 @@ def test_random_runs_stay_within(
             for index in cancelled:
                 streams[index].cancel()
         wrapped = sum(model.statistics.cache_bytes for model in modules)
-        assert watched.live + wrapped <= limit
+        assert token_probs.live + wrapped <= limit
     tokens = [stream.result().tokens for stream in streams]
-    assert watched.peak <= limit
+    assert token_probs.peak <= limit
     for index, (ours, wanted) in enumerate(zip(tokens, expected, strict=True)):
         assert ours == wanted or index in cancelled
     engine._budget.limit = None
@@ -151,25 +151,25 @@ def test_random_runs_stay_within(
 def test_what_a_module_will_keep_is_foreseen(kind: str) -> None:
     """Its forecast is what its caches come to hold, and the copy of a layer that they grow by."""
     module = made(kind)
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.wrap(module)
         if kind in VISION:
             size = module.config.encoder.image_size
-            memory = model.encode([torch.randn(3, size, size)])[0]
+            encoded = model.encode([torch.randn(3, size, size)])[0]
         else:
-            memory = (
+            encoded = (
                 model.encode([[5, 6, 7, 8, 9, 2]])[0]
                 if model.architecture.source == "tokens"
-                else model.nothing()
+                else model.null_source()
             )
-        options = GenerationOptions(max_new_tokens=9, rules=())
+        options = GenerationOptions(max_new_tokens=9, logit_filters=())
         start = model.architecture.start_id
-        stream = engine.stream(Request(memory, (start, 5), options))
+        stream = engine.stream(Request(encoded, (start, 5), options))
         held = []
         for event in stream:
             if not event.final:
                 held.append(model.statistics.cache_bytes)
-                promised = model.backend.caches()[0].bytes_for(1, 2 + len(held), memory.length)
+                promised = model.backend.caches()[0].bytes_for(1, 2 + len(held), encoded.length)
         assert held == sorted(held)
         assert len(held) == 8
         (layers,) = {model.architecture.decoder.layers}

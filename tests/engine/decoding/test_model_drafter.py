@@ -15,14 +15,14 @@ from pipelines.engine import (
     Engine,
     FinishReason,
     GenerationOptions,
-    Model,
+    LoadedModel,
     ModelDrafter,
     NgramDrafter,
     NoRepeatNgram,
     Request,
     Result,
     Stream,
-    Suppress,
+    SuppressTokens,
 )
 from pipelines.errors import EngineError
 from tests.engine.conftest import mel_source, token_sources
@@ -35,7 +35,7 @@ LENGTH = 16
 @pytest.fixture(scope="module", params=["marian", "whisper", "gpt2"])
 def pair(
     request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Model, Model]]:
+) -> Iterator[tuple[LoadedModel, LoadedModel]]:
     """A model, and another of the same vocabulary that agrees with it now and then."""
     folder = tmp_path_factory.mktemp("small") / request.param
     if request.param == "gpt2":
@@ -47,7 +47,7 @@ def pair(
             )
         yield engine.wrap(module), engine.wrap(other)
         return
-    model: Model = request.getfixturevalue(request.param)
+    model: LoadedModel = request.getfixturevalue(request.param)
     if request.param == "marian":
         small = write_marian(folder, layers=1, d_model=32, heads=2, ffn=64, seed=3)
     else:
@@ -55,30 +55,30 @@ def pair(
     yield model, engine.load(small)
 
 
-def requests_of(pair: tuple[Model, Model], count: int = 8) -> list[Request]:
+def requests_of(pair: tuple[LoadedModel, LoadedModel], count: int = 8) -> list[Request]:
     """Greedy, ruled and sampled ones by turns, with prompts of several lengths."""
     model, small = pair
     start = model.architecture.start_id
     plain = GenerationOptions(max_new_tokens=LENGTH)
     kinds = [
         plain,
-        replace(plain, rules=(Suppress((5, 9)), NoRepeatNgram(2))),
+        replace(plain, logit_filters=(SuppressTokens((5, 9)), NoRepeatNgram(2))),
         replace(plain, temperature=0.9, top_k=20, seed=11),
         replace(plain, max_new_tokens=7, temperature=1.2, top_p=0.9, seed=5),
     ]
     found = []
     for index in range(count):
         if model.architecture.source == "none":
-            memory, draft = model.nothing(), small.nothing()
+            encoded, draft = model.null_source(), small.null_source()
         elif model.architecture.source == "tokens":
             source = token_sources(model, [3 + 5 * index], index)
-            memory, draft = model.encode(source)[0], small.encode(source)[0]
+            encoded, draft = model.encode(source)[0], small.encode(source)[0]
         else:
             sound = mel_source(model, index % 3)
-            memory, draft = model.encode([sound])[0], small.encode([sound])[0]
+            encoded, draft = model.encode([sound])[0], small.encode([sound])[0]
         drafter = ModelDrafter(small, draft, gamma=2 + index % 3, adaptive=index % 2 == 1)
         prompt = (start, *range(20, 20 + (0, 1, 5)[index % 3]))
-        found.append(Request(memory, prompt, kinds[index % 4], drafter=drafter))
+        found.append(Request(encoded, prompt, kinds[index % 4], drafter=drafter))
     return found
 
 
@@ -87,7 +87,7 @@ def alone(engine: Engine, requests: list[Request]) -> list[Result]:
 
 
 @pytest.fixture(scope="module")
-def expected(engine: Engine, pair: tuple[Model, Model]) -> list[Result]:
+def expected(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> list[Result]:
     """What requests_of gives, each alone."""
     requests = requests_of(pair)
     drafted = alone(engine, requests)
@@ -102,7 +102,10 @@ def expected(engine: Engine, pair: tuple[Model, Model]) -> list[Result]:
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_whoever_comes_and_goes(
-    engine: Engine, pair: tuple[Model, Model], expected: list[Result], data: st.DataObject
+    engine: Engine,
+    pair: tuple[LoadedModel, LoadedModel],
+    expected: list[Result],
+    data: st.DataObject,
 ) -> None:
     """Joined at any time, cancelled, out of time or done: what stays is as it is alone, also what
     is drawn by chance, and greedily it is what comes without a drafter."""
@@ -130,7 +133,7 @@ def test_whoever_comes_and_goes(
 
 
 def test_one_pass_a_guess(
-    engine: Engine, pair: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+    engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight rows need the drafter as often as one."""
     small, passes = pair[1], 0
@@ -166,13 +169,13 @@ class Wrong:
 
 
 def test_errors_and_their_reach(
-    engine: Engine, pair: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+    engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rule harms its own row; a drafter that breaks, those that it drafts for; nobody else."""
     requests = requests_of(pair)
     good = requests[1]
     (expected,) = engine.generate([good])
-    options = replace(requests[0].options, rules=(Wrong(bad=True),))
+    options = replace(requests[0].options, logit_filters=(Wrong(bad=True),))
     bad = engine.stream(replace(requests[0], options=options))
     neighbour = engine.stream(good)
     assert neighbour.result().tokens == expected.tokens
@@ -193,7 +196,7 @@ def test_errors_and_their_reach(
     assert engine.generate([good])[0].tokens == expected.tokens
 
 
-def test_up_to_the_last_position(engine: Engine, pair: tuple[Model, Model]) -> None:
+def test_up_to_the_last_position(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> None:
     """Where one row has no room to guess, the others still do, as if they were alone."""
     requests = requests_of(pair, 4)
     most = pair[0].architecture.max_target_positions

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pipelines.engine import Engine, FinishReason, GenerationOptions, Model, Request
+from pipelines.engine import Engine, FinishReason, GenerationOptions, LoadedModel, Request
 from pipelines.errors import EngineError, OptionError, RequestError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
 SOME = GenerationOptions(max_new_tokens=5)
 
 
-def test_sources_the_model_cannot_take(marian: Model, whisper: Model) -> None:
+def test_sources_the_model_cannot_take(marian: LoadedModel, whisper: LoadedModel) -> None:
     positions = marian.architecture.max_source_positions
     for source, message in [
         ([], "no tokens"),
@@ -37,8 +37,10 @@ def test_sources_the_model_cannot_take(marian: Model, whisper: Model) -> None:
     assert marian.encode([]) == []
 
 
-def test_prompts_the_model_cannot_take(engine: Engine, marian: Model, whisper: Model) -> None:
-    memory = marian.encode(token_sources(marian, [4]))[0]
+def test_prompts_the_model_cannot_take(
+    engine: Engine, marian: LoadedModel, whisper: LoadedModel
+) -> None:
+    encoded = marian.encode(token_sources(marian, [4]))[0]
     positions = marian.architecture.max_target_positions
     for prompt, message in [
         ((), "at least the start token"),
@@ -47,13 +49,13 @@ def test_prompts_the_model_cannot_take(engine: Engine, marian: Model, whisper: M
         ((-5,), "outside the vocabulary"),
     ]:
         with pytest.raises(RequestError, match=message):
-            engine.stream(Request(memory, prompt, SOME))
+            engine.stream(Request(encoded, prompt, SOME))
         with pytest.raises(RequestError, match=message):
-            marian.score(memory, prompt)
+            marian.score(encoded, prompt)
     with pytest.raises(RequestError, match="another model"):
-        whisper.stream(Request(memory, (5,), SOME))
-    with pytest.raises(RequestError, match="watch"):
-        engine.stream(Request(memory, (5,), SOME, watch=((1, 5),)))
+        whisper.stream(Request(encoded, (5,), SOME))
+    with pytest.raises(RequestError, match="token_probs"):
+        engine.stream(Request(encoded, (5,), SOME, token_probs=((1, 5),)))
 
 
 @pytest.mark.parametrize(
@@ -72,55 +74,55 @@ def test_options_out_of_range(wrong: dict[str, float]) -> None:
         GenerationOptions(**({"max_new_tokens": 5} | wrong))  # type: ignore[arg-type]
 
 
-def test_no_new_tokens_generates_nothing(engine: Engine, marian: Model) -> None:
-    memory = marian.encode(token_sources(marian, [4]))[0]
-    result = engine.generate([Request(memory, (5,), GenerationOptions(max_new_tokens=0))])[0]
+def test_no_new_tokens_generates_nothing(engine: Engine, marian: LoadedModel) -> None:
+    encoded = marian.encode(token_sources(marian, [4]))[0]
+    result = engine.generate([Request(encoded, (5,), GenerationOptions(max_new_tokens=0))])[0]
     assert (result.tokens, result.reason) == ((), FinishReason.LENGTH)
 
 
-def test_one_new_token_and_several_ends(engine: Engine, marian: Model) -> None:
-    memory = marian.encode(token_sources(marian, [9]))[0]
+def test_one_new_token_and_several_ends(engine: Engine, marian: LoadedModel) -> None:
+    encoded = marian.encode(token_sources(marian, [9]))[0]
     pad = marian.architecture.pad_id
-    free = engine.generate([Request(memory, (pad,), GenerationOptions(max_new_tokens=10))])[0]
-    one = engine.generate([Request(memory, (pad,), GenerationOptions(max_new_tokens=1))])[0]
+    free = engine.generate([Request(encoded, (pad,), GenerationOptions(max_new_tokens=10))])[0]
+    one = engine.generate([Request(encoded, (pad,), GenerationOptions(max_new_tokens=1))])[0]
     assert one.tokens == free.tokens[:1]
     ends = (free.tokens[4], free.tokens[2])
     first = min(free.tokens.index(end) for end in ends)
     ended = engine.generate(
-        [Request(memory, (pad,), GenerationOptions(max_new_tokens=10, eos_ids=ends))]
+        [Request(encoded, (pad,), GenerationOptions(max_new_tokens=10, eos_ids=ends))]
     )[0]
     assert ended.tokens == free.tokens[: first + 1]
     assert ended.reason is FinishReason.EOS
 
 
-def test_generation_stops_where_the_positions_end(engine: Engine, marian: Model) -> None:
-    memory = marian.encode(token_sources(marian, [4]))[0]
+def test_generation_stops_where_the_positions_end(engine: Engine, marian: LoadedModel) -> None:
+    encoded = marian.encode(token_sources(marian, [4]))[0]
     positions = marian.architecture.max_target_positions
     prompt = tuple([7] * (positions - 2))
     many = GenerationOptions(max_new_tokens=50)
-    result = engine.generate([Request(memory, prompt, many)])[0]
+    result = engine.generate([Request(encoded, prompt, many)])[0]
     assert len(result.tokens) == 3
     assert result.reason is FinishReason.LENGTH
-    full = engine.generate([Request(memory, (7,) * positions, many)])[0]
+    full = engine.generate([Request(encoded, (7,) * positions, many)])[0]
     assert len(full.tokens) == 1
 
 
-def test_watched_probabilities(engine: Engine, whisper: Model) -> None:
-    memory = whisper.encode([mel_source(whisper)])[0]
+def test_watched_probabilities(engine: Engine, whisper: LoadedModel) -> None:
+    encoded = whisper.encode([mel_source(whisper)])[0]
     start = whisper.architecture.start_id
-    prompt, watch = (9, start, 40), ((1, 100), (2, 7), (0, 5))
-    result = engine.generate([Request(memory, prompt, SOME, watch=watch)])[0]
-    expected = whisper.score(memory, prompt).softmax(-1)
-    assert result.watched == pytest.approx(
-        [float(expected[position, token]) for position, token in watch], abs=1e-6
+    prompt, token_probs = (9, start, 40), ((1, 100), (2, 7), (0, 5))
+    result = engine.generate([Request(encoded, prompt, SOME, token_probs=token_probs)])[0]
+    expected = whisper.score(encoded, prompt).softmax(-1)
+    assert result.token_probs == pytest.approx(
+        [float(expected[position, token]) for position, token in token_probs], abs=1e-6
     )
 
 
 def test_a_closed_engine_and_an_unloaded_model_say_so(checkpoints: Folders) -> None:
-    engine = Engine(device="cpu", precision="float32", threads=1)
+    engine = Engine(device="cpu", compute_type="float32", threads=1)
     model = engine.load(checkpoints("marian:opus-mt-en-de"))
-    memory = model.encode(token_sources(model, [4]))[0]
-    running = engine.stream(Request(memory, (5,), GenerationOptions(max_new_tokens=50)))
+    encoded = model.encode(token_sources(model, [4]))[0]
+    running = engine.stream(Request(encoded, (5,), GenerationOptions(max_new_tokens=50)))
     next(running)
     engine.unload(model)
     with pytest.raises(EngineError, match="unloaded"):
@@ -128,7 +130,7 @@ def test_a_closed_engine_and_an_unloaded_model_say_so(checkpoints: Folders) -> N
     with pytest.raises(EngineError, match="unloaded"):
         model.encode([[4]])
     with pytest.raises(RequestError, match="no model that is loaded"):
-        engine.stream(Request(memory, (5,), SOME))
+        engine.stream(Request(encoded, (5,), SOME))
     again = engine.load(checkpoints("marian:opus-mt-en-de"))
     assert engine.load(checkpoints("marian:opus-mt-en-de")) is again
     stream = engine.stream(

@@ -15,20 +15,20 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from pipelines.engine import (
+    AllowOnlyTokens,
     BadWords,
+    EncodedSource,
     Engine,
     FinishReason,
     GenerationOptions,
-    Memory,
-    Model,
-    OnlyTokens,
+    LoadedModel,
     Priority,
     Request,
     Stream,
-    Suppress,
+    SuppressTokens,
 )
-from pipelines.engine.decoding.request_queue import Waiting
-from pipelines.engine.decoding.sampling.logit_filters import Bound
+from pipelines.engine.decoding.request_queue import RequestQueue
+from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
 from pipelines.errors import EngineError, NumericalError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -36,35 +36,35 @@ from tests.engine.conftest import Folders, mel_source, token_sources
 class Jobs:
     """Requests of many lengths, with what each gives when it runs alone."""
 
-    def __init__(self, engine: Engine, model: Model) -> None:
+    def __init__(self, engine: Engine, model: LoadedModel) -> None:
         pad = model.architecture.pad_id
-        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        encoded_sources = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
         self.requests = [
             Request(
-                memory, (pad, *range(20, 20 + i % 3)), GenerationOptions(max_new_tokens=3 + 4 * i)
+                encoded, (pad, *range(20, 20 + i % 3)), GenerationOptions(max_new_tokens=3 + 4 * i)
             )
-            for i, memory in enumerate(memories)
+            for i, encoded in enumerate(encoded_sources)
         ]
         self.alone = [engine.generate([request])[0].tokens for request in self.requests]
 
-    def on(self, memories: Sequence[Memory]) -> list[Request]:
+    def on(self, encoded_sources: Sequence[EncodedSource]) -> list[Request]:
         """The first of them, on what another model has encoded."""
         return [
-            Request(memory, request.prompt, request.options)
-            for memory, request in zip(memories, self.requests, strict=False)
+            Request(encoded, request.prompt, request.options)
+            for encoded, request in zip(encoded_sources, self.requests, strict=False)
         ]
 
 
 @pytest.fixture(scope="module")
-def jobs(engine: Engine, marian: Model) -> Jobs:
+def jobs(engine: Engine, marian: LoadedModel) -> Jobs:
     return Jobs(engine, marian)
 
 
 def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
-    with Engine(device="cpu", precision="float32", threads=1, max_batch=2) as small:
+    with Engine(device="cpu", compute_type="float32", threads=1, max_batch=2) as small:
         model = small.load(checkpoints("marian:opus-mt-en-de"))
-        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
-        requests = jobs.on(memories)
+        encoded_sources = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        requests = jobs.on(encoded_sources)
         assert [result.tokens for result in small.generate(requests)] == jobs.alone
 
 
@@ -122,7 +122,9 @@ def test_a_cancelled_neighbour_changes_nothing(engine: Engine, jobs: Jobs) -> No
         assert results[i].tokens == jobs.alone[i]
 
 
-def test_an_abandoned_stream_leaves_the_batch(engine: Engine, marian: Model, jobs: Jobs) -> None:
+def test_an_abandoned_stream_leaves_the_batch(
+    engine: Engine, marian: LoadedModel, jobs: Jobs
+) -> None:
     with engine.stream(jobs.requests[5]) as stream:
         next(stream)
     del stream
@@ -158,25 +160,25 @@ def test_cancelling_from_another_thread_ends_the_wait(engine: Engine, jobs: Jobs
 
 
 def test_urgent_requests_get_the_next_free_slot(checkpoints: Folders) -> None:
-    with Engine(device="cpu", precision="float32", threads=1, max_batch=1) as one:
+    with Engine(device="cpu", compute_type="float32", threads=1, max_batch=1) as one:
         model = one.load(checkpoints("marian:opus-mt-en-de"))
-        memory = model.encode(token_sources(model, [4]))[0]
+        encoded = model.encode(token_sources(model, [4]))[0]
         pad, options = model.architecture.pad_id, GenerationOptions(max_new_tokens=5)
         batch = [
-            one.stream(Request(memory, (pad,), options, priority=Priority.BATCH)) for _ in "ab"
+            one.stream(Request(encoded, (pad,), options, priority=Priority.BATCH)) for _ in "ab"
         ]
         next(batch[0])
-        live = one.stream(Request(memory, (pad,), options, priority=Priority.LIVE_RECOGNITION))
+        live = one.stream(Request(encoded, (pad,), options, priority=Priority.LIVE_RECOGNITION))
         live.result()
         assert batch[1]._row.generated == []
 
 
 def test_two_models_share_one_engine(
-    engine: Engine, marian: Model, whisper: Model, jobs: Jobs
+    engine: Engine, marian: LoadedModel, whisper: LoadedModel, jobs: Jobs
 ) -> None:
     start = whisper.architecture.start_id
-    memory = whisper.encode([mel_source(whisper)])[0]
-    audio = Request(memory, (start,), GenerationOptions(max_new_tokens=12))
+    encoded = whisper.encode([mel_source(whisper)])[0]
+    audio = Request(encoded, (start,), GenerationOptions(max_new_tokens=12))
     alone = engine.generate([audio])[0].tokens
     results = engine.generate([jobs.requests[1], audio, jobs.requests[2]])
     assert [r.tokens for r in results] == [jobs.alone[1], alone, jobs.alone[2]]
@@ -195,8 +197,8 @@ class Broken:
 
 def test_a_failing_rule_fails_its_own_request_only(engine: Engine, jobs: Jobs) -> None:
     request = jobs.requests[3]
-    options = GenerationOptions(max_new_tokens=9, rules=(Broken(),))  # type: ignore[arg-type]
-    bad = engine.stream(Request(request.memory, request.prompt, options))
+    options = GenerationOptions(max_new_tokens=9, logit_filters=(Broken(),))  # type: ignore[arg-type]
+    bad = engine.stream(Request(request.encoded, request.prompt, options))
     good = engine.stream(request)
     assert good.result().tokens == jobs.alone[3]
     with pytest.raises(EngineError, match="oops"):
@@ -205,19 +207,21 @@ def test_a_failing_rule_fails_its_own_request_only(engine: Engine, jobs: Jobs) -
 
 def test_rules_that_leave_nothing_are_an_error_not_a_hang(engine: Engine, jobs: Jobs) -> None:
     request = jobs.requests[0]
-    rules = (OnlyTokens((5,)), Suppress((5,)))
+    logit_filters = (AllowOnlyTokens((5,)), SuppressTokens((5,)))
     for temperature in (0.0, 1.0):
-        options = GenerationOptions(max_new_tokens=4, rules=rules, temperature=temperature)
+        options = GenerationOptions(
+            max_new_tokens=4, logit_filters=logit_filters, temperature=temperature
+        )
         with pytest.raises(EngineError, match="leave no token"):
-            engine.generate([Request(request.memory, request.prompt, options)])
+            engine.generate([Request(request.encoded, request.prompt, options)])
 
 
 def test_an_interrupted_step_costs_nobody_anything(
-    engine: Engine, marian: Model, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, marian: LoadedModel, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streams = [engine.stream(request) for request in jobs.requests]
     next(streams[5])
-    decode, calls = marian._network.decode, 0
+    decode, calls = marian._backend.decode, 0
 
     def interrupted(*args: object) -> Tensor:
         nonlocal calls
@@ -226,7 +230,7 @@ def test_an_interrupted_step_costs_nobody_anything(
             raise KeyboardInterrupt
         return decode(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(marian._network, "decode", interrupted)
+    monkeypatch.setattr(marian._backend, "decode", interrupted)
     with pytest.raises(KeyboardInterrupt):
         streams[5].result()
     assert [stream.result().tokens for stream in streams] == jobs.alone
@@ -236,47 +240,47 @@ def test_out_of_gpu_memory_goes_on_with_the_cpu(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Played on the CPU: the plan claims a GPU, the third step claims to be out of memory."""
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
-        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
-        requests = jobs.on(memories)
+        encoded_sources = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        requests = jobs.on(encoded_sources)
         former = _out_of_memory(model, "decode", monkeypatch, after=5)
         with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
             results = engine.generate(requests)
         assert [result.tokens for result in results] == jobs.alone
-        assert model._network is not former
+        assert model._backend is not former
 
 
 def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Played on the CPU, as above."""
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
         former = _out_of_memory(model, "encode", monkeypatch)
         with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
-            memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
-        assert model._network is not former
-        requests = jobs.on(memories)
+            encoded_sources = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        assert model._backend is not former
+        requests = jobs.on(encoded_sources)
         assert [result.tokens for result in engine.generate(requests)] == jobs.alone
 
 
 def test_when_the_cpu_cannot_take_over_every_caller_hears_of_it(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
-        memories = model.encode(token_sources(model, [3, 8]))
+        encoded_sources = model.encode(token_sources(model, [3, 8]))
         streams = [
-            engine.stream(Request(memory, jobs.requests[0].prompt, jobs.requests[5].options))
-            for memory in memories
+            engine.stream(Request(encoded, jobs.requests[0].prompt, jobs.requests[5].options))
+            for encoded in encoded_sources
         ]
         _out_of_memory(model, "decode", monkeypatch)
 
         def gone(*args: object) -> None:
             raise OSError("the folder is gone")
 
-        monkeypatch.setattr(engine, "_network", gone)
+        monkeypatch.setattr(engine, "_backend", gone)
         said = "the CPU cannot take over: the folder is gone"
         with pytest.warns(RuntimeWarning), pytest.raises(EngineError, match=said):
             streams[0].result()
@@ -285,11 +289,11 @@ def test_when_the_cpu_cannot_take_over_every_caller_hears_of_it(
 
 
 def _out_of_memory(
-    model: Model, where: str, monkeypatch: pytest.MonkeyPatch, after: int = 0
+    model: LoadedModel, where: str, monkeypatch: pytest.MonkeyPatch, after: int = 0
 ) -> object:
     """Let a model claim to be on a GPU, whose memory does after so many calls no longer."""
-    network = model._network
-    does, calls = getattr(network, where), 0
+    backend = model._backend
+    does, calls = getattr(backend, where), 0
 
     def out_of_memory(*args: object) -> object:
         nonlocal calls
@@ -297,20 +301,20 @@ def _out_of_memory(
         if calls <= after:
             return does(*args)
         monkeypatch.setattr(
-            type(network.plan), "on_gpu", property(lambda plan: plan is network.plan)
+            type(backend.plan), "on_gpu", property(lambda plan: plan is backend.plan)
         )
         raise torch.cuda.OutOfMemoryError("CUDA out of memory")
 
-    monkeypatch.setattr(network, where, out_of_memory)
-    return network
+    monkeypatch.setattr(backend, where, out_of_memory)
+    return backend
 
 
 def test_an_error_while_rows_are_let_in_reaches_them_all(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
-        memories = model.encode(token_sources(model, [3, 8, 5]))
+        encoded_sources = model.encode(token_sources(model, [3, 8, 5]))
         cross = model._batch._cross
         store, calls = cross.store, 0
 
@@ -322,11 +326,11 @@ def test_an_error_while_rows_are_let_in_reaches_them_all(
             store(*args)
 
         monkeypatch.setattr(cross, "store", full)
-        streams = [engine.stream(request) for request in jobs.on(memories)]
+        streams = [engine.stream(request) for request in jobs.on(encoded_sources)]
         for stream in streams:
             with pytest.raises(EngineError, match="no room"):
                 stream.result()
-        requests = jobs.on(memories)
+        requests = jobs.on(encoded_sources)
         assert [result.tokens for result in engine.generate(requests)] == jobs.alone[:3]
 
 
@@ -334,14 +338,14 @@ def test_what_a_damaged_source_leaves_behind_spreads_to_nobody(
     checkpoints: Folders, jobs: Jobs
 ) -> None:
     """A mask hides numbers, but not NaN."""
-    with Engine(device="cpu", precision="float32", threads=1) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
-        memories = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
+        encoded_sources = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
         (damaged,) = model.encode(token_sources(model, [20]))
         with torch.inference_mode():
             for values in damaged.values:
                 values.fill_(torch.nan)
-        requests = jobs.on(memories)
+        requests = jobs.on(encoded_sources)
         bad = Request(damaged, jobs.requests[0].prompt, jobs.requests[0].options)
         streams = [engine.stream(request) for request in (bad, *requests[:3])]
         with pytest.raises(EngineError, match="computed NaN"):
@@ -357,7 +361,7 @@ class Fill:
     def __init__(self, value: float, after: int) -> None:
         self.value, self.after = value, after
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         def fill(logits: Tensor, generated: Sequence[int]) -> None:
             if len(generated) >= self.after:
                 logits.fill_(self.value)
@@ -370,14 +374,16 @@ def test_neighbours_of_a_damaged_row_compute_the_same_bits(
     jobs: Jobs, engine: Engine, after: int
 ) -> None:
     """As beside a row that ends at the same step for another reason."""
-    wanted = [Request(r.memory, r.prompt, replace(r.options, logprobs=True)) for r in jobs.requests]
+    wanted = [
+        Request(r.encoded, r.prompt, replace(r.options, logprobs=True)) for r in jobs.requests
+    ]
     found = []
     for value, error, why in [
         (-torch.inf, EngineError, f"no token to choose after {after}"),
         (torch.nan, NumericalError, f"computed NaN after {after} tokens.*float32"),
     ]:
-        options = GenerationOptions(30, rules=(Fill(value, after),), logprobs=True)
-        bad = Request(jobs.requests[3].memory, jobs.requests[3].prompt, options)
+        options = GenerationOptions(30, logit_filters=(Fill(value, after),), logprobs=True)
+        bad = Request(jobs.requests[3].encoded, jobs.requests[3].prompt, options)
         streams = [engine.stream(request) for request in (*wanted[:2], bad, *wanted[2:])]
         with pytest.raises(EngineError, match=why) as raised:
             streams.pop(2).result()
@@ -401,7 +407,7 @@ def test_neighbours_of_a_damaged_row_compute_the_same_bits(
 )
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_however_tokens_are_chosen_damage_is_told(
-    jobs: Jobs, marian: Model, engine: Engine, options: GenerationOptions, value: float
+    jobs: Jobs, marian: LoadedModel, engine: Engine, options: GenerationOptions, value: float
 ) -> None:
     (damaged,) = marian.encode(token_sources(marian, [20]))
     with torch.inference_mode():
@@ -421,11 +427,11 @@ def test_a_sample_that_has_nothing_left_fails_alone(jobs: Jobs, engine: Engine) 
         temperature=1.0,
         best_of=4,
         seed=1,
-        rules=(OnlyTokens((a, b, c)), BadWords(((a, a), (a, b), (a, c)))),
+        logit_filters=(AllowOnlyTokens((a, b, c)), BadWords(((a, a), (a, b), (a, c)))),
     )
     first = jobs.requests[0]
     streams = [
-        engine.stream(Request(first.memory, first.prompt, dead)),
+        engine.stream(Request(first.encoded, first.prompt, dead)),
         engine.stream(jobs.requests[3]),
     ]
     with pytest.raises(EngineError, match="the rules leave no token"):
@@ -443,13 +449,13 @@ def test_who_becomes_unwanted_while_others_are_dropped_stays_to_be_dropped() -> 
             self._left = after
 
         @property
-        def unwanted(self) -> bool:
+        def should_stop(self) -> bool:
             self._left -= 1
             return self._left < 0
 
     rows: list[Any] = [Late(0), Late(1)]
-    waiting = Waiting()
+    waiting = RequestQueue()
     for row in rows:
         waiting.add(row)
-    assert waiting.drop_unwanted() == rows[:1]
-    assert waiting.drop_unwanted() == rows[1:]
+    assert waiting.pop_stopped() == rows[:1]
+    assert waiting.pop_stopped() == rows[1:]

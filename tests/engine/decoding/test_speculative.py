@@ -15,14 +15,14 @@ from pipelines.engine import (
     Engine,
     FinishReason,
     GenerationOptions,
-    Model,
+    LoadedModel,
     ModelDrafter,
     NgramDrafter,
     NgramStore,
     NoRepeatNgram,
     Request,
     Result,
-    Suppress,
+    SuppressTokens,
 )
 from pipelines.engine.decoding.speculative.drafters import Drafter, Proposal
 from pipelines.errors import EngineError, OptionError, RequestError
@@ -35,9 +35,9 @@ LENGTH = 24
 @pytest.fixture(scope="module", params=["marian", "whisper"])
 def pair(
     request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[Model, Model]:
+) -> tuple[LoadedModel, LoadedModel]:
     """A model, and a smaller one of the same vocabulary."""
-    model: Model = request.getfixturevalue(request.param)
+    model: LoadedModel = request.getfixturevalue(request.param)
     folder = tmp_path_factory.mktemp("small") / request.param
     if request.param == "marian":
         small = write_marian(folder, layers=1, d_model=32, heads=2, ffn=64, seed=3)
@@ -46,13 +46,13 @@ def pair(
     return model, engine.load(small)
 
 
-def sources_of(model: Model, count: int) -> list[object]:
+def sources_of(model: LoadedModel, count: int) -> list[object]:
     if model.architecture.source == "tokens":
         return list(token_sources(model, [3, 11, 6, 17, 9][:count]))
     return [mel_source(model, seed) for seed in range(count)]
 
 
-def encode(model: Model, sources: Sequence[object]) -> list[object]:
+def encode(model: LoadedModel, sources: Sequence[object]) -> list[object]:
     return [model.encode([source])[0] for source in sources]
 
 
@@ -76,26 +76,26 @@ class Knowing:
              for i, g in enumerate(guesses)]
         )  # fmt: skip
 
-    def judged(self, proposed: int, accepted: int) -> None: ...
+    def on_verified(self, proposed: int, accepted: int) -> None: ...
 
 
-def requests_of(model: Model, small: Model) -> tuple[list[Request], list[Drafter]]:
+def requests_of(model: LoadedModel, small: LoadedModel) -> tuple[list[Request], list[Drafter]]:
     """Plain, ruled, watched, sampled, with beams, and one that ends; a drafter for each."""
     start = model.architecture.start_id
     sources = sources_of(model, 5)
-    memories, drafts = encode(model, sources), encode(small, sources)
+    encoded_sources, drafts = encode(model, sources), encode(small, sources)
     plain = GenerationOptions(max_new_tokens=LENGTH, logprobs=True)
     options = [
         plain,
-        replace(plain, rules=(Suppress((5, 9)), NoRepeatNgram(2))),
+        replace(plain, logit_filters=(SuppressTokens((5, 9)), NoRepeatNgram(2))),
         replace(plain, max_new_tokens=9),
         replace(plain, temperature=0.8, top_k=40, seed=7),
         replace(plain, beam_size=3),
     ]
     requests = [
-        Request(m, (start, *range(20, 20 + i % 3)), o, watch=((0, 30), (i % 3, 31)),
+        Request(m, (start, *range(20, 20 + i % 3)), o, token_probs=((0, 30), (i % 3, 31)),
                 attention=((1, 0),))
-        for i, (m, o) in enumerate(zip(memories, options, strict=True))
+        for i, (m, o) in enumerate(zip(encoded_sources, options, strict=True))
     ]  # fmt: skip
     drafters: list[Drafter] = [
         ModelDrafter(small, drafts[0]),
@@ -111,13 +111,15 @@ def assert_equal(ours: Result, plain: Result) -> None:
     assert ours.tokens == plain.tokens
     assert ours.reason == plain.reason
     assert ours.logprobs == pytest.approx(plain.logprobs, abs=1e-4)
-    assert ours.watched == pytest.approx(plain.watched, abs=1e-5)
+    assert ours.token_probs == pytest.approx(plain.token_probs, abs=1e-5)
     assert ours.attention is not None
     assert plain.attention is not None
     torch.testing.assert_close(ours.attention, plain.attention, atol=1e-4, rtol=0)
 
 
-def test_greedy_speculation_is_greedy(engine: Engine, pair: tuple[Model, Model]) -> None:
+def test_greedy_speculation_is_greedy(
+    engine: Engine, pair: tuple[LoadedModel, LoadedModel]
+) -> None:
     """Alone, all together, and with guesses that are right, wrong, or both by turns."""
     requests, drafters = requests_of(*pair)
     plain = [engine.generate([request])[0] for request in requests]
@@ -140,7 +142,7 @@ def test_greedy_speculation_is_greedy(engine: Engine, pair: tuple[Model, Model])
 
 
 def test_right_guesses_save_passes(
-    engine: Engine, pair: tuple[Model, Model], monkeypatch: pytest.MonkeyPatch
+    engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, _ = pair
     request = requests_of(*pair)[0][0]
@@ -158,22 +160,22 @@ def test_right_guesses_save_passes(
     assert passes == LENGTH // 6
 
 
-def test_up_to_the_last_position(engine: Engine, pair: tuple[Model, Model]) -> None:
+def test_up_to_the_last_position(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> None:
     requests, drafters = requests_of(*pair)
     endless = GenerationOptions(max_new_tokens=10_000)
-    request = replace(requests[0], options=endless, attention=(), watch=())
+    request = replace(requests[0], options=endless, attention=(), token_probs=())
     plain = engine.generate([request])[0]
-    other = replace(requests[2], prompt=requests[2].prompt[:1], watch=())
+    other = replace(requests[2], prompt=requests[2].prompt[:1], token_probs=())
     for drafter in (drafters[0], Knowing(plain.tokens, 9)):
         ours, _ = engine.generate([replace(request, drafter=drafter), other])
         assert ours.tokens == plain.tokens
 
 
-def test_it_learns_from_others(engine: Engine, marian: Model) -> None:
+def test_it_learns_from_others(engine: Engine, marian: LoadedModel) -> None:
     store = NgramStore(longest=4)
-    memory = marian.encode(token_sources(marian, [9]))[0]
-    options = GenerationOptions(max_new_tokens=LENGTH, rules=(NoRepeatNgram(1),))
-    request = Request(memory, (marian.architecture.start_id,), options)
+    encoded = marian.encode(token_sources(marian, [9]))[0]
+    options = GenerationOptions(max_new_tokens=LENGTH, logit_filters=(NoRepeatNgram(1),))
+    request = Request(encoded, (marian.architecture.start_id,), options)
     drafter = NgramDrafter(store, gamma=6)
     first, second = (engine.generate([replace(request, drafter=drafter)])[0] for _ in "ab")
     assert first.tokens == second.tokens
@@ -184,7 +186,7 @@ def test_it_learns_from_others(engine: Engine, marian: Model) -> None:
 SAMPLED = [
     {"temperature": 1.0, "top_k": 6},
     {"temperature": 1.4, "top_k": 8, "top_p": 0.8},
-    {"temperature": 0.9, "top_k": 9, "min_p": 0.05, "rules": (NoRepeatNgram(1),)},
+    {"temperature": 0.9, "top_k": 9, "min_p": 0.05, "logit_filters": (NoRepeatNgram(1),)},
 ]
 
 
@@ -193,11 +195,15 @@ SAMPLED = [
     [(SAMPLED[0], "none"), (SAMPLED[0], "ngram"), *((each, "model") for each in SAMPLED)],
 )
 def test_sampled_speculation_keeps_the_distribution(
-    sampling: dict[str, object], kind: str, engine: Engine, marian: Model, small_marian: Model
+    sampling: dict[str, object],
+    kind: str,
+    engine: Engine,
+    marian: LoadedModel,
+    small_marian: LoadedModel,
 ) -> None:
     """The second token, over all first ones, as the model's own probabilities have it."""
     source = token_sources(marian, [6])
-    memory, draft = marian.encode(source)[0], small_marian.encode(source)[0]
+    encoded, draft = marian.encode(source)[0], small_marian.encode(source)[0]
     start = marian.architecture.start_id
     options = GenerationOptions(max_new_tokens=3, **sampling)  # type: ignore[arg-type]
     runs, requests = 400, []
@@ -207,11 +213,11 @@ def test_sampled_speculation_keeps_the_distribution(
             drafter = ModelDrafter(small_marian, draft, gamma=2)
         elif kind == "ngram":
             drafter = NgramDrafter(source=(start, 5, 6), gamma=2)
-        requests.append(Request(memory, (start,), replace(options, seed=seed), drafter=drafter))
+        requests.append(Request(encoded, (start,), replace(options, seed=seed), drafter=drafter))
     results = engine.generate(requests)
     expected: Counter[tuple[int, ...]] = Counter()
-    for first, chance in chances(marian, memory, (start,), options).items():
-        for second, after in chances(marian, memory, (start, first), options).items():
+    for first, chance in probs(marian, encoded, (start,), options).items():
+        for second, after in probs(marian, encoded, (start, first), options).items():
             expected[first, second] += chance * after * runs
     counts = Counter(result.tokens[:2] for result in results)
     assert set(counts) <= set(expected)
@@ -225,27 +231,32 @@ def test_sampled_speculation_keeps_the_distribution(
     assert chisquare(seen, wanted, sum_check=False).pvalue > 1e-3
 
 
-def chances(
-    model: Model, memory: object, prompt: tuple[int, ...], options: GenerationOptions
+def probs(
+    model: LoadedModel, encoded: object, prompt: tuple[int, ...], options: GenerationOptions
 ) -> dict[int, float]:
     """What the next token is drawn from, by the processors alone."""
-    from pipelines.engine import apply_rules
-    from pipelines.engine.decoding.sampling.distributions import distribution
+    from pipelines.engine import apply_filters
+    from pipelines.engine.decoding.sampling.distributions import token_distribution
 
-    logits = model.score(memory, prompt)[-1]  # type: ignore[arg-type]
-    logits = apply_rules(options.rules, logits, prompt[:1], prompt[1:])
-    found = distribution(logits, options.temperature, options.top_k, options.top_p, options.min_p)
+    logits = model.score(encoded, prompt)[-1]  # type: ignore[arg-type]
+    logits = apply_filters(options.logit_filters, logits, prompt[:1], prompt[1:])
+    found = token_distribution(
+        logits, options.temperature, options.top_k, options.top_p, options.min_p
+    )
     return {int(i): float(found[i]) for i in found.nonzero()[:, 0]}
 
 
 @pytest.fixture(scope="module")
-def small_marian(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Model:
+def small_marian(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     folder = tmp_path_factory.mktemp("small") / "marian"
     return engine.load(write_marian(folder, layers=1, d_model=32, heads=2, ffn=64, seed=3))
 
 
 def test_a_distilled_drafter_shares_the_encoder(
-    engine: Engine, whisper: Model, marian: Model, tmp_path_factory: pytest.TempPathFactory
+    engine: Engine,
+    whisper: LoadedModel,
+    marian: LoadedModel,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """As distil-whisper: the same encoder, two layers of the decoder."""
     folder = tmp_path_factory.mktemp("distilled") / "whisper"
@@ -277,7 +288,7 @@ class Failing(Knowing):
 
 
 def test_a_failing_drafter_fails_its_own_request_only(
-    engine: Engine, pair: tuple[Model, Model]
+    engine: Engine, pair: tuple[LoadedModel, LoadedModel]
 ) -> None:
     requests, _ = requests_of(*pair)
     good = engine.generate([requests[0]])[0]
@@ -290,7 +301,9 @@ def test_a_failing_drafter_fails_its_own_request_only(
         bad.result()
 
 
-def test_what_cannot_draft_is_refused(engine: Engine, marian: Model, whisper: Model) -> None:
+def test_what_cannot_draft_is_refused(
+    engine: Engine, marian: LoadedModel, whisper: LoadedModel
+) -> None:
     start = marian.architecture.start_id
     text, sound = (
         marian.encode(token_sources(marian, [4]))[0],

@@ -14,24 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.engine import (
+    EncodedSource,
     Engine,
     GenerationOptions,
-    Memory,
-    Model,
+    LoadedModel,
     NoRepeatNgram,
     Request,
-    Suppress,
+    SuppressTokens,
 )
-from pipelines.engine.backends.native import Network
+from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.kernels import loader as libraries
 from pipelines.engine.kernels.host.linear import CompiledLinear
-from pipelines.engine.kernels.loader import Library
+from pipelines.engine.kernels.loader import KernelLibrary
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.test_families import made
 
-found = libraries.library()
+found = libraries.load_kernels()
 pytestmark = pytest.mark.skipif(
-    libraries._level() is None or libraries._runtime() is None,
+    libraries._isa_level() is None or libraries._runtime() is None,
     reason="no kernels are compiled on machines like this one",
 )
 # Logits are the same bit for bit; torch's sum over the vocabulary is not. One byte more or less of
@@ -44,15 +44,15 @@ LEVELS = {"vnni512": ("avx512_vnni",), "vnni256": ("avx512_vnni", "avx512_vl"), 
 
 
 @pytest.fixture(scope="module", params=LEVELS)
-def kernels(request: pytest.FixtureRequest) -> Library:
+def kernels(request: pytest.FixtureRequest) -> KernelLibrary:
     """Those of all machines that this one can stand in for."""
     level, flags = request.param, torch.cpu.get_capabilities()
     if not all(flags.get(flag) for flag in LEVELS[level]):
         pytest.skip(f"this CPU has no {level}")
-    place = libraries._place(level)
-    code = libraries._read(place) or libraries._compiled(level, place)
+    place = libraries._cache_path(level)
+    code = libraries._read_cached(place) or libraries._compile(level, place)
     assert code is not None
-    return libraries._load(*code, level, libraries._runtime())
+    return libraries._link(*code, level, libraries._runtime())
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +73,13 @@ def folders(checkpoints: Folders, tmp_path_factory: pytest.TempPathFactory) -> F
 
 @pytest.fixture(scope="module")
 def quick() -> Iterator[Engine]:
-    with Engine(device="cpu", precision="int8", threads=2, max_batch=16) as engine:
+    with Engine(device="cpu", compute_type="int8", threads=2, max_batch=16) as engine:
         yield engine
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (32, 8), (45, 30), (200, 129), (64, 512)])
 def test_a_linear_layer_computes_what_it_should(
-    outputs: int, inputs: int, kernels: Library
+    outputs: int, inputs: int, kernels: KernelLibrary
 ) -> None:
     generator = torch.Generator().manual_seed(outputs)
     weight = torch.randn(outputs, inputs, generator=generator)
@@ -112,7 +112,7 @@ def test_a_row_of_a_product_depends_on_itself_only(rows: int, threads: int, seed
         torch.set_num_threads(before)
 
 
-def test_what_is_no_number_stays_none(kernels: Library) -> None:
+def test_what_is_no_number_stays_none(kernels: KernelLibrary) -> None:
     layer = CompiledLinear(torch.ones(40, 16), None, kernels)
     x = torch.ones(3, 16)
     x[1, 5], x[2, 0] = torch.nan, torch.inf
@@ -121,7 +121,7 @@ def test_what_is_no_number_stays_none(kernels: Library) -> None:
     assert not torch.isfinite(y[1:]).any()
 
 
-def test_a_row_of_zeros_gives_the_bias(kernels: Library) -> None:
+def test_a_row_of_zeros_gives_the_bias(kernels: KernelLibrary) -> None:
     bias = torch.linspace(-1, 1, 33)
     assert torch.equal(CompiledLinear(torch.ones(33, 8), bias, kernels)(torch.zeros(1, 8))[0], bias)
 
@@ -140,7 +140,7 @@ def test_the_likeliest_is_that_of_all_outputs(rows: int, threads: int, seed: int
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
-        places, values, totals = layer.likeliest(x, bias, True)
+        places, values, totals = layer.argmax(x, bias, True)
     finally:
         torch.set_num_threads(before)
     # The kernels' own sum with the bias is rounded once, torch's twice.
@@ -154,24 +154,24 @@ def test_the_likeliest_is_that_of_all_outputs(rows: int, threads: int, seed: int
     torch.testing.assert_close(totals.log() + values, own.double().logsumexp(1), atol=_SUMS, rtol=0)
 
 
-def test_the_likeliest_tells_of_damage(kernels: Library) -> None:
+def test_the_likeliest_tells_of_damage(kernels: KernelLibrary) -> None:
     weight = torch.ones(40, 16)
     weight[7] = -2.0
     layer = CompiledLinear(weight, None, kernels)
     x = torch.linspace(-1, 1, 16).repeat(4, 1)
     x[1, 5], x[2, 0] = torch.nan, torch.inf
-    places, values, _ = layer.likeliest(x, layer.bias, True)
+    places, values, _ = layer.argmax(x, layer.bias, True)
     assert torch.isfinite(values).tolist() == [True, False, False, True]
     assert values[0] == layer(x[:1]).max()
     nowhere = torch.full((40,), -torch.inf)
-    assert layer.likeliest(x[:1], nowhere)[1].tolist() == [-torch.inf]
+    assert layer.argmax(x[:1], nowhere)[1].tolist() == [-torch.inf]
     nowhere[33] = torch.nan
-    places, values, _ = layer.likeliest(x[:1], nowhere, True)
+    places, values, _ = layer.argmax(x[:1], nowhere, True)
     assert places.tolist() == [33]
     assert values.isnan().all()
 
 
-def _sources(model: Model, count: int) -> list[Memory]:
+def _sources(model: LoadedModel, count: int) -> list[EncodedSource]:
     if model.architecture.source == "audio":
         return model.encode([mel_source(model, seed) for seed in range(count)])
     lengths = [3, 40, 8, 21, 60, 5][:count]
@@ -180,15 +180,20 @@ def _sources(model: Model, count: int) -> list[Memory]:
     return model.encode([[*(5 + 7 * i % 40 for i in range(length)), 2] for length in lengths])
 
 
-def _requests(model: Model, memories: list[Memory], **options: int) -> list[Request]:
-    start, rules = model.architecture.start_id, (Suppress((model.architecture.pad_id,)),)
+def _requests(
+    model: LoadedModel, encoded_sources: list[EncodedSource], **options: int
+) -> list[Request]:
+    start, logit_filters = (
+        model.architecture.start_id,
+        (SuppressTokens((model.architecture.pad_id,)),),
+    )
     return [
         Request(
-            memory,
+            encoded,
             (start, *range(10, 10 + index)),
-            GenerationOptions(6 + 3 * index, rules=rules, logprobs=True, **options),  # type: ignore[arg-type]
+            GenerationOptions(6 + 3 * index, logit_filters=logit_filters, logprobs=True, **options),  # type: ignore[arg-type]
         )
-        for index, memory in enumerate(memories)
+        for index, encoded in enumerate(encoded_sources)
     ]
 
 
@@ -202,15 +207,15 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     spec: str, folders: Folders, quick: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = quick.load(folders(spec))
-    network = model.backend
-    assert isinstance(network, Network)
-    assert network._decoder._compiled is not None
-    memory = _sources(model, 2)[1]
+    backend = model.backend
+    assert isinstance(backend, NativeBackend)
+    assert backend._decoder._compiled is not None
+    encoded = _sources(model, 2)[1]
     tokens = [model.architecture.start_id, *range(20, 45)]
     heads = [(0, 0), (model.architecture.decoder_layers - 1, 1)]
-    logits, attention = model.attend(memory, tokens, heads)
-    monkeypatch.setattr(network._decoder, "_compiled", None)
-    others, weights = model.attend(memory, tokens, heads)
+    logits, attention = model.attend(encoded, tokens, heads)
+    monkeypatch.setattr(backend._decoder, "_compiled", None)
+    others, weights = model.attend(encoded, tokens, heads)
     # Now and then a number falls to the next byte, and what is kept is bfloat16 here only.
     assert _apart(logits, others) < 0.05
     assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
@@ -243,14 +248,14 @@ def test_what_is_greedy_needs_no_logits(
 ) -> None:
     """And takes the tokens that it takes with them."""
     model = quick.load(checkpoints("marian:opus-mt-en-de"), shortlist)
-    memories = _sources(model, 5)
-    rules = (Suppress((model.architecture.pad_id,)), Suppress((0, 3)))
+    encoded_sources = _sources(model, 5)
+    logit_filters = (SuppressTokens((model.architecture.pad_id,)), SuppressTokens((0, 3)))
     start = (model.architecture.start_id,)
     results = []
     idle = NoRepeatNgram(50)  # which has to see them
     for logprobs, rule in ((False, ()), (True, ()), (True, (idle,))):
-        options = GenerationOptions(20, rules=(*rules, *rule), logprobs=logprobs)
-        asked = [Request(memory, start, options) for memory in memories]
+        options = GenerationOptions(20, logit_filters=(*logit_filters, *rule), logprobs=logprobs)
+        asked = [Request(encoded, start, options) for encoded in encoded_sources]
         results.append(quick.generate(asked))
     for plain, told, ruled in zip(*results, strict=True):
         assert plain.tokens == told.tokens == ruled.tokens
@@ -268,12 +273,12 @@ def _random_like(*parts: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tenso
 def test_threads_change_nothing_at_all(checkpoints: Folders) -> None:
     results = []
     for threads in (1, 3):
-        with Engine(device="cpu", precision="int8", threads=threads) as engine:
+        with Engine(device="cpu", compute_type="int8", threads=threads) as engine:
             model = engine.load(checkpoints("whisper:tiny"))
             # One memory for both: its encoder may add up in another order.
-            memory = _sources(model, 1)[0]
-            memory = Memory(*_random_like(memory.keys, memory.values), memory.owner)
-            request = _requests(model, [memory])[0]
+            encoded = _sources(model, 1)[0]
+            encoded = EncodedSource(*_random_like(encoded.keys, encoded.values), encoded.owner)
+            request = _requests(model, [encoded])[0]
             results.append(engine.generate([request])[0])
     assert results[0].tokens == results[1].tokens
     assert results[0].logprobs == pytest.approx(results[1].logprobs, abs=_SUMS)
@@ -282,33 +287,37 @@ def test_threads_change_nothing_at_all(checkpoints: Folders) -> None:
 @pytest.mark.parametrize("spec", FAMILIES[:2])
 def test_beams_are_those_of_single_lanes(spec: str, checkpoints: Folders, quick: Engine) -> None:
     model = quick.load(checkpoints(spec))
-    memories = _sources(model, 3)
-    alone = [quick.generate([each])[0] for each in _requests(model, memories, beam_size=3)]
-    together = quick.generate(_requests(model, memories, beam_size=3))
+    encoded_sources = _sources(model, 3)
+    alone = [quick.generate([each])[0] for each in _requests(model, encoded_sources, beam_size=3)]
+    together = quick.generate(_requests(model, encoded_sources, beam_size=3))
     assert [each.tokens for each in together] == [each.tokens for each in alone]
 
 
 def test_a_draft_changes_no_token(checkpoints: Folders, quick: Engine) -> None:
     """What is read several tokens at a time is what is read one by one, in int8 too."""
     model = quick.load(checkpoints("whisper:tiny"))
-    memory, start = _sources(model, 1)[0], model.architecture.start_id
-    options = GenerationOptions(24, rules=(Suppress((model.architecture.pad_id,)),), logprobs=True)
-    plain = quick.generate([Request(memory, (start,), options)])[0]
+    encoded, start = _sources(model, 1)[0], model.architecture.start_id
+    options = GenerationOptions(
+        24, logit_filters=(SuppressTokens((model.architecture.pad_id,)),), logprobs=True
+    )
+    plain = quick.generate([Request(encoded, (start,), options)])[0]
     for wrong in (0, 5, 11):
         draft = list(plain.tokens)
         draft[wrong] = (draft[wrong] + 1) % 100
-        drafted = quick.generate([Request(memory, (start,), options, draft=tuple(draft))])[0]
+        drafted = quick.generate([Request(encoded, (start,), options, draft=tuple(draft))])[0]
         assert drafted.tokens == plain.tokens
         assert drafted.logprobs == pytest.approx(plain.logprobs, abs=_SUMS)
 
 
 def test_the_cache_may_grow_under_a_running_row(checkpoints: Folders, quick: Engine) -> None:
     model = quick.load(checkpoints("marian:opus-mt-en-de"))
-    memories = _sources(model, 3)
-    options = GenerationOptions(100, eos_ids=(), rules=(Suppress((model.architecture.pad_id,)),))
+    encoded_sources = _sources(model, 3)
+    options = GenerationOptions(
+        100, eos_ids=(), logit_filters=(SuppressTokens((model.architecture.pad_id,)),)
+    )
     start = (model.architecture.start_id,)
-    long = quick.generate([Request(memories[0], start, options)])[0]
-    streams = [quick.stream(Request(memory, start, options)) for memory in memories]
+    long = quick.generate([Request(encoded_sources[0], start, options)])[0]
+    streams = [quick.stream(Request(encoded, start, options)) for encoded in encoded_sources]
     assert streams[0].result().tokens == long.tokens
     assert all(len(stream.result().tokens) == 100 for stream in streams)
 
@@ -372,9 +381,9 @@ def test_they_can_be_left_out(tmp_path: Path) -> None:
 
 def test_what_was_kept_and_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
     assert found is not None
-    whole = libraries._place(found.level).read_bytes()
-    damaged = tmp_path / libraries._place(found.level).name
+    whole = libraries._cache_path(found.level).read_bytes()
+    damaged = tmp_path / libraries._cache_path(found.level).name
     damaged.write_bytes(whole[:-100])
     # The compiler leaves nothing of itself in this process.
     assert _torch_kernels(tmp_path, str(tmp_path)) == "True False False"
-    assert libraries._read(damaged) is not None
+    assert libraries._read_cached(damaged) is not None

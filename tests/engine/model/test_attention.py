@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import WhisperForConditionalGeneration
 
-from pipelines.engine import Engine, GenerationOptions, Model, Request
+from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request
 from pipelines.errors import RequestError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -16,7 +16,7 @@ HEADS = ((1, 0), (0, 3), (1, 2))
 OPTIONS = GenerationOptions(max_new_tokens=12)
 
 
-def test_equals_transformers(engine: Engine, whisper: Model, checkpoints: Folders) -> None:
+def test_equals_transformers(engine: Engine, whisper: LoadedModel, checkpoints: Folders) -> None:
     mel = mel_source(whisper)
     start = whisper.architecture.start_id
     request = Request(whisper.encode([mel])[0], (start, 50, 60), OPTIONS, attention=HEADS)
@@ -40,18 +40,18 @@ def test_equals_transformers(engine: Engine, whisper: Model, checkpoints: Folder
 def test_does_not_depend_on_drafts_and_neighbours(
     family: str, engine: Engine, request: pytest.FixtureRequest
 ) -> None:
-    model: Model = request.getfixturevalue(family)
+    model: LoadedModel = request.getfixturevalue(family)
     if family == "marian":
-        memories = model.encode(token_sources(model, [4, 9]))
+        encoded_sources = model.encode(token_sources(model, [4, 9]))
     else:
-        memories = [model.encode([mel_source(model, seed)])[0] for seed in (0, 1)]
+        encoded_sources = [model.encode([mel_source(model, seed)])[0] for seed in (0, 1)]
     start = model.architecture.start_id
-    plain = Request(memories[1], (start, 7), OPTIONS, attention=HEADS)
+    plain = Request(encoded_sources[1], (start, 7), OPTIONS, attention=HEADS)
     alone = engine.generate([plain])[0]
     assert alone.attention is not None
-    assert alone.attention.shape == (3, len(alone.tokens), memories[1].length)
+    assert alone.attention.shape == (3, len(alone.tokens), encoded_sources[1].length)
     torch.testing.assert_close(alone.attention.sum(-1), torch.ones(3, len(alone.tokens)))
-    mate = Request(memories[0], (start,), replace(OPTIONS, max_new_tokens=5))
+    mate = Request(encoded_sources[0], (start,), replace(OPTIONS, max_new_tokens=5))
     drafted = replace(plain, draft=(*alone.tokens[:7], 3))
     for requests in ([mate, plain], [drafted], [mate, drafted]):
         again = engine.generate(requests)[-1]
@@ -60,8 +60,8 @@ def test_does_not_depend_on_drafts_and_neighbours(
         torch.testing.assert_close(again.attention, alone.attention, atol=1e-5, rtol=0)
 
 
-def test_a_head_that_is_not_there(engine: Engine, marian: Model) -> None:
-    memory = marian.encode(token_sources(marian, [4]))[0]
-    request = Request(memory, (marian.architecture.start_id,), OPTIONS, attention=((99, 0),))
+def test_a_head_that_is_not_there(engine: Engine, marian: LoadedModel) -> None:
+    encoded = marian.encode(token_sources(marian, [4]))[0]
+    request = Request(encoded, (marian.architecture.start_id,), OPTIONS, attention=((99, 0),))
     with pytest.raises(RequestError, match="attention head"):
         engine.stream(request)

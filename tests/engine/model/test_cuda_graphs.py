@@ -14,21 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipelines.engine import (
+    EncodedSource,
     Engine,
     GenerationOptions,
-    Memory,
-    Model,
+    LoadedModel,
     ModelDrafter,
     NgramDrafter,
     NoRepeatNgram,
     Request,
-    Suppress,
+    SuppressTokens,
 )
 from pipelines.engine import engine as engine_module
-from pipelines.engine.backends.native import Network
+from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.model import cuda_graphs as replays_module
 from pipelines.engine.model import decoder as decoder_module
-from pipelines.engine.model.cuda_graphs import Replays, bucket
+from pipelines.engine.model.cuda_graphs import CudaGraphRunner, bucket
 from pipelines.engine.model.cuda_recorder import Recorder, Work, recorders_for
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.other_device import OTHER, other_device
@@ -45,7 +45,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
     def make(recorders: Callable[[], Recorder] = OperationRecorder, max_batch: int = 64) -> Engine:
         monkeypatch.setattr(decoder_module, "recorders_for", lambda device: recorders)
-        engines.append(Engine(precision="float32", threads=1, max_batch=max_batch))
+        engines.append(Engine(compute_type="float32", threads=1, max_batch=max_batch))
         return engines[-1]
 
     monkeypatch.setattr(engine_module, "choose_device", lambda device: OTHER)
@@ -55,31 +55,33 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             engine.close()
 
 
-def replays_of(model: Model, device: torch.device = OTHER) -> Replays:
-    network = model.backend
-    assert isinstance(network, Network)
-    assert network.plan.device == device
-    replays = network._decoder._replays
-    assert replays is not None
-    return replays
+def replays_of(model: LoadedModel, device: torch.device = OTHER) -> CudaGraphRunner:
+    backend = model.backend
+    assert isinstance(backend, NativeBackend)
+    assert backend.plan.device == device
+    graphs = backend._decoder._graph_runner
+    assert graphs is not None
+    return graphs
 
 
-def sources_of(model: Model) -> list[Any]:
+def sources_of(model: LoadedModel) -> list[Any]:
     if model.architecture.source == "audio":
         return [mel_source(model, seed) for seed in range(3)]
     return token_sources(model, [5, 9, 31, 33, 2, 70, 12])
 
 
-def requests_of(model: Model, memories: Sequence[Memory], most: int = 80) -> list[Request]:
+def requests_of(
+    model: LoadedModel, encoded_sources: Sequence[EncodedSource], most: int = 80
+) -> list[Request]:
     """Of many lengths, so that they join and leave; with prompts, rules and log-probabilities."""
     start, requests = model.architecture.start_id, []
-    for index, memory in enumerate(memories):
+    for index, encoded in enumerate(encoded_sources):
         options = GenerationOptions(
             max_new_tokens=min(20 + 17 * index, most),
-            rules=(Suppress((3, 4, 5)), NoRepeatNgram(3)) if index % 3 == 1 else (),
+            logit_filters=(SuppressTokens((3, 4, 5)), NoRepeatNgram(3)) if index % 3 == 1 else (),
             logprobs=index % 2 == 0,
         )
-        requests.append(Request(memory, (start, 7, 9)[: 1 + index % 3], options))
+        requests.append(Request(encoded, (start, 7, 9)[: 1 + index % 3], options))
     return requests
 
 
@@ -98,13 +100,13 @@ def assert_same(pairs: Sequence[tuple[Engine, Sequence[Request]]], **changed: An
 
 def both(
     folder: Path, start: Start, engine: Engine, most: int = 80, **how: Any
-) -> tuple[Model, list[tuple[Engine, list[Request]]]]:
+) -> tuple[LoadedModel, list[tuple[Engine, list[Request]]]]:
     """A model on the other device, and each engine with the same requests."""
     other, pairs = start(**how), []
     for each in (other, engine):
         model = each.load(folder)
-        memories = model.encode(sources_of(model))
-        pairs.append((each, requests_of(model, memories, most)))
+        encoded_sources = model.encode(sources_of(model))
+        pairs.append((each, requests_of(model, encoded_sources, most)))
     return other.load(folder), pairs
 
 
@@ -137,8 +139,8 @@ def test_so_are_those_of_drafts(start: Start, engine: Engine, checkpoints: Folde
         for index, request in enumerate(requests):
             drafter: Any = NgramDrafter(gamma=3)
             if index % 2:
-                own = next(m for m in (model, engine.load(folder)) if m.owns(request.memory))
-                drafter = ModelDrafter(own, request.memory, gamma=2)
+                own = next(m for m in (model, engine.load(folder)) if m.owns(request.encoded))
+                drafter = ModelDrafter(own, request.encoded, gamma=2)
             requests[index] = replace(request, drafter=drafter)
     assert_same(pairs)
     assert replays_of(model).played > 10
@@ -207,12 +209,12 @@ def test_where_recording_fails_it_goes_on_without(
 def test_caches_are_not_kept_alive(start: Start, checkpoints: Folders) -> None:
     other = start()
     model = other.load(checkpoints("marian:opus-mt-en-de"))
-    replays, batch = replays_of(model), model._batch
+    graphs, batch = replays_of(model), model._batch
     other.generate(requests_of(model, model.encode(sources_of(model))))
-    assert len(replays._made) == 1
+    assert len(graphs._made) == 1
     batch.release()
     gc.collect()
-    assert not replays._made
+    assert not graphs._made
 
 
 def test_few_are_kept(

@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
+from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request, SuppressTokens
 from pipelines.engine import engine as engine_module
-from pipelines.engine.backends.native import Network
+from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.model import linear
 from pipelines.engine.model.linear import _Int8, _Int8Weights
-from pipelines.engine.model.precision import Plan, choose_device, choose_threads, plan_for
-from pipelines.engine.model.threads import Workers
+from pipelines.engine.model.precision import (
+    ComputePlan,
+    choose_device,
+    choose_threads,
+    compute_plan,
+)
+from pipelines.engine.model.threads import ComputeThreads
 from pipelines.errors import OptionError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -59,30 +64,30 @@ def test_unknown_devices(device: str) -> None:
         Engine(device=device)
 
 
-@pytest.mark.parametrize("precision", ["int4", "fp16", ""])
-def test_unknown_precisions_fail_before_any_load(precision: str) -> None:
+@pytest.mark.parametrize("compute_type", ["int4", "fp16", ""])
+def test_unknown_precisions_fail_before_any_load(compute_type: str) -> None:
     with pytest.raises(OptionError, match="not one of auto, float32, bfloat16, float16, int8"):
-        Engine(device="cpu", precision=precision)
+        Engine(device="cpu", compute_type=compute_type)
 
 
 def test_gpu_plans(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = torch.device("cuda")
     for can, chosen in ((True, "bfloat16"), (False, "float16")):
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda can=can, **_: can)
-        plan = plan_for("auto", gpu)
-        assert (plan.precision, plan.on_gpu) == (chosen, True)
+        plan = compute_plan("auto", gpu)
+        assert (plan.compute_type, plan.on_gpu) == (chosen, True)
         assert plan.decoder.weights == getattr(torch, chosen)
-    assert plan_for("int8", gpu).decoder.kernel == "int8"
+    assert compute_plan("int8", gpu).decoder.kernel == "int8"
 
 
 def test_t5_keeps_the_range_of_float32_on_a_gpu() -> None:
     gpu = torch.device("cuda")
-    for precision in ("float16", "int8"):
-        plan = plan_for(precision, gpu)
+    for compute_type in ("float16", "int8"):
+        plan = compute_plan(compute_type, gpu)
         assert plan.decoder.activations == torch.float16
         assert plan.with_range().decoder.activations == torch.float32
-    assert plan_for("float16", gpu).with_range().decoder.weights == torch.float32
-    exact = plan_for("bfloat16", gpu)
+    assert compute_plan("float16", gpu).with_range().decoder.weights == torch.float32
+    exact = compute_plan("bfloat16", gpu)
     assert exact.with_range() == exact
 
 
@@ -95,10 +100,10 @@ def test_int8_weights_as_a_gpu_uses_them_stay_in_range() -> None:
 
 def test_auto_keeps_float32_where_the_cpu_has_no_fast_int8(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"architecture": "aarch64"})
-    plan = plan_for("auto", CPU)
-    assert (plan.precision, plan.decoder.kernel) == ("float32", "dense")
+    plan = compute_plan("auto", CPU)
+    assert (plan.compute_type, plan.decoder.kernel) == ("float32", "dense")
     # Asked for by name, a precision is used all the same.
-    assert plan_for("bfloat16", CPU).decoder.kernel == "dense"
+    assert compute_plan("bfloat16", CPU).decoder.kernel == "dense"
 
 
 def test_threads() -> None:
@@ -125,9 +130,9 @@ def test_threads_are_set_where_the_engine_computes(checkpoints: Folders) -> None
 def test_who_waits_for_the_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "to_compile", lambda: True)
     waits = {}
-    for precision in ("int8", "float32"):
-        with Engine(device="cpu", precision=precision) as engine:
-            waits[precision] = engine.compiles_first
+    for compute_type in ("int8", "float32"):
+        with Engine(device="cpu", compute_type=compute_type) as engine:
+            waits[compute_type] = engine.needs_compiling
     assert waits == {"int8": True, "float32": False}
 
 
@@ -141,20 +146,20 @@ def test_int8_by_torch_is_close_to_float32(
 
 
 @pytest.mark.parametrize("spec", SPECS)
-@pytest.mark.parametrize("precision", TOLERANCES)
+@pytest.mark.parametrize("compute_type", TOLERANCES)
 def test_lower_precisions_are_close_to_float32(
-    spec: str, precision: str, checkpoints: Folders, engine: Engine
+    spec: str, compute_type: str, checkpoints: Folders, engine: Engine
 ) -> None:
     exact = engine.load(checkpoints(spec))
     expected, tokens = _scores(exact)
-    with Engine(device="cpu", precision=precision, threads=1) as other:
+    with Engine(device="cpu", compute_type=compute_type, threads=1) as other:
         model = other.load(checkpoints(spec))
-        if precision != "auto":
-            assert model.precision == precision
+        if compute_type != "auto":
+            assert model.compute_type == compute_type
         found, _ = _scores(model, tokens)
         assert torch.isfinite(found).all()
         error = float((found - expected).square().mean().sqrt())
-        tolerance, agreeing = TOLERANCES[precision], AGREEING
+        tolerance, agreeing = TOLERANCES[compute_type], AGREEING
         if model.backend.plan.encoder.kernel == "int8":
             tolerance, agreeing = INT8_OF_TEXT, AGREEING_INT8_OF_TEXT
         assert error < tolerance * float(expected.std())
@@ -164,28 +169,30 @@ def test_lower_precisions_are_close_to_float32(
         _check_batches(other, model)
 
 
-def _scores(model: Model, tokens: list[int] | None = None) -> tuple[torch.Tensor, list[int]]:
+def _scores(model: LoadedModel, tokens: list[int] | None = None) -> tuple[torch.Tensor, list[int]]:
     """Logits over a fixed sequence of tokens."""
-    memory = model.encode([_source(model)])[0]
+    encoded = model.encode([_source(model)])[0]
     generator = torch.Generator().manual_seed(5)
     start = model.architecture.start_id
     tokens = tokens or [start, *torch.randint(3, 30_000, (30,), generator=generator).tolist()]
-    return model.score(memory, tokens), tokens
+    return model.score(encoded, tokens), tokens
 
 
-def _source(model: Model) -> object:
+def _source(model: LoadedModel) -> object:
     if model.architecture.source == "audio":
         return mel_source(model)
     return token_sources(model, [14])[0]
 
 
-def _check_batches(engine: Engine, model: Model) -> None:
+def _check_batches(engine: Engine, model: LoadedModel) -> None:
     """Generation runs, alone and among others, and ids stay inside the vocabulary."""
-    memory = model.encode([_source(model)])[0]
+    encoded = model.encode([_source(model)])[0]
     start = model.architecture.start_id
-    options = GenerationOptions(max_new_tokens=8, rules=(Suppress((start,)),), logprobs=True)
+    options = GenerationOptions(
+        max_new_tokens=8, logit_filters=(SuppressTokens((start,)),), logprobs=True
+    )
     results = engine.generate(
-        [Request(memory, (start, *range(9, 9 + i)), options) for i in range(3)]
+        [Request(encoded, (start, *range(9, 9 + i)), options) for i in range(3)]
     )
     for result in results:
         assert len(result.tokens) == len(result.logprobs) == 8
@@ -199,9 +206,11 @@ def test_int8_mostly_agrees_with_float32_on_the_bundled_translator(engine: Engin
     exact = engine.load(folder)
     eos, pad = exact.architecture.eos_ids, exact.architecture.pad_id
     sources = [[*range(first, first + length), *eos] for first, length in _SPANS]
-    options = GenerationOptions(max_new_tokens=16, eos_ids=eos, rules=(Suppress((pad,)),))
+    options = GenerationOptions(
+        max_new_tokens=16, eos_ids=eos, logit_filters=(SuppressTokens((pad,)),)
+    )
     same = total = 0
-    with Engine(device="cpu", precision="int8", threads=1) as other:
+    with Engine(device="cpu", compute_type="int8", threads=1) as other:
         quick = other.load(folder)
         for mine, theirs in zip(exact.encode(sources), quick.encode(sources), strict=True):
             tokens = engine.generate([Request(mine, (pad,), options)])[0].tokens
@@ -226,14 +235,14 @@ def test_out_of_gpu_memory_at_load_is_one_warning_and_the_cpu(
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
 
     def build(
-        folder: Path, plan: Plan, workers: Workers, shortlist: Sequence[int] | None
-    ) -> Network:
+        folder: Path, plan: ComputePlan, workers: ComputeThreads, shortlist: Sequence[int] | None
+    ) -> NativeBackend:
         asked.append(plan.device.type)
         if plan.on_gpu:
             raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-        return Network(folder, plan, workers, shortlist)
+        return NativeBackend(folder, plan, workers, shortlist)
 
-    monkeypatch.setattr(engine_module, "Network", build)
+    monkeypatch.setattr(engine_module, "NativeBackend", build)
     with Engine(threads=1) as engine:
         assert engine.device == "cuda"
         with pytest.warns(RuntimeWarning, match="GPU out of memory.*going on with the CPU") as seen:

@@ -7,24 +7,24 @@ import random
 import pytest
 import torch
 
-from pipelines.engine import Engine, GenerationOptions, Model, Request, Suppress
+from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request, SuppressTokens
 from pipelines.errors import OptionError
 from tests.engine.conftest import Folders, token_sources
 
 MARIAN, WHISPER = "marian:opus-mt-en-de", "whisper:tiny"
 
 
-def some_of(model: Model, share: float = 0.3) -> list[int]:
+def some_of(model: LoadedModel, share: float = 0.3) -> list[int]:
     """Ids of a model, its end among them, in no order."""
     ids = range(model.architecture.vocab_size)
     kept = random.Random(3).sample(ids, round(len(ids) * share))
     return [*{*kept, *model.architecture.eos_ids}]
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16", "int8"])
-def test_what_is_in_it_is_computed_as_ever(checkpoints: Folders, precision: str) -> None:
+@pytest.mark.parametrize("compute_type", ["float32", "bfloat16", "float16", "int8"])
+def test_what_is_in_it_is_computed_as_ever(checkpoints: Folders, compute_type: str) -> None:
     folder = checkpoints(MARIAN)
-    with Engine(device="cpu", precision=precision, threads=1) as engine:
+    with Engine(device="cpu", compute_type=compute_type, threads=1) as engine:
         whole = engine.load(folder)
         kept = some_of(whole)
         short = engine.load(folder, kept)
@@ -39,7 +39,7 @@ def test_what_is_in_it_is_computed_as_ever(checkpoints: Folders, precision: str)
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.8, "seed": 4}], ids=str)
 def test_generates_as_if_the_rest_were_suppressed(
-    engine: Engine, marian: Model, changes: dict[str, object]
+    engine: Engine, marian: LoadedModel, changes: dict[str, object]
 ) -> None:
     kept = some_of(marian)
     others = tuple({*range(marian.architecture.vocab_size)} - {*kept})
@@ -49,7 +49,7 @@ def test_generates_as_if_the_rest_were_suppressed(
         results = [
             engine.generate([Request(model.encode([source])[0], (58_100,), options)])[0]
             for model, options in (
-                (marian, GenerationOptions(**told, rules=(Suppress(others),))),
+                (marian, GenerationOptions(**told, logit_filters=(SuppressTokens(others),))),
                 (short, GenerationOptions(**told)),
             )
         ]
@@ -57,20 +57,20 @@ def test_generates_as_if_the_rest_were_suppressed(
         assert {*results[1].tokens} <= {*kept}
 
 
-def test_beams_weigh_it_alone(engine: Engine, marian: Model) -> None:
+def test_beams_weigh_it_alone(engine: Engine, marian: LoadedModel) -> None:
     """Their log-probabilities are shares of the shortlist, as they are of the whole elsewhere."""
     kept = some_of(marian)
     short = engine.load(marian.folder, kept)
     options = GenerationOptions(max_new_tokens=8, beam_size=4, n_best=2, logprobs=True)
-    (memory,) = short.encode(token_sources(marian, [12]))
-    found = engine.generate([Request(memory, (58_100,), options)])[0]
+    (encoded,) = short.encode(token_sources(marian, [12]))
+    found = engine.generate([Request(encoded, (58_100,), options)])[0]
     assert {*found.tokens} <= {*kept}
-    read = short.score(memory, [58_100, *found.tokens[:-1]]).log_softmax(-1)
+    read = short.score(encoded, [58_100, *found.tokens[:-1]]).log_softmax(-1)
     expected = read[range(len(found.tokens)), list(found.tokens)]
     torch.testing.assert_close(torch.tensor(found.logprobs), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_model_that_hears_can_have_one(engine: Engine, whisper: Model) -> None:
+def test_a_model_that_hears_can_have_one(engine: Engine, whisper: LoadedModel) -> None:
     kept = some_of(whisper)
     short = engine.load(whisper.folder, kept)
     mel = torch.zeros(80, 2 * whisper.architecture.max_source_positions)
@@ -79,7 +79,7 @@ def test_a_model_that_hears_can_have_one(engine: Engine, whisper: Model) -> None
     assert {*engine.generate([request])[0].tokens} <= {*kept}
 
 
-def test_models_are_shared_by_those_with_the_same_one(engine: Engine, marian: Model) -> None:
+def test_models_are_shared_by_those_with_the_same_one(engine: Engine, marian: LoadedModel) -> None:
     kept = some_of(marian)
     short = engine.load(marian.folder, kept)
     assert engine.load(marian.folder, kept) is short
@@ -92,7 +92,7 @@ def test_models_are_shared_by_those_with_the_same_one(engine: Engine, marian: Mo
     ("ids", "why"), [([0, 58_101], "58101"), ([0, -1], "-1"), ([5, 6], "no end"), ([], "no end")]
 )
 def test_senseless_ones_are_refused(
-    engine: Engine, marian: Model, ids: list[int], why: str
+    engine: Engine, marian: LoadedModel, ids: list[int], why: str
 ) -> None:
     with pytest.raises(OptionError, match=why):
         engine.load(marian.folder, ids)

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from pipelines.engine import Engine
-from pipelines.engine.backends.native import Network
-from pipelines.engine.state.encoded_source import Memory
-from pipelines.engine.state.kv_cache import CrossCache, SlotCache
+from pipelines.engine.backends.native import NativeBackend
+from pipelines.engine.state.encoded_source import EncodedSource
+from pipelines.engine.state.kv_cache import CrossCache, KVCache
 from tests.engine.conftest import Folders
 
 LAYERS, HEADS, ROOM, WIDTH = 2, 3, 150, 4
@@ -23,7 +23,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cache = SlotCache(LAYERS, HEADS, ROOM, WIDTH, CPU, torch.float32)
+        self.cache = KVCache(LAYERS, HEADS, ROOM, WIDTH, CPU, torch.float32)
         self.rows: list[list[torch.Tensor]] = []  # per row, per token: [layers, 2, heads, width]
         self.stamp = 0
 
@@ -101,15 +101,15 @@ TestCache = CacheMachine.TestCase
 TestCache.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 
 
-def memory(length: int, value: float) -> Memory:
+def encoded(length: int, value: float) -> EncodedSource:
     part = tuple(torch.full((HEADS, length, WIDTH), value + i) for i in range(LAYERS))
-    return Memory(part, tuple(t + 0.5 for t in part), object())
+    return EncodedSource(part, tuple(t + 0.5 for t in part), object())
 
 
 def test_cross_cache_grows_for_longer_sources_and_keeps_the_others() -> None:
     cross = CrossCache(LAYERS, HEADS, WIDTH, CPU, torch.float32)
     for length, value in ((5, 1.0), (70, 10.0), (33, 20.0)):
-        cross.store(cross.alloc(), memory(length, value))
+        cross.store(cross.alloc(), encoded(length, value))
     assert cross.lengths == [5, 70, 33]
     cross.reorder([2, 1])
     assert cross.lengths == [33, 70]
@@ -118,11 +118,11 @@ def test_cross_cache_grows_for_longer_sources_and_keeps_the_others() -> None:
     assert (values[1] == 11.5).all()
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
-def test_a_table_of_both_sides_is_in_memory_once(precision: str, checkpoints: Folders) -> None:
-    with Engine(device="cpu", precision=precision, threads=1) as engine:
-        network = engine.load(checkpoints("marian:opus-mt-en-de")).backend
-        assert isinstance(network, Network)
-        mine, others = network._encoder._embedding, network._decoder._embedding
+@pytest.mark.parametrize("compute_type", ["float32", "int8"])
+def test_a_table_of_both_sides_is_in_memory_once(compute_type: str, checkpoints: Folders) -> None:
+    with Engine(device="cpu", compute_type=compute_type, threads=1) as engine:
+        backend = engine.load(checkpoints("marian:opus-mt-en-de")).backend
+        assert isinstance(backend, NativeBackend)
+        mine, others = backend._encoder._embedding, backend._decoder._embedding
         assert mine.table.data_ptr() == others.table.data_ptr()
-        assert mine.table.is_floating_point() == (precision == "float32")
+        assert mine.table.is_floating_point() == (compute_type == "float32")

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.translation.text.passthrough import plain_quotes, set_apart, without_new_stop
+from pipelines.translation.text.passthrough import (
+    plain_quotes,
+    split_passthrough,
+    without_added_stop,
+)
 from pipelines.translation.text.sentences import Span
 from tests.translation.corpus import ODD
 
@@ -23,7 +27,7 @@ def _parts(sentence: str, language: str = "en") -> str:
     """What is kept in curly braces."""
     return "".join(
         span.before + (f"{{{span.text}}}" if keep else span.text)
-        for span, keep in set_apart(Span("", sentence), language, _unreadable)
+        for span, keep in split_passthrough(Span("", sentence), language, _unreadable)
     )
 
 
@@ -106,7 +110,7 @@ _TEXT = st.text(alphabet=st.sampled_from("ab1 .,!?-*()\"'“”@/:🍕漢>#\u00a
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)).map(str.strip), st.sampled_from(" \n"))
 def test_nothing_is_lost(sentence: str, before: str) -> None:
-    spans = [span for span, _ in set_apart(Span(before, sentence), "en", _unreadable)]
+    spans = [span for span, _ in split_passthrough(Span(before, sentence), "en", _unreadable)]
     assert "".join(span.before + span.text for span in spans) == before + sentence
     assert all(span.text == span.text.strip() for span in spans)
     assert all(not span.before.strip() for span in spans)
@@ -119,19 +123,19 @@ def test_nothing_is_lost(sentence: str, before: str) -> None:
 )
 def test_long_lines_take_no_time(unit: str) -> None:
     start = time.process_time()
-    parts = list(set_apart(Span("", (unit * 100_000)[:100_000].strip()), "en", _unreadable))
+    parts = list(split_passthrough(Span("", (unit * 100_000)[:100_000].strip()), "en", _unreadable))
     assert parts
     assert time.process_time() - start < 5
 
 
 def test_no_full_stop_where_there_was_none() -> None:
-    assert without_new_stop("milk", "Milch.") == "Milch"
-    assert without_new_stop("Milk.", "Milch.") == "Milch."
-    assert without_new_stop("Really?", "Wirklich.") == "Wirklich."
-    assert without_new_stop("wait", "warte...") == "warte..."
-    assert without_new_stop("in the USA", "in den U.S.A.") == "in den U.S.A."
-    assert without_new_stop("a", ".") == "."
-    assert without_new_stop("a", "") == ""
+    assert without_added_stop("milk", "Milch.") == "Milch"
+    assert without_added_stop("Milk.", "Milch.") == "Milch."
+    assert without_added_stop("Really?", "Wirklich.") == "Wirklich."
+    assert without_added_stop("wait", "warte...") == "warte..."
+    assert without_added_stop("in the USA", "in den U.S.A.") == "in den U.S.A."
+    assert without_added_stop("a", ".") == "."
+    assert without_added_stop("a", "") == ""
 
 
 def test_quotes_as_models_know_them() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.translation.text.sentences import Span, shorten, split_sentences
+from pipelines.translation.text.sentences import Span, split_sentences, split_to_fit
 from tests.translation.corpus import ODD
 
 SPLITS = {
@@ -76,23 +76,23 @@ def test_nothing_is_lost(text: str, language: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.text(min_size=1).map(str.strip).filter(bool), st.integers(2, 20))
 def test_a_shortened_sentence_is_still_all_there(sentence: str, limit: int) -> None:
-    spans = shorten(sentence, limit, len)
+    spans = split_to_fit(sentence, limit, len)
     assert "".join(span.before + span.text for span in spans) == sentence
     assert all(span.text and span.text == span.text.strip() for span in spans)
 
 
 def test_parts_fit() -> None:
     for sentence in ("word " * 1000 + "end", "a" * 5000, "a,b;" * 700, "我很好，" * 300):
-        assert all(len(span.text) <= 50 for span in shorten(sentence, 50, len))
+        assert all(len(span.text) <= 50 for span in split_to_fit(sentence, 50, len))
 
 
 def test_a_sentence_that_fits_is_left_alone() -> None:
-    assert shorten("One, two; three.", 16, len) == [Span("", "One, two; three.")]
+    assert split_to_fit("One, two; three.", 16, len) == [Span("", "One, two; three.")]
 
 
 def test_it_is_cut_at_the_best_place_near_the_middle() -> None:
     def parts(sentence: str) -> list[str]:
-        return [span.text for span in shorten(sentence, len(sentence) - 1, len)]
+        return [span.text for span in split_to_fit(sentence, len(sentence) - 1, len)]
 
     assert parts("I came, I saw it; I conquered, and left.") == [
         "I came, I saw it;",
@@ -108,6 +108,6 @@ def test_it_is_cut_at_the_best_place_near_the_middle() -> None:
 
 def test_a_character_of_several_code_points_stays_whole() -> None:
     family = "👩\u200d👩\u200d👧"
-    for span in shorten(family * 20, 12, len):
+    for span in split_to_fit(family * 20, 12, len):
         assert span.text.count("👧") * len(family) == len(span.text)
-    assert all(span.text[0] != "\u0301" for span in shorten("e\u0301" * 50, 7, len))
+    assert all(span.text[0] != "\u0301" for span in split_to_fit("e\u0301" * 50, 7, len))

@@ -14,7 +14,7 @@ import pytest
 import sentencepiece
 
 from pipelines.errors import CheckpointError
-from pipelines.translation.tokenizers.marian import IncrementalDecoder, Tokenizer
+from pipelines.translation.tokenizers.marian import MarianTokenizer, StreamingDetokenizer
 from tests.translation.corpus import ODD, SENTENCES, random_texts
 
 TEXTS = [*SENTENCES, *ODD, *random_texts(300, seed=1)]
@@ -35,18 +35,18 @@ def folder(
 
 
 @pytest.fixture(scope="module")
-def both(folder: Path, oracle_tokenizer: Callable[[Path], Any]) -> tuple[Tokenizer, Any]:
-    return Tokenizer(folder), oracle_tokenizer(folder)
+def both(folder: Path, oracle_tokenizer: Callable[[Path], Any]) -> tuple[MarianTokenizer, Any]:
+    return MarianTokenizer(folder), oracle_tokenizer(folder)
 
 
-def test_encodes_as_transformers_does(both: tuple[Tokenizer, Any]) -> None:
+def test_encodes_as_transformers_does(both: tuple[MarianTokenizer, Any]) -> None:
     ours, oracle = both
     for text in TEXTS:
         if not text.startswith(">>"):
             assert ours.encode(text) == oracle(text)["input_ids"], repr(text)
 
 
-def test_encodes_language_codes_as_transformers_does(both: tuple[Tokenizer, Any]) -> None:
+def test_encodes_language_codes_as_transformers_does(both: tuple[MarianTokenizer, Any]) -> None:
     ours, oracle = both
     for code in ours.target_codes:
         for text in ("Hello.", " Hello.", "", ">>deu<< again", "a << b"):
@@ -55,7 +55,7 @@ def test_encodes_language_codes_as_transformers_does(both: tuple[Tokenizer, Any]
             assert ours.encode(text, code) == expected
 
 
-def test_decodes_as_transformers_does(both: tuple[Tokenizer, Any]) -> None:
+def test_decodes_as_transformers_does(both: tuple[MarianTokenizer, Any]) -> None:
     ours, oracle = both
     draw = random.Random(2)
     known = sorted(oracle.decoder)
@@ -71,18 +71,18 @@ def test_decodes_as_transformers_does(both: tuple[Tokenizer, Any]) -> None:
         assert ours.decode(ids) == expected, ids
 
 
-def test_what_is_decoded_step_by_step_adds_up(both: tuple[Tokenizer, Any]) -> None:
+def test_what_is_decoded_step_by_step_adds_up(both: tuple[MarianTokenizer, Any]) -> None:
     ours, oracle = both
     for text in TEXTS:
         ids = oracle(text_target=text)["input_ids"][:200]
-        decoder = IncrementalDecoder(ours)
+        decoder = StreamingDetokenizer(ours)
         said = "".join(decoder.push([token]) for token in ids) + decoder.finish()
         assert said == ours.decode(ids)
 
 
 def test_a_text_is_only_a_text(demo_folder: Path) -> None:
     """No text can end the source early, and none loses words to a code that is none."""
-    tokenizer = Tokenizer(demo_folder)
+    tokenizer = MarianTokenizer(demo_folder)
     assert tokenizer.encode("a </s> b").count(tokenizer.eos_id) == 1
     quoted = tokenizer.encode(">>> Hello, Tom. <<< Good morning.")
     plain = tokenizer.encode("Hello, Tom. Good morning.")
@@ -91,24 +91,24 @@ def test_a_text_is_only_a_text(demo_folder: Path) -> None:
 
 
 def test_languages_and_codes(marian_folder: Callable[..., Path]) -> None:
-    tokenizer = Tokenizer(marian_folder("opus-mt-en-mul"))
+    tokenizer = MarianTokenizer(marian_folder("opus-mt-en-mul"))
     assert (tokenizer.source_language, tokenizer.target_language) == ("eng", "mul")
     assert set(tokenizer.target_codes) == {"deu", "fra", "spa", "ita", "nld", "por_Latn"}
     assert tokenizer.split_code(">>por_Latn<<Hello.") == ("por_Latn", "Hello.")
 
 
 def test_lone_surrogates_do_not_stop_it(demo_folder: Path) -> None:
-    tokenizer = Tokenizer(demo_folder)
+    tokenizer = MarianTokenizer(demo_folder)
     assert tokenizer.encode("caf\udce9") == tokenizer.encode("caf\ufffd")
 
 
 def test_a_very_long_text(demo_folder: Path) -> None:
-    ids = Tokenizer(demo_folder).encode("Where is the station? " * 20_000)
+    ids = MarianTokenizer(demo_folder).encode("Where is the station? " * 20_000)
     assert len(ids) == 100_001
 
 
 def test_what_it_does_not_know(demo_folder: Path) -> None:
-    tokenizer = Tokenizer(demo_folder)
+    tokenizer = MarianTokenizer(demo_folder)
     assert tokenizer.unknown("I like 🍕 and 漢.") == ("🍕", "漢")
     assert not tokenizer.unknown("I like pizza.")
 
@@ -134,15 +134,15 @@ def _with_bytes(folder: Path) -> Path:
 
 
 def test_never_half_a_character(tmp_path: Path) -> None:
-    tokenizer = Tokenizer(_with_bytes(tmp_path))
+    tokenizer = MarianTokenizer(_with_bytes(tmp_path))
     for text in ("I like 🍕.", "你好 世界", "👩‍👩‍👧", "Größe", "é" * 5, "a 🍕 "):
-        decoder = IncrementalDecoder(tokenizer)
+        decoder = StreamingDetokenizer(tokenizer)
         deltas = [decoder.push([token]) for token in tokenizer.encode(text)]
         deltas.append(decoder.finish())
         assert "".join(deltas) == text.strip()
         assert not any("\ufffd" in delta for delta in deltas)
     # A sequence that breaks off inside a character is shown as such, at the end only.
-    decoder = IncrementalDecoder(tokenizer)
+    decoder = StreamingDetokenizer(tokenizer)
     cut = tokenizer.encode("a🍕")[:-2]
     assert not any("\ufffd" in decoder.push([token]) for token in cut)
     assert "\ufffd" in decoder.finish()
@@ -155,10 +155,10 @@ def test_incomplete_and_damaged_folders(demo_folder: Path, tmp_path: Path, name:
     (tmp_path / name).chmod(0o644)
     (tmp_path / name).write_bytes(b"not what it should be")
     with pytest.raises(CheckpointError, match=name):
-        Tokenizer(tmp_path)
+        MarianTokenizer(tmp_path)
     (tmp_path / name).unlink()
     with pytest.raises(CheckpointError, match=f"no {name}"):
-        Tokenizer(tmp_path)
+        MarianTokenizer(tmp_path)
 
 
 def test_a_vocabulary_without_an_end_is_refused(demo_folder: Path, tmp_path: Path) -> None:
@@ -166,4 +166,4 @@ def test_a_vocabulary_without_an_end_is_refused(demo_folder: Path, tmp_path: Pat
         shutil.copy(demo_folder / file, tmp_path)
     (tmp_path / "vocab.json").write_text('{"<unk>": 0, "a": 1}', encoding="utf-8")
     with pytest.raises(CheckpointError, match="</s>"):
-        Tokenizer(tmp_path)
+        MarianTokenizer(tmp_path)

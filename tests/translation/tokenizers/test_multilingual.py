@@ -16,7 +16,7 @@ from pipelines.language_codes import find_language
 from pipelines.language_tokens import M2M100, MBART50, NLLB
 from pipelines.translation import Done, TextDelta, TranslateOptions, Translator
 from pipelines.translation.live import LiveTranslator
-from pipelines.translation.tokenizers.auto import between
+from pipelines.translation.tokenizers.auto import model_languages
 from pipelines.translation.tokenizers.multilingual import MultilingualTokenizer
 from pipelines.translation.tokenizers.t5 import T5Tokenizer
 from tests.fixtures.many_layout import SHAPES, write_many_files
@@ -205,9 +205,9 @@ def test_incomplete_and_damaged_folders(many_folder: Folders, tmp_path: Path, da
 
 
 def test_what_pickers_offer(many_folder: Folders, demo_folder: Path) -> None:
-    assert between(demo_folder, "demo-en-de") is None
-    known = between(many_folder("mbart-large-50-many-to-one-mmt", seed=1), "many-to-one")
+    assert model_languages(demo_folder, "demo-en-de") is None
+    known = model_languages(many_folder("mbart-large-50-many-to-one-mmt", seed=1), "many-to-one")
     assert known is not None
     assert len(known[0]) == 52
     assert known[1] == ("en",)
-    assert between(many_folder("t5-small", seed=1), "t5") == (("en",), ("de", "fr", "ro"))
+    assert model_languages(many_folder("t5-small", seed=1), "t5") == (("en",), ("de", "fr", "ro"))

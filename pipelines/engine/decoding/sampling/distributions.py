@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["distribution", "draw", "generator_for"]
+__all__ = ["token_distribution", "sample_from", "generator_for"]
 
 
 def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
@@ -18,7 +18,7 @@ def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
     return generator
 
 
-def distribution(
+def token_distribution(
     logits: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> Tensor:
     """Probabilities [vocab] to draw from; `logits` [vocab] is left as it is.
@@ -30,8 +30,8 @@ def distribution(
     if 0 < top_k < logits.shape[-1]:
         # What follows works on k numbers instead of the whole vocabulary.
         best, places = logits.topk(top_k)
-        chances = distribution(best, temperature, 0, top_p, min_p)
-        return torch.zeros_like(logits).scatter_(0, places, chances)
+        probs = token_distribution(best, temperature, 0, top_p, min_p)
+        return torch.zeros_like(logits).scatter_(0, places, probs)
     probabilities = (logits / temperature).softmax(-1)
     if top_p < 1.0:
         ranked, order = probabilities.sort(descending=True)
@@ -46,6 +46,6 @@ def distribution(
     return probabilities
 
 
-def draw(probabilities: Tensor, generator: torch.Generator) -> Tensor:
+def sample_from(probabilities: Tensor, generator: torch.Generator) -> Tensor:
     """One token id, a tensor of one element, drawn from [vocab] probabilities."""
     return torch.multinomial(probabilities, 1, generator=generator)

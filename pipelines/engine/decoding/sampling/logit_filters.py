@@ -19,28 +19,28 @@ from pipelines.errors import OptionError, RequestError
 
 __all__ = [
     "BadWords",
-    "Bound",
+    "BoundFilter",
     "ForcedPrefix",
     "MinNewTokens",
     "NoRepeatNgram",
-    "OnlyTokens",
+    "AllowOnlyTokens",
     "RepetitionPenalty",
-    "Rule",
-    "Suppress",
+    "LogitFilter",
+    "SuppressTokens",
     "SuppressAtBegin",
     "WhisperTimestamps",
-    "apply_rules",
+    "apply_filters",
 ]
 
-Bound = Callable[[Tensor, Sequence[int]], None]
+BoundFilter = Callable[[Tensor, Sequence[int]], None]
 """(logits [vocab], tokens generated so far) → edits the logits."""
 
 
 @runtime_checkable
-class Rule(Protocol):
+class LogitFilter(Protocol):
     """Something that limits the next token."""
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         """The rule for one generation that starts from `prompt`.
 
         Raises RequestError when the rule names ids outside the vocabulary.
@@ -48,13 +48,16 @@ class Rule(Protocol):
         ...
 
 
-def apply_rules(
-    rules: Sequence[Rule], logits: Tensor, prompt: Sequence[int], generated: Sequence[int]
+def apply_filters(
+    logit_filters: Sequence[LogitFilter],
+    logits: Tensor,
+    prompt: Sequence[int],
+    generated: Sequence[int],
 ) -> Tensor:
     """A copy of `logits` [vocab] after all rules; for use outside a running batch."""
     edited = logits.clone()
-    for rule in rules:
-        rule.bind(prompt, logits.shape[-1], logits.device)(edited, generated)
+    for logit_filter in logit_filters:
+        logit_filter.bind(prompt, logits.shape[-1], logits.device)(edited, generated)
     return edited
 
 
@@ -70,7 +73,7 @@ def _index(ids: tuple[int, ...], vocab_size: int, device: torch.device) -> Tenso
 
 
 @dataclass(frozen=True)
-class Suppress:
+class SuppressTokens:
     """These ids are never chosen."""
 
     ids: tuple[int, ...]
@@ -79,7 +82,7 @@ class Suppress:
         """The ids as a tensor; a batch applies it to all rows that share it at once."""
         return _index(self.ids, vocab_size, device)
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         index = self.index(vocab_size, device)
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
@@ -94,7 +97,7 @@ class SuppressAtBegin:
 
     ids: tuple[int, ...]
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         index = _index(self.ids, vocab_size, device)
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
@@ -105,12 +108,12 @@ class SuppressAtBegin:
 
 
 @dataclass(frozen=True)
-class OnlyTokens:
+class AllowOnlyTokens:
     """Nothing but these ids."""
 
     ids: tuple[int, ...]
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         forbidden = torch.ones(vocab_size, dtype=torch.bool, device=device)
         forbidden[_index(self.ids, vocab_size, device)] = False
 
@@ -126,7 +129,7 @@ class ForcedPrefix:
 
     ids: tuple[int, ...]
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         _index(self.ids, vocab_size, device)
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
@@ -145,7 +148,7 @@ class MinNewTokens:
     count: int
     eos_ids: tuple[int, ...]
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         index = _index(self.eos_ids, vocab_size, device)
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
@@ -165,7 +168,7 @@ class NoRepeatNgram:
         if self.size < 1:
             raise OptionError(f"an n-gram needs at least 1 token, not {self.size}")
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         followers: dict[tuple[int, ...], list[int]] = {}
         sequence = list(prompt)
         context = self.size - 1
@@ -196,7 +199,7 @@ class RepetitionPenalty:
         if not self.penalty > 0:
             raise OptionError(f"repetition penalty must be above 0, not {self.penalty}")
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         seen = torch.zeros(vocab_size, dtype=torch.bool, device=device)
         seen[list(prompt)] = True
         counted = 0
@@ -222,7 +225,7 @@ class BadWords:
         if not all(self.sequences):
             raise OptionError("a bad word is a sequence of at least one token")
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         single = tuple(s[0] for s in self.sequences if len(s) == 1)
         longer = [(s[:-1], s[-1]) for s in self.sequences if len(s) > 1]
         _index(tuple(i for s in self.sequences for i in s), vocab_size, device)
@@ -257,7 +260,7 @@ class WhisperTimestamps:
     no_timestamps: int | None
     max_initial_index: int | None = 50
 
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> Bound:
+    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         if not self.eot < self.begin < vocab_size:
             raise RequestError(
                 f"timestamps from id {self.begin} on do not fit end of text {self.eot} "

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.decoding.request import GenerationOptions
-from pipelines.engine.decoding.sampling.distributions import distribution
+from pipelines.engine.decoding.sampling.distributions import token_distribution
 from pipelines.errors import OptionError
 
 __all__ = [
@@ -59,7 +59,7 @@ class LogitsProcessor:
             best = logits.argmax(-1, keepdim=True)
             return torch.zeros_like(logits).scatter_(-1, best, 1.0)
         rows = [
-            distribution(row, chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p)
+            token_distribution(row, chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p)
             for row in logits.reshape(-1, logits.shape[-1])
         ]
         return torch.stack(rows).view(logits.shape)

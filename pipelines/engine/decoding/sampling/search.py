@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.decoding.request import GenerationOptions, StoppingRule
-from pipelines.engine.decoding.sampling.distributions import distribution, draw
-from pipelines.engine.decoding.sampling.sequence_state import Choice, Lane
+from pipelines.engine.decoding.sampling.distributions import sample_from, token_distribution
+from pipelines.engine.decoding.sampling.sequence_state import Candidate, SequenceState
 
-__all__ = ["Found", "SampleSearch", "Search", "score_of"]
+__all__ = ["ScoredSequence", "BestOfSearch", "SearchStrategy", "hypothesis_score"]
 
-Found = tuple[float, Lane]
+ScoredSequence = tuple[float, SequenceState]
 """(score, an ended hypothesis)"""
 
 
-class Search(Protocol):
+class SearchStrategy(Protocol):
     """Decides which lanes a generation goes on with.
 
     scores_first: the rules work on log-probabilities of the bare logits, which are not
@@ -29,18 +29,18 @@ class Search(Protocol):
     scores_first: bool
     each_goes_on: bool
     done: bool
-    found: list[Found]
+    found: list[ScoredSequence]
 
-    def advance(self, lanes: Sequence[Lane], logits: Tensor) -> list[Choice]:
+    def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
         """The lanes to go on with, from logits [lanes, vocab] after the rules."""
         ...
 
-    def ranked(self, lanes: Sequence[Lane]) -> list[Found]:
-        """The hypotheses, best first; `lanes` are those of the last step."""
+    def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
+        """The hypotheses, best first; `sequences` are those of the last step."""
         ...
 
 
-def score_of(
+def hypothesis_score(
     rule: StoppingRule, penalty: float | None, total: float, length: int, ended: bool
 ) -> float:
     """What a hypothesis of `length` tokens, with the eos if it has `ended`, is ranked by.
@@ -54,7 +54,7 @@ def score_of(
     return float(total / (text if penalty is None else ((5 + text) / 6) ** penalty))
 
 
-class SampleSearch:
+class BestOfSearch:
     """Best of n: as many samples side by side, the likeliest of which is the result.
 
     Ranked as openai-whisper ranks them: by log-probability over length, at temperature 1 and
@@ -66,30 +66,30 @@ class SampleSearch:
     def __init__(self, options: GenerationOptions, limit: int, generator: torch.Generator) -> None:
         self._options, self._limit, self.generator = options, limit, generator
         self.done = False
-        self.found: list[Found] = []
+        self.found: list[ScoredSequence] = []
 
-    def advance(self, lanes: Sequence[Lane], logits: Tensor) -> list[Choice]:
-        options, choices = self._options, []
-        parents = [0] * options.best_of if not lanes[0].generated else range(len(lanes))
+    def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
+        options, candidates = self._options, []
+        parents = [0] * options.best_of if not sequences[0].generated else range(len(sequences))
         logprobs = logits.log_softmax(-1)
         for parent in parents:
-            chances = distribution(
+            probs = token_distribution(
                 logits[parent], options.temperature, options.top_k, options.top_p, options.min_p
             )
-            token = int(draw(chances, self.generator))
+            token = int(sample_from(probs, self.generator))
             logprob = float(logprobs[parent, token])
-            choice = Choice(parent, token, logprob, lanes[parent].total + logprob)
+            candidate = Candidate(parent, token, logprob, sequences[parent].total + logprob)
             ended = token in options.eos_ids
-            if not ended and len(lanes[parent].generated) + 1 < self._limit:
-                choices.append(choice)
+            if not ended and len(sequences[parent].generated) + 1 < self._limit:
+                candidates.append(candidate)
                 continue
-            lane = lanes[parent].child(choice, [])
-            score = score_of(
-                "openai", options.length_penalty, lane.total, len(lane.generated), ended
+            sequence = sequences[parent].child(candidate, [])
+            score = hypothesis_score(
+                "openai", options.length_penalty, sequence.total, len(sequence.generated), ended
             )
-            self.found.append((score, lane))
-        self.done = not choices
-        return choices
+            self.found.append((score, sequence))
+        self.done = not candidates
+        return candidates
 
-    def ranked(self, lanes: Sequence[Lane]) -> list[Found]:
+    def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
         return sorted(self.found, key=lambda found: -found[0])

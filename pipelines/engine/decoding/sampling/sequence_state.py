@@ -6,38 +6,38 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from pipelines.engine.decoding.sampling.logit_filters import Bound
+from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
 
-__all__ = ["Choice", "Lane"]
+__all__ = ["Candidate", "SequenceState"]
 
 
 @dataclass(slots=True)
-class Lane:
+class SequenceState:
     """What lies in one slot of a running batch. A plain generation has one lane.
 
     total: the sum of its log-probabilities. attention: [heads, source length] a token, where the
     request asks for it. rules: bound to this lane alone.
     """
 
-    rules: list[Bound]
+    logit_filters: list[BoundFilter]
     generated: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     attention: list[Tensor] = field(default_factory=list)
     total: float = 0.0
 
-    def child(self, choice: Choice, rules: list[Bound]) -> Lane:
+    def child(self, candidate: Candidate, logit_filters: list[BoundFilter]) -> SequenceState:
         """This lane, one token longer."""
-        return Lane(
-            rules,
-            [*self.generated, choice.token],
-            [*self.logprobs, choice.logprob],
+        return SequenceState(
+            logit_filters,
+            [*self.generated, candidate.token],
+            [*self.logprobs, candidate.logprob],
             self.attention[:],
-            choice.total,
+            candidate.total,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Candidate:
     """One way to go on: from which lane, with which token, and what that makes its total."""
 
     parent: int

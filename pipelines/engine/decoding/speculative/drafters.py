@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Drafter",
-    "Drafting",
-    "Length",
+    "DraftSession",
+    "DraftLength",
     "NgramDrafter",
     "NgramStore",
     "Proposal",
@@ -31,10 +31,10 @@ class Proposal:
     were not drawn by chance."""
 
     tokens: list[int]
-    chances: Tensor | None = None
+    probs: Tensor | None = None
 
 
-class Drafting(Protocol):
+class DraftSession(Protocol):
     """A drafter at work on one generation."""
 
     gamma: int
@@ -43,7 +43,7 @@ class Drafting(Protocol):
         """At most so many guesses at what follows `sequence`, prompt and output."""
         ...
 
-    def judged(self, proposed: int, accepted: int) -> None:
+    def on_verified(self, proposed: int, accepted: int) -> None:
         """How many of the last guesses were right."""
         ...
 
@@ -56,19 +56,19 @@ class Drafter(Protocol):
         """Raises RequestError when it cannot draft for a model of this vocabulary."""
         ...
 
-    def start(self, prompt: Sequence[int], options: GenerationOptions) -> Drafting:
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
         """For one generation."""
         ...
 
 
-class Length:
+class DraftLength:
     """How many tokens to guess at once: always gamma, or more after success and fewer after
     failure, as transformers' assisted generation does."""
 
     def __init__(self, gamma: int, adaptive: bool) -> None:
         self.gamma, self._adaptive, self._most = gamma, adaptive, 4 * gamma
 
-    def judged(self, proposed: int, accepted: int) -> None:
+    def on_verified(self, proposed: int, accepted: int) -> None:
         """Adapt to how many of the last guesses were right."""
         if self._adaptive and proposed:
             grown = self.gamma + 2 if accepted == proposed else self.gamma - 1
@@ -131,13 +131,13 @@ class NgramDrafter:
                 f"{vocab_size}"
             )
 
-    def start(self, prompt: Sequence[int], options: GenerationOptions) -> Drafting:
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
         store = self.store or NgramStore()
         store.learn(self.source)
-        return _NgramDrafting(store, self.gamma, self.adaptive)
+        return _NgramSession(store, self.gamma, self.adaptive)
 
 
-class _NgramDrafting(Length):
+class _NgramSession(DraftLength):
     def __init__(self, store: NgramStore, gamma: int, adaptive: bool) -> None:
         super().__init__(gamma, adaptive)
         self._store, self._learned = store, 0

@@ -9,24 +9,33 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from pipelines.engine.backends.base import Backend, Slots, Sources
-from pipelines.engine.decoding.memory_budget import need_of
-from pipelines.engine.decoding.sampling.distributions import distribution, draw, generator_for
-from pipelines.engine.decoding.sampling.logit_filters import Suppress
-from pipelines.engine.decoding.speculative.drafters import Drafting, Length, Proposal, check_gamma
-from pipelines.engine.model.lm_head import likeliest
+from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
+from pipelines.engine.decoding.memory_budget import cache_bytes_needed
+from pipelines.engine.decoding.sampling.distributions import (
+    generator_for,
+    sample_from,
+    token_distribution,
+)
+from pipelines.engine.decoding.sampling.logit_filters import SuppressTokens
+from pipelines.engine.decoding.speculative.drafters import (
+    DraftLength,
+    DraftSession,
+    Proposal,
+    check_gamma,
+)
+from pipelines.engine.model.lm_head import argmax
 from pipelines.errors import RequestError
 
 if TYPE_CHECKING:
     from pipelines.engine.decoding.request import GenerationOptions
-    from pipelines.engine.loaded_model import Model
-    from pipelines.engine.state.encoded_source import Memory
+    from pipelines.engine.loaded_model import LoadedModel
+    from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["ModelDrafter", "ModelDrafting", "SharedDrafts"]
+__all__ = ["ModelDrafter", "ModelDraftSession", "BatchedDraftModel"]
 
 # A generation has one or two tokens to read before it can be drafted for: the last of its guesses,
 # when all were right, and what was chosen after it. Who has more has just come.
-_USUAL = 2
+_USUAL_UNREAD_TOKENS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,14 +45,14 @@ class ModelDrafter:
     memory: the source as this model has encoded it. gamma, adaptive: as in NgramDrafter.
     """
 
-    model: Model
-    memory: Memory
+    model: LoadedModel
+    encoded: EncodedSource
     gamma: int = 4
     adaptive: bool = False
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
-        if not self.model.owns(self.memory):
+        if not self.model.owns(self.encoded):
             raise RequestError("the memory of a drafter was made by another model")
 
     def check(self, vocab_size: int) -> None:
@@ -54,11 +63,11 @@ class ModelDrafter:
                 f"for one of {vocab_size}; they must be the same"
             )
 
-    def start(self, prompt: Sequence[int], options: GenerationOptions) -> Drafting:
-        return ModelDrafting(self.model.backend, self, tuple(prompt), options)
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
+        return ModelDraftSession(self.model.backend, self, tuple(prompt), options)
 
 
-class ModelDrafting(Length):
+class ModelDraftSession(DraftLength):
     """What a model needs to draft for one generation; its cache is shared with others."""
 
     def __init__(
@@ -70,42 +79,44 @@ class ModelDrafting(Length):
     ) -> None:
         super().__init__(drafter.gamma, drafter.adaptive)
         self.backend, self.prompt, self.options = backend, prompt, options
-        self.memory = drafter.memory.to(backend.plan.device, backend.memory_dtype)
+        self.encoded = drafter.encoded.to(backend.plan.device, backend.source_dtype)
         # Another stream of chance than the target's, or it would draw what the target will draw.
         seed = None if options.seed is None else options.seed ^ 0x5DEECE66D
         self.generator = generator_for(seed, backend.plan.device)
-        self._alone: SharedDrafts | None = None
+        self._alone: BatchedDraftModel | None = None
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
         """Without neighbours, for who keeps this drafting to itself."""
-        self._alone = self._alone or SharedDrafts(self.backend)
+        self._alone = self._alone or BatchedDraftModel(self.backend)
         (found,) = self._alone.propose([(self, sequence, most)])
         if isinstance(found, Exception):
             raise found
         return found
 
 
-class _Guessing:
+class _DraftRound:
     """One generation in one round of guesses. tokens: its sequence, and the guesses so far."""
 
-    def __init__(self, drafting: ModelDrafting, slot: int, sequence: Sequence[int], most: int):
+    def __init__(self, drafting: ModelDraftSession, slot: int, sequence: Sequence[int], most: int):
         backend = drafting.backend
         self.drafting, self.slot, self.tokens = drafting, slot, list(sequence)
         self._known = len(sequence)
         room = backend.architecture.max_target_positions - len(sequence)
         self.left = max(0, min(drafting.gamma, most, room))
-        self._rules = [
-            rule.bind(drafting.prompt, backend.architecture.vocab_size, backend.plan.device)
-            for rule in sorted(drafting.options.rules, key=lambda r: not isinstance(r, Suppress))
+        self._logit_filters = [
+            logit_filter.bind(drafting.prompt, backend.architecture.vocab_size, backend.plan.device)
+            for logit_filter in sorted(
+                drafting.options.logit_filters, key=lambda r: not isinstance(r, SuppressTokens)
+            )
         ]
-        self._chances: list[Tensor] = []
+        self._probs: list[Tensor] = []
         self._error: Exception | None = None
 
     def obey(self, logits: Tensor) -> None:
         """Apply the rules to logits [vocab]."""
         try:
-            for rule in self._rules:
-                rule(logits, self.tokens[len(self.drafting.prompt) :])
+            for logit_filter in self._logit_filters:
+                logit_filter(logits, self.tokens[len(self.drafting.prompt) :])
         except Exception as error:  # a caller's own rule may do anything; its neighbours go on
             self._error, self.left = error, 0
 
@@ -117,20 +128,20 @@ class _Guessing:
             return
         options = self.drafting.options
         if options.temperature:
-            chances = distribution(
+            probs = token_distribution(
                 logits, options.temperature, options.top_k, options.top_p, options.min_p
             )
-            self._chances.append(chances)
-            token = int(draw(chances, self.drafting.generator))
+            self._probs.append(probs)
+            token = int(sample_from(probs, self.drafting.generator))
         self.tokens.append(token)
         self.left = 0 if token in options.eos_ids else self.left - 1
 
     def result(self) -> Proposal | Exception:
-        chances = torch.stack(self._chances) if self._chances else None
-        return self._error or Proposal(self.tokens[self._known :], chances)
+        probs = torch.stack(self._probs) if self._probs else None
+        return self._error or Proposal(self.tokens[self._known :], probs)
 
 
-class SharedDrafts:
+class BatchedDraftModel:
     """The generations that one model drafts for, side by side in one cache.
 
     They join with their first guess; what each has read is cut back to what still holds of it.
@@ -138,10 +149,10 @@ class SharedDrafts:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
-        self._cache: Slots
-        self._cross: Sources
+        self._cache: DecoderCache
+        self._cross: SourceCache
         self._cache, self._cross = backend.caches()
-        self._members: list[ModelDrafting] = []
+        self._members: list[ModelDraftSession] = []
         self._read: list[list[int]] = []
 
     def __len__(self) -> int:
@@ -151,12 +162,14 @@ class SharedDrafts:
     def bytes(self) -> int:
         return self._cache.bytes + self._cross.bytes
 
-    def bytes_for(self, draftings: Sequence[ModelDrafting], tokens: int) -> int:
+    def bytes_for(self, draftings: Sequence[ModelDraftSession], tokens: int) -> int:
         """What it would need for these, none longer than `tokens`."""
-        sources = [drafting.memory for drafting in draftings]
-        return need_of(self._backend, self._cache, self._cross, len(draftings), tokens, sources)
+        sources = [drafting.encoded for drafting in draftings]
+        return cache_bytes_needed(
+            self._backend, self._cache, self._cross, len(draftings), tokens, sources
+        )
 
-    def keep(self, staying: Iterable[Drafting | None]) -> None:
+    def keep(self, staying: Iterable[DraftSession | None]) -> None:
         """Forget all generations but these."""
         wanted = {id(drafting) for drafting in staying}
         places = list(range(len(self._members)))
@@ -172,11 +185,11 @@ class SharedDrafts:
         self._read = [self._read[place] for place in places]
 
     def propose(
-        self, asked: Sequence[tuple[ModelDrafting, Sequence[int], int]]
+        self, asked: Sequence[tuple[ModelDraftSession, Sequence[int], int]]
     ) -> list[Proposal | Exception]:
         """(drafting, its sequence, how many tokens at most) → guesses, or what went wrong with
         one generation alone."""
-        guessing = [_Guessing(d, self._slot_of(d), sequence, most) for d, sequence, most in asked]
+        guessing = [_DraftRound(d, self._slot_of(d), sequence, most) for d, sequence, most in asked]
         for each in guessing:
             self._rewind(each)
         self._catch_up([each for each in guessing if each.left])
@@ -184,23 +197,23 @@ class SharedDrafts:
             logits = self._backend.logits(self._read_on(going))
             for each, own in zip(going, logits, strict=True):
                 each.obey(own)
-            best, chosen = likeliest(logits)
+            best, chosen = argmax(logits)
             sound = chosen.isfinite().tolist()
-            choices = zip(going, logits, best.tolist(), sound, strict=True)
-            for each, own, token, finite in choices:
+            candidates = zip(going, logits, best.tolist(), sound, strict=True)
+            for each, own, token, finite in candidates:
                 each.choose(own, token, finite)
         return [each.result() for each in guessing]
 
-    def _slot_of(self, drafting: ModelDrafting) -> int:
+    def _slot_of(self, drafting: ModelDraftSession) -> int:
         for slot, member in enumerate(self._members):
             if member is drafting:
                 return slot
         self._members.append(drafting)
         self._read.append([])
-        self._cross.store(self._cross.alloc(), drafting.memory)
+        self._cross.store(self._cross.alloc(), drafting.encoded)
         return self._cache.alloc()
 
-    def _rewind(self, guessing: _Guessing) -> None:
+    def _rewind(self, guessing: _DraftRound) -> None:
         """Keep of a slot the longest beginning that it shares with the sequence, less its last
         token: that is read again, to know what follows."""
         read, same = self._read[guessing.slot], 0
@@ -214,10 +227,14 @@ class SharedDrafts:
         del self._read[slot][length:]
         self._cache.truncate(slot, length)
 
-    def _catch_up(self, guessing: Sequence[_Guessing]) -> None:
+    def _catch_up(self, guessing: Sequence[_DraftRound]) -> None:
         """Who has just come reads all but the last token; neighbours in step do it together."""
         new = sorted(
-            (each for each in guessing if len(each.tokens) - len(self._read[each.slot]) > _USUAL),
+            (
+                each
+                for each in guessing
+                if len(each.tokens) - len(self._read[each.slot]) > _USUAL_UNREAD_TOKENS
+            ),
             key=lambda each: each.slot,
         )
         while new:
@@ -230,16 +247,16 @@ class SharedDrafts:
             start = len(self._read[first.slot])
             slots = slice(first.slot, first.slot + len(group))
             unread = [each.tokens[start:-1] for each in group]
-            memories = [each.drafting.memory for each in group]
-            self._backend.decode(unread, slots, memories, self._cache, self._cross)
+            encoded_sources = [each.drafting.encoded for each in group]
+            self._backend.decode(unread, slots, encoded_sources, self._cache, self._cross)
             self._cache.advance(slots, len(unread[0]))
             for each, ids in zip(group, unread, strict=True):
                 self._read[each.slot] += ids
 
-    def _span(self, each: _Guessing) -> tuple[int, int]:
+    def _span(self, each: _DraftRound) -> tuple[int, int]:
         return len(self._read[each.slot]), len(each.tokens)
 
-    def _read_on(self, going: Sequence[_Guessing]) -> Tensor:
+    def _read_on(self, going: Sequence[_DraftRound]) -> Tensor:
         """One pass over whoever still guesses → states [going, width] after their last tokens.
 
         Slots between them read on for nothing, and those with fewer tokens behind their last; what
@@ -257,9 +274,9 @@ class SharedDrafts:
             ends.append(len(whole) - start)
             self._read[slot] = list(whole)
             self._cache.truncate(slot, start)
-        memories = [member.memory for member in self._members[slots]]
-        hidden = self._backend.decode(ids, slots, memories, self._cache, self._cross)
+        encoded_sources = [member.encoded for member in self._members[slots]]
+        hidden_states = self._backend.decode(ids, slots, encoded_sources, self._cache, self._cross)
         for slot, end in enumerate(ends, slots.start):
             self._cache.advance(slice(slot, slot + 1), end)
         rows = [each.slot - slots.start for each in going]
-        return hidden[rows, [ends[row] - 1 for row in rows]]
+        return hidden_states[rows, [ends[row] - 1 for row in rows]]

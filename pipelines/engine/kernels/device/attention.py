@@ -13,32 +13,32 @@ from pipelines.engine.kernels.device.elementwise import (
     exponential,
     floats,
     greatest,
-    halves,
-    quick,
+    half_floats,
+    jit,
     words,
 )
-from pipelines.engine.kernels.device.intrinsics import widened
+from pipelines.engine.kernels.device.intrinsics import bf16_to_f32
 
-__all__ = ["attend", "look", "merge", "narrowed", "scaled"]
+__all__ = ["attend", "attend_chunk", "combine_chunks", "f32_to_bf16", "scaled"]
 
 
-@quick
+@jit
 def scaled(query: Any, scale: Any, size: Any, result: Any) -> None:
     x, y, factor = floats(query), floats(result), np.float32(scale)
     for i in range(size):
         y[i] = x[i] * factor
 
 
-@quick
-def narrowed(numbers: Any, size: Any, result: Any) -> None:
+@jit
+def f32_to_bf16(numbers: Any, size: Any, result: Any) -> None:
     """float32 becomes bfloat16, rounded to the nearest, of two to the even one."""
-    x, y = words(numbers), halves(result)
+    x, y = words(numbers), half_floats(result)
     for i in range(size):
         odd = (x[i] >> np.int32(16)) & np.int32(1)
         y[i] = np.uint16((x[i] + np.int32(0x7FFF) + odd) >> np.int32(16))
 
 
-@quick
+@jit
 def _score(
     query: Any, keys: Any, numbers: Any, stride: Any, count: Any, size: Any, result: Any
 ) -> None:
@@ -51,22 +51,22 @@ def _score(
         c, d = numbers(first + 2 * stride), numbers(first + 3 * stride)
         s, t, u, v = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
         for i in range(size):
-            s += q[i] * widened(a[i])
-            t += q[i] * widened(b[i])
-            u += q[i] * widened(c[i])
-            v += q[i] * widened(d[i])
+            s += q[i] * bf16_to_f32(a[i])
+            t += q[i] * bf16_to_f32(b[i])
+            u += q[i] * bf16_to_f32(c[i])
+            v += q[i] * bf16_to_f32(d[i])
         place = 4 * four
         scores[place], scores[place + 1] = s, t
         scores[place + 2], scores[place + 3] = u, v
     for place in range(4 * fours, count):
         key, total = numbers(keys + place * stride), np.float32(0.0)
         for i in range(size):
-            total += q[i] * widened(key[i])
+            total += q[i] * bf16_to_f32(key[i])
         scores[place] = total
 
 
-@quick
-def _chances(address: Any, count: Any, most: Any) -> Any:
+@jit
+def _softmax_weights(address: Any, count: Any, most: Any) -> Any:
     """Scores become their exponentials, below `most`; their sum."""
     scores, total = floats(address), np.float32(0.0)
     for i in range(count):
@@ -75,12 +75,12 @@ def _chances(address: Any, count: Any, most: Any) -> Any:
     return total
 
 
-@quick
-def _mix(
-    chances: Any, values: Any, numbers: Any, stride: Any, count: Any, size: Any, result: Any
+@jit
+def _weighted_sum(
+    probs: Any, values: Any, numbers: Any, stride: Any, count: Any, size: Any, result: Any
 ) -> None:
     """The sum of `count` values, each with its chance."""
-    w, y = floats(chances), floats(result)
+    w, y = floats(probs), floats(result)
     for i in range(size):
         y[i] = np.float32(0.0)
     fours = count // 4
@@ -90,16 +90,16 @@ def _mix(
         c, d = numbers(first + 2 * stride), numbers(first + 3 * stride)
         s, t, u, v = w[place], w[place + 1], w[place + 2], w[place + 3]
         for i in range(size):
-            y[i] += (s * widened(a[i]) + t * widened(b[i])) + (
-                u * widened(c[i]) + v * widened(d[i])
+            y[i] += (s * bf16_to_f32(a[i]) + t * bf16_to_f32(b[i])) + (
+                u * bf16_to_f32(c[i]) + v * bf16_to_f32(d[i])
             )
     for place in range(4 * fours, count):
         value, chance = numbers(values + place * stride), w[place]
         for i in range(size):
-            y[i] += chance * widened(value[i])
+            y[i] += chance * bf16_to_f32(value[i])
 
 
-@quick
+@jit
 def attend(
     query: Any, keys: Any, values: Any, numbers: Any, stride: Any, count: Any, size: Any,
     scores: Any, result: Any,
@@ -107,15 +107,15 @@ def attend(
     """result [size] = attention of a scaled query over `count` keys and values, `stride` bytes
     each."""
     _score(query, keys, numbers, stride, count, size, scores)
-    total = _chances(scores, count, greatest(scores, count))
-    _mix(scores, values, numbers, stride, count, size, result)
+    total = _softmax_weights(scores, count, greatest(scores, count))
+    _weighted_sum(scores, values, numbers, stride, count, size, result)
     mixed = floats(result)
     for i in range(size):
         mixed[i] /= total
 
 
-@quick
-def look(
+@jit
+def attend_chunk(
     query: Any, keys: Any, values: Any, numbers: Any, stride: Any, count: Any, size: Any,
     scores: Any, result: Any,
 ) -> None:  # fmt: skip
@@ -123,12 +123,12 @@ def look(
     division, and what it is to be divided by, and the greatest score."""
     _score(query, keys, numbers, stride, count, size, scores)
     most, partial = greatest(scores, count), floats(result)
-    partial[size], partial[size + 1] = _chances(scores, count, most), most
-    _mix(scores, values, numbers, stride, count, size, result)
+    partial[size], partial[size + 1] = _softmax_weights(scores, count, most), most
+    _weighted_sum(scores, values, numbers, stride, count, size, result)
 
 
-@quick
-def merge(found: Any, pieces: Any, size: Any, result: Any) -> None:
+@jit
+def combine_chunks(found: Any, pieces: Any, size: Any, result: Any) -> None:
     """result [size] = what several pieces, each [size + 2], have found together."""
     mixed, most = floats(result), floats(found)[size + 1]
     for piece in range(1, pieces):

@@ -16,30 +16,30 @@ from pipelines.engine.kernels.device.intrinsics import as_float, pointer
 
 __all__ = [
     "activate",
-    "add_up",
-    "best_of",
+    "sum_exponentials",
+    "row_argmax",
     "better",
     "doubles",
     "exponential",
     "floats",
     "greatest",
-    "halves",
+    "half_floats",
     "integers",
     "normalise",
     "octets",
     "quantise",
-    "quick",
+    "jit",
     "words",
 ]
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
 _ANY = 1 << 40  # the length of arrays whose end nobody looks at
 
-quick = njit(fastmath=_FAST, error_model="numpy")
+jit = njit(fastmath=_FAST, error_model="numpy")
 
 
 def _numbers(kind: Any) -> Any:
-    @quick
+    @jit
     def at(address: Any) -> Any:
         return carray(pointer(address), (_ANY,), kind)
 
@@ -48,10 +48,10 @@ def _numbers(kind: Any) -> Any:
 
 floats, doubles = _numbers(np.float32), _numbers(np.float64)
 octets, words, integers = _numbers(np.uint8), _numbers(np.int32), _numbers(np.int64)
-halves = _numbers(np.uint16)  # bfloat16 numbers, as their bits
+half_floats = _numbers(np.uint16)  # bfloat16 numbers, as their bits
 
 
-@quick
+@jit
 def exponential(x: Any) -> Any:
     """e to the x, to 1e-7 of it; at most 1.7e38."""
     x = np.float32(-87.0) if x < np.float32(-87.0) else x
@@ -69,7 +69,7 @@ def exponential(x: Any) -> Any:
     return p * as_float((np.int32(n) + np.int32(127)) << np.int32(23))
 
 
-@quick
+@jit
 def _error_function(x: Any) -> Any:
     """erf to 2e-7 (Abramowitz & Stegun 7.1.26)."""
     size = abs(x)
@@ -83,7 +83,7 @@ def _error_function(x: Any) -> Any:
     return -value if x < np.float32(0.0) else value
 
 
-@quick
+@jit
 def activate(kind: Any, address: Any, count: Any) -> None:
     """In place; kind: its place in layout.ACTIVATIONS."""
     x, one, half = floats(address), np.float32(1.0), np.float32(0.5)
@@ -102,7 +102,7 @@ def activate(kind: Any, address: Any, count: Any) -> None:
             x[i] = x[i] / (one + exponential(-x[i]))
 
 
-@quick
+@jit
 def normalise(
     states: Any, result: Any, width: Any, weights: Any, biases: Any, epsilon: Any
 ) -> None:
@@ -120,25 +120,25 @@ def normalise(
         y[i] = (x[i] - mean) * factor * weight[i] + bias[i]
 
 
-@quick
-def _place(bits: Any) -> Any:
+@jit
+def _offset_of(bits: Any) -> Any:
     """The bits of a float32 become an integer, and that the bits again, so that greater numbers are
     greater integers; NaN lies beyond ±∞."""
     return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
 
 
 # Comparing numbers goes one by one, for the sake of NaN; comparing integers, sixteen at a time.
-@quick
+@jit
 def greatest(address: Any, count: Any) -> Any:
     """NaN where there is one."""
     x = words(address)
-    most = _place(x[0])
+    most = _offset_of(x[0])
     for i in range(count):
-        most = max(most, _place(x[i]))
-    return as_float(_place(most))
+        most = max(most, _offset_of(x[i]))
+    return as_float(_offset_of(most))
 
 
-@quick
+@jit
 def better(address: Any, count: Any, first: Any, told: Any) -> None:
     """Numbers first … first + count − 1 of a row: told are the greatest so far and its place, the
     first of equal ones; NaN is greater than all."""
@@ -154,8 +154,8 @@ def better(address: Any, count: Any, first: Any, told: Any) -> None:
         doubles(told)[1] *= exponential(most - best[0])
 
 
-@quick
-def add_up(address: Any, count: Any, told: Any) -> None:
+@jit
+def sum_exponentials(address: Any, count: Any, told: Any) -> None:
     """Told, behind what `better` says, is the sum of all numbers' exponentials, as shares of that
     of the greatest."""
     x, most, total = floats(address), floats(told)[0], np.float32(0.0)
@@ -166,8 +166,8 @@ def add_up(address: Any, count: Any, told: Any) -> None:
     doubles(told)[1] += total
 
 
-@quick
-def best_of(found: Any, parts: Any, stride: Any, result: Any) -> None:
+@jit
+def row_argmax(found: Any, parts: Any, stride: Any, result: Any) -> None:
     """What was told in several parts, `stride` bytes apart, becomes what is told of the whole."""
     most, where = floats(found)[0], words(found)[1]
     for part in range(1, parts):
@@ -183,16 +183,16 @@ def best_of(found: Any, parts: Any, stride: Any, result: Any) -> None:
     floats(result)[0], words(result)[1], doubles(result)[1] = most, where, total
 
 
-@quick
+@jit
 def _extremes(address: Any, count: Any) -> Any:
     x = words(address)
-    least, most = _place(x[0]), _place(x[0])
+    least, most = _offset_of(x[0]), _offset_of(x[0])
     for i in range(count):
-        least, most = min(least, _place(x[i])), max(most, _place(x[i]))
-    return as_float(_place(least)), as_float(_place(most))
+        least, most = min(least, _offset_of(x[i])), max(most, _offset_of(x[i]))
+    return as_float(_offset_of(least)), as_float(_offset_of(most))
 
 
-@quick
+@jit
 def quantise(states: Any, count: Any, levels: Any, result: Any, told: Any) -> None:
     """Numbers become bytes, 0 … levels; told: where their step and the least of them are put. NaN
     and ∞, which no byte can be, are in these two."""

@@ -14,51 +14,51 @@ from numba import carray, cfunc, types
 
 from pipelines.engine.kernels import abi as at
 from pipelines.engine.kernels.device.elementwise import (
-    best_of,
     doubles,
     floats,
     integers,
-    quick,
+    jit,
+    row_argmax,
     words,
 )
 from pipelines.engine.kernels.device.gemm import ADD, BEST, STORE, TOTAL, product
 from pipelines.engine.kernels.device.layer_ops import (
     attend_all,
+    attend_chunks,
     attend_sources,
-    end,
-    keep_all,
-    look_all,
-    merge_all,
-    prepare,
+    combine_all_chunks,
+    finish_block,
+    prepare_rows,
     quantise_rows,
+    write_cache,
 )
-from pipelines.engine.kernels.device.thread_team import share, thread, threads
+from pipelines.engine.kernels.device.thread_team import thread, thread_range, threads
 
 __all__ = ["KERNELS"]
 
 
-@quick
+@jit
 def _operation(t: Any, layer: Any, products: Any, place: Any) -> Any:
     """One of the products of a layer that has so many."""
     return integers(t[at.PROGRAM] + 8 * at.PRODUCT * (products * layer + place))
 
 
-@quick
+@jit
 def _mixed_out(t: Any, out: Any, rows: Any) -> None:
     quantise_rows(t, t[at.MIXED], t[at.HEADS] * t[at.HEAD_DIM], rows, out[at.PADDED], -1)
     product(t, out, rows, t[at.STATES], ADD)
 
 
-@quick
+@jit
 def _feed_forward(t: Any, block: Any, up: Any, down: Any, rows: Any) -> None:
-    prepare(t, block, rows, up[at.PADDED])
+    prepare_rows(t, block, rows, up[at.PADDED])
     product(t, up, rows, t[at.INNER], STORE)
     quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED], t[at.ACTIVATION])
     product(t, down, rows, t[at.STATES], ADD)
 
 
 @cfunc(types.void(types.voidptr))
-def step(table: Any) -> None:
+def decoder_step(table: Any) -> None:
     """All layers of a decoder, over new tokens."""
     t = carray(table, (at.STEP,), np.int64)
     rows, ops = t[at.LANES] * t[at.TOKENS], at.PRODUCTS
@@ -67,23 +67,23 @@ def step(table: Any) -> None:
         out, cross_out = _operation(t, layer, ops, at.OUT), _operation(t, layer, ops, at.CROSS_OUT)
         up, down = _operation(t, layer, ops, at.UP), _operation(t, layer, ops, at.DOWN)
 
-        prepare(t, 3 * layer, rows, qkv[at.PADDED])
+        prepare_rows(t, 3 * layer, rows, qkv[at.PADDED])
         product(t, qkv, rows, t[at.QKVS], STORE)
         attend_all(t, layer)
         _mixed_out(t, out, rows)
 
-        prepare(t, 3 * layer + 1, rows, query[at.PADDED])
+        prepare_rows(t, 3 * layer + 1, rows, query[at.PADDED])
         product(t, query, rows, t[at.QUERIES] + 4 * layer * t[at.QUERIES_STRIDE], STORE)
-        look_all(t, layer)
-        merge_all(t, rows, cross_out[at.PADDED])
+        attend_chunks(t, layer)
+        combine_all_chunks(t, rows, cross_out[at.PADDED])
         product(t, cross_out, rows, t[at.STATES], ADD)
 
         _feed_forward(t, 3 * layer + 2, up, down, rows)
-    end(t, 3 * t[at.LAYERS], rows)
+    finish_block(t, 3 * t[at.LAYERS], rows)
 
 
 @cfunc(types.void(types.voidptr))
-def read(table: Any) -> None:
+def encoder_pass(table: Any) -> None:
     """All layers of an encoder of text, over the rows of many sources, one behind the other."""
     t = carray(table, (at.STEP,), np.int64)
     rows, ops = integers(t[at.STARTS])[t[at.LANES]], at.READING_PRODUCTS
@@ -92,24 +92,24 @@ def read(table: Any) -> None:
         up = _operation(t, layer, ops, at.READING_UP)
         down = _operation(t, layer, ops, at.READING_DOWN)
 
-        prepare(t, 2 * layer, rows, qkv[at.PADDED])
+        prepare_rows(t, 2 * layer, rows, qkv[at.PADDED])
         product(t, qkv, rows, t[at.QKVS], STORE)
         attend_sources(t)
         _mixed_out(t, out, rows)
 
         _feed_forward(t, 2 * layer + 1, up, down, rows)
-    end(t, 2 * t[at.LAYERS], rows)
+    finish_block(t, 2 * t[at.LAYERS], rows)
 
 
 @cfunc(types.void(types.voidptr))
-def remember(table: Any) -> None:
+def project_cross_kv(table: Any) -> None:
     """Keys and values of many sources for all layers of a decoder."""
     t = carray(table, (at.STEP,), np.int64)
     rows, padded = integers(t[at.STARTS])[t[at.LANES]], _operation(t, 0, 1, 0)[at.PADDED]
     quantise_rows(t, t[at.STATES], t[at.WIDTH], rows, padded, -1)
     for layer in range(t[at.LAYERS]):
         product(t, _operation(t, layer, 1, 0), rows, t[at.QKVS], STORE)
-        keep_all(t, layer)
+        write_cache(t, layer)
 
 
 @cfunc(types.void(types.voidptr))
@@ -122,7 +122,7 @@ def linear(table: Any) -> None:
 
 
 @cfunc(types.void(types.voidptr))
-def likeliest(table: Any) -> None:
+def argmax(table: Any) -> None:
     """The greatest output of one layer, for each row."""
     t = carray(table, (at.LINEAR,), np.int64)
     op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
@@ -132,16 +132,16 @@ def likeliest(table: Any) -> None:
         told = own + 16 * row
         floats(told)[0], words(told)[1], doubles(told)[1] = -np.inf, 0, 0.0
     product(t, op, rows, own, TOTAL if t[at.LINEAR_TOTALS] != 0 else BEST)
-    first, last = share(rows)
+    first, last = thread_range(rows)
     for row in range(first, last):
         result = t[at.LINEAR_OUTPUT] + 16 * row
-        best_of(t[at.LINEAR_FOUND] + 16 * row, np.int64(threads()), 16 * rows, result)
+        row_argmax(t[at.LINEAR_FOUND] + 16 * row, np.int64(threads()), 16 * rows, result)
 
 
 KERNELS = {
-    "likeliest": likeliest,
+    "argmax": argmax,
     "linear": linear,
-    "read": read,
-    "remember": remember,
-    "step": step,
+    "encoder_pass": encoder_pass,
+    "project_cross_kv": project_cross_kv,
+    "decoder_step": decoder_step,
 }

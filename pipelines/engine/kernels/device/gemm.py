@@ -8,15 +8,15 @@ import numpy as np
 
 from pipelines.engine.kernels import abi as at
 from pipelines.engine.kernels.device.elementwise import (
-    add_up,
     better,
     floats,
+    jit,
     quantise,
-    quick,
+    sum_exponentials,
     words,
 )
 from pipelines.engine.kernels.device.intrinsics import dot_tiles
-from pipelines.engine.kernels.device.thread_team import barrier, scratch_of, share
+from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
 
 __all__ = ["ADD", "BEST", "STORE", "TOTAL", "product", "quantise_row"]
 
@@ -27,14 +27,14 @@ _one, _two, _four, _eight = dot_tiles()
 STORE, ADD, BEST, TOTAL = 0, 1, 2, 3
 
 
-@quick
+@jit
 def quantise_row(t: Any, row: Any, x: Any, count: Any, padded: Any) -> None:
     """Numbers become row `row` of the bytes, which are `padded` each."""
     result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
     quantise(x, count, t[at.LARGEST], result, told)
 
 
-@quick
+@jit
 def _dots(rows: Any, left: Any, padded: Any, weights: Any, sums: Any, soon: Any) -> Any:
     """int32 sums [rows, COLUMNS] of as many of these rows of bytes as go at once; how many."""
     if rows >= 8:
@@ -50,7 +50,7 @@ def _dots(rows: Any, left: Any, padded: Any, weights: Any, sums: Any, soon: Any)
     return 1
 
 
-@quick
+@jit
 def _scale(op: Any, column: Any, sums: Any, told: Any, count: Any, result: Any) -> None:
     """Sums of bytes become numbers."""
     total, y = words(sums), floats(result)
@@ -61,14 +61,14 @@ def _scale(op: Any, column: Any, sums: Any, told: Any, count: Any, result: Any) 
         y[i] = scale[i] * (step * np.float32(total[i]) + least * weight[i]) + bias[i]
 
 
-@quick
+@jit
 def _add(numbers: Any, count: Any, result: Any) -> None:
     x, y = floats(numbers), floats(result)
     for i in range(count):
         y[i] += x[i]
 
 
-@quick
+@jit
 def _end(
     op: Any, row: Any, column: Any, sums: Any, told: Any, count: Any, result: Any, ending: Any,
     values: Any,
@@ -83,17 +83,17 @@ def _end(
         return
     better(values, count, column, result + 16 * row)
     if ending == TOTAL:
-        add_up(values, count, result + 16 * row)
+        sum_exponentials(values, count, result + 16 * row)
 
 
-@quick
+@jit
 def product(t: Any, op: Any, rows: Any, result: Any, ending: Any) -> None:
     """result [rows, outputs] = rows of bytes · weights. ending: as above; for BEST and TOTAL
     the result is what this thread has told of each row."""
     outputs, padded = op[at.OUTPUTS], op[at.PADDED]
-    sums = scratch_of(t)
+    sums = thread_scratch(t)
     values = sums + 4 * at.ROWS * at.COLUMNS
-    first, last = share((outputs + at.COLUMNS - 1) // at.COLUMNS)
+    first, last = thread_range((outputs + at.COLUMNS - 1) // at.COLUMNS)
     for panel in range(first, last):
         weights, column = op[at.WEIGHTS] + panel * at.COLUMNS * padded, panel * at.COLUMNS
         count = min(at.COLUMNS, outputs - column)

@@ -10,19 +10,19 @@ from numba import types
 from numba.extending import intrinsic
 
 from pipelines.engine.kernels.abi import COLUMNS, LINE
-from pipelines.engine.kernels.isa import LEVELS
+from pipelines.engine.kernels.isa import ISA_LEVELS
 
-__all__ = ["as_float", "as_float64", "dot_tiles", "fetch", "pointer", "use", "widened"]
+__all__ = ["as_float", "as_float64", "dot_tiles", "prefetch", "pointer", "use_isa", "bf16_to_f32"]
 
-_level = LEVELS["vnni512"]
+_level = ISA_LEVELS["vnni512"]
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
-def use(level: str) -> None:
+def use_isa(level: str) -> None:
     """Choose the instructions for what is compiled from now on."""
     global _level
-    _level = LEVELS[level]
+    _level = ISA_LEVELS[level]
 
 
 @intrinsic
@@ -53,7 +53,7 @@ as_float64 = _from_bits(types.float64, types.int64)
 
 
 @intrinsic
-def widened(typing: Any, number: Any) -> Any:
+def bf16_to_f32(typing: Any, number: Any) -> Any:
     """A float32 as it is, or that of which these 16 bits are the upper half: a bfloat16."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -65,7 +65,7 @@ def widened(typing: Any, number: Any) -> Any:
     return types.float32(number), generate
 
 
-def _fetch(builder: Any, address: Any) -> None:
+def _prefetch(builder: Any, address: Any) -> None:
     for_reading, second, data = (ir.Constant(I32, number) for number in (0, 2, 1))
     kind = ir.FunctionType(ir.VoidType(), [address.type, I32, I32, I32])
     ask = builder.module.declare_intrinsic("llvm.prefetch", (address.type,), kind)
@@ -73,11 +73,11 @@ def _fetch(builder: Any, address: Any) -> None:
 
 
 @intrinsic
-def fetch(typing: Any, address: Any) -> Any:
+def prefetch(typing: Any, address: Any) -> Any:
     """Ask for the line of memory there, as far as the CPU's second cache."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _fetch(builder, builder.inttoptr(args[0], I8.as_pointer()))
+        _prefetch(builder, builder.inttoptr(args[0], I8.as_pointer()))
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
@@ -99,9 +99,9 @@ class _Dots:
         return self.builder.call(function, args)
 
     def spread(self, number: Any) -> Any:
-        nothing = ir.Constant(self.vector, ir.Undefined)
-        one = self.builder.insert_element(nothing, number, ir.Constant(I32, 0))
-        return self.builder.shuffle_vector(one, nothing, self.zero)
+        null_source = ir.Constant(self.vector, ir.Undefined)
+        one = self.builder.insert_element(null_source, number, ir.Constant(I32, 0))
+        return self.builder.shuffle_vector(one, null_source, self.zero)
 
     def add(self, acc: Any, left: Any, right: Any) -> Any:
         """acc + left (unsigned bytes) · right (signed ones)."""
@@ -159,7 +159,7 @@ def _round(b: Any, dots: _Dots, rows: range, args: Any) -> None:
         place = b.mul(b.add(step, ir.Constant(I64, part)), ir.Constant(I64, 4 * COLUMNS))
         weights = b.add(panel, place)
         for line in range(0, 4 * COLUMNS, LINE):
-            _fetch(b, at(b.add(soon, place), line, I8))
+            _prefetch(b, at(b.add(soon, place), line, I8))
         columns = [
             b.load(at(weights, 4 * dots.lanes * v, dots.vector), align=4 * dots.lanes)
             for v in range(vectors)

@@ -11,10 +11,10 @@ from torch import Tensor
 from pipelines.engine.kernels import abi as at
 from pipelines.engine.kernels.host.stack import CompiledStack
 
-__all__ = ["CompiledMemories"]
+__all__ = ["CompiledCrossKV"]
 
 
-class CompiledMemories(CompiledStack):
+class CompiledCrossKV(CompiledStack):
     def __call__(self, hidden: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """States [all tokens, d_model] of sources of these lengths, one behind the other → of each
         bfloat16 [layers, 2 (keys, values), heads, its length, head_dim]."""
@@ -29,5 +29,5 @@ class CompiledMemories(CompiledStack):
         places = np.array([each.data_ptr() for each in found], dtype=np.int64)
         table[at.LANES], table[at.STARTS] = len(lengths), starts.ctypes.data
         table[at.STATES], table[at.CACHE] = x.data_ptr(), places.ctypes.data
-        self._library.run("remember", table)
+        self._library.run("project_cross_kv", table)
         return found

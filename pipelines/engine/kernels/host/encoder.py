@@ -24,5 +24,5 @@ class CompiledEncoder(CompiledStack):
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         table[at.LANES], table[at.STARTS] = len(lengths), starts.ctypes.data
         table[at.STATES], table[at.RESULT] = x.data_ptr(), result.data_ptr()
-        self._library.run("read", table)
+        self._library.run("encoder_pass", table)
         return result

@@ -12,16 +12,16 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.kernels import abi as at
-from pipelines.engine.kernels.host.linear import CompiledLinear, Scratch, aligned
-from pipelines.engine.kernels.loader import Library, library
+from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, aligned_bytes
+from pipelines.engine.kernels.loader import KernelLibrary, load_kernels
 from pipelines.engine.model.layers import LayerNorm, Norm
 from pipelines.engine.weights.architecture import Stack
 
-__all__ = ["Block", "CompiledStack"]
+__all__ = ["CompiledLayer", "CompiledStack"]
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class CompiledLayer:
     """What a kernel reads of one layer: products in the order of layout's, and the norms of its
     parts."""
 
@@ -29,7 +29,7 @@ class Block:
     norms: tuple[LayerNorm, ...]
 
     @classmethod
-    def of(cls, products: Sequence[object], norms: Sequence[object]) -> Block | None:
+    def of(cls, products: Sequence[object], norms: Sequence[object]) -> CompiledLayer | None:
         """None where the kernels lack one of them."""
         known = tuple(op for op in products if isinstance(op, CompiledLinear))
         affine = tuple(norm for norm in norms if isinstance(norm, LayerNorm))
@@ -42,9 +42,13 @@ class CompiledStack:
     next."""
 
     def __init__(
-        self, stack: Stack, blocks: Sequence[Block], final: LayerNorm | None, library: Library
+        self,
+        stack: Stack,
+        blocks: Sequence[CompiledLayer],
+        final: LayerNorm | None,
+        load_kernels: KernelLibrary,
     ) -> None:
-        self._stack, self._layers, self._library = stack, len(blocks), library
+        self._stack, self._layers, self._library = stack, len(blocks), load_kernels
         self._program = np.concatenate([op.op for block in blocks for op in block.products])
         # Before a block lies its own norm, or that which ends the block before it.
         norms: list[LayerNorm | None] = [norm for block in blocks for norm in block.norms]
@@ -60,18 +64,18 @@ class CompiledStack:
         table[at.HEADS], table[at.HEAD_DIM] = stack.heads, stack.head_dim
         table[at.NORM_FIRST] = stack.norm_first
         table[at.ACTIVATION] = at.ACTIVATIONS.index(stack.activation)
-        table[at.SCALE] = _bits(stack.head_dim**-0.5 if stack.scaled else 1.0)
-        table[at.EPSILON], table[at.LARGEST] = _bits(stack.norm_eps), library.largest
+        table[at.SCALE] = _float64_bits(stack.head_dim**-0.5 if stack.scaled else 1.0)
+        table[at.EPSILON], table[at.LARGEST] = _float64_bits(stack.norm_eps), load_kernels.largest
         table[at.PROGRAM], table[at.NORMS] = self._program.ctypes.data, self._norms.ctypes.data
         self._buffers: dict[int, Tensor] = {}
         self._room: tuple[int, ...] = ()
 
     @classmethod
     def of(
-        cls, stack: Stack, blocks: Sequence[Block | None], final: Norm | None = None
+        cls, stack: Stack, blocks: Sequence[CompiledLayer | None], final: Norm | None = None
     ) -> Self | None:
         """None where there are no kernels for these layers."""
-        known, kernels = [block for block in blocks if block is not None], library()
+        known, kernels = [block for block in blocks if block is not None], load_kernels()
         other = stack.relative is not None or stack.rms or stack.gated
         if kernels is None or len(known) < len(blocks) or other:
             return None
@@ -90,9 +94,11 @@ class CompiledStack:
         if all(need <= have for need, have in zip(wanted, room, strict=True)):
             return
         threads, rows, places, *widths = self._room = tuple(map(max, wanted, room))
-        self._scratch = Scratch(threads, max(self._stack.d_model, self._stack.head_dim + places))
+        self._scratch = ThreadScratch(
+            threads, max(self._stack.d_model, self._stack.head_dim + places)
+        )
         self._buffers = {
-            at.QUANTISED: aligned(rows * self._padded),
+            at.QUANTISED: aligned_bytes(rows * self._padded),
             at.RANGES: torch.empty(rows, 2),
         }
         for field, width in zip(numbers, widths, strict=True):
@@ -102,7 +108,7 @@ class CompiledStack:
             self._table[place] = buffer.data_ptr()
 
 
-def _bits(number: float) -> int:
+def _float64_bits(number: float) -> int:
     """Those of a float64, as an integer."""
     bits: int = struct.unpack("<q", struct.pack("<d", number))[0]
     return bits

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["Configuration", "Contender", "Runner"]
+__all__ = ["Configuration", "PeerBackend", "Runner"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Runner(ABC):
         return ""
 
 
-class Contender(ABC):
+class PeerBackend(ABC):
     """A rival. Raises ModuleNotFoundError when made where its package is not installed.
 
     lines_share: of many lines it translates one in so many; it would take minutes for all.

@@ -10,7 +10,7 @@ from typing import Any
 import ctranslate2
 import numpy as np
 
-from tests.benchmarks.comparison.backends.base import Configuration, Contender, Runner
+from tests.benchmarks.comparison.backends.base import Configuration, PeerBackend, Runner
 from tests.benchmarks.comparison.shapes import Shape, converted_folder
 from tests.benchmarks.comparison.work import Line, features, sentence
 
@@ -24,7 +24,7 @@ def compute_types(device: str) -> list[str]:
     return sorted(ctranslate2.get_supported_compute_types(device) - _SYNONYMS)
 
 
-class CTranslate2(Contender):
+class CTranslate2(PeerBackend):
     """In each computation type that it supports here."""
 
     def dtypes(self) -> Sequence[str]:

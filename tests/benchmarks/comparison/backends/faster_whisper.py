@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from faster_whisper import WhisperModel
 
-from tests.benchmarks.comparison.backends.base import Configuration, Contender, Runner
+from tests.benchmarks.comparison.backends.base import Configuration, PeerBackend, Runner
 from tests.benchmarks.comparison.backends.ctranslate import compute_types
 from tests.benchmarks.comparison.shapes import Shape, converted_folder
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["FasterWhisper"]
 
 
-class FasterWhisper(Contender):
+class FasterWhisper(PeerBackend):
     """In each computation type that CTranslate2 supports here."""
 
     def dtypes(self) -> Sequence[str]:

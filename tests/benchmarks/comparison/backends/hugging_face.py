@@ -14,7 +14,7 @@ from transformers.generation.utils import GenerationMixin
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.utils import logging
 
-from tests.benchmarks.comparison.backends.base import Configuration, Contender, Runner
+from tests.benchmarks.comparison.backends.base import Configuration, PeerBackend, Runner
 from tests.benchmarks.comparison.shapes import Shape
 from tests.benchmarks.comparison.work import Line, features, sentence
 
@@ -27,7 +27,7 @@ __all__ = ["Transformers"]
 _BATCH = 64  # lines at once
 
 
-class Transformers(Contender):
+class Transformers(PeerBackend):
     """In float32 and in the half precisions that the device computes."""
 
     lines_share = 8

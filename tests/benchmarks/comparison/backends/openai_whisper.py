@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.benchmarks.comparison.backends.base import Configuration, Contender, Runner
+from tests.benchmarks.comparison.backends.base import Configuration, PeerBackend, Runner
 from tests.benchmarks.comparison.openai_names import openai_name
 from tests.benchmarks.comparison.shapes import Shape
 from tests.benchmarks.comparison.work import features
@@ -29,7 +29,7 @@ _audio, _decoding, _model = (
 )
 
 
-class OpenAIWhisper(Contender):
+class OpenAIWhisper(PeerBackend):
     """In float32 on a CPU, which is all that it offers there; in float16 on a GPU."""
 
     def dtypes(self) -> Sequence[str]:

@@ -11,8 +11,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipelines.engine import Crew, Engine, GenerationOptions, Memory, Model, Request, Stream
-from tests.benchmarks.comparison.backends.base import Configuration, Contender, Runner
+from pipelines.engine import (
+    EncodedSource,
+    Engine,
+    GenerationOptions,
+    LoadedModel,
+    ProcessPool,
+    Request,
+    Stream,
+)
+from tests.benchmarks.comparison.backends.base import Configuration, PeerBackend, Runner
 from tests.benchmarks.comparison.shapes import Shape
 from tests.benchmarks.comparison.work import Line, features, lines, sentence
 
@@ -28,7 +36,7 @@ _LATECOMERS_S = 1.0
 _AHEAD = 192  # lines that are there to join the batch when others leave it
 
 
-class Ours(Contender):
+class Ours(PeerBackend):
     """As it is by default, and token for token what transformers gives."""
 
     def dtypes(self) -> Sequence[str]:
@@ -48,7 +56,7 @@ class Ours(Contender):
 def _open(shape: Shape, folder: Path, device: str, configuration: Configuration) -> _Engine:
     engine = Engine(
         device=device,
-        precision=configuration.dtype,
+        compute_type=configuration.dtype,
         threads=configuration.threads,
         **({"max_batch": configuration.batch} if configuration.batch else {}),
     )
@@ -63,24 +71,24 @@ class OursInEveryPrecision(Ours):
 
 
 class _Engine(Runner):
-    def __init__(self, engine: Engine, model: Model, shape: Shape) -> None:
+    def __init__(self, engine: Engine, model: LoadedModel, shape: Shape) -> None:
         self._engine, self._model, self._shape = engine, model, shape
 
-    def encode(self, count: int) -> list[Memory]:
+    def encode(self, count: int) -> list[EncodedSource]:
         if self._shape.kind == "marian":
             return self._model.encode([sentence(self._shape)] * count)
         return self._model.encode(list(features(self._shape, count)))
 
-    def widen(self, encoded: list[Memory], batch: int) -> list[Memory]:
-        (memory,) = encoded
-        owner = {id(memory.owner): memory.owner}  # whom a copy must still belong to
-        return [memory, *(copy.deepcopy(memory, dict(owner)) for _ in range(batch - 1))]
+    def widen(self, encoded: list[EncodedSource], batch: int) -> list[EncodedSource]:
+        (encoding,) = encoded
+        owner = {id(encoding.owner): encoding.owner}  # whom a copy must still belong to
+        return [encoding, *(copy.deepcopy(encoding, dict(owner)) for _ in range(batch - 1))]
 
     def decode(
-        self, encoded: list[Memory], tokens: int, ticks: list[float] | None = None
+        self, encoded: list[EncodedSource], tokens: int, ticks: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
         options = GenerationOptions(max_new_tokens=tokens)
-        requests = [Request(memory, self._shape.prompt, options) for memory in encoded]
+        requests = [Request(encoding, self._shape.prompt, options) for encoding in encoded]
         if ticks is None:
             return [result.tokens for result in self._engine.generate(requests)]
         streams = [self._engine.stream(request) for request in requests]
@@ -94,11 +102,11 @@ class _Engine(Runner):
         heard, _ = FileFeatures(samples, mels, self._shape.frames).window(0)
         return self.decode(self._model.encode([heard]), tokens)[0]
 
-    def step_bytes(self, encoded: list[Memory]) -> tuple[float, float]:
+    def step_bytes(self, encoded: list[EncodedSource]) -> tuple[float, float]:
         plan = self._model.backend.plan
-        memory = encoded[0]
-        numbers = sum(each.numel() for each in (*memory.keys, *memory.values))
-        return plan.decoder.weights.itemsize, memory.bytes / numbers
+        encoding = encoded[0]
+        numbers = sum(each.numel() for each in (*encoding.keys, *encoding.values))
+        return plan.decoder.weights.itemsize, encoding.bytes / numbers
 
     def explain(self) -> str:
         network = self._model.backend
@@ -107,7 +115,7 @@ class _Engine(Runner):
             f"{name} {side.kernel} {str(side.weights).removeprefix('torch.')}"
             for name, side in (("encoder", plan.encoder), ("decoder", plan.decoder))
         )
-        return f"{plan.precision}: {', '.join(sides)} ({kernels}); {plan.why}"
+        return f"{plan.compute_type}: {', '.join(sides)} ({kernels}); {plan.why}"
 
     def translate(self, lines: Sequence[Line]) -> int:
         # The longest first: those that end last are short then, and leave the batch soon.
@@ -116,10 +124,10 @@ class _Engine(Runner):
         while ordered or pending:
             while ordered and len(pending) < _AHEAD:
                 part, ordered = ordered[:_ENCODED_AT_ONCE], ordered[_ENCODED_AT_ONCE:]
-                memories = self._model.encode([line.ids for line in part])
-                for line, memory in zip(part, memories, strict=True):
+                encodings = self._model.encode([line.ids for line in part])
+                for line, encoding in zip(part, encodings, strict=True):
                     options = GenerationOptions(max_new_tokens=line.tokens)
-                    request = Request(memory, self._shape.prompt, options)
+                    request = Request(encoding, self._shape.prompt, options)
                     pending.append(self._engine.stream(request))
             tokens += len(pending.popleft().result().tokens)
         return tokens
@@ -133,7 +141,7 @@ class _Workers(_Engine):
         one = _open(shape, folder, "cpu", alone)
         super().__init__(one._engine, one._model, shape)
         make = partial(_translating, shape, folder, alone)
-        self._crew: Crew[Sequence[Line], int] = Crew(configuration.workers, make)
+        self._crew: ProcessPool[Sequence[Line], int] = ProcessPool(configuration.workers, make)
         # The processes start together, in some seconds that are no part of the work.
         self.translate(lines(shape, 8 * configuration.workers))
         time.sleep(_LATECOMERS_S)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 
-from tests.benchmarks.comparison.backends.base import Contender
+from tests.benchmarks.comparison.backends.base import PeerBackend
 from tests.benchmarks.comparison.shapes import Shape
 from tests.benchmarks.comparison.work import KINDS, Kind, Task
 
@@ -18,11 +18,11 @@ __all__ = [
     "OPENAI",
     "OURS",
     "OURS_EXACT",
-    "RIVALS",
+    "PEERS",
     "WHISPER_CPP",
     "Column",
-    "Rival",
-    "contender",
+    "Peer",
+    "load_backend",
 ]
 
 
@@ -35,7 +35,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Rival:
+class Peer:
     """One package in a process of its own, which may fill several lines of a table.
 
     place: module and class. package: what to install. work: the kinds that it takes part in.
@@ -71,15 +71,15 @@ WHISPER_CPP = "whisper.cpp"
 
 _ALONE: tuple[Kind, ...] = ("step", "encode", "window")
 
-RIVALS = (
-    Rival(
+PEERS = (
+    Peer(
         (Column(HF_EXACT, ("float32",)), Column(HF)),
         "hugging_face:Transformers",
         "transformers",
         (*_ALONE, "lines", "memory"),
     ),
-    Rival((Column(OPENAI),), "openai_whisper:OpenAIWhisper", "openai-whisper", _ALONE, "whisper"),
-    Rival(
+    Peer((Column(OPENAI),), "openai_whisper:OpenAIWhisper", "openai-whisper", _ALONE, "whisper"),
+    Peer(
         (Column(CT2),),
         "ctranslate:CTranslate2",
         "ctranslate2",
@@ -88,7 +88,7 @@ RIVALS = (
         quick=True,
         separate=True,
     ),
-    Rival(
+    Peer(
         (Column(FASTER),),
         "faster_whisper:FasterWhisper",
         "faster-whisper",
@@ -98,7 +98,7 @@ RIVALS = (
         quick=True,
         separate=True,
     ),
-    Rival(
+    Peer(
         (Column(WHISPER_CPP),),
         "whisper_cpp:WhisperCpp",
         "pywhispercpp",
@@ -108,7 +108,7 @@ RIVALS = (
         quick=True,
         single=True,
     ),
-    Rival(
+    Peer(
         (Column(OURS_EXACT, ("float32",)), Column(OURS, ("auto",))),
         "ours:Ours",
         "edgeapp",
@@ -118,10 +118,10 @@ RIVALS = (
 )
 
 
-def contender(place: str, shape: Shape, folder: Path, device: str) -> Contender:
+def load_backend(place: str, shape: Shape, folder: Path, device: str) -> PeerBackend:
     """Import and make one. Raises ModuleNotFoundError where its package is missing."""
     module, _, name = place.partition(":")
-    made: Contender = getattr(import_module(f"tests.benchmarks.comparison.{module}"), name)(
+    made: PeerBackend = getattr(import_module(f"tests.benchmarks.comparison.{module}"), name)(
         shape, folder, device
     )
     return made

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import _pywhispercpp as cpp
 
-from tests.benchmarks.comparison.backends.base import Configuration, Contender, Runner
+from tests.benchmarks.comparison.backends.base import Configuration, PeerBackend, Runner
 from tests.benchmarks.comparison.shapes import GGML_BYTES, Shape, ggml_file
 from tests.benchmarks.comparison.work import features
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["WhisperCpp"]
 
 
-class WhisperCpp(Contender):
+class WhisperCpp(PeerBackend):
     """In half precision and in 8 bits, on a CPU: the wheel is built for no other device."""
 
     def dtypes(self) -> Sequence[str]:

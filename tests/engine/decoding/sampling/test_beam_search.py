@@ -17,16 +17,16 @@ from whisper.decoding import DecodingOptions, DecodingTask
 
 from pipelines.asr import TranscribeOptions, Transcriber
 from pipelines.engine import (
+    AllowOnlyTokens,
     Engine,
     FinishReason,
     GenerationOptions,
-    Model,
+    LoadedModel,
     NoRepeatNgram,
-    OnlyTokens,
     RepetitionPenalty,
     Request,
     Result,
-    Suppress,
+    SuppressTokens,
 )
 from pipelines.errors import EngineError, OptionError
 from tests.asr.conftest import _vocabularies  # noqa: F401
@@ -80,15 +80,17 @@ def test_hypotheses_equal_generate(
     sources: Any = [mel_source(model, i) for i in range(2)] if audio else [
         torch.tensor(ids) for ids in token_sources(model, [4, 9, 17])
     ]  # fmt: skip
-    memories = model.encode([s if audio else s.tolist() for s in sources])
-    rules = () if audio else (Suppress((pad,)), NoRepeatNgram(2), RepetitionPenalty(1.3))
-    plain = GenerationOptions(max_new_tokens=LENGTH, rules=rules)
+    encoded_sources = model.encode([s if audio else s.tolist() for s in sources])
+    logit_filters = (
+        () if audio else (SuppressTokens((pad,)), NoRepeatNgram(2), RepetitionPenalty(1.3))
+    )
+    plain = GenerationOptions(max_new_tokens=LENGTH, logit_filters=logit_filters)
     same_rules = {} if audio else {"bad_words_ids": [[pad]], "no_repeat_ngram_size": 2,
                                    "repetition_penalty": 1.3}  # fmt: skip
     requests, expected = [], []
-    for source, memory in zip(sources, memories, strict=True):
+    for source, encoding in zip(sources, encoded_sources, strict=True):
         for number, search in enumerate(SEARCHES):
-            request = Request(memory, (start, 7)[: 1 + number % 2], plain)
+            request = Request(encoding, (start, 7)[: 1 + number % 2], plain)
             ends = frequent(engine, request, several=number % 2 == 0)
             options = replace(plain, eos_ids=ends, n_best=search["beam_size"], **search)
             requests += [replace(request, options=options), request]
@@ -147,15 +149,15 @@ CT2_SEARCHES = [
 
 
 def test_hypotheses_equal_ctranslate2(
-    ct2: Any, engine: Engine, marian: Model, checkpoints: Folders, exactness: Exactness
+    ct2: Any, engine: Engine, marian: LoadedModel, checkpoints: Folders, exactness: Exactness
 ) -> None:
     vocabulary = json.loads((checkpoints("marian:opus-mt-en-de") / "vocab.json").read_text())
     names = {i: token for token, i in vocabulary.items()}
     pad = marian.architecture.pad_id
     for ids in token_sources(marian, [4, 9, 17]):
-        memory = marian.encode([ids])[0]
-        plain = GenerationOptions(max_new_tokens=LENGTH, rules=(Suppress((pad,)),))
-        request = Request(memory, (pad,), plain)
+        encoding = marian.encode([ids])[0]
+        plain = GenerationOptions(max_new_tokens=LENGTH, logit_filters=(SuppressTokens((pad,)),))
+        request = Request(encoding, (pad,), plain)
         for several in (False, True):
             ends = frequent(engine, request, several)
             for search in CT2_SEARCHES:
@@ -198,7 +200,7 @@ def test_ids_equal_openai_whisper(
     decoder = transcriber.window_decoder("de", chosen)
     never = transcriber._suppressed(chosen, transcriber.tokenizer.special.timestamp_begin + 1500)
     plain = GenerationOptions(
-        max_new_tokens=LENGTH, rules=decoder._rules, logprobs=True, stopping="openai"
+        max_new_tokens=LENGTH, logit_filters=decoder._rules, logprobs=True, stopping="openai"
     )
     for seed in range(2):
         mel = mel_source(model, seed)
@@ -232,22 +234,30 @@ def test_ids_equal_openai_whisper(
                 exactness.tokens += len(tokens)
 
 
-def mixed(engine: Engine, model: Model) -> list[Request]:
+def mixed(engine: Engine, model: LoadedModel) -> list[Request]:
     """Greedy, beams of several widths, samples and best of several, of many lengths."""
     start = model.architecture.start_id
-    memories = model.encode(token_sources(model, [3, 11, 6, 17, 8]))
+    encoded_sources = model.encode(token_sources(model, [3, 11, 6, 17, 8]))
     plain = GenerationOptions(max_new_tokens=9, logprobs=True)
-    ends = frequent(engine, Request(memories[0], (start,), plain), several=True)
+    ends = frequent(engine, Request(encoded_sources[0], (start,), plain), several=True)
     options = [
         plain,
         replace(plain, beam_size=3, eos_ids=ends, n_best=2, max_new_tokens=14),
-        replace(plain, beam_size=4, stopping="openai", eos_ids=ends, rules=(NoRepeatNgram(1),)),
+        replace(
+            plain, beam_size=4, stopping="openai", eos_ids=ends, logit_filters=(NoRepeatNgram(1),)
+        ),
         replace(plain, temperature=1.0, seed=3, max_new_tokens=12),
         replace(plain, temperature=0.7, seed=4, best_of=3, eos_ids=ends, n_best=3),
     ]
     return [
-        Request(memory, (start, *range(20, 20 + i % 3)), o, watch=((0, 30),), attention=((1, 0),))
-        for i, (memory, o) in enumerate(zip(memories, options, strict=True))
+        Request(
+            encoding,
+            (start, *range(20, 20 + i % 3)),
+            o,
+            token_probs=((0, 30),),
+            attention=((1, 0),),
+        )
+        for i, (encoding, o) in enumerate(zip(encoded_sources, options, strict=True))
     ]
 
 
@@ -255,7 +265,7 @@ def assert_equal(ours: Result, alone: Result) -> None:
     assert ours.tokens == alone.tokens
     assert [h.tokens for h in ours.hypotheses] == [h.tokens for h in alone.hypotheses]
     assert ours.logprobs == pytest.approx(alone.logprobs, abs=1e-4)
-    assert ours.watched == pytest.approx(alone.watched, abs=1e-5)
+    assert ours.token_probs == pytest.approx(alone.token_probs, abs=1e-5)
     assert ours.attention is not None
     assert alone.attention is not None
     assert ours.attention.shape[1] == len(ours.tokens)
@@ -265,7 +275,7 @@ def assert_equal(ours: Result, alone: Result) -> None:
 @given(data=st.data())
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 def test_searches_join_and_leave_a_running_batch(
-    data: st.DataObject, engine: Engine, marian: Model
+    data: st.DataObject, engine: Engine, marian: LoadedModel
 ) -> None:
     requests = mixed(engine, marian)
     alone = [engine.generate([request])[0] for request in requests]
@@ -294,7 +304,7 @@ def test_searches_join_and_leave_a_running_batch(
     assert len(marian._batch) == 0
 
 
-def test_beams_share_their_source(engine: Engine, marian: Model) -> None:
+def test_beams_share_their_source(engine: Engine, marian: LoadedModel) -> None:
     requests = mixed(engine, marian)
     streams = [engine.stream(replace(request, options=replace(
         request.options, max_new_tokens=30, eos_ids=()))) for request in requests]  # fmt: skip
@@ -310,11 +320,11 @@ def test_beams_share_their_source(engine: Engine, marian: Model) -> None:
 
 
 def test_an_interrupted_step_costs_no_beam(
-    engine: Engine, marian: Model, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, marian: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = mixed(engine, marian)
     alone = [engine.generate([request])[0] for request in requests]
-    decode, calls = marian._network.decode, 0
+    decode, calls = marian._backend.decode, 0
 
     def interrupted(*args: Any) -> torch.Tensor:
         nonlocal calls
@@ -323,7 +333,7 @@ def test_an_interrupted_step_costs_no_beam(
             raise KeyboardInterrupt
         return decode(*args)
 
-    monkeypatch.setattr(marian._network, "decode", interrupted)
+    monkeypatch.setattr(marian._backend, "decode", interrupted)
     streams = [engine.stream(request) for request in requests]
     with pytest.raises(KeyboardInterrupt):
         streams[1].result()
@@ -331,8 +341,8 @@ def test_an_interrupted_step_costs_no_beam(
         assert_equal(stream.result(), expected)
 
 
-def test_more_beams_than_the_batch_has_room_for(checkpoints: Folders, marian: Model) -> None:
-    with Engine(device="cpu", precision="float32", threads=1, max_batch=2) as small:
+def test_more_beams_than_the_batch_has_room_for(checkpoints: Folders, marian: LoadedModel) -> None:
+    with Engine(device="cpu", compute_type="float32", threads=1, max_batch=2) as small:
         model = small.load(checkpoints("marian:opus-mt-en-de"))
         requests = mixed(small, model)
         alone = [small.generate([request])[0] for request in requests]
@@ -340,15 +350,17 @@ def test_more_beams_than_the_batch_has_room_for(checkpoints: Folders, marian: Mo
             assert_equal(ours, expected)
 
 
-def test_fewer_ways_on_than_beams(engine: Engine, marian: Model) -> None:
+def test_fewer_ways_on_than_beams(engine: Engine, marian: LoadedModel) -> None:
     request = mixed(engine, marian)[1]
-    few = replace(request.options, rules=(OnlyTokens((5, 9)),), beam_size=5, n_best=5, eos_ids=())
+    few = replace(
+        request.options, logit_filters=(AllowOnlyTokens((5, 9)),), beam_size=5, n_best=5, eos_ids=()
+    )
     result = engine.generate([replace(request, options=replace(few, max_new_tokens=3))])[0]
     assert len({h.tokens for h in result.hypotheses}) == 5
     assert {token for h in result.hypotheses for token in h.tokens} == {5, 9}
-    nothing = replace(few, rules=(OnlyTokens((5,)), Suppress((5,))))
+    null_source = replace(few, logit_filters=(AllowOnlyTokens((5,)), SuppressTokens((5,))))
     with pytest.raises(EngineError, match="leave no token"):
-        engine.generate([replace(request, options=nothing)])
+        engine.generate([replace(request, options=null_source)])
 
 
 def test_what_makes_no_sense_is_refused() -> None:

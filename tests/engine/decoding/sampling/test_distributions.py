@@ -7,8 +7,12 @@ import torch
 from scipy.stats import chisquare
 from transformers import TopKLogitsWarper, TopPLogitsWarper
 
-from pipelines.engine import Engine, GenerationOptions, Model, Request
-from pipelines.engine.decoding.sampling.distributions import distribution, draw, generator_for
+from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request
+from pipelines.engine.decoding.sampling.distributions import (
+    generator_for,
+    sample_from,
+    token_distribution,
+)
 from tests.engine.conftest import token_sources
 
 CPU = torch.device("cpu")
@@ -32,7 +36,7 @@ def test_distribution_equals_transformers(temperature: float, top_k: int, top_p:
             theirs = TopKLogitsWarper(min(top_k, 12))(None, theirs)
         if top_p < 1:
             theirs = TopPLogitsWarper(top_p)(None, theirs)
-        ours = distribution(logits, temperature, top_k, top_p)
+        ours = token_distribution(logits, temperature, top_k, top_p)
         torch.testing.assert_close(ours, theirs.softmax(-1)[0])
         torch.testing.assert_close(logits, before)
 
@@ -40,11 +44,11 @@ def test_distribution_equals_transformers(temperature: float, top_k: int, top_p:
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), SETTINGS[:5])
 def test_draws_follow_the_distribution(temperature: float, top_k: int, top_p: float) -> None:
     logits = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])
-    expected = distribution(logits, temperature, top_k, top_p)
+    expected = token_distribution(logits, temperature, top_k, top_p)
     generator = generator_for(1, CPU)
     counts = torch.zeros(7)
     for _ in range(4000):
-        counts[draw(expected, generator)] += 1
+        counts[sample_from(expected, generator)] += 1
     possible = expected > 0
     assert counts[~possible].sum() == 0
     result = chisquare(counts[possible].numpy(), (expected[possible] * 4000).numpy().astype("f8"),
@@ -52,23 +56,23 @@ def test_draws_follow_the_distribution(temperature: float, top_k: int, top_p: fl
     assert result.pvalue > 1e-3
 
 
-def test_a_seed_repeats_and_neighbours_do_not_matter(engine: Engine, marian: Model) -> None:
+def test_a_seed_repeats_and_neighbours_do_not_matter(engine: Engine, marian: LoadedModel) -> None:
     pad = marian.architecture.pad_id
-    memories = marian.encode(token_sources(marian, [6, 9, 12]))
+    encoded_sources = marian.encode(token_sources(marian, [6, 9, 12]))
 
     def options(seed: int) -> GenerationOptions:
         return GenerationOptions(max_new_tokens=15, temperature=1.0, top_k=20, seed=seed)
 
-    alone = engine.generate([Request(memories[0], (pad,), options(5))])[0].tokens
-    crowd = [Request(memory, (pad,), options(5 + i)) for i, memory in enumerate(memories)]
+    alone = engine.generate([Request(encoded_sources[0], (pad,), options(5))])[0].tokens
+    crowd = [Request(encoded, (pad,), options(5 + i)) for i, encoded in enumerate(encoded_sources)]
     assert engine.generate(crowd)[0].tokens == alone
-    assert engine.generate([Request(memories[0], (pad,), options(6))])[0].tokens != alone
+    assert engine.generate([Request(encoded_sources[0], (pad,), options(6))])[0].tokens != alone
 
 
-def test_temperature_zero_is_greedy_and_top_k_one_too(engine: Engine, marian: Model) -> None:
+def test_temperature_zero_is_greedy_and_top_k_one_too(engine: Engine, marian: LoadedModel) -> None:
     pad = marian.architecture.pad_id
-    memory = marian.encode(token_sources(marian, [8]))[0]
+    encoded = marian.encode(token_sources(marian, [8]))[0]
     greedy = GenerationOptions(max_new_tokens=12, temperature=0.0)
     one = GenerationOptions(max_new_tokens=12, temperature=1.3, top_k=1, seed=0)
-    results = engine.generate([Request(memory, (pad,), o) for o in (greedy, one)])
+    results = engine.generate([Request(encoded, (pad,), o) for o in (greedy, one)])
     assert results[0].tokens == results[1].tokens

@@ -19,17 +19,17 @@ from transformers import (
 from whisper.decoding import ApplyTimestampRules
 
 from pipelines.engine import (
+    AllowOnlyTokens,
     BadWords,
     ForcedPrefix,
+    LogitFilter,
     MinNewTokens,
     NoRepeatNgram,
-    OnlyTokens,
     RepetitionPenalty,
-    Rule,
-    Suppress,
     SuppressAtBegin,
+    SuppressTokens,
     WhisperTimestamps,
-    apply_rules,
+    apply_filters,
 )
 from pipelines.errors import OptionError, RequestError
 
@@ -43,7 +43,7 @@ def logits_for(seed: int) -> torch.Tensor:
 
 
 TWINS = [
-    (Suppress((1, 5, 9)), SuppressTokensLogitsProcessor([1, 5, 9])),
+    (SuppressTokens((1, 5, 9)), SuppressTokensLogitsProcessor([1, 5, 9])),
     (SuppressAtBegin((2, 4)), SuppressTokensAtBeginLogitsProcessor([2, 4], len(PROMPT))),
     (NoRepeatNgram(2), NoRepeatNGramLogitsProcessor(2)),
     (NoRepeatNgram(3), NoRepeatNGramLogitsProcessor(3)),
@@ -58,21 +58,21 @@ TWINS = [
 @given(generated=TOKENS, seed=st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
 def test_rule_equals_its_transformers_twin(
-    rule: Rule, twin: object, generated: list[int], seed: int
+    rule: LogitFilter, twin: object, generated: list[int], seed: int
 ) -> None:
     logits = logits_for(seed)
     ids = torch.tensor([[*PROMPT, *generated]])
     theirs = twin(ids, logits[None].clone())[0]  # type: ignore[operator]
-    torch.testing.assert_close(apply_rules([rule], logits, PROMPT, generated), theirs)
+    torch.testing.assert_close(apply_filters([rule], logits, PROMPT, generated), theirs)
 
 
 @pytest.mark.parametrize("rule", [NoRepeatNgram(2), RepetitionPenalty(1.3), BadWords(((3, 4),))])
-def test_a_rule_bound_once_equals_one_bound_anew_at_each_step(rule: Rule) -> None:
+def test_a_rule_bound_once_equals_one_bound_anew_at_each_step(rule: LogitFilter) -> None:
     bound = rule.bind(PROMPT, VOCAB, torch.device("cpu"))
     generated: list[int] = []
     for seed in range(20):
         logits = logits_for(seed)
-        anew = apply_rules([rule], logits, PROMPT, generated)
+        anew = apply_filters([rule], logits, PROMPT, generated)
         bound(logits, generated)
         torch.testing.assert_close(logits, anew)
         generated.append(int(logits.argmax()) % 6)
@@ -96,31 +96,33 @@ def test_timestamps_equal_openai_whisper(
     sequence = torch.tensor([[*PROMPT, *generated]])
     ApplyTimestampRules(tokenizer, len(PROMPT), initial).apply(theirs, sequence)
     rule = WhisperTimestamps(begin, eot, 14, initial)
-    torch.testing.assert_close(apply_rules([rule], logits, PROMPT, generated), theirs[0])
+    torch.testing.assert_close(apply_filters([rule], logits, PROMPT, generated), theirs[0])
 
 
 def test_forced_prefix_wins_over_what_came_before() -> None:
-    rules = [Suppress((4,)), ForcedPrefix((4, 6))]
-    assert int(apply_rules(rules, logits_for(0), PROMPT, []).argmax()) == 4
-    assert int(apply_rules(rules, logits_for(0), PROMPT, [4]).argmax()) == 6
-    free = apply_rules(rules, logits_for(0), PROMPT, [4, 6])
+    logit_filters = [SuppressTokens((4,)), ForcedPrefix((4, 6))]
+    assert int(apply_filters(logit_filters, logits_for(0), PROMPT, []).argmax()) == 4
+    assert int(apply_filters(logit_filters, logits_for(0), PROMPT, [4]).argmax()) == 6
+    free = apply_filters(logit_filters, logits_for(0), PROMPT, [4, 6])
     assert torch.isfinite(free).sum() == VOCAB - 1
 
 
 def test_only_tokens_leaves_nothing_else() -> None:
-    left = apply_rules([OnlyTokens((3, 8))], logits_for(0), PROMPT, [])
+    left = apply_filters([AllowOnlyTokens((3, 8))], logits_for(0), PROMPT, [])
     assert torch.isfinite(left).nonzero().flatten().tolist() == [3, 8]
 
 
 def test_rules_leave_the_callers_logits_alone() -> None:
     logits = logits_for(0)
     before = logits.clone()
-    apply_rules([Suppress((1,)), RepetitionPenalty(2.0)], logits, PROMPT, [5])
+    apply_filters([SuppressTokens((1,)), RepetitionPenalty(2.0)], logits, PROMPT, [5])
     torch.testing.assert_close(logits, before)
 
 
-@pytest.mark.parametrize("rule", [Suppress((VOCAB,)), SuppressAtBegin((-1,)), BadWords(((99,),))])
-def test_ids_outside_the_vocabulary_are_refused(rule: Rule) -> None:
+@pytest.mark.parametrize(
+    "rule", [SuppressTokens((VOCAB,)), SuppressAtBegin((-1,)), BadWords(((99,),))]
+)
+def test_ids_outside_the_vocabulary_are_refused(rule: LogitFilter) -> None:
     with pytest.raises(RequestError, match="outside the vocabulary"):
         rule.bind(PROMPT, VOCAB, torch.device("cpu"))
 

@@ -13,9 +13,9 @@ from transformers import MinPLogitsWarper, TopKLogitsWarper, TopPLogitsWarper
 from pipelines.engine import (
     Engine,
     GreedyProcessor,
+    LoadedModel,
     LogitsProcessor,
     MinPProcessor,
-    Model,
     MultinomialProcessor,
     NucleusProcessor,
     Request,
@@ -73,13 +73,13 @@ def test_temperature_zero_is_greedy(processor: LogitsProcessor) -> None:
 
 @pytest.mark.parametrize("processor", [TopKProcessor(1.0, 5), MinPProcessor(0.5, 0.3)])
 def test_the_engine_draws_the_same(
-    processor: LogitsProcessor, engine: Engine, marian: Model
+    processor: LogitsProcessor, engine: Engine, marian: LoadedModel
 ) -> None:
-    memory, start = marian.encode(token_sources(marian, [6]))[0], marian.architecture.start_id
-    expected = processor(marian.score(memory, [start])[0])
+    encoded, start = marian.encode(token_sources(marian, [6]))[0], marian.architecture.start_id
+    expected = processor(marian.score(encoded, [start])[0])
     runs = 300
     results = engine.generate(
-        [Request(memory, (start,), processor.options(1, seed=seed)) for seed in range(runs)]
+        [Request(encoded, (start,), processor.options(1, seed=seed)) for seed in range(runs)]
     )
     counts = Counter(result.tokens[0] for result in results)
     common = [int(i) for i in (expected * runs >= 5).nonzero()[:, 0]]
@@ -92,18 +92,18 @@ def test_the_engine_draws_the_same(
     assert chisquare(seen, wanted, sum_check=False).pvalue > 1e-3
 
 
-def test_the_best_of_several_is_the_likeliest_of_them(engine: Engine, marian: Model) -> None:
+def test_the_best_of_several_is_the_likeliest_of_them(engine: Engine, marian: LoadedModel) -> None:
     """And each of them is drawn like any other sample."""
-    memory, start = marian.encode(token_sources(marian, [6]))[0], marian.architecture.start_id
+    encoded, start = marian.encode(token_sources(marian, [6]))[0], marian.architecture.start_id
     options = replace(TopKProcessor(1.0, 20).options(8, seed=5), best_of=6, n_best=6, logprobs=True)
-    found = engine.generate([Request(memory, (start,), options)])[0]
+    found = engine.generate([Request(encoded, (start,), options)])[0]
     means = [sum(h.logprobs) / len(h.tokens) for h in found.hypotheses]
     assert means == sorted(means, reverse=True)
     assert [h.score for h in found.hypotheses] == pytest.approx(means)
     assert found.tokens == found.hypotheses[0].tokens
     assert len({h.tokens for h in found.hypotheses}) > 1
     for hypothesis in found.hypotheses:
-        scored = marian.score(memory, (start, *hypothesis.tokens[:-1])).log_softmax(-1)
+        scored = marian.score(encoded, (start, *hypothesis.tokens[:-1])).log_softmax(-1)
         chosen = scored[range(8), list(hypothesis.tokens)]
         assert list(hypothesis.logprobs) == pytest.approx(chosen.tolist(), abs=1e-4)
 
