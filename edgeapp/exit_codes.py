@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import typer
 
 from edgeapp.console import print_note
-from pipelines.errors import EdgeError, ModelError, OptionError
+from pipelines import EdgeError, ModelError, OptionError
 
 __all__ = [
     "DONE",

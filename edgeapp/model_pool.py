@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from edgeapp.console import print_note
 from edgeapp.settings import Settings
-from pipelines.errors import ModelError, OptionError, UnsupportedTask
+from pipelines import ModelError, OptionError, UnsupportedTask
 
 if TYPE_CHECKING:
-    from pipelines.asr import Transcriber
+    from pipelines import Transcriber, Translator
     from pipelines.engine import Engine
     from pipelines.hub import ResolvedModel
-    from pipelines.translation import Translator
 
 __all__ = ["ModelPool", "language_code_of"]
 
@@ -20,8 +19,7 @@ __all__ = ["ModelPool", "language_code_of"]
 def language_code_of(text: str) -> str:
     """The code of a language ("de") given as a code of two or three letters or an English name,
     in any case; what is neither stays as it is, for the model to judge."""
-    from pipelines.language_codes import two_letter
-    from pipelines.languages import language_code
+    from pipelines import language_code, two_letter
 
     try:
         return language_code(text)
@@ -60,7 +58,7 @@ class ModelPool:
             found = choose_default("asr", language, target, preferred=self.settings.model)
         self._say(found)
         self._check(found, "asr", "recognise speech")
-        from pipelines.asr import Transcriber
+        from pipelines import Transcriber
 
         return Transcriber(found.folder, engine=self.engine, name=found.name)
 
@@ -83,7 +81,7 @@ class ModelPool:
                 found = choose_default("translation", source, target, preferred=preferred)
             self._say(found)
             self._check(found, "translation", "translate text")
-            from pipelines.translation import Translator
+            from pipelines import Translator
 
             made = Translator(
                 found.folder, engine=self.engine, name=found.name, source=source,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Literal
 
-from pipelines.errors import OptionError
+from pipelines import OptionError
 
 __all__ = ["Settings", "config_file", "history_file", "load_settings", "parse_threads"]
 

@@ -1,25 +1,222 @@
-"""Speech → text and text → text on one generation engine.
+"""Speech to text and text to text on one generation engine.
 
-from pipelines import Transcriber, Translator
-for segment in Transcriber("demo").transcribe("talk.mp3"):
-    print(segment.start, segment.end, segment.text)
-Translator("demo-en-de").translate(["Where is the station?"])
+    from pipelines import Transcriber, Translator
+
+    with Transcriber("demo") as transcriber:
+        for segment in transcriber.transcribe("talk.mp3"):
+            print(segment.start, segment.end, segment.text)
+    print(Translator("demo-en-de").translate("Where is the station?").text)
+
+This package has all that a program needs: recognition, translation, their live forms, options,
+results and errors. `pipelines.hub` finds, lists and downloads models; `pipelines.engine` generates
+token ids. Names are imported when they are first used: `import pipelines` does not load torch.
+
+The calls block. From asyncio, give them to a thread; one transcriber serves many:
+
+    text = await asyncio.to_thread(lambda: list(transcriber.transcribe("talk.mp3")))
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.asr import Transcriber
-    from pipelines.translation import Translator
+    from pipelines.asr.audio.arrays import SAMPLE_RATE, LoudAudio, Samples
+    from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
+    from pipelines.asr.audio.features import FRAMES_PER_SECOND, FileFeatures
+    from pipelines.asr.audio.isolated import DecodingCancelled, load_audio_isolated
+    from pipelines.asr.audio.vad import VoiceOptions
+    from pipelines.asr.live.events import (
+        CommittedText,
+        LiveEvent,
+        PartialText,
+        SpeechEnded,
+        SpeechStarted,
+        UpdateDecoded,
+    )
+    from pipelines.asr.live.options import LiveOptions
+    from pipelines.asr.live.transcriber import LiveTranscriber
+    from pipelines.asr.options import TranscribeOptions
+    from pipelines.asr.results import (
+        Retract,
+        Segment,
+        SegmentDone,
+        TextDelta,
+        TranscriptEvent,
+        TranscriptionInfo,
+        Word,
+    )
+    from pipelines.asr.transcriber import Transcriber
+    from pipelines.asr.transcription import Transcription
+    from pipelines.languages import (
+        LANGUAGES,
+        is_one_language,
+        language_code,
+        pair_in_name,
+        two_letter,
+    )
+    from pipelines.notices import Notice, collect_notices
+    from pipelines.translation.live import LiveTranslation, LiveTranslator
+    from pipelines.translation.parallel import ParallelTranslator
+    from pipelines.translation.results import (
+        Alignment,
+        SentenceDone,
+        SentenceTranslation,
+        Translation,
+        TranslationDelta,
+        TranslationDone,
+        TranslationEvent,
+    )
+    from pipelines.translation.tokenizers.auto import model_languages
+    from pipelines.translation.translator import TranslateOptions, Translator
 
-__all__ = ["Transcriber", "Translator"]
+from pipelines.errors import (
+    AudioError,
+    CheckpointError,
+    DeviceError,
+    DeviceLost,
+    EdgeError,
+    EngineError,
+    InputError,
+    LongAudio,
+    ModelError,
+    ModelNotFound,
+    NumericalError,
+    OptionError,
+    OutputError,
+    RequestError,
+    UnsupportedTask,
+)
 
-_HOMES = {"Transcriber": "pipelines.asr", "Translator": "pipelines.translation"}
+_HOMES = {
+    "SAMPLE_RATE": "pipelines.asr.audio.arrays",
+    "LoudAudio": "pipelines.asr.audio.arrays",
+    "Samples": "pipelines.asr.audio.arrays",
+    "AudioSource": "pipelines.asr.audio.decode",
+    "DamagedAudio": "pipelines.asr.audio.decode",
+    "load_audio": "pipelines.asr.audio.decode",
+    "FRAMES_PER_SECOND": "pipelines.asr.audio.features",
+    "FileFeatures": "pipelines.asr.audio.features",
+    "DecodingCancelled": "pipelines.asr.audio.isolated",
+    "load_audio_isolated": "pipelines.asr.audio.isolated",
+    "VoiceOptions": "pipelines.asr.audio.vad",
+    "CommittedText": "pipelines.asr.live.events",
+    "LiveEvent": "pipelines.asr.live.events",
+    "PartialText": "pipelines.asr.live.events",
+    "SpeechEnded": "pipelines.asr.live.events",
+    "SpeechStarted": "pipelines.asr.live.events",
+    "UpdateDecoded": "pipelines.asr.live.events",
+    "LiveOptions": "pipelines.asr.live.options",
+    "LiveTranscriber": "pipelines.asr.live.transcriber",
+    "TranscribeOptions": "pipelines.asr.options",
+    "Retract": "pipelines.asr.results",
+    "Segment": "pipelines.asr.results",
+    "SegmentDone": "pipelines.asr.results",
+    "TextDelta": "pipelines.asr.results",
+    "TranscriptEvent": "pipelines.asr.results",
+    "TranscriptionInfo": "pipelines.asr.results",
+    "Word": "pipelines.asr.results",
+    "Transcriber": "pipelines.asr.transcriber",
+    "Transcription": "pipelines.asr.transcription",
+    "LANGUAGES": "pipelines.languages",
+    "is_one_language": "pipelines.languages",
+    "language_code": "pipelines.languages",
+    "pair_in_name": "pipelines.languages",
+    "two_letter": "pipelines.languages",
+    "Notice": "pipelines.notices",
+    "collect_notices": "pipelines.notices",
+    "LiveTranslation": "pipelines.translation.live",
+    "LiveTranslator": "pipelines.translation.live",
+    "ParallelTranslator": "pipelines.translation.parallel",
+    "Alignment": "pipelines.translation.results",
+    "SentenceDone": "pipelines.translation.results",
+    "SentenceTranslation": "pipelines.translation.results",
+    "Translation": "pipelines.translation.results",
+    "TranslationDelta": "pipelines.translation.results",
+    "TranslationDone": "pipelines.translation.results",
+    "TranslationEvent": "pipelines.translation.results",
+    "model_languages": "pipelines.translation.tokenizers.auto",
+    "TranslateOptions": "pipelines.translation.translator",
+    "Translator": "pipelines.translation.translator",
+}
+
+__all__ = [
+    "Alignment",
+    "AudioError",
+    "AudioSource",
+    "CheckpointError",
+    "CommittedText",
+    "DamagedAudio",
+    "DecodingCancelled",
+    "DeviceError",
+    "DeviceLost",
+    "EdgeError",
+    "EngineError",
+    "FRAMES_PER_SECOND",
+    "FileFeatures",
+    "InputError",
+    "LANGUAGES",
+    "LiveEvent",
+    "LiveOptions",
+    "LiveTranscriber",
+    "LiveTranslation",
+    "LiveTranslator",
+    "LongAudio",
+    "LoudAudio",
+    "ModelError",
+    "ModelNotFound",
+    "Notice",
+    "NumericalError",
+    "OptionError",
+    "OutputError",
+    "ParallelTranslator",
+    "PartialText",
+    "RequestError",
+    "Retract",
+    "SAMPLE_RATE",
+    "Samples",
+    "Segment",
+    "SegmentDone",
+    "SentenceDone",
+    "SentenceTranslation",
+    "SpeechEnded",
+    "SpeechStarted",
+    "TextDelta",
+    "TranscribeOptions",
+    "Transcriber",
+    "TranscriptEvent",
+    "Transcription",
+    "TranscriptionInfo",
+    "TranslateOptions",
+    "Translation",
+    "TranslationDelta",
+    "TranslationDone",
+    "TranslationEvent",
+    "Translator",
+    "UnsupportedTask",
+    "UpdateDecoded",
+    "VoiceOptions",
+    "Word",
+    "__version__",
+    "collect_notices",
+    "is_one_language",
+    "language_code",
+    "load_audio",
+    "load_audio_isolated",
+    "model_languages",
+    "pair_in_name",
+    "two_letter",
+]
 
 
-def __getattr__(name: str) -> object:
-    """Import on first use: `import pipelines` itself must not cost a torch import."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("edgeapp")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

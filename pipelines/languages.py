@@ -1,10 +1,29 @@
-"""The languages of Whisper's vocabulary: codes, English names, and other names people use."""
+"""Languages: their codes and names, and what each family of models calls them.
+
+Whisper's vocabulary has the codes of `LANGUAGES`. People type two letters (ISO 639-1); NLLB,
+M2M100 and mBART have codes of their own, in the order of their token ids.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pipelines.errors import OptionError
 
-__all__ = ["LANGUAGES", "language_code"]
+__all__ = [
+    "LANGUAGES",
+    "M2M100",
+    "MBART",
+    "MBART50",
+    "NLLB",
+    "WMT21",
+    "find_language",
+    "find_target",
+    "is_one_language",
+    "language_code",
+    "pair_in_name",
+    "two_letter",
+]
 
 # In the order of the language tokens; the last came with large-v3.
 LANGUAGES = {
@@ -138,3 +157,160 @@ def language_code(language: str) -> str:
     if wanted in names:
         return names[wanted]
     raise OptionError(f"unknown language {language!r}: give a code (de) or a name (German)")
+
+
+# The languages of the multilingual models.
+
+# FLORES-200 codes. Source: fairseq, nllb branch, examples/nllb/modeling/scripts/flores200.
+NLLB = tuple(
+    """
+ace_Arab ace_Latn acm_Arab acq_Arab aeb_Arab afr_Latn ajp_Arab aka_Latn amh_Ethi apc_Arab arb_Arab
+ars_Arab ary_Arab arz_Arab asm_Beng ast_Latn awa_Deva ayr_Latn azb_Arab azj_Latn bak_Cyrl bam_Latn
+ban_Latn bel_Cyrl bem_Latn ben_Beng bho_Deva bjn_Arab bjn_Latn bod_Tibt bos_Latn bug_Latn bul_Cyrl
+cat_Latn ceb_Latn ces_Latn cjk_Latn ckb_Arab crh_Latn cym_Latn dan_Latn deu_Latn dik_Latn dyu_Latn
+dzo_Tibt ell_Grek eng_Latn epo_Latn est_Latn eus_Latn ewe_Latn fao_Latn pes_Arab fij_Latn fin_Latn
+fon_Latn fra_Latn fur_Latn fuv_Latn gla_Latn gle_Latn glg_Latn grn_Latn guj_Gujr hat_Latn hau_Latn
+heb_Hebr hin_Deva hne_Deva hrv_Latn hun_Latn hye_Armn ibo_Latn ilo_Latn ind_Latn isl_Latn ita_Latn
+jav_Latn jpn_Jpan kab_Latn kac_Latn kam_Latn kan_Knda kas_Arab kas_Deva kat_Geor knc_Arab knc_Latn
+kaz_Cyrl kbp_Latn kea_Latn khm_Khmr kik_Latn kin_Latn kir_Cyrl kmb_Latn kon_Latn kor_Hang kmr_Latn
+lao_Laoo lvs_Latn lij_Latn lim_Latn lin_Latn lit_Latn lmo_Latn ltg_Latn ltz_Latn lua_Latn lug_Latn
+luo_Latn lus_Latn mag_Deva mai_Deva mal_Mlym mar_Deva min_Latn mkd_Cyrl plt_Latn mlt_Latn mni_Beng
+khk_Cyrl mos_Latn mri_Latn zsm_Latn mya_Mymr nld_Latn nno_Latn nob_Latn npi_Deva nso_Latn nus_Latn
+nya_Latn oci_Latn gaz_Latn ory_Orya pag_Latn pan_Guru pap_Latn pol_Latn por_Latn prs_Arab pbt_Arab
+quy_Latn ron_Latn run_Latn rus_Cyrl sag_Latn san_Deva sat_Beng scn_Latn shn_Mymr sin_Sinh slk_Latn
+slv_Latn smo_Latn sna_Latn snd_Arab som_Latn sot_Latn spa_Latn als_Latn srd_Latn srp_Cyrl ssw_Latn
+sun_Latn swe_Latn swh_Latn szl_Latn tam_Taml tat_Cyrl tel_Telu tgk_Cyrl tgl_Latn tha_Thai tir_Ethi
+taq_Latn taq_Tfng tpi_Latn tsn_Latn tso_Latn tuk_Latn tum_Latn tur_Latn twi_Latn tzm_Tfng uig_Arab
+ukr_Cyrl umb_Latn urd_Arab uzn_Latn vec_Latn vie_Latn war_Latn wol_Latn xho_Latn ydd_Hebr yor_Latn
+yue_Hant zho_Hans zho_Hant zul_Latn
+""".split()
+)
+
+M2M100 = tuple(
+    """
+af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he
+hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl
+no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi
+yo zh zu
+""".split()
+)
+
+# M2M100's way for the models of WMT 2021.
+WMT21 = tuple("en ha is ja cs ru zh de".split())
+
+MBART = tuple(
+    """
+ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV
+my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN
+""".split()
+)
+
+MBART50 = MBART + tuple(
+    """
+af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX
+sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI
+""".split()
+)
+
+# ISO 639-1:639-3. Where OPUS names another member of a macrolanguage as well, it follows.
+_CODES = """
+aa:aar ab:abk ae:ave af:afr ak:aka am:amh an:arg ar:ara:arb as:asm av:ava ay:aym az:aze:azj ba:bak
+be:bel bg:bul bh:bih bi:bis bm:bam bn:ben bo:bod br:bre bs:bos ca:cat ce:che ch:cha co:cos cr:cre
+cs:ces cu:chu cv:chv cy:cym da:dan de:deu dv:div dz:dzo ee:ewe el:ell en:eng eo:epo es:spa et:est
+eu:eus fa:fas:pes ff:ful fi:fin fj:fij fo:fao fr:fra fy:fry ga:gle gd:gla gl:glg gn:grn gu:guj
+gv:glv ha:hau he:heb hi:hin ho:hmo hr:hrv ht:hat hu:hun hy:hye hz:her ia:ina id:ind ie:ile ig:ibo
+ii:iii ik:ipk io:ido is:isl it:ita iu:iku ja:jpn jv:jav ka:kat kg:kon ki:kik kj:kua kk:kaz kl:kal
+km:khm kn:kan ko:kor kr:kau ks:kas ku:kur:kmr kv:kom kw:cor ky:kir la:lat lb:ltz lg:lug li:lim
+ln:lin lo:lao lt:lit lu:lub lv:lav mg:mlg mh:mah mi:mri mk:mkd ml:mal mn:mon mr:mar ms:msa:zsm
+mt:mlt my:mya na:nau nb:nob nd:nde ne:nep ng:ndo nl:nld nn:nno no:nor:nob nr:nbl nv:nav ny:nya
+oc:oci oj:oji om:orm or:ori os:oss pa:pan pi:pli pl:pol ps:pus pt:por qu:que rm:roh rn:run ro:ron
+ru:rus rw:kin sa:san sc:srd sd:snd se:sme sg:sag sh:hbs si:sin sk:slk sl:slv sm:smo sn:sna so:som
+sq:sqi sr:srp ss:ssw st:sot su:sun sv:swe sw:swa:swh ta:tam te:tel tg:tgk th:tha ti:tir tk:tuk
+tl:tgl tn:tsn to:ton tr:tur ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie
+vo:vol wa:wln wo:wol xh:xho yi:yid yo:yor za:zha zh:zho:cmn zu:zul
+"""
+_LONG = {short: tuple(long) for short, *long in (entry.split(":") for entry in _CODES.split())}
+# Members of macrolanguages that only NLLB names.
+_MEMBERS = dict(
+    entry.split(":")
+    for entry in """
+ay:ayr ff:fuv kr:knc lv:lvs mg:plt mn:khk ne:npi om:gaz or:ory ps:pbt qu:quy sq:als tl:fil uz:uzn
+yi:ydd
+""".split()
+)
+# What else people, and Whisper, call a language.
+_OTHERWISE = {"jw": "jv", "iw": "he", "in": "id", "ji": "yi", "nb": "no"}
+# What a region's Chinese is written in; where nobody says which, it is the one of most readers.
+_CHINESE = {"": "hans", "cn": "hans", "sg": "hans", "tw": "hant", "hk": "hant", "mo": "hant"}
+_SHORT = {code: short for short, long in reversed(_LONG.items()) for code in long}
+_SHORT |= {member: short for short, member in _MEMBERS.items()}
+
+
+def two_letter(code: str | None) -> str | None:
+    """The two-letter code of a language ("eng", "en_GB", "EN" → "en"), else the code as it is."""
+    if not code:
+        return None
+    language = code.strip().replace("-", "_").split("_")[0].lower()
+    return _SHORT.get(language, language)
+
+
+def is_one_language(code: str | None) -> bool:
+    """Whether this names a language, rather than a group of them ("ROMANCE", "mul", "gmw")."""
+    return two_letter(code) in _LONG
+
+
+def pair_in_name(name: str) -> tuple[str, str] | None:
+    """("en", "de") of a model named "…-en-de"; None for other names."""
+    parts = name.lower().split("-")[-2:]
+    if len(parts) == 2 and all(is_one_language(part) for part in parts):
+        return parts[0], parts[1]
+    return None
+
+
+def find_target(wanted: str, codes: Iterable[str]) -> str | None:
+    """The one of a model's `codes` ("fra", "cmn_Hans", "pt_br" …) that `wanted` means.
+
+    Spelling ("FR", "fr-FR", ">>fra<<"), and two letters for three, do not matter. None when no
+    code fits, or several do: which of them is for the user to say.
+    """
+    spelt = {_plain(code): code for code in codes}
+    plain = _plain(wanted)
+    if plain in spelt:
+        return spelt[plain]
+    language, _, variant = plain.partition("_")
+    names = {language, two_letter(language), *_LONG.get(two_letter(language) or "", ())}
+    whole = [code for name, code in spelt.items() if name in names]
+    if variant:
+        # "fr_FR" may be a model's plain "fra", but "zh_Hant" is not its plain "zho".
+        whole = whole if len(variant) == 2 else []
+        parts = [code for name, code in spelt.items() if name in {f"{n}_{variant}" for n in names}]
+    else:
+        parts = [code for name, code in spelt.items() if name.split("_")[0] in names]
+    for fitting in (parts if variant else whole, whole if variant else parts):
+        if len(fitting) == 1:
+            return fitting[0]
+    return None
+
+
+def find_language(wanted: str, codes: Iterable[str]) -> str | None:
+    """As find_target, for models with one code for each language and script ("por_Latn", "pt_XX").
+
+    A region that the model does not know is left out ("pt-BR", "de_AT"), and so is the script of
+    a language that has but one (another model's "deu_Latn"). Chinese is what its region writes.
+    """
+    codes = tuple(codes)
+    language, _, variant = _plain(wanted).partition("_")
+    short = _OTHERWISE.get(two_letter(language) or "", two_letter(language) or "")
+    attempts = [wanted]
+    if short == "zh":
+        script = _CHINESE.get(variant, variant)
+        attempts += [f"zh_{script}", *["zh"] * (script == "hans")]
+    elif len(variant) != 4 or all(find_target(code, NLLB) for code in (wanted, language)):
+        attempts += [language, short, _MEMBERS.get(short, "")]
+    found = (find_target(attempt, codes) for attempt in attempts if attempt)
+    return next((code for code in found if code is not None), None)
+
+
+def _plain(code: str) -> str:
+    bare = code.strip().removeprefix(">>").removesuffix("<<").strip("_")
+    return bare.replace("-", "_").lower()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.translation import Alignment, Translation
+    from pipelines import Alignment, Translation
 
 __all__ = ["WRITERS", "as_json", "as_text", "as_tsv"]
 

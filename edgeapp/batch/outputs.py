@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pipelines.errors import OptionError, OutputError
+from pipelines import OptionError, OutputError
 
 __all__ = ["check_no_collisions", "output_names", "prepare_folder", "write_atomically"]
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from types import TracebackType
 
-from pipelines.errors import OutputError
+from pipelines import OutputError
 
 __all__ = ["PartFile", "job_key"]
 

@@ -9,7 +9,7 @@ from edgeapp.console import LiveLine, print_note, progress, results_console, tim
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
-    from pipelines.asr import Info, Segment
+    from pipelines import Segment, TranscriptionInfo
 
 __all__ = ["ProgressBarView", "LiveTextView"]
 
@@ -32,7 +32,7 @@ class LiveTextView:
     def __exit__(self, *exc: object) -> None:
         self._line.__exit__(*exc)
 
-    def started(self, info: Info) -> None:
+    def started(self, info: TranscriptionInfo) -> None:
         if info.language_probability is not None:
             print_note(f"detected language: {info.language} ({info.language_probability:.0%})")
 
@@ -76,7 +76,7 @@ class ProgressBarView:
     def __exit__(self, *exc: object) -> None:
         self._stack.close()
 
-    def started(self, info: Info) -> None:
+    def started(self, info: TranscriptionInfo) -> None:
         self._bar.update(self._task, total=info.duration)
 
     def segment(self, segment: Segment) -> None:

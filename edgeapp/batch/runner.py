@@ -13,12 +13,12 @@ from edgeapp.console import print_note
 from edgeapp.exit_codes import MODEL, SOME_FAILED, print_error
 from edgeapp.subtitles.formats import Transcript, render
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines.errors import ModelError, OutputError
+from pipelines import ModelError, OutputError
 
 if TYPE_CHECKING:
     from edgeapp.batch.transcription_job import TranscriptionJob
     from edgeapp.model_pool import ModelPool
-    from pipelines.asr import TranscribeOptions, Transcriber
+    from pipelines import TranscribeOptions, Transcriber
 
 __all__ = ["TranscriptionRunner"]
 

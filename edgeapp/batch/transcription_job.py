@@ -11,8 +11,14 @@ from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.sentences import SentenceJoiner
 
 if TYPE_CHECKING:
-    from pipelines.asr import AudioSource, Info, Segment, TranscribeOptions, Transcriber
-    from pipelines.translation import Translator
+    from pipelines import (
+        AudioSource,
+        Segment,
+        TranscribeOptions,
+        Transcriber,
+        TranscriptionInfo,
+        Translator,
+    )
 
 __all__ = ["BATCH_SIZE", "TranscriptionJob", "ProgressView"]
 
@@ -22,7 +28,7 @@ BATCH_SIZE = 8  # pieces of a recording at once, where nothing else is asked for
 class ProgressView(Protocol):
     """What is told while a recording is worked on."""
 
-    def started(self, info: Info) -> None: ...
+    def started(self, info: TranscriptionInfo) -> None: ...
     def heard(self, text: str) -> None: ...
     def retracted(self) -> None: ...
     def segment(self, segment: Segment) -> None: ...
@@ -55,14 +61,19 @@ class TranscriptionJob:
 
     def run(self, audio: AudioSource, view: ProgressView) -> Transcript:
         """Work through a recording. Raises whatever the transcriber and the translator raise."""
-        from pipelines.asr import Info, Retract, SegmentDone, TextDelta
-        from pipelines.notices import collect_notices
+        from pipelines import (
+            Retract,
+            SegmentDone,
+            TranscriptionInfo,
+            TranslationDelta,
+            collect_notices,
+        )
 
         passages, follow = SentenceJoiner(), None  # what is done with each passage
         with collect_notices():  # Info has them, too
             events = self.transcriber.stream(audio, self.options)
         for event in events:
-            if isinstance(event, Info):
+            if isinstance(event, TranscriptionInfo):
                 self.language, self.duration = event.language, event.duration
                 view.started(event)
                 for warning in event.warnings:
@@ -74,7 +85,7 @@ class TranscriptionJob:
                         follow = self._cues.append
                     else:
                         follow = partial(self._translate, self.translator_for(spoken), view)
-            elif isinstance(event, TextDelta):
+            elif isinstance(event, TranslationDelta):
                 view.heard(event.text)
             elif isinstance(event, Retract):
                 view.retracted()
@@ -91,17 +102,17 @@ class TranscriptionJob:
         return self.transcript
 
     def _translate(self, translator: Translator, view: ProgressView, passage: Cue) -> None:
+        from pipelines import TranslateOptions, TranslationDelta, TranslationDone
         from pipelines.engine import Priority
-        from pipelines.translation import Done, TextDelta, TranslateOptions
 
         several = bool(translator.target_codes)
         options = TranslateOptions(
             target=self.target if several else None, priority=Priority.INTERACTIVE
         )
         for event in translator.stream(passage.text, options):
-            if isinstance(event, TextDelta):
+            if isinstance(event, TranslationDelta):
                 view.translating(event.text)
-            elif isinstance(event, Done):
+            elif isinstance(event, TranslationDone):
                 done = event.translation
                 self.tokens += sum(len(sentence.tokens) for sentence in done.sentences)
                 for warning in done.warnings:

@@ -12,17 +12,19 @@ import numpy as np
 from edgeapp.bench.word_lag import Recording, align, plain_words, word_errors
 from edgeapp.live.session import LiveSession
 from edgeapp.live.sources import FileSource
-from pipelines.asr import Transcriber
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.live.events import (
-    Committed,
-    Decoded,
+from pipelines import (
+    SAMPLE_RATE,
+    CommittedText,
     LiveEvent,
-    Partial,
+    LiveOptions,
+    LiveTranscriber,
+    PartialText,
+    Samples,
     SpeechEnded,
     SpeechStarted,
+    Transcriber,
+    UpdateDecoded,
 )
-from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.engine import Engine, Request, Result
 
 __all__ = ["CaptionFigures", "Lag", "TimingEngine", "caption"]
@@ -125,7 +127,7 @@ class _Measured(LiveTranscriber):
     def feed(self, samples: Samples) -> list[LiveEvent]:
         began = time.perf_counter()
         events = super().feed(samples)
-        decoded = any(isinstance(event, Decoded) for event in events)
+        decoded = any(isinstance(event, UpdateDecoded) for event in events)
         self.blocks.append(_Block(len(samples), time.perf_counter() - began, decoded))
         return events
 
@@ -143,13 +145,13 @@ class _Watched:
     _speech: float = 0.0
 
     def take(self, event: object, now: float) -> None:
-        if isinstance(event, Committed):
+        if isinstance(event, CommittedText):
             self._text += event.text
-        if isinstance(event, Committed | Partial):
-            tail = event.text if isinstance(event, Partial) else ""
+        if isinstance(event, CommittedText | PartialText):
+            tail = event.text if isinstance(event, PartialText) else ""
             words = plain_words(self._text + tail)
             self.shown.append((now, words, len(plain_words(self._text))))
-        elif isinstance(event, Decoded):
+        elif isinstance(event, UpdateDecoded):
             self.drafted += event.drafted
             self.accepted += event.accepted
             self.updates += 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edgeapp.bench.captions import CaptionFigures, Lag
 from edgeapp.bench.machine import machine
 from edgeapp.bench.word_lag import Recording
-from pipelines.asr import Transcriber
+from pipelines import Transcriber
 
 if TYPE_CHECKING:
     from rich.table import Table

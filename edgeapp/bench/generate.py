@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import mean
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pipelines import Translator
 from pipelines.engine import (
     DebugEvent,
     GreedyProcessor,
@@ -20,7 +21,6 @@ from pipelines.engine import (
     autoregressive_generate_encoder_decoder,
     speculative_generate_encoder_decoder,
 )
-from pipelines.translation import Translator
 
 if TYPE_CHECKING:
     from rich.table import Table

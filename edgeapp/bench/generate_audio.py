@@ -10,8 +10,7 @@ from torch import Tensor
 
 from edgeapp.bench.generate import Comparable, Listener, describe
 from edgeapp.console import format_clock
-from pipelines.asr import Transcriber, load_audio
-from pipelines.asr.audio.features import FRAMES_PER_SECOND, FileFeatures
+from pipelines import FRAMES_PER_SECOND, FileFeatures, Transcriber, load_audio
 from pipelines.engine import (
     Drafter,
     ModelDrafter,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from edgeapp.bench.generate import Listener, Session, runs_of, table
+from pipelines import EdgeError, OptionError
 from pipelines.engine import (
     DebugEvent,
     GreedyProcessor,
@@ -18,12 +19,11 @@ from pipelines.engine import (
     TopKNucleusProcessor,
     TopKProcessor,
 )
-from pipelines.errors import EdgeError, OptionError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from pipelines.translation import Translator
+    from pipelines import Translator
 
 __all__ = ["command", "converse"]
 

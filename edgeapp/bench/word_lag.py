@@ -9,9 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pipelines.asr import load_audio
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.errors import AudioError
+from pipelines import SAMPLE_RATE, AudioError, Samples, load_audio
 
 __all__ = ["Recording", "SpokenWord", "align", "word_errors", "plain_words", "read_recording"]
 

@@ -13,12 +13,12 @@ from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads,
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import EXIT_CODES, exit_with_code
 from edgeapp.sharing import share_cores
-from pipelines.errors import OptionError
+from pipelines import OptionError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from pipelines.translation import Translator
+    from pipelines import Translator
 
 __all__ = ["Markdown", "app", "print_table"]
 
@@ -133,8 +133,7 @@ def live(
         from edgeapp.bench import captions_report as report
         from edgeapp.bench.captions import TimingEngine, caption
         from edgeapp.bench.word_lag import read_recording
-        from pipelines.asr import Transcriber
-        from pipelines.asr.live.transcriber import LiveOptions
+        from pipelines import LiveOptions, Transcriber
         from pipelines.hub import assets_folder, choose_default, resolve
 
         heard = read_recording(recording or assets_folder() / "samples" / "story.flac")

@@ -36,7 +36,7 @@ def demo(
         from edgeapp.batch.progress import LiveTextView
         from edgeapp.batch.transcription_job import TranscriptionJob
         from edgeapp.model_pool import ModelPool
-        from pipelines.asr import TranscribeOptions
+        from pipelines import TranscribeOptions
         from pipelines.hub import assets_folder
 
         recording = assets_folder() / "samples" / "talk.flac"

@@ -25,14 +25,14 @@ from edgeapp.commands.options import (
 )
 from edgeapp.exit_codes import DONE, discard_stdout, exit_with_code
 from edgeapp.sharing import share_cores
-from pipelines.errors import OptionError
+from pipelines import OptionError
 
 if TYPE_CHECKING:
     from edgeapp.live.capture import LiveCapture
     from edgeapp.live.files import LiveFiles
     from edgeapp.live.session import LiveSession
     from edgeapp.model_pool import ModelPool
-    from pipelines.asr.live.transcriber import LiveOptions
+    from pipelines import LiveOptions
 
 __all__ = ["live"]
 
@@ -99,8 +99,7 @@ def live(
         from edgeapp.live.capture import LiveCapture
         from edgeapp.live.files import LiveFiles, planned
         from edgeapp.model_pool import ModelPool, language_code_of
-        from pipelines.asr import TranscribeOptions
-        from pipelines.asr.live.transcriber import LiveOptions
+        from pipelines import LiveOptions, TranscribeOptions
 
         translate_to = translate_to and language_code_of(translate_to)
         written = planned(output or (), translate_to)
@@ -134,10 +133,8 @@ def _session(
     translation_model: str | None,
 ) -> LiveSession:
     from edgeapp.live.session import LiveSession
-    from pipelines.asr.live.transcriber import LiveTranscriber
+    from pipelines import LiveTranscriber, LiveTranslator, TranslateOptions
     from pipelines.engine import Priority
-    from pipelines.translation import TranslateOptions
-    from pipelines.translation.live import LiveTranslator
 
     spoken, task = options.transcribe.language, options.transcribe.task
     recogniser = pool.transcriber(model, spoken, task)
@@ -159,13 +156,13 @@ def _run(
     session: LiveSession, source: LiveCapture, outputs: list[LiveFiles], *, translated: bool
 ) -> None:
     from edgeapp.live.view import CaptionView, JsonView
-    from pipelines.asr.live.events import Decoded
+    from pipelines import UpdateDecoded
 
     view = CaptionView(translated=translated) if sys.stdout.isatty() else JsonView()
     shown = True
     with view:
         for event in session.run(source.feed, source.another):
-            if isinstance(event, Decoded):
+            if isinstance(event, UpdateDecoded):
                 continue
             for output in outputs:
                 output.take(event)

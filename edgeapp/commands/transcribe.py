@@ -25,10 +25,10 @@ from edgeapp.commands.options import (
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import formats_of
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines.errors import OptionError
+from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from pipelines.asr import TranscribeOptions
+    from pipelines import TranscribeOptions
 
 __all__ = ["transcribe"]
 
@@ -136,7 +136,7 @@ def transcribe(
         if output_dir is not None:
             prepare_folder(output_dir)
         from edgeapp.model_pool import ModelPool, language_code_of
-        from pipelines.asr import TranscribeOptions
+        from pipelines import TranscribeOptions
 
         layout = WordCueLayout(
             max_line_width,

@@ -23,10 +23,10 @@ from edgeapp.batch.part_file import PartFile, job_key
 from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, chosen
 from edgeapp.console import print_note, progress
 from edgeapp.exit_codes import DONE, exit_code_of, exit_with_code, print_error
-from pipelines.errors import InputError, NumericalError, OptionError
+from pipelines import InputError, NumericalError, OptionError
 
 if TYPE_CHECKING:
-    from pipelines.translation import TranslateOptions, Translation, Translator
+    from pipelines import TranslateOptions, Translation, Translator
 
 __all__ = ["translate"]
 
@@ -114,7 +114,7 @@ def translate(
         if inputs == ["-"] and sys.stdin.isatty():
             print_note("reading from the terminal; Ctrl-D ends")
         from edgeapp.model_pool import ModelPool, language_code_of
-        from pipelines.translation import TranslateOptions
+        from pipelines import TranslateOptions
 
         spoken, wanted = source and language_code_of(source), target and language_code_of(target)
         translator = ModelPool(settings).translator(model, spoken, wanted, shortlist)
@@ -150,7 +150,7 @@ def _able(translator: Translator, workers: int) -> Iterator[_Able]:
     if workers == 1:
         yield translator
         return
-    from pipelines.translation import ParallelTranslator
+    from pipelines import ParallelTranslator
 
     share = max(1, translator.engine.threads // workers)
     with ParallelTranslator(translator, workers, share) as crew:

@@ -13,7 +13,7 @@ from typing import Literal
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.subtitles.formats import Cue, Timed
-from pipelines.errors import OutputError
+from pipelines import OutputError
 
 __all__ = ["Heading", "Journal", "Kind", "moment"]
 

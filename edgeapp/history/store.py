@@ -23,7 +23,7 @@ from edgeapp.history.schema import (
     patiently,
     version_of,
 )
-from pipelines.errors import OutputError
+from pipelines import OutputError
 
 __all__ = ["Store"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.console import print_note
-from pipelines.errors import DeviceError
+from pipelines import DeviceError
 
 if TYPE_CHECKING:
     from edgeapp.live.recorder import Recorder
@@ -34,7 +34,7 @@ class LiveCapture:
             self.feed = self._microphone()
         else:
             from edgeapp.live.sources import FileSource
-            from pipelines.asr import load_audio
+            from pipelines import load_audio
 
             self.feed = FileSource(load_audio(recording), speed)
 

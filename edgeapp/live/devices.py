@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines.errors import DeviceError
+from pipelines import DeviceError
 
 __all__ = [
     "InputDevice",

@@ -10,7 +10,13 @@ import json
 from dataclasses import asdict, dataclass
 from typing import TypeAlias
 
-from pipelines.asr.live.events import Committed, Decoded, Partial, SpeechEnded, SpeechStarted
+from pipelines import (
+    CommittedText,
+    PartialText,
+    SpeechEnded,
+    SpeechStarted,
+    UpdateDecoded,
+)
 
 __all__ = [
     "SessionEnded",
@@ -73,8 +79,8 @@ class SessionEnded:
 SessionEvent: TypeAlias = (
     SpeechStarted
     | SpeechEnded
-    | Partial
-    | Committed
+    | PartialText
+    | CommittedText
     | TranslationPartial
     | TranslationFinal
     | Status
@@ -85,18 +91,18 @@ SessionEvent: TypeAlias = (
 _TYPES: dict[type, str] = {
     SpeechStarted: "speech_start",
     SpeechEnded: "speech_end",
-    Partial: "partial",
-    Committed: "committed",
+    PartialText: "partial",
+    CommittedText: "committed",
     TranslationPartial: "translation_partial",
     TranslationFinal: "translation_final",
     Status: "status",
     WarningRaised: "warning",
     SessionEnded: "end",
-    Decoded: "decoded",
+    UpdateDecoded: "decoded",
 }
 
 
-def as_json(event: SessionEvent | Decoded) -> str:
+def as_json(event: SessionEvent | UpdateDecoded) -> str:
     """One line of JSON, its "type" first; times to the millisecond."""
     values = {
         key: round(value, 3) if isinstance(value, float) else value

@@ -16,8 +16,7 @@ from edgeapp.live.events import (
 )
 from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
-from pipelines.asr.live.events import Committed, Partial, SpeechEnded
-from pipelines.errors import OptionError, OutputError
+from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
 
 __all__ = ["LiveFiles", "kind_of", "planned"]
 
@@ -72,12 +71,12 @@ class LiveFiles:
     def take(self, event: SessionEvent) -> None:
         """Write what an event adds."""
         if self._kind == ".jsonl":
-            if not isinstance(event, Partial | TranslationPartial | Status):
+            if not isinstance(event, PartialText | TranslationPartial | Status):
                 self._write(as_json(event) + "\n")
         elif self._translated:
             if isinstance(event, TranslationFinal):
                 self._cue(Cue(event.start, event.end, event.text))
-        elif isinstance(event, Committed):
+        elif isinstance(event, CommittedText):
             for cue in self._cues.add(event.text, event.start, event.end):
                 self._cue(cue)
         elif isinstance(event, (SpeechEnded, SessionEnded)):

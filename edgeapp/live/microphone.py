@@ -15,10 +15,10 @@ from edgeapp.live.devices import (
     open_stream,
     start_stream,
 )
-from pipelines.errors import DeviceLost
+from pipelines import DeviceLost
 
 if TYPE_CHECKING:
-    from pipelines.asr.audio.arrays import Samples
+    from pipelines import Samples
 
 __all__ = ["InputDevice", "Microphone", "find_device", "list_devices"]
 
@@ -169,7 +169,7 @@ class _Resampler:
     def __init__(self, rate: float, channels: int) -> None:
         import soxr
 
-        from pipelines.asr.audio.arrays import SAMPLE_RATE
+        from pipelines import SAMPLE_RATE
 
         self._channels = channels
         self._stream: Any = (

@@ -9,13 +9,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
-from pipelines.errors import OptionError, OutputError
+from pipelines import OptionError, OutputError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from pipelines.asr.audio.arrays import Samples
+    from pipelines import Samples
 
 __all__ = ["Recorder"]
 

@@ -16,11 +16,18 @@ from edgeapp.live.events import (
 )
 from edgeapp.live.sources import AudioSource
 from edgeapp.subtitles.formats import Cue
-from pipelines.asr.audio.arrays import SAMPLE_RATE
-from pipelines.asr.live.events import Committed, Decoded, LiveEvent, Partial, SpeechEnded
-from pipelines.asr.live.transcriber import LiveTranscriber
-from pipelines.errors import DeviceLost, EdgeError
-from pipelines.translation.live import LiveTranslator
+from pipelines import (
+    SAMPLE_RATE,
+    CommittedText,
+    DeviceLost,
+    EdgeError,
+    LiveEvent,
+    LiveTranscriber,
+    LiveTranslator,
+    PartialText,
+    SpeechEnded,
+    UpdateDecoded,
+)
 
 __all__ = ["LiveSession"]
 
@@ -59,7 +66,7 @@ class LiveSession:
 
     def run(
         self, feed: AudioSource, next_feed: Callable[[], AudioSource | None] = lambda: None
-    ) -> Iterator[SessionEvent | Decoded]:
+    ) -> Iterator[SessionEvent | UpdateDecoded]:
         """All events of a feed, to its end; then `Ended`.
 
         Whatever the feed raises ends it too, once all that was said before has been told. A
@@ -82,7 +89,7 @@ class LiveSession:
         if failure is not None:
             raise failure
 
-    def _listen(self, feed: AudioSource) -> Iterator[SessionEvent | Decoded]:
+    def _listen(self, feed: AudioSource) -> Iterator[SessionEvent | UpdateDecoded]:
         self._dropped_here = 0.0
         while (audio := feed.read(_WAIT_S)) is not None:
             began = self._clock()
@@ -97,18 +104,18 @@ class LiveSession:
     def _seconds(self) -> float:
         return self._heard / SAMPLE_RATE
 
-    def _tell(self, events: list[LiveEvent]) -> Iterator[SessionEvent | Decoded]:
+    def _tell(self, events: list[LiveEvent]) -> Iterator[SessionEvent | UpdateDecoded]:
         for event in events:
-            if isinstance(event, Decoded):
+            if isinstance(event, UpdateDecoded):
                 if self._show_decoding:
                     yield event
                 continue
             yield event
-            if isinstance(event, Partial):
+            if isinstance(event, PartialText):
                 self._tail = event.text
             if self._translator is None:
                 continue
-            if isinstance(event, Committed):
+            if isinstance(event, CommittedText):
                 self._spans.append(Cue(event.start, event.end, event.text))
                 self._sentences.extend(self._translator.add(event.text))
             elif isinstance(event, SpeechEnded):

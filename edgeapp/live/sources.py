@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from edgeapp.live.microphone import Microphone
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines import SAMPLE_RATE, Samples
 
 __all__ = ["AudioSource", "FileSource", "MicrophoneSource", "RecordedSource"]
 

@@ -17,7 +17,7 @@ from edgeapp.live.events import (
 )
 from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
-from pipelines.asr.live.events import Committed, Partial, SpeechEnded
+from pipelines import CommittedText, PartialText, SpeechEnded
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -75,9 +75,9 @@ class CaptionView:
         self._live.stop()
 
     def take(self, event: SessionEvent) -> None:
-        if isinstance(event, Committed):
+        if isinstance(event, CommittedText):
             self._commit(event)
-        elif isinstance(event, Partial):
+        elif isinstance(event, PartialText):
             self._tail = event.text
         elif isinstance(event, TranslationPartial):
             self._running = event.text
@@ -95,7 +95,7 @@ class CaptionView:
             self._open = ""
         self._show()
 
-    def _commit(self, event: Committed) -> None:
+    def _commit(self, event: CommittedText) -> None:
         complete = list(self._cues.add(event.text, event.start, event.end))
         for cue in complete:
             self._print(cue)

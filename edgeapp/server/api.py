@@ -13,7 +13,7 @@ from edgeapp.server.picker_options import picker_options
 from edgeapp.server.process_memory import memory_in_use
 from edgeapp.server.sessions import Message, Sessions
 from edgeapp.server.shared_models import SharedModelPool
-from pipelines.errors import ModelError, OptionError, OutputError
+from pipelines import ModelError, OptionError, OutputError
 
 __all__ = ["PageApi"]
 

@@ -8,8 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from edgeapp.subtitles.formats import Cue, Transcript, formats_of, render
-from pipelines.asr.results import Segment
-from pipelines.errors import EdgeError, InputError
+from pipelines import EdgeError, InputError, Segment
 
 __all__ = ["export", "transcript_of"]
 

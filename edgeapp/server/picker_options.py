@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pipelines import LANGUAGES, is_one_language, model_languages, pair_in_name, two_letter
 from pipelines.hub import ModelInfo, list_models
-from pipelines.language_codes import is_one_language, pair_in_name, two_letter
-from pipelines.languages import LANGUAGES
-from pipelines.translation.tokenizers.auto import model_languages
 
 __all__ = [
     "PickerOptions",

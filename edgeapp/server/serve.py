@@ -14,7 +14,7 @@ from typing import Any
 from edgeapp.console import print_note
 from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings, history_file
-from pipelines.errors import EdgeError, OptionError
+from pipelines import EdgeError, OptionError
 
 __all__ = ["ServerOptions", "is_loopback", "read_logins", "serve"]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from edgeapp.exit_codes import unexpected
-from pipelines.errors import EdgeError, OptionError
+from pipelines import EdgeError, OptionError
 
 __all__ = ["SessionAbandoned", "Message", "Send", "Session", "Sessions", "Task", "TooManySessions"]
 

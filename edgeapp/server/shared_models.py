@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.process_memory import memory_in_use, release_memory
 from edgeapp.settings import Settings
-from pipelines.errors import ModelError, OptionError
+from pipelines import ModelError, OptionError
 
 if TYPE_CHECKING:
     from edgeapp.live.session import LiveSession
-    from pipelines.asr import Transcriber
+    from pipelines import Transcriber, Translator
     from pipelines.engine import Engine, LoadedModel
-    from pipelines.translation import Translator
 
 __all__ = ["LiveSetup", "SharedModelPool", "ModelChoice"]
 
@@ -111,11 +110,14 @@ class SharedModelPool(ModelPool):
     def live(self, wanted: ModelChoice) -> LiveSetup:
         """Somebody's own session on the shared models. Raises ModelError, OptionError."""
         from edgeapp.live.session import LiveSession
-        from pipelines.asr import TranscribeOptions
-        from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
+        from pipelines import (
+            LiveOptions,
+            LiveTranscriber,
+            LiveTranslator,
+            TranscribeOptions,
+            TranslateOptions,
+        )
         from pipelines.engine import Priority
-        from pipelines.translation import TranslateOptions
-        from pipelines.translation.live import LiveTranslator
 
         recogniser = self.transcriber(wanted.model, wanted.language)
         spoken = wanted.language if recogniser.capabilities.multilingual else "en"
@@ -181,8 +183,7 @@ class SharedModelPool(ModelPool):
         """Load what most people start with and run it once, so that the first word comes soon."""
         import numpy as np
 
-        from pipelines.asr.audio.arrays import SAMPLE_RATE
-        from pipelines.asr.live.transcriber import LiveTranscriber
+        from pipelines import SAMPLE_RATE, LiveTranscriber
 
         noise = np.random.default_rng(0).normal(0, 0.1, SAMPLE_RATE).astype(np.float32)
         recogniser = self.transcriber(None, None)

@@ -28,7 +28,7 @@ from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.pull_task import PullTask
 from edgeapp.server.tasks.text_task import LONGEST_TEXT, TextTask
 from edgeapp.server.uploads import Uploads
-from pipelines.errors import EdgeError, InputError, OptionError
+from pipelines import EdgeError, InputError, OptionError
 
 __all__ = ["PageSocket"]
 

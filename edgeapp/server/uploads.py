@@ -10,7 +10,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
-from pipelines.errors import InputError
+from pipelines import InputError
 
 __all__ = ["Uploads"]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from pipelines.errors import OptionError
+from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from pipelines.asr import Segment
+    from pipelines import Segment
 
 __all__ = ["FORMATS", "Cue", "Timed", "Transcript", "formats_of", "render", "stamp"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
-    from pipelines.asr import Segment
+    from pipelines import Segment
 
 __all__ = ["SentenceJoiner"]
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeapp.subtitles.formats import Cue
-from pipelines.errors import OptionError
+from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from pipelines.asr import Segment, Word
+    from pipelines import Segment, Word
 
 __all__ = ["WordCueLayout"]
 

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
     from pipelines.asr.options import TranscribeOptions
     from pipelines.asr.results import (
-        Info,
         Retract,
         Segment,
         SegmentDone,
         TextDelta,
         TranscriptEvent,
+        TranscriptionInfo,
         Word,
     )
     from pipelines.asr.transcriber import Transcriber
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "AudioSource": "audio.decode",
     "DamagedAudio": "audio.decode",
-    "Info": "results",
+    "TranscriptionInfo": "results",
     "LoudAudio": "audio.arrays",
     "Retract": "results",
     "Segment": "results",
@@ -45,7 +45,7 @@ _HOMES = {
 __all__ = [
     "AudioSource",
     "DamagedAudio",
-    "Info",
+    "TranscriptionInfo",
     "LoudAudio",
     "Retract",
     "Segment",

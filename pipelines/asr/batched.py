@@ -15,7 +15,7 @@ from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures
 from pipelines.asr.decode_tasks import ChunkTask, DecodeTask, run_interleaved
 from pipelines.asr.options import TranscribeOptions
-from pipelines.asr.results import Info, SegmentDone, TranscriptEvent
+from pipelines.asr.results import SegmentDone, TranscriptEvent, TranscriptionInfo
 from pipelines.errors import AudioError
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _events(
         chances = transcriber.language_probs(_chunk_features(transcriber, heard).opening())
         language, chance = next(iter(chances.items()))
         found = chain(() if first is None else (first,), found)
-    yield Info(language, chance, duration)
+    yield TranscriptionInfo(language, chance, duration)
     pieces = _chunk_tasks(transcriber, found, language, options)
     count = 0
     for event in run_interleaved(pieces, transcriber.model.encode, options.batch_size):

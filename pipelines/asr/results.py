@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Info", "Retract", "Segment", "SegmentDone", "TextDelta", "TranscriptEvent", "Word"]
+__all__ = [
+    "TranscriptionInfo",
+    "Retract",
+    "Segment",
+    "SegmentDone",
+    "TextDelta",
+    "TranscriptEvent",
+    "Word",
+]
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Info:
+class TranscriptionInfo:
     """The first event. language: code, given or detected. language_probability: of the detected
     one, None when given or the only one. duration: seconds, None for a stream. warnings: about
     the recording, such as that only a part of it could be decoded; each names it."""
@@ -79,4 +87,4 @@ class SegmentDone:
     segment: Segment
 
 
-TranscriptEvent: TypeAlias = Info | TextDelta | Retract | SegmentDone
+TranscriptEvent: TypeAlias = TranscriptionInfo | TextDelta | Retract | SegmentDone

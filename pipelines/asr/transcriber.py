@@ -22,7 +22,7 @@ from pipelines.asr.batched import transcribe_batched
 from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
 from pipelines.asr.decode_tasks import DecodeTask, run_one
 from pipelines.asr.options import TranscribeOptions
-from pipelines.asr.results import Info, TranscriptEvent
+from pipelines.asr.results import TranscriptEvent, TranscriptionInfo
 from pipelines.asr.sequential import decode_windows
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.transcription import Transcription
@@ -179,7 +179,7 @@ class Transcriber:
                 first = self.model.encode([mel])
             chances = self.language_probs(first[0] if first else features.opening())
             language, chance = next(iter(chances.items()))
-        yield Info(language, chance, features.duration)
+        yield TranscriptionInfo(language, chance, features.duration)
 
         def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
             return [first.pop()] if first else self.model.encode(windows)
@@ -281,6 +281,8 @@ def _with_warnings(
     """The events, with the warnings in Info."""
     try:
         for event in events:
-            yield replace(event, warnings=warnings) if isinstance(event, Info) else event
+            yield (
+                replace(event, warnings=warnings) if isinstance(event, TranscriptionInfo) else event
+            )
     finally:
         events.close()

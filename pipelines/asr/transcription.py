@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 
-from pipelines.asr.results import Info, Segment, SegmentDone, TranscriptEvent
+from pipelines.asr.results import Segment, SegmentDone, TranscriptEvent, TranscriptionInfo
 
 __all__ = ["Transcription"]
 
@@ -17,14 +17,14 @@ class Transcription(Iterator[Segment]):
 
     def __init__(self, events: Generator[TranscriptEvent, None, None]) -> None:
         self._events = events
-        self._info: Info | None = None
+        self._info: TranscriptionInfo | None = None
 
     @property
-    def info(self) -> Info:
+    def info(self) -> TranscriptionInfo:
         """What is known from the start. Detects the language, if it is to be."""
         if self._info is None:
             first = next(self._events)
-            assert isinstance(first, Info), "Info is the first event"
+            assert isinstance(first, TranscriptionInfo), "Info is the first event"
             self._info = first
         return self._info
 

@@ -3,22 +3,22 @@
 from pipelines.translation.parallel import ParallelTranslator
 from pipelines.translation.results import (
     Alignment,
-    Done,
     SentenceDone,
     SentenceTranslation,
-    TextDelta,
     Translation,
+    TranslationDelta,
+    TranslationDone,
     TranslationEvent,
 )
 from pipelines.translation.translator import TranslateOptions, Translator
 
 __all__ = [
     "Alignment",
-    "Done",
+    "TranslationDone",
     "SentenceDone",
     "SentenceTranslation",
     "ParallelTranslator",
-    "TextDelta",
+    "TranslationDelta",
     "TranslateOptions",
     "Translation",
     "TranslationEvent",

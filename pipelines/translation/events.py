@@ -9,7 +9,12 @@ from pipelines.translation.assembler import TextAssembler, excerpt
 from pipelines.translation.decode import SentenceDecoder, SentenceRequest
 from pipelines.translation.fallback import translate_sentence
 from pipelines.translation.in_flight import decode_ahead
-from pipelines.translation.results import Done, SentenceDone, TextDelta, TranslationEvent
+from pipelines.translation.results import (
+    SentenceDone,
+    TranslationDelta,
+    TranslationDone,
+    TranslationEvent,
+)
 
 __all__ = ["translation_events"]
 
@@ -35,7 +40,7 @@ def translation_events(
                 named = f'"{excerpt(job.source)}" could not be translated'
                 raise NumericalError(f"{named}: {error}") from error
             if job.whole is not None:
-                yield Done(reply.finish(job.whole, job.aligned))
+                yield TranslationDone(reply.finish(job.whole, job.aligned))
                 reply = TextAssembler()
     finally:
         if job is not None:
@@ -49,11 +54,11 @@ def _sentence(
     reply.open(job.before, job.source)
     if not job.source:
         if job.before:
-            yield TextDelta(reply.space())
+            yield TranslationDelta(reply.space())
         return
     for news in translate_sentence(decoder, job, live):
         if not isinstance(news, str):
             reply.close(news)
             yield SentenceDone(news.source, news.text)
         elif delta := reply.add(news):
-            yield TextDelta(delta)
+            yield TranslationDelta(delta)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pipelines.engine import Priority
 from pipelines.errors import OptionError, UnsupportedTask
-from pipelines.language_codes import (
+from pipelines.languages import (
     find_language,
     find_target,
     is_one_language,
@@ -17,7 +17,7 @@ from pipelines.language_codes import (
 )
 from pipelines.translation.decode import SentenceRequest
 from pipelines.translation.text.passthrough import plain_quotes, split_passthrough
-from pipelines.translation.text.sentences import Span, split_sentences, split_to_fit
+from pipelines.translation.text.sentences import SentenceSpan, split_sentences, split_to_fit
 from pipelines.translation.tokenizers.base import TextTokenizer
 
 __all__ = ["Preprocessor", "SourceLanguages", "TargetLanguages"]
@@ -180,7 +180,7 @@ class Preprocessor:
                 else:
                     yield from self._translated(part, code)
 
-    def _kept(self, span: Span) -> SentenceRequest:
+    def _kept(self, span: SentenceSpan) -> SentenceRequest:
         words = any(char.isalpha() for char in span.text) and self._unreadable(span.text)
         warnings = ("the model does not know it; kept as it is",) if words else ()
         return SentenceRequest(
@@ -191,12 +191,12 @@ class Preprocessor:
             aligned=self.aligned,
         )
 
-    def _translated(self, span: Span, code: str | None) -> Iterator[SentenceRequest]:
+    def _translated(self, span: SentenceSpan, code: str | None) -> Iterator[SentenceRequest]:
         """Jobs for a part of a sentence, as many as it takes to fit the model."""
         first, *rest = split_to_fit(
             span.text, self.longest, lambda text: len(self._ids(text, code))
         )
-        for part in (Span(span.before, first.text), *rest):
+        for part in (SentenceSpan(span.before, first.text), *rest):
             unknown = self.tokenizer.unknown(self._quotes(part.text))
             yield SentenceRequest(
                 part.text,

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 __all__ = [
     "Alignment",
-    "Done",
+    "TranslationDone",
     "SentenceDone",
     "SentenceTranslation",
     "Span",
-    "TextDelta",
+    "TranslationDelta",
     "Translation",
     "TranslationEvent",
 ]
@@ -78,7 +78,7 @@ class Translation:
 
 
 @dataclass(frozen=True)
-class TextDelta:
+class TranslationDelta:
     """More of the translation. All deltas of a text add up to `Translation.text`."""
 
     text: str
@@ -93,10 +93,10 @@ class SentenceDone:
 
 
 @dataclass(frozen=True)
-class Done:
+class TranslationDone:
     """The text is complete."""
 
     translation: Translation
 
 
-TranslationEvent = TextDelta | SentenceDone | Done
+TranslationEvent = TranslationDelta | SentenceDone | TranslationDone

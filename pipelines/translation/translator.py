@@ -11,16 +11,16 @@ from typing import Literal
 from pipelines.engine import Engine, Priority
 from pipelines.errors import OptionError
 from pipelines.hub import folder_of
-from pipelines.language_codes import pair_in_name, two_letter
+from pipelines.languages import pair_in_name, two_letter
 from pipelines.translation.assembler import TextAssembler
 from pipelines.translation.decode import SentenceDecoder, SentenceRequest
 from pipelines.translation.events import translation_events
 from pipelines.translation.generation_config import read_generation_defaults
 from pipelines.translation.preprocess import Preprocessor, SourceLanguages, TargetLanguages
 from pipelines.translation.results import (
-    Done,
     SentenceTranslation,
     Translation,
+    TranslationDone,
     TranslationEvent,
 )
 from pipelines.translation.shortlist import target_pieces
@@ -204,7 +204,7 @@ def _finished(
 ) -> Generator[Translation, None, None]:
     try:
         for event in stream:
-            if isinstance(event, Done):
+            if isinstance(event, TranslationDone):
                 yield event.translation
     finally:
         stream.close()

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from pipelines.asr import (
-    Info,
     Segment,
     TextDelta,
     Transcriber,
+    TranscriptionInfo,
     load_audio,
 )
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
@@ -148,7 +148,7 @@ def test_words_lie_in_the_recording(demo: Transcriber, talk: Samples) -> None:
 
 def test_live_text_is_the_segments_text(demo: Transcriber, talk: Samples) -> None:
     events = list(demo.stream(talk, batch_size=4))
-    assert events[0] == Info("en", None, len(talk) / SAMPLE_RATE)
+    assert events[0] == TranscriptionInfo("en", None, len(talk) / SAMPLE_RATE)
     screen = Screen().show(events)
     assert "".join(screen.lives) == screen.final
     assert sum(isinstance(event, TextDelta) for event in events) > 3 * len(screen.segments)
@@ -198,7 +198,7 @@ def test_the_language_is_found_on_the_first_speech(real: Transcriber, talk: Samp
 
 def test_closing_cancels_all(demo: Transcriber, talk: Samples) -> None:
     events = demo.stream(talk, batch_size=4)
-    assert isinstance(next(events), Info)
+    assert isinstance(next(events), TranscriptionInfo)
     assert isinstance(next(events), TextDelta)
     events.close()
     list(demo.transcribe(talk[: 3 * SAMPLE_RATE], batch_size=1))

@@ -14,13 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.asr import (
-    Info,
     Retract,
     Segment,
     SegmentDone,
     TextDelta,
     Transcriber,
     TranscriptEvent,
+    TranscriptionInfo,
 )
 from pipelines.engine import Engine
 from tests.asr.conftest import Pair
@@ -58,7 +58,7 @@ class Screen:
                 self.final += event.segment.text
                 self.segments.append(event.segment)
             else:
-                assert isinstance(event, Info)
+                assert isinstance(event, TranscriptionInfo)
         assert not self.live, "live text is never left over"
         return self
 
@@ -82,7 +82,7 @@ def test_live_text_is_the_segments_text(fitted: Pair, name: str) -> None:
     samples = samples_of(RECORDINGS[name])
     events = list(fitted.ours.stream(samples, temperature=0.0))
     assert events[0] == fitted.ours.transcribe(samples).info
-    assert [type(e) for e in events].count(Info) == 1
+    assert [type(e) for e in events].count(TranscriptionInfo) == 1
     screen = Screen().show(events)
     assert "".join(screen.lives) == screen.final
     assert screen.segments == list(fitted.ours.transcribe(samples, temperature=0.0))
@@ -112,7 +112,7 @@ def test_a_window_found_silent_is_taken_back(real: Transcriber) -> None:
 
 def test_nothing_shown_is_not_taken_back(real: Transcriber) -> None:
     wordless = Turn(tokens_of(real, 0.0), -1.5, 0.9)
-    assert [type(e) for e in play(real, [wordless])] == [Info]
+    assert [type(e) for e in play(real, [wordless])] == [TranscriptionInfo]
     # Whole attempts without text leave nothing to retract either.
     events = play(real, [wordless], no_speech_threshold=None)
     assert not [e for e in events if isinstance(e, Retract)]
@@ -140,7 +140,7 @@ def test_a_stopped_transcription_leaves_the_model_free(fitted: Pair) -> None:
     samples = samples_of(RECORDINGS["long"])
     expected = list(fitted.ours.transcribe(samples, temperature=0.0))
     events = fitted.ours.stream(samples, temperature=0.0)
-    assert isinstance(next(events), Info)
+    assert isinstance(next(events), TranscriptionInfo)
     assert isinstance(next(events), TextDelta)
     events.close()
     with fitted.ours.transcribe(samples, temperature=0.0) as found:

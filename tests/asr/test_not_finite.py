@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from pipelines.asr import Info, SegmentDone, Transcriber, load_audio
+from pipelines.asr import SegmentDone, Transcriber, TranscriptionInfo, load_audio
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.engine import EncodedSource, Engine
 from pipelines.errors import EngineError, NumericalError
@@ -109,4 +109,4 @@ def test_no_language_is_made_up(
         real.transcribe(noise, batch_size=batch_size).info  # noqa: B018
     with pytest.raises(NumericalError, match="language could not be detected"):
         real.detect_language(noise)
-    assert real.transcribe(noise, language="en").info == Info("en", None, 1.0)
+    assert real.transcribe(noise, language="en").info == TranscriptionInfo("en", None, 1.0)

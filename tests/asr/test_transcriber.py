@@ -13,7 +13,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from pipelines.asr import DamagedAudio, Info, TranscribeOptions, Transcriber
+from pipelines.asr import DamagedAudio, TranscribeOptions, Transcriber, TranscriptionInfo
 from pipelines.engine import Engine
 from pipelines.errors import AudioError, CheckpointError, ModelError, OptionError, UnsupportedTask
 from tests.asr.conftest import Pair
@@ -80,7 +80,7 @@ def test_one_sample_has_no_text(real: Transcriber, tmp_path: Path) -> None:
 
 def test_a_stream_without_blocks_has_no_text(real: Transcriber) -> None:
     for blocks in ([], [np.zeros(0)], iter([np.zeros(0, np.float32)] * 3)):
-        assert [type(event) for event in real.stream(blocks)] == [Info]
+        assert [type(event) for event in real.stream(blocks)] == [TranscriptionInfo]
 
 
 @pytest.mark.parametrize("seconds", [0.1, 5.0, 65.0])

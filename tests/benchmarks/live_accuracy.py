@@ -18,7 +18,7 @@ from functools import partial
 from edgeapp.bench.word_lag import plain_words, word_errors
 from pipelines.asr import Transcriber
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.live.events import Committed
+from pipelines.asr.live.events import CommittedText
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from tests.benchmarks.speeches import speeches
 
@@ -36,7 +36,7 @@ def live(transcriber: Transcriber, samples: Samples, options: LiveOptions) -> st
     for at in range(0, len(samples), BLOCK):
         events += session.feed(samples[at : at + BLOCK])
     events += session.finish()
-    return "".join(event.text for event in events if isinstance(event, Committed))
+    return "".join(event.text for event in events if isinstance(event, CommittedText))
 
 
 def main() -> None:

@@ -23,7 +23,7 @@ from edgeapp.live.session import LiveSession
 from edgeapp.live.sources import FileSource
 from pipelines.asr import Transcriber
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.live.events import Committed
+from pipelines.asr.live.events import CommittedText
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.engine import Engine, Priority
 from pipelines.hub import choose_default
@@ -83,7 +83,7 @@ def rounds_of(hour: Hour, live: LiveSession) -> Iterator[tuple[str, float, float
     """(text, CPU seconds, wall seconds) of each round."""
     text, done, cpu, wall = "", 0, time.process_time(), time.perf_counter()
     for event in live.run(hour):
-        if isinstance(event, Committed):
+        if isinstance(event, CommittedText):
             text += event.text
         if hour.done > done:
             yield text, time.process_time() - cpu, time.perf_counter() - wall

@@ -32,8 +32,7 @@ NOT_NLLB = [name for name in LANGUAGES if name not in NLLB]
 
 
 def test_the_languages_are_those_of_the_tokenizers() -> None:
-    from pipelines.language_codes import _LONG, find_language
-    from pipelines.language_tokens import M2M100, MBART50, NLLB
+    from pipelines.languages import _LONG, M2M100, MBART50, NLLB, find_language
 
     codes = {"nllb": NLLB, "m2m1": M2M100, "mbar": MBART50}
     for name, known in LANGUAGES.items():

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.translation import Done, SentenceDone, SentenceTranslation, TextDelta, Translator
+from pipelines.translation import (
+    SentenceDone,
+    SentenceTranslation,
+    TranslationDelta,
+    TranslationDone,
+    Translator,
+)
 from pipelines.translation.assembler import TextAssembler
 from tests.translation.scripted import scripted
 
@@ -76,9 +82,9 @@ def test_a_model_that_repeats_its_source_gives_the_text_back(echo: Translator, t
     """Every letter, every line, and the white space around them; control characters may go."""
     events = list(echo.stream(text))
     done = events[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, TranslationDone)
     translation = done.translation
-    deltas = [event.text for event in events if isinstance(event, TextDelta)]
+    deltas = [event.text for event in events if isinstance(event, TranslationDelta)]
     assert "".join(deltas) == translation.text
     assert sum(isinstance(event, SentenceDone) for event in events) == len(translation.sentences)
     assert translation.text == echo.translate(text)[0].text

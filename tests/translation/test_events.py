@@ -9,11 +9,11 @@ import pytest
 
 from pipelines.engine import NoRepeatNgram, Priority, Request
 from pipelines.translation import (
-    Done,
     SentenceDone,
-    TextDelta,
     TranslateOptions,
     Translation,
+    TranslationDelta,
+    TranslationDone,
     TranslationEvent,
     Translator,
 )
@@ -23,13 +23,15 @@ from tests.translation.scripted import scripted
 
 def _consistent(events: list[TranslationEvent]) -> Translation:
     """Deltas add up, sentence by sentence and in all; Done is last, and once."""
-    assert [isinstance(event, Done) for event in events[:-1]] == [False] * (len(events) - 1)
+    assert [isinstance(event, TranslationDone) for event in events[:-1]] == [False] * (
+        len(events) - 1
+    )
     done = events[-1]
-    assert isinstance(done, Done)
+    assert isinstance(done, TranslationDone)
     text = since = ""
     sentences = []
     for event in events[:-1]:
-        if isinstance(event, TextDelta):
+        if isinstance(event, TranslationDelta):
             assert event.text
             text, since = text + event.text, since + event.text
         elif isinstance(event, SentenceDone):
@@ -51,7 +53,7 @@ def _gist(translation: Translation) -> Translation:
 
 def test_one_sentence_grows_word_by_word(demo: Translator) -> None:
     events = list(demo.stream("I would like a cup of coffee."))
-    deltas = [event.text for event in events if isinstance(event, TextDelta)]
+    deltas = [event.text for event in events if isinstance(event, TranslationDelta)]
     assert len(deltas) >= 5
     assert "".join(deltas) == "Ich hätte gerne eine Tasse Kaffee."
     assert events[-2] == SentenceDone("I would like a cup of coffee.", "".join(deltas))
@@ -97,7 +99,7 @@ def test_nothing_shown_is_taken_back_when_it_loops(demo: Translator) -> None:
 def test_a_full_stop_that_may_have_to_go_waits(demo: Translator) -> None:
     translator, _ = scripted(demo, lambda *_: [*demo.tokenizer.encode("Milch.")])
     events = list(translator.stream("milk"))
-    assert not any("." in event.text for event in events if isinstance(event, TextDelta))
+    assert not any("." in event.text for event in events if isinstance(event, TranslationDelta))
     assert _consistent(events).text == "Milch"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipelines.language_codes import (
+from pipelines.languages import (
     find_target,
     is_one_language,
     pair_in_name,

@@ -8,8 +8,7 @@ from collections import deque
 import numpy as np
 import soxr
 
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.errors import InputError
+from pipelines import SAMPLE_RATE, InputError, Samples
 
 __all__ = ["BrowserSource"]
 

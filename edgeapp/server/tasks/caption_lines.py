@@ -16,7 +16,7 @@ from edgeapp.live.events import (
 )
 from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
-from pipelines.asr.live.events import Committed, Partial, SpeechEnded, SpeechStarted
+from pipelines import CommittedText, PartialText, SpeechEnded, SpeechStarted
 
 __all__ = ["CaptionLines", "Line"]
 
@@ -58,9 +58,9 @@ class CaptionLines:
         """The messages that bring the page up to date."""
         if isinstance(event, SpeechStarted):
             self._begin(event.time)
-        elif isinstance(event, Committed):
+        elif isinstance(event, CommittedText):
             yield from self._commit(event)
-        elif isinstance(event, Partial):
+        elif isinstance(event, PartialText):
             if event.text and not self._open:
                 self._begin(self.lines[-1].end if self.lines else 0.0)
             yield from self._tail(event.text)
@@ -90,7 +90,7 @@ class CaptionLines:
             self._offsets.append(self._letters)
         self._open = True
 
-    def _commit(self, event: Committed) -> Iterator[Message]:
+    def _commit(self, event: CommittedText) -> Iterator[Message]:
         last = self.lines[-1] if self.lines else None
         full = last is not None and len(last.text) > _LONG and _is_over(last.text)
         if not self._open or full:

@@ -13,15 +13,13 @@ from edgeapp.batch.transcription_job import BATCH_SIZE, TranscriptionJob
 from edgeapp.server.sessions import SessionAbandoned
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
-from pipelines.errors import InputError, LongAudio
+from pipelines import InputError, LongAudio
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
     from edgeapp.server.sessions import Send
     from edgeapp.server.shared_models import ModelChoice, SharedModelPool
-    from pipelines.asr import Info, Segment
-    from pipelines.asr.audio.arrays import Samples
-    from pipelines.translation import Translator
+    from pipelines import Samples, Segment, TranscriptionInfo, Translator
 
 __all__ = ["FileTask"]
 
@@ -64,7 +62,7 @@ class FileTask:
         send({"type": "file_sound", **spectrogram(samples)})
 
     def _caption(self, samples: Samples, send: Send) -> None:
-        from pipelines.asr import TranscribeOptions
+        from pipelines import TranscribeOptions
 
         wanted, pool = self._wanted, self._pool
         transcriber = pool.transcriber(wanted.model, wanted.language)
@@ -109,7 +107,7 @@ class FileTask:
             raise SessionAbandoned
 
     def _load(self, send: Send) -> Samples:
-        from pipelines.asr.audio.isolated import DecodingCancelled, load_audio_isolated
+        from pipelines import DecodingCancelled, load_audio_isolated
 
         def warned(message: str, category: type[Warning]) -> None:
             send({"type": "warning", "message": message})
@@ -149,7 +147,7 @@ class _PageView:
         self._task.check()
         self._tell(message)
 
-    def started(self, info: Info) -> None:
+    def started(self, info: TranscriptionInfo) -> None:
         self._duration = info.duration
         self._journal.describe(language=info.language, duration_s=info.duration or 0.0)
         self._send({"type": "file_started", **asdict(info)})

@@ -34,7 +34,7 @@ class LiveTask:
         self._abandoned = threading.Event()
 
     def run(self, send: Send) -> None:
-        from pipelines.asr.live.events import Decoded, SpeechEnded
+        from pipelines import SpeechEnded, UpdateDecoded
 
         wanted, board = self._wanted, CaptionLines()
         live = self._pool.live(wanted)
@@ -51,7 +51,7 @@ class LiveTask:
                         # Words that are sure, though their cue is not complete, are kept too.
                         _keep(board.take(SpeechEnded(0.0)), journal)
                         raise SessionAbandoned
-                    if isinstance(event, Decoded):
+                    if isinstance(event, UpdateDecoded):
                         continue
                     messages = list(board.take(event))
                     _keep(messages, journal)  # what is seen on the page is kept already

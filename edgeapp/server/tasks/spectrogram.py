@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pipelines.asr.audio.arrays import Samples
+    from pipelines import Samples
 
 __all__ = ["spectrogram"]
 
@@ -21,7 +21,7 @@ def spectrogram(samples: Samples) -> dict[str, object]:
     import librosa
     import numpy as np
 
-    from pipelines.asr.audio.arrays import SAMPLE_RATE
+    from pipelines import SAMPLE_RATE
 
     hop = max(_SHORTEST_HOP, len(samples) // _COLUMNS)
     power = librosa.feature.melspectrogram(

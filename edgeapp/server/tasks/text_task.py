@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from edgeapp.server.sessions import SessionAbandoned
-from pipelines.errors import InputError
+from pipelines import InputError
 
 if TYPE_CHECKING:
     from edgeapp.server.sessions import Send
@@ -35,7 +35,7 @@ class TextTask:
         self._abandoned = threading.Event()
 
     def run(self, send: Send) -> None:
-        from pipelines.translation import Done, TextDelta, TranslateOptions
+        from pipelines import TranslateOptions, TranslationDelta, TranslationDone
 
         wanted = self._wanted
         translator = self._pool.translator(wanted.translation_model, wanted.language, wanted.target)
@@ -47,9 +47,9 @@ class TextTask:
             for event in got:
                 if self._abandoned.is_set():
                     raise SessionAbandoned
-                if isinstance(event, TextDelta):
+                if isinstance(event, TranslationDelta):
                     send({"type": "text_delta", "number": self._number, "text": event.text})
-                elif isinstance(event, Done):
+                elif isinstance(event, TranslationDone):
                     send({
                         "type": "text_done",
                         "number": self._number,

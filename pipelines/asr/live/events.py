@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-__all__ = ["Committed", "Decoded", "LiveEvent", "Partial", "SpeechEnded", "SpeechStarted"]
+__all__ = [
+    "CommittedText",
+    "UpdateDecoded",
+    "LiveEvent",
+    "PartialText",
+    "SpeechEnded",
+    "SpeechStarted",
+]
 
 
 @dataclass(frozen=True)
@@ -23,14 +30,14 @@ class SpeechEnded:
 
 
 @dataclass(frozen=True)
-class Partial:
+class PartialText:
     """The whole uncommitted tail, replacing the one before; it may still change."""
 
     text: str
 
 
 @dataclass(frozen=True)
-class Committed:
+class CommittedText:
     """New text that will not change any more. It begins with the space that parts it, if any."""
 
     text: str
@@ -39,7 +46,7 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class Decoded:
+class UpdateDecoded:
     """What an update cost. audio: seconds in the buffer. tokens: of the hypothesis; drafted: of
     the hypothesis before, accepted: of these, verified rather than decoded."""
 
@@ -49,4 +56,4 @@ class Decoded:
     accepted: int
 
 
-LiveEvent: TypeAlias = SpeechStarted | SpeechEnded | Partial | Committed | Decoded
+LiveEvent: TypeAlias = SpeechStarted | SpeechEnded | PartialText | CommittedText | UpdateDecoded

@@ -16,12 +16,12 @@ from pipelines.asr.audio.features import HOP, FileFeatures
 from pipelines.asr.audio.vad import SpeechAudio, SpeechEnd, SpeechStart, VoiceActivity
 from pipelines.asr.live.buffer import LiveBuffer
 from pipelines.asr.live.events import (
-    Committed,
-    Decoded,
+    CommittedText,
     LiveEvent,
-    Partial,
+    PartialText,
     SpeechEnded,
     SpeechStarted,
+    UpdateDecoded,
 )
 from pipelines.asr.live.local_agreement import Word, agreed_word_count, words
 from pipelines.asr.live.options import LiveOptions
@@ -174,7 +174,9 @@ class LiveTranscriber:
             buffer.believe(buffer.committed, buffer.times[: len(buffer.committed)])
         elif not buffer.doubted:
             buffer.believe(result.window.tokens, result.times)
-        return [Decoded(buffer.heard_s, len(result.window.tokens), len(draft), result.accepted)]
+        return [
+            UpdateDecoded(buffer.heard_s, len(result.window.tokens), len(draft), result.accepted)
+        ]
 
     def _encode(self, samples: Samples) -> EncodedSource:
         frames = round(self._window * SAMPLE_RATE) // HOP
@@ -209,12 +211,12 @@ class LiveTranscriber:
             start = max(self._said_until, offset + max(0.0, times[0] - _BEFORE_S))
             end = buffer.heard_s if whole else min(buffer.heard_s, times[-1] + _AFTER_S)
             self._said_until = max(start, offset + end)
-            events.append(Committed(text, start, self._said_until))
+            events.append(CommittedText(text, start, self._said_until))
             buffer.committed = buffer.hypothesis[:stop]
         tail = "" if whole else self._tokens.text(buffer.hypothesis[len(buffer.committed) :])
         if tail != self._shown or (events and tail):
             self._shown = tail
-            events.append(Partial(tail))
+            events.append(PartialText(tail))
         if whole:
             self._remember(buffer.committed)
         return events

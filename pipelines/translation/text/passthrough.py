@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from pipelines.language_codes import two_letter
-from pipelines.translation.text.sentences import Span
+from pipelines.languages import two_letter
+from pipelines.translation.text.sentences import SentenceSpan
 
 __all__ = ["plain_quotes", "split_passthrough", "without_added_stop"]
 
@@ -50,8 +50,8 @@ def without_added_stop(source: str, translation: str) -> str:
 
 
 def split_passthrough(
-    span: Span, language: str | None, unreadable: Callable[[str], bool]
-) -> Iterator[tuple[Span, bool]]:
+    span: SentenceSpan, language: str | None, unreadable: Callable[[str], bool]
+) -> Iterator[tuple[SentenceSpan, bool]]:
     """A sentence in parts, each with whether it is to be kept as it is.
 
     Kept are: the marks that a line of a list begins with, quotes and brackets around a whole
@@ -71,7 +71,7 @@ def split_passthrough(
         body = text[first:last]
         if body.strip():
             start = first + len(body) - len(body.lstrip())
-            yield Span(before + text[position:start], body.strip()), keep
+            yield SentenceSpan(before + text[position:start], body.strip()), keep
             position, before = start + len(body.strip()), ""
 
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 import sentencex
 
-from pipelines.language_codes import two_letter
+from pipelines.languages import two_letter
 
-__all__ = ["Span", "split_to_fit", "split_sentences"]
+__all__ = ["SentenceSpan", "split_to_fit", "split_sentences"]
 
 
 @dataclass(frozen=True)
-class Span:
+class SentenceSpan:
     """A sentence, and the white space between it and the one before.
 
     All `before + text` of a text's spans add up to that text. `text` neither starts nor ends
@@ -41,13 +41,15 @@ _CUTS = (
 )
 
 
-def split_sentences(text: str, language: str | None, lines_only: bool = False) -> list[Span]:
+def split_sentences(
+    text: str, language: str | None, lines_only: bool = False
+) -> list[SentenceSpan]:
     """Spans of a text in `language` (a code, or None when it is not known).
 
     The rules and abbreviations of some two hundred languages are those of sentencex.
     lines_only: a span is a whole line, or a whole cell of a table.
     """
-    spans: list[Span] = []
+    spans: list[SentenceSpan] = []
     before = ""
     for part in _HARD_BREAK.split(text):
         for piece in [part] if lines_only else _segment(part, two_letter(language) or "en"):
@@ -56,28 +58,28 @@ def split_sentences(text: str, language: str | None, lines_only: bool = False) -
                 before += piece
                 continue
             start = piece.index(body)
-            spans.append(Span(before + piece[:start], body))
+            spans.append(SentenceSpan(before + piece[:start], body))
             before = piece[start + len(body) :]
     if before:
-        spans.append(Span(before, ""))
+        spans.append(SentenceSpan(before, ""))
     return spans
 
 
-def split_to_fit(sentence: str, limit: int, measure: Callable[[str], int]) -> list[Span]:
+def split_to_fit(sentence: str, limit: int, measure: Callable[[str], int]) -> list[SentenceSpan]:
     """A sentence in parts that measure at most `limit` each, cut where it hurts least.
 
     At ; : and dashes, else at commas and brackets, else between words, and only where there is
     no space at all between characters, never inside one that is written with several code points.
     """
     if measure(sentence) <= limit or len(sentence) < 2:
-        return [Span("", sentence)]
+        return [SentenceSpan("", sentence)]
     cut = _best_cut(sentence)
     left, right = sentence[:cut].rstrip(), sentence[cut:].lstrip()
     if not left or not right:
-        return [Span("", sentence)]
+        return [SentenceSpan("", sentence)]
     space = sentence[len(left) : len(sentence) - len(right)]
     first, *rest = split_to_fit(right, limit, measure)
-    return [*split_to_fit(left, limit, measure), Span(space, first.text), *rest]
+    return [*split_to_fit(left, limit, measure), SentenceSpan(space, first.text), *rest]
 
 
 def _segment(line: str, language: str) -> list[str]:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pipelines.errors import EdgeError, UnsupportedTask
-from pipelines.language_codes import two_letter
+from pipelines.languages import two_letter
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.tokenizers.base import TextTokenizer
 from pipelines.translation.tokenizers.marian import MarianTokenizer

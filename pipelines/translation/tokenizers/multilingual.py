@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pipelines import language_tokens
+from pipelines import languages
 from pipelines.errors import CheckpointError, OptionError
 from pipelines.translation.tokenizers.files import (
     longest_source,
@@ -50,12 +50,10 @@ class _TokenLayout:
     plain_quotes: bool = False
 
 
-_NLLB = _TokenLayout(
-    language_tokens.NLLB, re.compile(r"([a-z]{2,3}_[A-Z][a-z]{3})"), plain_quotes=True
-)
-_M2M100 = _TokenLayout(language_tokens.M2M100, re.compile(r"__([a-z]{2,3})__"), plain_quotes=True)
-_MBART50 = _TokenLayout(language_tokens.MBART50, re.compile(r"([a-z]{2,3}_[A-Z]{2})"))
-_MBART = _TokenLayout(language_tokens.MBART, _MBART50.token, behind=True, starts=True)
+_NLLB = _TokenLayout(languages.NLLB, re.compile(r"([a-z]{2,3}_[A-Z][a-z]{3})"), plain_quotes=True)
+_M2M100 = _TokenLayout(languages.M2M100, re.compile(r"__([a-z]{2,3})__"), plain_quotes=True)
+_MBART50 = _TokenLayout(languages.MBART50, re.compile(r"([a-z]{2,3}_[A-Z]{2})"))
+_MBART = _TokenLayout(languages.MBART, _MBART50.token, behind=True, starts=True)
 
 
 class MultilingualTokenizer:
@@ -116,7 +114,7 @@ def _layout(folder: Path, family: str, config: Mapping[str, Any]) -> _TokenLayou
         if not (folder / "vocab.json").is_file() or "Nllb" in named:
             return replace(_NLLB, behind=bool(config.get("legacy_behaviour")))
         if config.get("language_codes") == "wmt21":
-            return _TokenLayout(language_tokens.WMT21, _M2M100.token, plain_quotes=True)
+            return _TokenLayout(languages.WMT21, _M2M100.token, plain_quotes=True)
         return _M2M100
     fifty = "MBart50" in named or config.get("language_codes") == "ML50"
     return _MBART50 if fifty else _MBART

@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
-from pipelines.asr.live.events import Committed, LiveEvent
+from pipelines.asr.live.events import CommittedText, LiveEvent
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.asr.transcriber import Transcriber
 from tests.asr.tones import WORDS, ToneTranscriber, loudness
@@ -40,7 +40,7 @@ def every(size: int) -> Iterator[int]:
 
 
 def text_of(events: Sequence[LiveEvent]) -> str:
-    return "".join(e.text for e in events if isinstance(e, Committed))
+    return "".join(e.text for e in events if isinstance(e, CommittedText))
 
 
 def sentence(count: int, seed: int = 1) -> list[int]:

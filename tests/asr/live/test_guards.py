@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipelines.asr.live.events import Decoded, Partial, SpeechEnded, SpeechStarted
+from pipelines.asr.live.events import PartialText, SpeechEnded, SpeechStarted, UpdateDecoded
 from pipelines.asr.window import WindowResult
 from tests.asr.live.listening import every, listen, sentence, text_of
 from tests.asr.tones import ToneTranscriber, speak
@@ -55,7 +55,7 @@ def test_loops_are_not_shown() -> None:
     recogniser = Babbling()
     events = listen(samples, every(800), recogniser=recogniser)
     truth = [s.word for s in spoken]
-    assert not [e for e in events if isinstance(e, Partial) and e.text.count(" ba") > 3]
+    assert not [e for e in events if isinstance(e, PartialText) and e.text.count(" ba") > 3]
     said = text_of(events).split()
     assert len(said) >= 0.8 * len(truth), "only what came last before a pause may be missed"
     assert set(said) <= {word.strip() for word in truth}
@@ -69,7 +69,7 @@ def test_what_the_model_calls_silence_is_not_shown() -> None:
 
     samples, _ = speak(sentence(12))
     events = listen(samples, every(800), recogniser=Deaf())
-    assert {type(e) for e in events} == {SpeechStarted, SpeechEnded, Decoded}
+    assert {type(e) for e in events} == {SpeechStarted, SpeechEnded, UpdateDecoded}
 
 
 class Stammering(ToneTranscriber):

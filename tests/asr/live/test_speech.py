@@ -12,7 +12,7 @@ import pytest
 from pipelines.asr import Transcriber, load_audio
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import FileFeatures
-from pipelines.asr.live.events import Committed, Decoded, LiveEvent, Partial
+from pipelines.asr.live.events import CommittedText, LiveEvent, PartialText, UpdateDecoded
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.engine import Engine
 from pipelines.hub import assets_folder, bundled_folder
@@ -51,7 +51,7 @@ def listen(
 
 
 def text_of(events: list[LiveEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, Committed))
+    return "".join(event.text for event in events if isinstance(event, CommittedText))
 
 
 @pytest.mark.parametrize("policy", ["agreement", "attention"])
@@ -60,22 +60,22 @@ def test_committed_text_only_grows_and_leads_the_tail(
 ) -> None:
     options = replace(LiveOptions(), policy=policy)
     events = listen(transcriber, talk, options=options)
-    pieces = [event for event in events if isinstance(event, Committed)]
+    pieces = [event for event in events if isinstance(event, CommittedText)]
     assert len(pieces) > 5, "words come while they are spoken"
     for before, after in zip(pieces, pieces[1:], strict=False):
         assert before.end <= after.start
     whole = list(accumulate(piece.text for piece in pieces))
     assert whole[-1] == text_of(events)
     assert all(later.startswith(sooner) for sooner, later in zip(whole, whole[1:], strict=False))
-    tails = [event.text for event in events if isinstance(event, Partial)]
+    tails = [event.text for event in events if isinstance(event, PartialText)]
     assert tails[-1] == "", "all is committed in the end"
 
 
 def test_drafts_change_no_token(transcriber: Transcriber, talk: Samples) -> None:
     def told(drafts: bool) -> tuple[list[LiveEvent], int]:
         events = listen(transcriber, talk, options=replace(LiveOptions(), drafts=drafts))
-        costs = [event for event in events if isinstance(event, Decoded)]
-        return [event for event in events if not isinstance(event, Decoded)], sum(
+        costs = [event for event in events if isinstance(event, UpdateDecoded)]
+        return [event for event in events if not isinstance(event, UpdateDecoded)], sum(
             cost.accepted for cost in costs
         )
 
@@ -92,8 +92,10 @@ def test_drafts_change_no_token(transcriber: Transcriber, talk: Samples) -> None
 )
 def test_blocks_do_not_matter(transcriber: Transcriber, talk: Samples, blocks: list[int]) -> None:
     talk = talk[: (4 if blocks == [1] else 9) * SAMPLE_RATE]
-    steady = [e for e in listen(transcriber, talk) if not isinstance(e, Decoded)]
-    assert [e for e in listen(transcriber, talk, blocks) if not isinstance(e, Decoded)] == steady
+    steady = [e for e in listen(transcriber, talk) if not isinstance(e, UpdateDecoded)]
+    assert [
+        e for e in listen(transcriber, talk, blocks) if not isinstance(e, UpdateDecoded)
+    ] == steady
 
 
 def test_bursts_lose_nothing(transcriber: Transcriber, talk: Samples) -> None:
@@ -131,14 +133,14 @@ def nothings() -> Iterator[tuple[str, Samples]]:
 def test_what_is_no_speech_gives_no_words(transcriber: Transcriber, samples: Samples) -> None:
     events = listen(transcriber, samples.astype(np.float32))
     assert text_of(events) == ""
-    assert not [e for e in events if isinstance(e, Partial) and e.text]
+    assert not [e for e in events if isinstance(e, PartialText) and e.text]
 
 
 def test_words_after_noise_are_heard(transcriber: Transcriber, talk: Samples) -> None:
     noise = dict(nothings())["pink noise 0.02"].astype(np.float32)
     events = listen(transcriber, np.concatenate([noise, talk]))
     assert len(text_of(events).split()) >= 10
-    first = next(event for event in events if isinstance(event, Committed))
+    first = next(event for event in events if isinstance(event, CommittedText))
     assert first.start > NOTHING_S - 1
 
 

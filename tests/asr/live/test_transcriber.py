@@ -13,7 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.asr.audio.vad import VoiceActivity
-from pipelines.asr.live.events import Committed, Decoded, Partial, SpeechEnded, SpeechStarted
+from pipelines.asr.live.events import (
+    CommittedText,
+    PartialText,
+    SpeechEnded,
+    SpeechStarted,
+    UpdateDecoded,
+)
 from pipelines.asr.live.transcriber import LiveTranscriber
 from pipelines.asr.transcriber import Transcriber
 from pipelines.errors import OptionError
@@ -26,7 +32,7 @@ def test_all_words_are_committed_in_order(policy: Any) -> None:
     samples, spoken = speak(sentence(80))
     events = listen(samples, every(800), replace(OPTIONS, policy=policy))
     assert text_of(events) == "".join(s.word for s in spoken)
-    commits = [e for e in events if isinstance(e, Committed)]
+    commits = [e for e in events if isinstance(e, CommittedText)]
     assert len(commits) > 20, "words come while they are spoken"
     assert all(a.end <= b.start for a, b in zip(commits, commits[1:], strict=False))
     assert all(c.start <= c.end for c in commits)
@@ -41,7 +47,7 @@ def test_words_come_soon_after_they_were_spoken() -> None:
     lags, said = [], 0
     for at in range(0, len(samples), 800):
         for event in live.feed(samples[at : at + 800]):
-            if isinstance(event, Committed):
+            if isinstance(event, CommittedText):
                 for _ in event.text.split():
                     lags.append((at + 800) / 16_000 - ends[said])
                     said += 1
@@ -77,7 +83,7 @@ def test_the_events_tell_a_consistent_story() -> None:
             assert speaking
             assert tail == "", "nothing is left open at a pause"
             speaking = False
-        elif isinstance(event, Partial):
+        elif isinstance(event, PartialText):
             assert event.text != tail or event.text
             tail = event.text
         else:
@@ -107,7 +113,7 @@ def test_an_hour_costs_the_same_a_second_as_a_minute() -> None:
         before = recogniser.heard_s
         for at in range(0, minute, 8000):
             for event in live.feed(samples[at : at + 8000]):
-                words += len(event.text.split()) if isinstance(event, Committed) else 0
+                words += len(event.text.split()) if isinstance(event, CommittedText) else 0
         costs.append(recogniser.heard_s - before)
         sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
@@ -120,10 +126,10 @@ def test_an_hour_costs_the_same_a_second_as_a_minute() -> None:
 
 def test_drafts_are_the_last_hypothesis() -> None:
     samples, _ = speak(sentence(40))
-    costs = [e for e in listen(samples, every(1600)) if isinstance(e, Decoded)]
+    costs = [e for e in listen(samples, every(1600)) if isinstance(e, UpdateDecoded)]
     assert sum(c.accepted for c in costs) > 0.7 * sum(c.drafted for c in costs)
     without = listen(samples, every(1600), replace(OPTIONS, drafts=False))
-    assert all(c.drafted == 0 for c in without if isinstance(c, Decoded))
+    assert all(c.drafted == 0 for c in without if isinstance(c, UpdateDecoded))
 
 
 def test_the_initial_prompt_is_always_in_sight() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from edgeapp.batch.transcription_job import TranscriptionJob
 from edgeapp.subtitles.formats import Cue
-from pipelines.asr import Info, Segment, SegmentDone, TranscribeOptions
+from pipelines.asr import Segment, SegmentDone, TranscribeOptions, TranscriptionInfo
 
 
 class Heard:
@@ -18,8 +18,8 @@ class Heard:
     def __init__(self, language: str, *texts: str) -> None:
         self._language, self._texts = language, texts
 
-    def stream(self, audio: object, options: object) -> Iterator[Info | SegmentDone]:
-        yield Info(self._language, 0.9, float(len(self._texts)))
+    def stream(self, audio: object, options: object) -> Iterator[TranscriptionInfo | SegmentDone]:
+        yield TranscriptionInfo(self._language, 0.9, float(len(self._texts)))
         for at, text in enumerate(self._texts):
             yield SegmentDone(Segment(at, 0, at, at + 1.0, text, (), 0.0, 0.0, 1.0, 0.0))
 

@@ -9,18 +9,18 @@ import pytest
 
 from edgeapp.live.events import SessionEnded, Status, TranslationPartial
 from edgeapp.live.files import LiveFiles, planned
-from pipelines.asr.live.events import Committed, Partial
+from pipelines.asr.live.events import CommittedText, PartialText
 from pipelines.errors import OptionError, OutputError
 
 
 @pytest.mark.parametrize("kind", ["srt", "vtt", "txt", "jsonl"])
 def test_output_files_are_readable_at_every_moment(kind: str, tmp_path: Path) -> None:
     output = LiveFiles(tmp_path / f"talk.{kind}")
-    output.take(Committed(" I am here.", 0.0, 1.0))
-    output.take(Partial(" and"))
+    output.take(CommittedText(" I am here.", 0.0, 1.0))
+    output.take(PartialText(" and"))
     output.take(TranslationPartial("Ich"))
     output.take(Status(1.0, 0.0, 0.1, 0.0, -20.0))
-    output.take(Committed(" And you", 1.0, 2.0))
+    output.take(CommittedText(" And you", 1.0, 2.0))
     before = (tmp_path / f"talk.{kind}").read_text()
     output.take(SessionEnded(2.0))
     output.close()
@@ -40,7 +40,7 @@ def test_output_files_are_readable_at_every_moment(kind: str, tmp_path: Path) ->
 
 def test_what_is_open_is_written_when_a_session_breaks_off(tmp_path: Path) -> None:
     output = LiveFiles(tmp_path / "talk.txt")
-    output.take(Committed(" And you", 1.0, 2.0))
+    output.take(CommittedText(" And you", 1.0, 2.0))
     output.close()
     assert (tmp_path / "talk.txt").read_text() == "And you\n"
 

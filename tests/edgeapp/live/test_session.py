@@ -22,7 +22,7 @@ from edgeapp.live.session import LiveSession
 from edgeapp.live.sources import AudioSource, FileSource, RecordedSource
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
-from pipelines.asr.live.events import Committed, Decoded, Partial
+from pipelines.asr.live.events import CommittedText, PartialText, UpdateDecoded
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import LiveWindowResult
@@ -101,8 +101,8 @@ def session(
     return LiveSession(live, translator, show_decoding=True, clock=clock or Clock())
 
 
-def words_of(events: list[SessionEvent | Decoded]) -> list[str]:
-    return "".join(e.text for e in events if isinstance(e, Committed)).split()
+def words_of(events: list[SessionEvent | UpdateDecoded]) -> list[str]:
+    return "".join(e.text for e in events if isinstance(e, CommittedText)).split()
 
 
 def truth(spoken: list[Spoken]) -> list[str]:
@@ -136,7 +136,7 @@ def test_a_slow_machine_takes_larger_steps_and_keeps_up() -> None:
     assert all(state.dropped == 0 for state in states), "a file never loses anything"
     assert max(state.real_time_factor for state in states) > 0.8
     assert clock.now < seconds + 5
-    assert sum(isinstance(e, Decoded) for e in events) < seconds, "fewer updates than are due"
+    assert sum(isinstance(e, UpdateDecoded) for e in events) < seconds, "fewer updates than are due"
 
 
 def test_finished_sentences_and_the_running_one_are_translated() -> None:
@@ -157,7 +157,7 @@ def test_stop_keeps_what_was_said_before_it() -> None:
     samples, spoken = speak(WORDS)
     clock = Clock()
     feed = FileSource(samples, 1.0, clock=clock, sleep=clock.sleep)
-    events: list[SessionEvent | Decoded] = []
+    events: list[SessionEvent | UpdateDecoded] = []
     for event in session(clock=clock).run(feed):
         events.append(event)
         if clock.now > spoken[4].end:
@@ -192,14 +192,14 @@ def test_a_lost_device_keeps_its_words_and_another_goes_on() -> None:
     assert [e.message for e in events if isinstance(e, WarningRaised)] == [
         "the microphone was disconnected"
     ]
-    starts = [e.start for e in events if isinstance(e, Committed)]
+    starts = [e.start for e in events if isinstance(e, CommittedText)]
     assert starts == sorted(starts)
     assert starts[-1] > len(samples) / 16_000
 
 
 def test_a_lost_device_without_another_is_an_error_at_the_end() -> None:
     samples, spoken = speak(WORDS)
-    events: list[SessionEvent | Decoded] = []
+    events: list[SessionEvent | UpdateDecoded] = []
     run = session().run(Unplugged(samples))
     with pytest.raises(DeviceLost):
         collections.deque(map(events.append, run), maxlen=0)
@@ -236,7 +236,7 @@ def test_audio_can_be_kept() -> None:
 
 
 def test_events_as_json() -> None:
-    assert as_json(Partial(" né")) == '{"type": "partial", "text": " né"}'
+    assert as_json(PartialText(" né")) == '{"type": "partial", "text": " né"}'
     whole = json.loads(as_json(TranslationFinal("ja", 0.12345, 1.0, "yes")))
     assert whole == {
         "type": "translation_final", "text": "ja", "start": 0.123, "end": 1.0, "source": "yes",

@@ -17,7 +17,7 @@ from edgeapp.live.events import (
     WarningRaised,
 )
 from edgeapp.live.view import CaptionView, JsonView
-from pipelines.asr.live.events import Committed, Partial, SpeechEnded, SpeechStarted
+from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
 
 DIM = "\x1b[2m"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -53,21 +53,21 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 def test_committed_text_is_solid_and_the_tail_dim(screen: Screen) -> None:
     with CaptionView(translated=False) as view:
         view.take(SpeechStarted(0.0))
-        view.take(Committed(" I am", 0.0, 0.5))
-        view.take(Partial(" here to"))
+        view.take(CommittedText(" I am", 0.0, 0.5))
+        view.take(PartialText(" here to"))
         assert screen.frame[0] == "I am here to"
         assert f"I am{DIM} here to" in screen.raw
-        view.take(Committed(" here", 0.5, 0.8))
+        view.take(CommittedText(" here", 0.5, 0.8))
         assert screen.frame[0] == "I am here"
 
 
 def test_a_finished_sentence_goes_up_and_only_the_rest_stays(screen: Screen) -> None:
     with CaptionView(translated=False) as view:
-        view.take(Committed(" I am here.", 61.0, 62.0))
-        view.take(Committed(" Are", 62.2, 62.4))
-        view.take(Partial(" you"))
+        view.take(CommittedText(" I am here.", 61.0, 62.0))
+        view.take(CommittedText(" Are", 62.2, 62.4))
+        view.take(PartialText(" you"))
         assert screen.frame[0] == "Are you"
-        view.take(Committed(" you there? Yes", 62.4, 63.0))
+        view.take(CommittedText(" you there? Yes", 62.4, 63.0))
         assert screen.frame[0] == "Yes"
         view.take(SpeechEnded(64.0))
         assert screen.frame[0] == ""
@@ -80,7 +80,7 @@ def test_a_finished_sentence_goes_up_and_only_the_rest_stays(screen: Screen) -> 
 
 def test_the_translation_stands_below_and_goes_up_too(screen: Screen) -> None:
     with CaptionView(translated=True) as view:
-        view.take(Partial(" I am"))
+        view.take(PartialText(" I am"))
         view.take(TranslationPartial("Ich bin"))
         assert screen.frame[:2] == ["I am", "Ich bin"]
         view.take(TranslationFinal("Ich bin hier.", 0.0, 1.0, "I am here."))
@@ -102,7 +102,7 @@ def test_level_lag_and_losses_are_shown(screen: Screen) -> None:
 
 def test_a_pipe_gets_an_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with JsonView() as view:
-        view.take(Committed(" I am\nhere", 0.0, 0.5))
+        view.take(CommittedText(" I am\nhere", 0.0, 0.5))
         view.take(SessionEnded(1.0))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said == [

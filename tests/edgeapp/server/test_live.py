@@ -23,7 +23,7 @@ from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
-from pipelines.asr.live.events import Committed, Partial, SpeechEnded, SpeechStarted
+from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
 from pipelines.errors import InputError
 
 
@@ -75,12 +75,12 @@ def told(board: CaptionLines, *events: Any) -> list[dict[str, Any]]:
 
 def test_an_utterance_is_a_line() -> None:
     board = CaptionLines()
-    told(board, SpeechStarted(0.5), Partial(" Good"))
+    told(board, SpeechStarted(0.5), PartialText(" Good"))
     assert [(line.start, line.text, line.tail) for line in board.lines] == [(0.5, "", " Good")]
-    messages = told(board, Committed(" Good morning.", 0.5, 1.5), Partial(" Where"))
+    messages = told(board, CommittedText(" Good morning.", 0.5, 1.5), PartialText(" Where"))
     assert messages[0]["type"] == "live_line"
     assert (board.lines[0].text, board.lines[0].tail) == ("Good morning.", " Where")
-    messages = told(board, SpeechEnded(2.0), SpeechStarted(3.0), Committed(" Yes.", 3.0, 3.4))
+    messages = told(board, SpeechEnded(2.0), SpeechStarted(3.0), CommittedText(" Yes.", 3.0, 3.4))
     assert [line.text for line in board.lines] == ["Good morning.", "Yes."]
     assert board.lines[0].tail == ""
     cues = [m for m in messages if m["type"] == "live_cue"]
@@ -100,8 +100,8 @@ def test_translations_stand_below_what_they_translate() -> None:
     board = CaptionLines()
     told(
         board,
-        SpeechStarted(0.0), Committed(" Good morning.", 0.0, 1.0), SpeechEnded(1.0),
-        SpeechStarted(2.0), Committed(" Where is it?", 2.0, 3.0),
+        SpeechStarted(0.0), CommittedText(" Good morning.", 0.0, 1.0), SpeechEnded(1.0),
+        SpeechStarted(2.0), CommittedText(" Where is it?", 2.0, 3.0),
         TranslationFinal("Guten Morgen.", 0.0, 1.0, "Good morning."),
         TranslationPartial("Wo"),
     )  # fmt: skip
@@ -117,7 +117,10 @@ def test_somebody_who_never_pauses_gets_new_lines() -> None:
     board = CaptionLines()
     told(board, SpeechStarted(0.0))
     for second in range(8):
-        told(board, Committed(f" This is sentence number {second}, which goes on.", second, second))
+        told(
+            board,
+            CommittedText(f" This is sentence number {second}, which goes on.", second, second),
+        )
     assert len(board.lines) == 2
     assert all(line.text.endswith("goes on.") for line in board.lines)
 
@@ -125,10 +128,10 @@ def test_somebody_who_never_pauses_gets_new_lines() -> None:
 def test_a_line_that_is_over_shows_no_translation_of_what_follows() -> None:
     board = CaptionLines()
     told(board, SpeechStarted(0.0))
-    told(board, Committed(" A long sentence" * 12 + ".", 0.0, 5.0))
+    told(board, CommittedText(" A long sentence" * 12 + ".", 0.0, 5.0))
     told(board, TranslationPartial("Die nächsten Worte"))
     assert board.lines[0].running
-    told(board, Committed(" Next words", 5.0, 6.0))
+    told(board, CommittedText(" Next words", 5.0, 6.0))
     assert len(board.lines) == 2
     assert not board.lines[0].running
 
@@ -140,7 +143,7 @@ def test_what_is_sure_is_kept_when_the_tab_is_closed() -> None:
     class Session:
         def run(self, feed: object) -> Iterator[object]:
             yield SpeechStarted(0.0)
-            yield Committed(" Half a sentence", 0.0, 1.0)
+            yield CommittedText(" Half a sentence", 0.0, 1.0)
             task.abandon()
             yield SessionEnded(2.0)
 

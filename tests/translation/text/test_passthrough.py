@@ -13,7 +13,7 @@ from pipelines.translation.text.passthrough import (
     split_passthrough,
     without_added_stop,
 )
-from pipelines.translation.text.sentences import Span
+from pipelines.translation.text.sentences import SentenceSpan
 from tests.translation.corpus import ODD
 
 UNREADABLE = set("@&*🍕<>\\=漢字ж")
@@ -27,7 +27,7 @@ def _parts(sentence: str, language: str = "en") -> str:
     """What is kept in curly braces."""
     return "".join(
         span.before + (f"{{{span.text}}}" if keep else span.text)
-        for span, keep in split_passthrough(Span("", sentence), language, _unreadable)
+        for span, keep in split_passthrough(SentenceSpan("", sentence), language, _unreadable)
     )
 
 
@@ -110,7 +110,9 @@ _TEXT = st.text(alphabet=st.sampled_from("ab1 .,!?-*()\"'“”@/:🍕漢>#\u00a
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)).map(str.strip), st.sampled_from(" \n"))
 def test_nothing_is_lost(sentence: str, before: str) -> None:
-    spans = [span for span, _ in split_passthrough(Span(before, sentence), "en", _unreadable)]
+    spans = [
+        span for span, _ in split_passthrough(SentenceSpan(before, sentence), "en", _unreadable)
+    ]
     assert "".join(span.before + span.text for span in spans) == before + sentence
     assert all(span.text == span.text.strip() for span in spans)
     assert all(not span.before.strip() for span in spans)
@@ -123,7 +125,9 @@ def test_nothing_is_lost(sentence: str, before: str) -> None:
 )
 def test_long_lines_take_no_time(unit: str) -> None:
     start = time.process_time()
-    parts = list(split_passthrough(Span("", (unit * 100_000)[:100_000].strip()), "en", _unreadable))
+    parts = list(
+        split_passthrough(SentenceSpan("", (unit * 100_000)[:100_000].strip()), "en", _unreadable)
+    )
     assert parts
     assert time.process_time() - start < 5
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.translation.text.sentences import Span, split_sentences, split_to_fit
+from pipelines.translation.text.sentences import SentenceSpan, split_sentences, split_to_fit
 from tests.translation.corpus import ODD
 
 SPLITS = {
@@ -45,16 +45,16 @@ def test_each_language_has_its_rules() -> None:
 
 def test_lines_and_indentation_are_kept_apart_from_the_sentences() -> None:
     assert split_sentences("  One.\r\n\r\n\tTwo. Three.  \n", "en") == [
-        Span("  ", "One."),
-        Span("\r\n\r\n\t", "Two."),
-        Span(" ", "Three."),
-        Span("  \n", ""),
+        SentenceSpan("  ", "One."),
+        SentenceSpan("\r\n\r\n\t", "Two."),
+        SentenceSpan(" ", "Three."),
+        SentenceSpan("  \n", ""),
     ]
     assert split_sentences("", "en") == []
-    assert split_sentences(" \n ", "en") == [Span(" \n ", "")]
+    assert split_sentences(" \n ", "en") == [SentenceSpan(" \n ", "")]
     assert split_sentences("A. B.\nC.", "en", lines_only=True) == [
-        Span("", "A. B."),
-        Span("\n", "C."),
+        SentenceSpan("", "A. B."),
+        SentenceSpan("\n", "C."),
     ]
 
 
@@ -87,7 +87,7 @@ def test_parts_fit() -> None:
 
 
 def test_a_sentence_that_fits_is_left_alone() -> None:
-    assert split_to_fit("One, two; three.", 16, len) == [Span("", "One, two; three.")]
+    assert split_to_fit("One, two; three.", 16, len) == [SentenceSpan("", "One, two; three.")]
 
 
 def test_it_is_cut_at_the_best_place_near_the_middle() -> None:

@@ -12,9 +12,8 @@ import pytest
 
 from pipelines.engine import Engine
 from pipelines.errors import CheckpointError, OptionError, UnsupportedTask
-from pipelines.language_codes import find_language
-from pipelines.language_tokens import M2M100, MBART50, NLLB
-from pipelines.translation import Done, TextDelta, TranslateOptions, Translator
+from pipelines.languages import M2M100, MBART50, NLLB, find_language
+from pipelines.translation import TranslateOptions, TranslationDelta, TranslationDone, Translator
 from pipelines.translation.live import LiveTranslator
 from pipelines.translation.tokenizers.auto import model_languages
 from pipelines.translation.tokenizers.multilingual import MultilingualTokenizer
@@ -105,8 +104,8 @@ def test_streaming_adds_up(nllb: Translator) -> None:
     options = TranslateOptions(target="fra_Latn", source_language="eng_Latn")
     for sentence in SENTENCES[:6]:
         *deltas, done = nllb.stream(sentence, options)
-        assert isinstance(done, Done)
-        said = "".join(event.text for event in deltas if isinstance(event, TextDelta))
+        assert isinstance(done, TranslationDone)
+        said = "".join(event.text for event in deltas if isinstance(event, TranslationDelta))
         assert said == done.translation.text
 
 

@@ -1,0 +1,142 @@
+"""Imports run one way and without circles, public names exist, and an import loads only what it
+needs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import Tree, circles
+from tests.conftest import REPOSITORY
+
+PACKAGES = ("edgeapp", "pipelines")
+
+TREE = Tree()
+MODULES = TREE.modules
+
+
+def test_no_rule_is_broken() -> None:
+    assert TREE.broken() == []
+
+
+def test_no_circles() -> None:
+    assert TREE.circles() == []
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": ["b"], "b": ["c"], "c": ["b"], "d": ["a"]}) == [["b", "c"]]
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "complaint"),
+    [
+        ("pipelines.engine.x", "from pipelines.asr import Segment", "must not know"),
+        ("pipelines.engine.x", "import tokenizers", "belongs to"),
+        ("pipelines.asr.x", "def f():\n    from pipelines import translation", "must not know"),
+        ("pipelines.translation.x", "import pipelines.asr.audio.decode", "must not know"),
+        ("pipelines.translation.x", "from pipelines.hub import download", "is for other"),
+        ("pipelines.hub.x", "from pipelines.engine import Engine", "must not know"),
+        ("pipelines.asr.x", "import rich.progress", "belongs to"),
+        ("pipelines.asr.x", "from pipelines.engine.model import kv_cache", "must not know"),
+        ("pipelines.x", "import edgeapp", "must not know"),
+        ("edgeapp.x", "from transformers import pipeline", "belongs to"),
+        ("edgeapp.x", "from tests.fixtures import hub", "do not ship"),
+    ],
+)
+def test_the_check_finds_what_it_should(
+    tmp_path: Path, module: str, source: str, complaint: str
+) -> None:
+    file = tmp_path / "x.py"
+    file.write_text(source)
+    (found,) = TREE.wrong_imports(module, file)
+    assert complaint in found
+
+
+def test_everything_imported_is_a_declared_dependency() -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project.get("optional-dependencies", {})
+    ours = [*project["dependencies"], *(d for name in extras for d in extras[name])]
+    # "torch>=2; python_version > '3'" → "torch"
+    declared = {
+        "".join(c if c.isalnum() else "-" for c in d.split(";")[0].split(">")[0].split("=")[0])
+        for d in ours
+    }
+    distributions = packages_distributions()
+    missing = {}
+    for file in MODULES.values():
+        for line, imported in TREE.imports(file):
+            name = imported.split(".")[0]
+            if name in sys.stdlib_module_names or name in PACKAGES:
+                continue
+            dists = {d.lower().replace("_", "-").replace(".", "-") for d in distributions[name]}
+            if not dists & {d.lower() for d in declared}:
+                missing[name] = f"{file.relative_to(REPOSITORY)}:{line}"
+    assert missing == {}
+
+
+def test_public_names_are_there() -> None:
+    wrong = []
+    for module, file in MODULES.items():
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        lists = [
+            ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        ]
+        defined = [n.name for n in tree.body if isinstance(n, (ast.ClassDef, ast.FunctionDef))]
+        if not lists:
+            public = [name for name in defined if not name.startswith("_")]
+            wrong += [f"{module}: {name} is public, but there is no __all__" for name in public]
+            continue
+        (names,) = lists
+        loaded = importlib.import_module(module)
+        wrong += [f"{module}: {name} twice" for name in set(names) if names.count(name) > 1]
+        private = [name for name in names if name.startswith("_") and not name.endswith("__")]
+        wrong += [f"{module}: {name} is private" for name in private]
+        wrong += [f"{module}: no {name}" for name in names if not hasattr(loaded, name)]
+    assert wrong == []
+
+
+def test_what_other_modules_import_is_public() -> None:
+    hidden = []
+    for module, file in MODULES.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.ImportFrom) or node.module not in MODULES:
+                continue
+            home = importlib.import_module(node.module)
+            for name in node.names:
+                is_module = f"{node.module}.{name.name}" in MODULES
+                if not is_module and name.name not in home.__all__:
+                    hidden.append(f"{module} imports {name.name} from {node.module}")
+    assert hidden == []
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "pipelines",
+        "pipelines.errors",
+        "pipelines.hub",
+        "pipelines.asr",
+        "edgeapp",
+        "edgeapp.cli",
+    ],
+)
+def test_an_import_costs_nothing_heavy(what: str) -> None:
+    heavy = ("torch", "transformers", "gradio", "librosa", "numpy", "huggingface_hub", "av")
+    code = f"import sys, {what}; print(*(m for m in {heavy!r} if m in sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == []
