@@ -11,11 +11,12 @@ demo: .venv/.installed
 test: .venv/.test-installed
 	$(BIN)/python -m pytest
 
-# Formatting, names, types; the import layers are among the tests.
+# Formatting, names, types, import rules.
 lint: .venv/.test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python -m tests.architecture
 
 # The gate.
 check: lint test
