@@ -19,6 +19,8 @@ The calls block. From asyncio, give them to a thread; one transcriber serves man
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from pipelines.openmp import wait_passively
+
 if TYPE_CHECKING:
     from pipelines.asr.audio.arrays import SAMPLE_RATE, LoudAudio, Samples
     from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
@@ -206,6 +208,8 @@ __all__ = [
     "pair_in_name",
     "two_letter",
 ]
+
+wait_passively()
 
 
 def __getattr__(name: str) -> Any:

@@ -31,7 +31,13 @@ ALLOWED: Mapping[str, set[str]] = {
     # The application: the public names of the library only.
     "edgeapp": {"pipelines", "pipelines.hub", "pipelines.engine"},
     # The package itself only hands out names, when asked for them.
-    "pipelines": {"pipelines.asr", "pipelines.translation", "pipelines.hub", *_TEXT},
+    "pipelines": {
+        "pipelines.asr",
+        "pipelines.translation",
+        "pipelines.hub",
+        "pipelines.openmp",
+        *_TEXT,
+    },
     "pipelines.asr": {"pipelines.engine", "pipelines.hub", *_TEXT},
     "pipelines.translation": {"pipelines.engine", "pipelines.hub", *_TEXT},
     "pipelines.hub": {"pipelines.languages", *_LEAVES},
@@ -69,6 +75,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.engine.weights": set(_LEAVES),
     "pipelines.languages": set(_LEAVES),
     "pipelines.deferred_errors": set(),
+    "pipelines.openmp": set(),
     "pipelines.notices": {"pipelines.errors"},
     "pipelines.errors": set(),
 }

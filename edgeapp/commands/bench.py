@@ -12,7 +12,6 @@ import typer
 from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, chosen
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import EXIT_CODES, exit_with_code
-from edgeapp.sharing import share_cores
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -129,7 +128,6 @@ def live(
         if policy not in (None, *_POLICIES):
             raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
         settings = chosen(device, compute_type, threads)
-        share_cores()  # as `edgeapp live` does
         from edgeapp.bench import captions_report as report
         from edgeapp.bench.captions import TimingEngine, caption
         from edgeapp.bench.word_lag import read_recording

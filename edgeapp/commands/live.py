@@ -24,7 +24,6 @@ from edgeapp.commands.options import (
     chosen,
 )
 from edgeapp.exit_codes import DONE, discard_stdout, exit_with_code
-from edgeapp.sharing import share_cores
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -95,7 +94,6 @@ def live(
         if speed < 0:
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = chosen(device, compute_type, threads)
-        share_cores()
         from edgeapp.live.capture import LiveCapture
         from edgeapp.live.files import LiveFiles, planned
         from edgeapp.model_pool import ModelPool, language_code_of

@@ -10,7 +10,6 @@ import typer
 
 from edgeapp.commands.options import ComputeType, Debug, Device, Threads, chosen
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.sharing import share_cores
 
 __all__ = ["ui"]
 
@@ -58,7 +57,6 @@ def ui(
         settings = chosen(device, compute_type, threads)
         if not keep_history:
             settings = replace(settings, history=False)
-        share_cores()  # with the browser, for one
         from edgeapp.server.serve import ServerOptions, read_logins, serve
 
         options = ServerOptions(
