@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture import Tree, circles
+from tests.architecture import Tree, circles, drawing
 from tests.conftest import REPOSITORY
 
 PACKAGES = ("edgeapp", "pipelines")
@@ -28,6 +28,12 @@ def test_no_rule_is_broken() -> None:
 
 def test_no_circles() -> None:
     assert TREE.circles() == []
+
+
+def test_the_drawing_is_up_to_date() -> None:
+    """`python -m tests.architecture --markdown` makes it anew."""
+    page = (REPOSITORY / "assets/docs/architecture.md").read_text(encoding="utf-8")
+    assert drawing(TREE) in page
 
 
 def test_circles_are_found() -> None:
