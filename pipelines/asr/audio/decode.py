@@ -23,10 +23,8 @@ from pipelines.asr.audio.arrays import (
     as_mono,
     check_format,
     peak_of,
-    read_blocks,
-    resampled,
-    samples_of,
 )
+from pipelines.asr.audio.resample import read_blocks, resampled, samples_of
 from pipelines.errors import AudioError, LongAudio
 from pipelines.notices import notice
 

@@ -11,9 +11,10 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from pipelines.asr.audio.arrays import LoudAudio, read_blocks
+from pipelines.asr.audio.arrays import LoudAudio
 from pipelines.asr.audio.decode import load_audio
 from pipelines.asr.audio.features import FileFeatures, StreamFeatures
+from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.errors import AudioError
 
