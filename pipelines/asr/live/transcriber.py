@@ -14,6 +14,7 @@ import numpy as np
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import HOP, FileFeatures
 from pipelines.asr.audio.vad import SpeechAudio, SpeechEnd, SpeechStart, VoiceActivity
+from pipelines.asr.live.align_att import words_before
 from pipelines.asr.live.buffer import LiveBuffer
 from pipelines.asr.live.events import (
     CommittedText,
@@ -23,7 +24,8 @@ from pipelines.asr.live.events import (
     SpeechStarted,
     UpdateDecoded,
 )
-from pipelines.asr.live.local_agreement import Word, agreed_word_count, words
+from pipelines.asr.live.hypothesis import words
+from pipelines.asr.live.local_agreement import agreed_word_count
 from pipelines.asr.live.options import LiveOptions
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.transcriber import Transcriber
@@ -133,7 +135,7 @@ class LiveTranscriber:
         found = words(buffer.hypothesis, self._tokens)
         # A doubted one is that of an earlier update, which may have heard beyond a cut: what was
         # said there is recognised with what follows.
-        sure = _words_before(buffer.heard_s, buffer, found) if buffer.doubted else len(found)
+        sure = words_before(buffer.heard_s, found, buffer.times) if buffer.doubted else len(found)
         return events + self._commit(buffer, sure, whole=True)
 
     def _update(self) -> list[LiveEvent]:
@@ -149,7 +151,9 @@ class LiveTranscriber:
         elif self._options.policy == "agreement":
             sure = agreed_word_count(before, now)
         else:
-            sure = _words_before(buffer.heard_s - self._options.attention_margin_s, buffer, now)
+            sure = words_before(
+                buffer.heard_s - self._options.attention_margin_s, now, buffer.times
+            )
         events += self._commit(buffer, sure)
         self._trim(buffer)
         return events
@@ -237,12 +241,6 @@ class LiveTranscriber:
     @property
     def _tokens(self) -> WhisperTokenizer:
         return self._transcriber.tokenizer
-
-
-def _words_before(seconds: float, buffer: LiveBuffer, found: Sequence[Word]) -> int:
-    """How many words of the hypothesis, from its start, are heard before that time."""
-    safe = [all(t < seconds for t in buffer.times[: word.stop]) for word in found]
-    return safe.index(False) if False in safe else len(safe)
 
 
 def _max_tokens(seconds: float) -> int:
