@@ -1,4 +1,8 @@
-"""LocalAgreement-2: commit the words on which two successive hypotheses agree."""
+"""LocalAgreement-2: commit the longest common prefix of two successive hypotheses.
+
+Liu, Spanakis, Niehues 2020, "Low-Latency Sequence-to-Sequence Speech Recognition and Translation
+by Partial Hypothesis Selection". whisper_streaming (Macháček et al. 2023) uses the same policy.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,11 @@ from pipelines.asr.live.hypothesis import Word
 __all__ = ["agreed_word_count"]
 
 
-def agreed_word_count(before: Sequence[Word], now: Sequence[Word]) -> int:
-    """How many words at the start both hypotheses share (LocalAgreement-2, Liu et al. 2020)."""
+def agreed_word_count(previous: Sequence[Word], current: Sequence[Word]) -> int:
+    """Number of leading words that both hypotheses share, compared by their tokens."""
     count = 0
-    for one, other in zip(before, now, strict=False):
-        if one.tokens != other.tokens:
+    for old, new in zip(previous, current, strict=False):
+        if old.tokens != new.tokens:
             break
         count += 1
     return count
