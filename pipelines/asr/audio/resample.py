@@ -8,25 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipelines.asr.audio.arrays import SAMPLE_RATE, STEP, Clipper, Samples, as_mono
+from pipelines.asr.audio.arrays import MAX_BLOCK, SAMPLE_RATE, Clipper, Samples, as_mono
 from pipelines.errors import AudioError
 
 if TYPE_CHECKING:
     from av import AudioFrame
 
-__all__ = ["read_blocks", "resampled", "samples_of"]
+__all__ = ["frame_samples", "read_blocks", "resample"]
 
 
 def read_blocks(source: object, *, clip: bool = True) -> Iterator[Samples]:
-    """The blocks of a stream as mono float32 at 16 kHz, lazily, resampled across their seams.
+    """Read a stream as mono float32 blocks at 16 kHz, resampled without seams between blocks.
 
     Args:
         source: an iterable of arrays or of pairs (rate in Hz, array).
-        clip: limit samples to ±LOUDEST, with a LoudAudio warning.
+        clip: limit samples to ±MAX_AMPLITUDE, with a LoudAudio warning.
+
+    Yields:
+        Samples [n], lazily.
 
     Raises:
-        AudioError: at once when `source` is not iterable, and later when a block is not audio,
-            is not finite, or changes the sample rate.
+        AudioError: immediately if `source` is not iterable; during iteration if a block is not
+            audio, is not finite, or changes the sample rate.
     """
     if isinstance(source, bytes) or not isinstance(source, Iterable):
         raise AudioError(
@@ -43,28 +46,32 @@ def _read_blocks(source: Iterable[Any], name: str, clip: bool) -> Iterator[Sampl
         return
     rate = first[0]
 
-    def same_rate() -> Iterator[Samples]:
+    def checked() -> Iterator[Samples]:
         clipper = Clipper(name)
         for block_rate, samples in chain([first], blocks):
             if block_rate != rate:
                 raise AudioError(f"{name} changes its sample rate from {rate} to {block_rate} Hz")
             yield clipper.clip(samples) if clip else samples
 
-    yield from resampled(same_rate(), rate)
+    yield from resample(checked(), rate)
 
 
 def _mono_blocks(source: Iterable[Any], name: str) -> Iterator[tuple[int, Samples]]:
-    """Blocks with fewer samples than channels lie as the longest block before them did."""
-    channels, longest = None, 0
+    """(rate, samples) of each block.
+
+    The channel axis is that of the longest block so far: a short block may have fewer samples
+    than channels.
+    """
+    channel_axis, longest = None, 0
     for block in source:
         array = block[-1] if isinstance(block, tuple) and block else block
         if getattr(array, "ndim", 0) == 2 and max(array.shape) > longest and 0 not in array.shape:
-            channels, longest = int(np.argmin(array.shape)), max(array.shape)
-        yield as_mono(block, name, channels)
+            channel_axis, longest = int(np.argmin(array.shape)), max(array.shape)
+        yield as_mono(block, name, channel_axis)
 
 
-def resampled(blocks: Iterable[Samples], rate: int) -> Iterator[Samples]:
-    """Mono float32 blocks from `rate` Hz to 16 kHz, by libav; as they are when they are that."""
+def resample(blocks: Iterable[Samples], rate: int) -> Iterator[Samples]:
+    """Resample mono float32 blocks from `rate` Hz to 16 kHz with libav; unchanged at 16 kHz."""
     if rate == SAMPLE_RATE:
         yield from blocks
         return
@@ -72,14 +79,14 @@ def resampled(blocks: Iterable[Samples], rate: int) -> Iterator[Samples]:
 
     resampler = AudioResampler("flt", "mono", SAMPLE_RATE)
     for samples in blocks:
-        for start in range(0, len(samples), STEP):
-            piece = samples[None, start : start + STEP]
-            frame = AudioFrame.from_ndarray(piece, format="flt", layout="mono")
+        for start in range(0, len(samples), MAX_BLOCK):
+            part = samples[None, start : start + MAX_BLOCK]
+            frame = AudioFrame.from_ndarray(part, format="flt", layout="mono")
             frame.sample_rate = rate
-            yield from map(samples_of, resampler.resample(frame))
-    yield from map(samples_of, resampler.resample(None))
+            yield from map(frame_samples, resampler.resample(frame))
+    yield from map(frame_samples, resampler.resample(None))
 
 
-def samples_of(frame: AudioFrame) -> Samples:
-    """The samples of a mono float frame."""
+def frame_samples(frame: AudioFrame) -> Samples:
+    """The samples [n] of a mono float frame."""
     return frame.to_ndarray().reshape(-1).astype(np.float32, copy=False)

@@ -38,7 +38,7 @@ def test_filters_are_librosas_bit_for_bit(n_mels: int) -> None:
 
 
 def test_other_numbers_of_mels_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="wants 40 mel bands"):
+    with pytest.raises(CheckpointError, match="needs 40 mel bands"):
         mel_filters(40)
 
 

@@ -33,13 +33,13 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are
 def children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
     """The processes that are started, none of which may outlive its call."""
     started: list[subprocess.Popen[bytes]] = []
-    start = isolated._start
+    start = isolated._start_child
 
     def noted() -> subprocess.Popen[bytes]:
         started.append(start())
         return started[-1]
 
-    monkeypatch.setattr(isolated, "_start", noted)
+    monkeypatch.setattr(isolated, "_start_child", noted)
     yield started
     assert started
     assert all(child.returncode is not None for child in started)
@@ -186,7 +186,7 @@ def test_nonsense_from_the_child_is_a_crash(
             children.append(child)
             return child
 
-        monkeypatch.setattr(isolated, "_start", start)
+        monkeypatch.setattr(isolated, "_start_child", start)
         with pytest.raises(AudioError, match="it cannot be decoded"):
             load_audio_isolated(TALK, name="it")
 
