@@ -13,7 +13,7 @@ from tests.edgeapp.live.fake_sounddevice import FakeSoundDevice, installed
 
 @pytest.fixture
 def sound(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
-    monkeypatch.setattr(capture, "_LOOK_FOR_DEVICE_S", 0.01)
+    monkeypatch.setattr(capture, "_RETRY_S", 0.01)
     return installed(monkeypatch)
 
 

@@ -148,13 +148,13 @@ def test_a_sound_system_that_does_not_start(
     ("error", "words"),
     [
         (PortAudioError("Device unavailable", -9985), "another program uses it"),
-        (PortAudioError("Invalid device", -9996), "not there any more"),
+        (PortAudioError("Invalid device", -9996), "no longer present"),
         (
             PortAudioError("Unanticipated host error", -9999, (0, -13, "Permission denied")),
             "permission denied",
         ),
         (PortAudioError("Out of luck", -9990), "cannot be opened: Out of luck$"),
-        (ValueError("No input device with index 1"), "not there any more"),
+        (ValueError("No input device with index 1"), "no longer present"),
     ],
 )
 def test_why_it_cannot_be_opened(sound: FakeSoundDevice, error: Exception, words: str) -> None:
@@ -201,7 +201,7 @@ def test_a_sound_server_that_offers_channels_without_end_is_asked_for_two(
 def test_a_sound_system_that_hangs_does_not_hang_the_program(
     sound: FakeSoundDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "_CLOSING_S", 0.05)
+    monkeypatch.setattr(devices, "_CLOSE_TIMEOUT_S", 0.05)
     released = threading.Event()
     try:
         with Microphone():

@@ -52,7 +52,7 @@ def test_files_are_planned_and_nothing_is_written_over(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert planned([srt], None) == [(srt, False)]
     (tmp_path / "talk.de.srt").write_text("1\n")
-    with pytest.raises(OutputError, match=r"talk\.de\.srt is there already"):
+    with pytest.raises(OutputError, match=r"talk\.de\.srt exists already"):
         planned([srt], "de")
     (tmp_path / "talk.de.srt").write_text("")  # of a session in which nothing was said
     assert planned([srt], "de")

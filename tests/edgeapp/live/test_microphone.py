@@ -27,8 +27,8 @@ SAMPLES = Path(__file__).resolve().parents[3] / "assets" / "samples"
 
 @pytest.fixture
 def sound(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
-    monkeypatch.setattr(microphone, "_LATE_S", 0.02)
-    monkeypatch.setattr(microphone, "_STARTING_S", 0.1)
+    monkeypatch.setattr(microphone, "_STOP_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(microphone, "_FIRST_BLOCK_TIMEOUT_S", 0.1)
     return installed(monkeypatch)
 
 

@@ -91,7 +91,7 @@ def test_the_file_grows_by_the_second_and_plays_meanwhile(
 def test_an_earlier_recording_is_not_overwritten(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"earlier{ending}"
     path.write_bytes(b"precious")
-    with pytest.raises(OutputError, match="there already"):
+    with pytest.raises(OutputError, match="exists already"):
         Recorder(path)
     assert path.read_bytes() == b"precious"
 
