@@ -18,19 +18,19 @@ from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
 
-__all__ = ["LiveFiles", "kind_of", "planned"]
+__all__ = ["LiveFiles", "planned"]
 
-_KINDS = (".srt", ".vtt", ".txt", ".jsonl")
+_FORMATS = (".srt", ".vtt", ".txt", ".jsonl")
 
 
-def kind_of(path: Path) -> str:
+def _format_of(path: Path) -> str:
     """The file's extension: .srt, .vtt, .txt or .jsonl.
 
     Raises:
         OptionError: it has another extension.
     """
-    if path.suffix.lower() not in _KINDS:
-        raise OptionError(f"{path}: a live output ends with {', '.join(_KINDS)}")
+    if path.suffix.lower() not in _FORMATS:
+        raise OptionError(f"{path}: a live output ends with {', '.join(_FORMATS)}")
     return path.suffix.lower()
 
 
@@ -53,7 +53,7 @@ def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]
     files = []
     for path in paths:
         files.append((path, False))
-        if kind_of(path) != ".jsonl" and target is not None:
+        if _format_of(path) != ".jsonl" and target is not None:
             files.append((path.with_name(f"{path.stem}.{target}{path.suffix}"), True))
     for path, _ in files:
         if path.is_file() and path.stat().st_size:
@@ -80,14 +80,14 @@ class LiveFiles:
             OptionError: an unknown extension.
             OutputError: the file cannot be written.
         """
-        self.path, self._kind, self._translated = path, kind_of(path), translated
+        self.path, self._format, self._translated = path, _format_of(path), translated
         self._segmenter = SubtitleSegmenter()
         self._count = 0
         try:
             self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
             raise OutputError(f"{path} cannot be written: {error.strerror}") from error
-        if self._kind == ".vtt":
+        if self._format == ".vtt":
             self._write("WEBVTT\n\n")
 
     def take(self, event: SessionEvent) -> None:
@@ -96,7 +96,7 @@ class LiveFiles:
         Raises:
             OutputError: the file cannot be written.
         """
-        if self._kind == ".jsonl":
+        if self._format == ".jsonl":
             if not isinstance(event, PartialText | TranslationPartial | Status):
                 self._write(as_json(event) + "\n")
         elif self._translated:
@@ -123,10 +123,10 @@ class LiveFiles:
 
     def _write_cue(self, cue: Cue) -> None:
         self._count += 1
-        if self._kind == ".txt":
+        if self._format == ".txt":
             self._write(f"{cue.text}\n")
             return
-        srt = self._kind == ".srt"
+        srt = self._format == ".srt"
         start, end = (stamp(t, hours=srt, mark="," if srt else ".") for t in (cue.start, cue.end))
         number = f"{self._count}\n" if srt else ""
         self._write(f"{number}{start} --> {end}\n{cue.text.replace('-->', '->')}\n\n")
