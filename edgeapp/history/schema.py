@@ -7,12 +7,12 @@ import time
 from contextlib import closing
 
 __all__ = [
+    "BUSY_TIMEOUT_S",
     "INDEX",
     "MIGRATIONS",
-    "BUSY_TIMEOUT_S",
+    "fetch_row",
     "has_trigrams",
     "migrate",
-    "fetch_row",
     "schema_version",
 ]
 

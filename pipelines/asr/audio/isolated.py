@@ -262,6 +262,7 @@ def _timeout_message(name: str, time_s: float) -> str:
 
 
 def _limit(memory_bytes: int, time_s: float) -> None:
+    """Limit the address space and CPU time of this process and disable core dumps (Linux)."""
     if sys.platform != "linux":
         return
     import resource

@@ -17,7 +17,7 @@ def sound(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
     return installed(monkeypatch)
 
 
-def test_a_lost_microphone_is_let_go_and_the_devices_are_looked_at_again(
+def test_a_lost_microphone_is_closed_and_devices_are_listed_again(
     sound: FakeSoundDevice,
 ) -> None:
     with ExitStack() as stack:
