@@ -1,4 +1,4 @@
-"""Past live sessions and jobs, in one SQLite file on this machine."""
+"""Past live sessions, files and texts, in one SQLite file on this machine."""
 
 from edgeapp.history.archive import History
 from edgeapp.history.journal import Journal, Kind

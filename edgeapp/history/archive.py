@@ -1,6 +1,6 @@
-"""Past live sessions and jobs: kept as they happen, listed, searched, opened, deleted.
+"""The history: records live sessions, files and texts; lists, searches, opens, deletes them.
 
-Nothing leaves this machine: it is one SQLite file that only its owner may read.
+All data stays on this machine, in one SQLite file that only its owner can read.
 """
 
 from __future__ import annotations
@@ -15,47 +15,58 @@ from typing import Any
 
 from edgeapp.console import print_note
 from edgeapp.history.journal import Heading, Journal, Kind
-from edgeapp.history.records import Record, Summary, record_of, summary_of
+from edgeapp.history.records import Record, Summary, to_record, to_summary
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.subtitles.formats import Cue, Transcript
 
 __all__ = ["History"]
 
+# The first 200 characters of the first four entries.
 _OPENING = """(SELECT group_concat(text, ' ') FROM (SELECT substr(text, 1, 200) AS text
     FROM entries WHERE record = records.id ORDER BY translated, id LIMIT 4))"""
-_FOUND = """(SELECT text FROM entries WHERE record = records.id AND instr(plain, ?)
+# The first entry with the word searched for.
+_MATCH = """(SELECT text FROM entries WHERE record = records.id AND instr(plain, ?)
     ORDER BY id LIMIT 1)"""
 _SUMMARY = "SELECT id, kind, title, created, duration_s, language, target, model,"
 
-# What a word of a search must be in: the title, or any cue of the record.
+# Conditions for a word of a search: it must be in the title or in a cue of the record.
 _HAS = "(instr(plain, ?) OR id IN (SELECT record FROM entries WHERE instr(plain, ?)))"
 _HAS_INDEXED = """(instr(plain, ?) OR id IN (SELECT record FROM entries
     WHERE id IN (SELECT rowid FROM found WHERE found MATCH ?)))"""
 
 
 class History:
-    """What was done with this app. path: None switches it off; then nothing is read or written.
+    """The history of one person. Thread-safe; several processes may use the same file.
 
-    For any number of threads; other processes may use the same file. Recording never raises:
-    what cannot be kept is said once, through `warn`, and the work goes on. The rest raises
-    OutputError when the file cannot be used.
+    Recording never raises: the first failure to write is reported through `warn`. All other
+    methods raise OutputError if the file cannot be used.
     """
 
     def __init__(self, path: Path | None, warn: Callable[[str], None] = print_note) -> None:
+        """
+        Args:
+            path: the file, created on first use; None disables the history: records are
+                discarded, lists are empty.
+            warn: called with messages for the user.
+        """
         self._store = None if path is None else Store(path, warn)
-        self._warn, self._said = warn, False
+        self._warn, self._warned = warn, False
         self._owner = ""
 
     def of(self, owner: str) -> History:
-        """The history of one person, in the same file; others' records are not there."""
-        theirs = copy(self)
-        theirs._owner = owner
-        return theirs
+        """The history of another person, in the same file. It shows only that person's records.
+
+        Args:
+            owner: the person's name; "" without logins.
+        """
+        history = copy(self)
+        history._owner = owner
+        return history
 
     @property
     def on(self) -> bool:
-        """Whether anything is kept."""
+        """Whether the history is enabled."""
         return self._store is not None
 
     def __enter__(self) -> History:
@@ -65,7 +76,7 @@ class History:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         if self._store is not None:
             self._store.close()
 
@@ -79,12 +90,19 @@ class History:
         target: str | None = None,
         model: str | None = None,
     ) -> Iterator[Journal]:
-        """A journal of what is going on: after kill -9 everything that it took is there.
+        """A journal that writes a record while it grows.
 
-        Where nothing is ever added, there is no record.
+        Everything added survives kill -9. Without any text added, no record is created.
+
+        Args:
+            kind: of the record.
+            title: "": the beginning of the text is shown.
+            language: code of the source language, if known.
+            target: code of the language translated into.
+            model: name of the model.
         """
         heading = Heading(self._owner, kind, title, language, target, model, datetime.now(UTC))
-        journal = Journal(self._store, heading, self._say_once)
+        journal = Journal(self._store, heading, self._warn_once)
         try:
             yield journal
         finally:
@@ -93,7 +111,11 @@ class History:
     def add_file(
         self, transcript: Transcript, *, title: str, duration_s: float, model: str | None = None
     ) -> int | None:
-        """Keep what a recording said. Its id; None where nothing was kept."""
+        """Add the transcript of a recording.
+
+        Returns:
+            The id of the record; None if it was not written.
+        """
         with self.recording(
             "file",
             title=title,
@@ -115,7 +137,11 @@ class History:
         target: str | None = None,
         model: str | None = None,
     ) -> int | None:
-        """Keep a text and its translation. Its id; None where nothing was kept."""
+        """Add a text and its translation.
+
+        Returns:
+            The id of the record; None if it was not written.
+        """
         with self.recording(
             "text", title=title, language=language, target=target, model=model
         ) as journal:
@@ -123,47 +149,52 @@ class History:
         return journal.id
 
     def list(self, limit: int = 50, offset: int = 0) -> tuple[Summary, ...]:
-        """Some of the records, newest first."""
+        """The records from `offset` on, at most `limit`, newest first."""
         return self.search("", limit, offset)
 
     def search(self, text: str, limit: int = 50, offset: int = 0) -> tuple[Summary, ...]:
-        """Records with every word of `text`, or it as a part of a word, in their title, text or
-        translation, newest first. Upper case and diacritics make no difference.
+        """Records whose title, text or translation contain every word of `text`, newest first.
+
+        Parts of words match; case and diacritics are ignored.
         """
         if self._store is None:
             return ()
         words = fold_text(strip_surrogates(text)).split()
         conditions, values = ["owner = ?"], [*words[:1], self._owner]
         for word in words:
-            # Trigrams cannot find what is shorter.
+            # A trigram index cannot find shorter words.
             indexed = self._store.indexed and len(word) >= 3
             conditions.append(_HAS_INDEXED if indexed else _HAS)
             values += [word, '"' + word.replace('"', '""') + '"' if indexed else word]
         query = (
-            f"{_SUMMARY} {_OPENING}, {_FOUND if words else 'NULL'} FROM records "
+            f"{_SUMMARY} {_OPENING}, {_MATCH if words else 'NULL'} FROM records "
             f"WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ? OFFSET ?"
         )
         rows = self._store.run(
             lambda db: db.execute(query, (*values, limit, offset)).fetchall(), writes=False
         )
-        return tuple(summary_of(row, words[0] if words else "") for row in rows)
+        return tuple(to_summary(row, words[0] if words else "") for row in rows)
 
     def open(self, record: int) -> Record | None:
-        """All of one; None where it is not there (any more)."""
+        """A complete record; None if it does not exist (any more)."""
 
         def work(db: sqlite3.Connection) -> tuple[Sequence[Any] | None, Sequence[Any]]:
-            head = f"{_SUMMARY} {_OPENING}, NULL FROM records WHERE id = ? AND owner = ?"
+            summary = f"{_SUMMARY} {_OPENING}, NULL FROM records WHERE id = ? AND owner = ?"
             cues = "SELECT translated, start, end, text FROM entries WHERE record = ? ORDER BY id"
-            row = db.execute(head, (record, self._owner)).fetchone()
+            row = db.execute(summary, (record, self._owner)).fetchone()
             return row, [] if row is None else db.execute(cues, (record,)).fetchall()
 
         if self._store is None:
             return None
         row, entries = self._store.run(work, writes=False)
-        return None if row is None else record_of(summary_of(row, ""), entries)
+        return None if row is None else to_record(to_summary(row, ""), entries)
 
     def rename(self, record: int, title: str) -> bool:
-        """Give it a title, "" for the words that it begins with. False: it is not there."""
+        """Set a record's title; "": the beginning of its text is shown.
+
+        Returns:
+            Whether the record exists.
+        """
         title = strip_surrogates(title)
         return self._change(
             "UPDATE records SET title = ?, plain = ? WHERE id = ? AND owner = ?",
@@ -171,11 +202,15 @@ class History:
         )  # fmt: skip
 
     def delete(self, record: int) -> bool:
-        """Delete one for good: its text is overwritten in the file. False: it is not there."""
+        """Delete a record; its text is overwritten in the file.
+
+        Returns:
+            Whether the record existed.
+        """
         return self._delete("WHERE id = ? AND owner = ?", record, self._owner)
 
     def clear(self) -> None:
-        """Delete all of this person's."""
+        """Delete all records of this person."""
         self._delete("WHERE owner = ?", self._owner)
 
     def _delete(self, where: str, *values: int | str) -> bool:
@@ -190,7 +225,7 @@ class History:
                     f"FROM entries WHERE record IN (SELECT id FROM records {where})",
                     values,
                 )
-                # Until its parts are merged, the index remembers what was deleted.
+                # The index keeps deleted text until its segments are merged.
                 db.execute("INSERT INTO found (found) VALUES ('optimize')")
             return db.execute(f"DELETE FROM records {where}", values).rowcount
 
@@ -203,7 +238,7 @@ class History:
             return False
         return self._store.run(lambda db: db.execute(statement, values).rowcount) > 0
 
-    def _say_once(self, message: str) -> None:
-        if not self._said:
-            self._said = True
+    def _warn_once(self, message: str) -> None:
+        if not self._warned:
+            self._warned = True
             self._warn(message)

@@ -1,4 +1,4 @@
-"""What is going on, written down while it goes on."""
+"""Writes a record to the history while its text arrives."""
 
 from __future__ import annotations
 
@@ -15,17 +15,27 @@ from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.subtitles.formats import Cue, Timed
 from pipelines import OutputError
 
-__all__ = ["Heading", "Journal", "Kind", "moment"]
+__all__ = ["Heading", "Journal", "Kind", "from_microseconds"]
 
 Kind = Literal["live", "file", "text"]
 
-_TRY_AGAIN_S = 10.0
+_RETRY_S = 10.0  # after a failure to write
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Heading:
-    """What is known when a recording begins. owner: whose it is. created: UTC."""
+    """What is known when a record begins.
+
+    Attributes:
+        owner: the person whose record it is; "" without logins.
+        kind: of the record.
+        title: "" for none.
+        language: code of the source language, if known.
+        target: code of the language translated into, if any.
+        model: name of the model, if known.
+        created: UTC.
+    """
 
     owner: str
     kind: Kind
@@ -37,91 +47,99 @@ class Heading:
 
 
 class Journal:
-    """Takes cues as they become final, each a small transaction; any thread may call it.
+    """Writes cues as they become final, each in a small transaction. Thread-safe.
 
-    It never raises. What could not be written is tried again: with a later cue, and at the end.
-    When its record is deleted meanwhile, it takes no more. store: None keeps nothing.
+    It never raises. Cues that could not be written are written with a later cue or by `close`.
+    If the record is deleted meanwhile, later cues are discarded.
     """
 
     def __init__(self, store: Store | None, heading: Heading, warn: Callable[[str], None]) -> None:
+        """
+        Args:
+            store: None: nothing is written.
+            heading: of the record.
+            warn: called with a message if writing fails.
+        """
         self._store, self._heading, self._warn = store, heading, warn
         self._lock = threading.Lock()
-        self._waiting: list[tuple[bool, float, float, str]] = []
+        # Cues not written yet: (translated, start, end, text).
+        self._pending: list[tuple[bool, float, float, str]] = []
         self._language, self._duration_s = heading.language, 0.0
         self._id: int | None = None
-        self._file: tuple[int, int] | None = None
-        self._not_before = 0.0
+        self._file: tuple[int, int] | None = None  # identity of the file that holds the record
+        self._retry_at = 0.0  # monotonic time of the next attempt after a failure
 
     @property
     def id(self) -> int | None:
-        """The record's, as soon as there is something in it."""
+        """Id of the record; None before its first cue was written."""
         return self._id
 
     def add(self, cue: Timed, translation: str | Timed | None = None) -> None:
-        """What was said, with what it means where that is known already."""
+        """Add a cue, with its translation if that is known already."""
         if isinstance(translation, str):
             translation = Cue(cue.start, cue.end, translation)
         self.extend((cue,), () if translation is None else (translation,))
 
     def translate(self, cue: Timed) -> None:
-        """What was said from start to end of this cue, in the other language."""
+        """Add a cue of the translation."""
         self.extend((), (cue,))
 
     def extend(self, cues: Iterable[Timed], translation: Iterable[Timed] = ()) -> None:
-        """Many at once, in one transaction. Cues without text are left out."""
-        found = [(False, cue) for cue in cues] + [(True, cue) for cue in translation]
+        """Add many cues in one transaction. Cues without text are left out."""
+        entries = [(False, cue) for cue in cues] + [(True, cue) for cue in translation]
         with self._lock:
             if self._store is None:
                 return
-            for translated, cue in found:
+            for translated, cue in entries:
                 if cue.text.strip():
-                    self._waiting.append(
+                    self._pending.append(
                         (translated, cue.start, cue.end, strip_surrogates(cue.text))
                     )
                 self._duration_s = max(self._duration_s, cue.end)
-            if time.monotonic() >= self._not_before:
+            if time.monotonic() >= self._retry_at:
                 self._write()
 
     def describe(self, *, language: str | None = None, duration_s: float = 0.0) -> None:
-        """What has become known meanwhile; written with the next cue, or at the end."""
+        """Set the language and extend the duration; written with the next cue or by `close`."""
         with self._lock:
             self._language = language or self._language
             self._duration_s = max(self._duration_s, duration_s)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining cues."""
         with self._lock:
             self._write()
 
     def _write(self) -> None:
-        if self._store is None or (self._id is None and not self._waiting):
+        if self._store is None or (self._id is None and not self._pending):
             return
         try:
-            saved = self._store.run(self._save)
+            record = self._store.run(self._save)
         except OutputError as error:
             self._warn(str(error))
-            self._not_before = time.monotonic() + _TRY_AGAIN_S
+            self._retry_at = time.monotonic() + _RETRY_S
             return
-        if saved is None:  # deleted: it must not come back
+        if record is None:  # deleted by the user: it must not be created again
             self._store = None
         else:
-            self._id, self._file = saved, self._store.identity
-        self._waiting.clear()
+            self._id, self._file = record, self._store.identity
+        self._pending.clear()
 
     def _save(self, db: sqlite3.Connection) -> int | None:
+        """Write the pending cues; returns the id of the record, None if it was deleted."""
         assert self._store is not None
         record = self._id
-        # A file that was moved aside keeps what it has; the session goes on in the new one.
+        # If the file was moved aside, the record continues in the new file.
         if record is None or self._file != self._store.identity:
-            record = self._begin(db)
+            record = self._insert_record(db)
         else:
-            done = db.execute(
+            updated = db.execute(
                 "UPDATE records SET duration_s = ?, language = ? WHERE id = ?",
                 (self._duration_s, self._language, record),
             )
-            if not done.rowcount:
+            if not updated.rowcount:
                 return None
-        for translated, start, end, text in self._waiting:
+        for translated, start, end, text in self._pending:
             plain = fold_text(text)
             entry = db.execute(
                 "INSERT INTO entries (record, translated, start, end, text, plain, indexed) "
@@ -132,7 +150,7 @@ class Journal:
                 db.execute("INSERT INTO found (rowid, plain) VALUES (?, ?)", (entry, plain))
         return record
 
-    def _begin(self, db: sqlite3.Connection) -> int | None:
+    def _insert_record(self, db: sqlite3.Connection) -> int | None:
         head, title = self._heading, strip_surrogates(self._heading.title)
         created = (head.created - _EPOCH) // timedelta(microseconds=1)
         return db.execute(
@@ -143,6 +161,6 @@ class Journal:
         ).lastrowid  # fmt: skip
 
 
-def moment(microseconds: int) -> datetime:
-    """When a record was made, from the way it is stored."""
+def from_microseconds(microseconds: int) -> datetime:
+    """The time of a record from its stored form, microseconds since 1970 (UTC)."""
     return _EPOCH + timedelta(microseconds=microseconds)

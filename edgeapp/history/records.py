@@ -1,4 +1,4 @@
-"""What the history gives out: a line of its list, and a whole record."""
+"""Results of the history: Summary, an item of a list, and Record, with all of the text."""
 
 from __future__ import annotations
 
@@ -7,23 +7,31 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from edgeapp.history.journal import Kind, moment
+from edgeapp.history.journal import Kind, from_microseconds
 from edgeapp.history.text_folding import fold_text
 from edgeapp.subtitles.formats import Cue, Transcript
 
-__all__ = ["Record", "Summary", "record_of", "summary_of"]
+__all__ = ["Record", "Summary", "to_record", "to_summary"]
 
-_EXCERPT, _BEFORE = 160, 40  # characters; of them, those before what was found
-_TITLE = 60  # characters
+_EXCERPT_LENGTH = 160  # characters
+_CONTEXT_LENGTH = 40  # characters of the excerpt before the word found
+_TITLE_LENGTH = 60  # characters
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A line of the list.
+    """An item of a list of records.
 
-    title: as given, else how the text begins. created: UTC. duration_s: of the recording, 0 for
-    text. language, target, model: where they are known. excerpt: how the text begins; in the
-    results of a search, a place where its first word was found.
+    Attributes:
+        id: of the record.
+        kind: "live", "file" or "text".
+        title: as given, else the beginning of the text.
+        created: UTC.
+        duration_s: of the recording (s); 0 for texts.
+        language: code of the source language, if known.
+        target: code of the language translated into, if any.
+        model: name of the model, if known.
+        excerpt: the beginning of the text; in search results, the text around the first word.
     """
 
     id: int
@@ -39,9 +47,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Record(Summary):
-    """All that is kept. transcript: for edgeapp.subtitles.formats.render; its segments are cues.
+    """A complete record.
 
-    text, translation: the whole of both; "" where there is none.
+    Attributes:
+        transcript: for edgeapp.subtitles.formats.render; its segments are cues.
+        text: all of the text.
+        translation: all of the translation; "" without one.
     """
 
     transcript: Transcript
@@ -49,35 +60,44 @@ class Record(Summary):
     translation: str
 
 
-def summary_of(row: Sequence[Any], word: str) -> Summary:
-    """From a row of the table, and a word to be shown in its excerpt."""
-    record, kind, title, created, duration_s, language, target, model, opening, found = row
-    text = " ".join((found or opening or "").split())
-    at = max(0, fold_text(text).find(word) - _BEFORE) if len(text) > _EXCERPT else 0
+def to_summary(row: Sequence[Any], word: str) -> Summary:
+    """A summary from a row of the query.
+
+    Args:
+        row: the columns of Summary up to `model`, the opening, and the matching entry or None.
+        word: folded; the excerpt shows it. "": the excerpt is the beginning.
+    """
+    record, kind, title, created, duration_s, language, target, model, opening, match = row
+    text = " ".join((match or opening or "").split())
+    start = (
+        max(0, fold_text(text).find(word) - _CONTEXT_LENGTH) if len(text) > _EXCERPT_LENGTH else 0
+    )
     return Summary(
-        record, kind, title.strip() or _shortened(" ".join((opening or "").split()), _TITLE),
-        moment(created), duration_s, language, target, model,
-        ("… " if at else "") + _shortened(text[at:], _EXCERPT),
+        record, kind, title.strip() or _shorten(" ".join((opening or "").split()), _TITLE_LENGTH),
+        from_microseconds(created), duration_s, language, target, model,
+        ("… " if start else "") + _shorten(text[start:], _EXCERPT_LENGTH),
     )  # fmt: skip
 
 
-def _shortened(text: str, size: int) -> str:
+def _shorten(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: size - 1].rstrip()}…"
 
 
-def record_of(summary: Summary, entries: Sequence[Any]) -> Record:
-    """From its line in the list and the rows of its cues."""
+def to_record(summary: Summary, entries: Sequence[Any]) -> Record:
+    """A record from its summary and the rows (translated, start, end, text) of its entries."""
     cues: dict[bool, list[Cue]] = {False: [], True: []}
     for translated, start, end, text in entries:
         cues[bool(translated)].append(Cue(start or 0.0, end or 0.0, text))
-    said, meant = tuple(cues[False]), tuple(cues[True])
+    original, translated_cues = tuple(cues[False]), tuple(cues[True])
     if summary.kind == "live":
-        # As those of a recogniser do, a segment begins with what parts it from the one before.
-        said = tuple(Cue(cue.start, cue.end, f" {cue.text.strip()}") for cue in said)
+        # As in transcripts of files, a segment begins with the space before its first word.
+        original = tuple(Cue(cue.start, cue.end, f" {cue.text.strip()}") for cue in original)
     if summary.kind == "text":
-        text, translation = ("".join(cue.text for cue in part) for part in (said, meant))
+        text, translation = (
+            "".join(cue.text for cue in part) for part in (original, translated_cues)
+        )
     else:
-        text = "".join(cue.text for cue in said).strip()
-        translation = " ".join(cue.text.strip() for cue in meant)
-    transcript = Transcript(summary.language or "", said, meant, summary.target)
+        text = "".join(cue.text for cue in original).strip()
+        translation = " ".join(cue.text.strip() for cue in translated_cues)
+    transcript = Transcript(summary.language or "", original, translated_cues, summary.target)
     return Record(**asdict(summary), transcript=transcript, text=text, translation=translation)

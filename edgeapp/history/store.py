@@ -1,6 +1,6 @@
-"""The SQLite file behind the history: opened when first used, kept private, mended or replaced.
+"""The SQLite file of the history: opened on first use, private, repaired or replaced if damaged.
 
-Any number of threads share one Store, any number of processes one file.
+Threads share one Store; processes may share one file.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from edgeapp.history.schema import (
+    BUSY_TIMEOUT_S,
     INDEX,
     MIGRATIONS,
-    PATIENCE_S,
+    fetch_row,
     has_trigrams,
     migrate,
-    patiently,
-    version_of,
+    schema_version,
 )
 from pipelines import OutputError
 
@@ -30,86 +30,103 @@ __all__ = ["Store"]
 T = TypeVar("T")
 
 
-class _Unfit(Exception):
-    """A file that this version cannot go on with; says why."""
+class _NewerFile(Exception):
+    """The file was written by a newer version."""
 
 
 class Store:
-    """A file of records, made when it is first used; `run` is the way to it.
+    """A file of records, accessed in transactions through `run`.
 
-    warn: is told in one line of a file that had to be moved aside.
+    Attributes:
+        path: of the file, which is created on first use.
+        identity: device and inode of the open file; None while it is closed.
+        indexed: whether this Python's SQLite can use the search index.
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
+        """
+        Args:
+            path: of the file.
+            warn: called with one line if the file had to be moved aside.
+        """
         self.path, self._warn = path, warn
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
-        self.identity: tuple[int, int] | None = None  # device and inode of the file in use
+        self.identity: tuple[int, int] | None = None
         self.indexed = has_trigrams()
 
     def run(self, work: Callable[[sqlite3.Connection], T], *, writes: bool = True) -> T:
-        """What `work` returns, as one transaction. It is called again when the file had to be
-        mended or replaced. Raises OutputError when the file cannot be used.
+        """Run `work` in one transaction.
+
+        Args:
+            work: called again if the file had to be repaired or replaced.
+            writes: whether it changes the file.
+
+        Returns:
+            The result of `work`.
+
+        Raises:
+            OutputError: the file cannot be used.
         """
         with self._lock, self._errors():
             try:
                 return self._transaction(work, writes)
             except sqlite3.DatabaseError as error:
-                self._mend(error)
+                self._repair(error)
                 return self._transaction(work, writes)
 
     def wipe(self) -> None:
-        """Leave no trace of deleted text in the files."""
-        # While others are at work it cannot be done; a later one does it.
+        """Remove deleted text from the file and its write-ahead log."""
+        # Not possible while other connections are open; the next deletion does it then.
         with self._lock, suppress(OutputError), self._errors():
-            connection = self._connected()
+            connection = self._connect()
             if not connection.execute("SELECT EXISTS (SELECT 1 FROM records)").fetchone()[0]:
                 connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Let go of the file; the next use opens it again."""
+        """Close the file; the next use opens it again."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
             self._connection = self.identity = None
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
-        connection = self._connected()
+        connection = self._connect()
         connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
         with connection:
             return work(connection)
 
-    def _connected(self) -> sqlite3.Connection:
-        # Somebody may have deleted the file, or another process moved it aside.
+    def _connect(self) -> sqlite3.Connection:
+        # The file may have been deleted, or moved aside by another process.
         if self._connection is not None and _identity(self.path) == self.identity:
             return self._connection
         self.close()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            self._connection = self._opened()
-        except _Unfit as unfit:
-            self._set_aside("newer", str(unfit))
-            self._connection = self._opened()
+            self._connection = self._open()
+        except _NewerFile as error:
+            self._set_aside("newer", str(error))
+            self._connection = self._open()
         except sqlite3.DatabaseError as error:
-            if not _damaged(error):
+            if not _is_damaged(error):
                 raise
             self._set_aside("broken", "is damaged")
-            self._connection = self._opened()
+            self._connection = self._open()
         self.identity = _identity(self.path)
         return self._connection
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         self.identity = _identity(self.path)
         connection = sqlite3.connect(
-            self.path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False
+            self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         try:
-            # SQLite gives the files that it puts beside this one the same permissions.
+            # SQLite gives its -wal and -shm files the same permissions.
             if stat.S_IMODE(self.path.stat().st_mode) & 0o077:
-                with suppress(PermissionError):  # somebody else's, who lets us write
+                with suppress(PermissionError):  # another user's file, writable for us
                     self.path.chmod(0o600)
-            # A flipped bit in a text is no reason to fail.
+            # Invalid UTF-8 from a damaged file is replaced instead of raising.
             connection.text_factory = lambda text: text.decode("utf-8", "replace")
             self._prepare(connection)
         except BaseException:
@@ -118,15 +135,15 @@ class Store:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        version = version_of(connection)
+        version = schema_version(connection)
         if version is None:
             raise OutputError(
-                f"{self.path} is another program's database: name another history file"
+                f"{self.path} is another program's database: choose another history file"
             )
         if version > len(MIGRATIONS):
-            raise _Unfit("was written by a newer edgeapp")
-        patiently(connection, "PRAGMA journal_mode=WAL")
-        # In WAL mode this survives kill -9; a power cut may take the last cues, never the file.
+            raise _NewerFile("was written by a newer edgeapp")
+        fetch_row(connection, "PRAGMA journal_mode=WAL")
+        # In WAL mode this survives kill -9; a power failure may lose the last cues, not the file.
         connection.execute("PRAGMA synchronous=NORMAL")
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA secure_delete=ON")
@@ -144,33 +161,34 @@ class Store:
                 )
                 connection.execute("UPDATE entries SET indexed = 1 WHERE NOT indexed")
 
-    def _mend(self, error: sqlite3.DatabaseError) -> None:
-        """Make a second attempt possible, or raise the error."""
+    def _repair(self, error: sqlite3.DatabaseError) -> None:
+        """Repair or replace the file so that a second attempt can succeed, or raise the error."""
         code = getattr(error, "sqlite_errorcode", None)
-        if code == sqlite3.SQLITE_CORRUPT_VTAB:  # the index alone, which is made from the rest
-            self._connected().execute("INSERT INTO found (found) VALUES ('rebuild')")
-        elif _damaged(error):
+        if code == sqlite3.SQLITE_CORRUPT_VTAB:  # only the index is damaged
+            self._connect().execute("INSERT INTO found (found) VALUES ('rebuild')")
+        elif _is_damaged(error):
             self._set_aside("broken", "is damaged")
         else:
             raise error
 
     def _set_aside(self, label: str, reason: str) -> None:
-        judged = self.identity
+        """Rename the file to "<name>.<label>-<number>"; the next use creates a new one."""
+        identity = self.identity
         self.close()
-        if judged is None or _identity(self.path) != judged:
-            return  # another process was faster
+        if identity is None or _identity(self.path) != identity:
+            return  # another process has moved it already
         aside = next(
             path
             for number in count(1)
             if not (path := self.path.with_name(f"{self.path.name}.{label}-{number}")).exists()
         )
-        # The file itself last: whoever finds none at its place starts a new one, with a new log.
+        # The database is renamed last: once it is missing, other processes create a new one.
         with suppress(FileNotFoundError):
             for ending in ("-wal", "-shm"):
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{ending}").rename(f"{aside}{ending}")
             self.path.rename(aside)
-            self._warn(f"{self.path} {reason}: kept as {aside.name}, a new history begins")
+            self._warn(f"{self.path} {reason}: kept as {aside.name}, a new history was started")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -182,13 +200,14 @@ class Store:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of a file; None if it does not exist."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
-def _damaged(error: sqlite3.DatabaseError) -> bool:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the part that says more
+def _is_damaged(error: sqlite3.DatabaseError) -> bool:
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary error code
     return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

@@ -1,4 +1,4 @@
-"""Text as it is stored, and as it is compared when somebody searches."""
+"""Text for storage (valid UTF-8) and for search (without case and diacritics)."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import unicodedata
 
 __all__ = ["fold_text", "strip_surrogates"]
 
-# Marks of a lower combining class are letters' own: kana's voicing marks, Indic nukta and virama.
+# Marks of lower combining classes belong to letters: kana voicing marks, Indic nukta and virama.
 _FIRST_DIACRITIC = 10
 
 
 def fold_text(text: str) -> str:
-    """Without case and diacritics: "Café", "CAFE" and "ｃａｆé" are one."""
+    """Text without case and diacritics: "Café", "CAFE" and "ｃａｆé" become equal."""
     parts = unicodedata.normalize("NFKD", text.replace("\0", " "))
-    kept = "".join(c for c in parts if unicodedata.combining(c) < _FIRST_DIACRITIC)
-    # Folding "ŉ" and the like takes characters apart once more.
-    return unicodedata.normalize("NFKD", kept.casefold())
+    letters = "".join(c for c in parts if unicodedata.combining(c) < _FIRST_DIACRITIC)
+    # Case folding decomposes characters such as "ŉ", so that it is normalised again.
+    return unicodedata.normalize("NFKD", letters.casefold())
 
 
 def strip_surrogates(text: str) -> str:
-    """What UTF-8 can hold: half a surrogate pair, as in odd file names, becomes U+FFFD."""
+    """Replace unpaired surrogates, as in undecodable file names, by U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

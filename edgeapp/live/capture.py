@@ -1,4 +1,4 @@
-"""What `edgeapp live` listens to: a recording, or a microphone and its successors."""
+"""The audio source of `edgeapp live`: a recording, or a microphone that is replaced when lost."""
 
 from __future__ import annotations
 
@@ -16,22 +16,37 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveCapture"]
 
-_LOOK_FOR_DEVICE_S = 1.0
+_RETRY_S = 1.0  # between two attempts to open a microphone
 
 
 class LiveCapture:
-    """The recording or the microphone; another microphone when that one is lost."""
+    """Opens the recording or the microphone, and another microphone when that one is lost.
+
+    Attributes:
+        feed: the source that is open now.
+    """
 
     def __init__(
         self, stack: ExitStack, recording: Path | None, speed: float, device_name: str | None
     ) -> None:
+        """
+        Args:
+            stack: closes the microphone and the recorder.
+            recording: a file to play; None: a microphone.
+            speed: of the recording, relative to real time; 0: as fast as it is read.
+            device_name: number or part of the name of the microphone; None: the default.
+
+        Raises:
+            AudioError: the recording cannot be decoded.
+            DeviceError: the microphone cannot be opened.
+        """
         self._stack, self._recording, self._device_name = stack, recording, device_name
-        self._open = stack.enter_context(ExitStack())  # the microphone
+        self._microphone_stack = stack.enter_context(ExitStack())
         self._recorder: Recorder | None = None
         self._stopped = False
-        # Opened before any model is loaded, so that errors come soon.
+        # Opened before a model is loaded, so that errors are reported early.
         if recording is None:
-            self.feed = self._microphone()
+            self.feed = self._open_microphone()
         else:
             from edgeapp.live.sources import FileSource
             from pipelines import load_audio
@@ -39,46 +54,52 @@ class LiveCapture:
             self.feed = FileSource(load_audio(recording), speed)
 
     def keep(self, path: Path) -> None:
-        """Write the audio to a file as well."""
+        """Also write the audio to a file.
+
+        Raises:
+            OptionError: the file name does not end with .wav or .flac.
+            OutputError: the file exists already or cannot be written.
+        """
         from edgeapp.live.recorder import Recorder
 
         self._recorder = self._stack.enter_context(Recorder(path))
-        self.feed = self._recorded(self.feed)
+        self.feed = self._with_recorder(self.feed)
 
     @property
     def kept(self) -> bool:
-        """Whether the audio is written to a file as well."""
+        """Whether the audio is also written to a file."""
         return self._recorder is not None
 
     def stop(self) -> None:
-        """No more audio is wanted."""
+        """End the audio. It may be called from a signal handler."""
         self._stopped = True
         self.feed.stop()
 
     def another(self) -> AudioSource | None:
-        """Wait for a microphone to come (back); None when that is not wanted any more."""
+        """Wait until a microphone can be opened; None after `stop`."""
         print_note("waiting for a microphone; Ctrl-C ends")
-        self._open.close()  # while a stream is open, PortAudio does not look for devices again
+        # PortAudio does not detect new devices while a stream is open.
+        self._microphone_stack.close()
         while not self._stopped:
             try:
-                self.feed = self._recorded(self._microphone())
+                self.feed = self._with_recorder(self._open_microphone())
             except DeviceError:
-                time.sleep(_LOOK_FOR_DEVICE_S)
+                time.sleep(_RETRY_S)
             else:
                 return self.feed
         return None
 
-    def _microphone(self) -> AudioSource:
+    def _open_microphone(self) -> AudioSource:
         from edgeapp.live.microphone import Microphone, find_device
         from edgeapp.live.sources import MicrophoneSource
 
         name = self._device_name
         device = find_device(int(name) if name and name.isdigit() else name)
-        microphone = self._open.enter_context(Microphone(device))
+        microphone = self._microphone_stack.enter_context(Microphone(device))
         print_note(f"listening to {device.name}; Ctrl-C ends")
         return MicrophoneSource(microphone)
 
-    def _recorded(self, feed: AudioSource) -> AudioSource:
+    def _with_recorder(self, source: AudioSource) -> AudioSource:
         from edgeapp.live.sources import RecordedSource
 
-        return feed if self._recorder is None else RecordedSource(feed, self._recorder)
+        return source if self._recorder is None else RecordedSource(source, self._recorder)

@@ -1,6 +1,6 @@
-"""The machine's microphones, through PortAudio: which there are, opening one, plain words.
+"""Microphones of the machine, through PortAudio: listing, opening, readable error messages.
 
-PortAudio and its Python module are touched nowhere else, and only once a microphone is asked for.
+The only file that uses PortAudio. Its Python module is imported when a microphone is first used.
 """
 
 from __future__ import annotations
@@ -37,22 +37,27 @@ _DENIED = (
 _INVALID_CHANNELS, _INVALID_RATE = -9998, -9997
 _INVALID_DEVICE, _UNAVAILABLE = -9996, -9985
 
-# Sound servers offer as many channels as anyone might want (PulseAudio 32, PipeWire 64), with the
-# same sound in each: real microphones have few.
-_MOST_CHANNELS = 8
-_HOST_BUFFER_S = 0.2  # what PortAudio holds for us while Python is kept from taking it
-_CLOSING_S = 2.0  # a sound server that hangs must not hang us
+# Sound servers offer many channels (PulseAudio 32, PipeWire 64) with the same sound in each. Real
+# microphones have few.
+_MAX_CHANNELS = 8
+_HOST_BUFFER_S = 0.2  # audio that PortAudio buffers while the callback is delayed
+_CLOSE_TIMEOUT_S = 2.0  # closing a stream blocks while the sound server hangs
 
-_portaudio = threading.Lock()
+_portaudio_lock = threading.Lock()
 _open_streams: set[Any] = set()
 
 
 @dataclass(frozen=True)
 class InputDevice:
-    """A microphone, or whatever else can be recorded from.
+    """A microphone or another recording device.
 
-    index: PortAudio's number for it, until devices come or go. rate: its own, in Hz.
-    system: the sound system it belongs to; Windows lists each device under several.
+    Attributes:
+        index: PortAudio's number; it changes when devices are added or removed.
+        name: as the system shows it.
+        channels: maximum number of input channels.
+        rate: native sample rate (Hz).
+        default: whether it is the system's default.
+        system: sound system (host API). Windows lists each device under several.
     """
 
     index: int
@@ -67,53 +72,58 @@ class InputDevice:
 
 
 def list_devices() -> list[InputDevice]:
-    """What can be recorded from at this moment; [] where there is nothing.
+    """The recording devices that are present now.
 
-    Raises DeviceError where PortAudio is missing or does not work.
+    Raises:
+        DeviceError: PortAudio is missing or does not work.
     """
     sd = _sounddevice()
-    with _portaudio:
+    with _portaudio_lock:
         if not _open_streams:
-            # PortAudio looks for devices only when it starts; starting again ends all streams.
-            _checked(sd, sd._terminate)
-            _checked(sd, sd._initialize)
+            # PortAudio detects devices only when it is initialised, which ends all streams.
+            _call(sd, sd._terminate)
+            _call(sd, sd._initialize)
         systems = [api["name"] for api in sd.query_hostapis()]
         default = sd.default.device[0]
         return [
             InputDevice(
-                index=found["index"],
-                name=found["name"],
-                channels=found["max_input_channels"],
-                rate=float(found["default_samplerate"]),
-                default=found["index"] == default,
-                system=systems[found["hostapi"]],
+                index=info["index"],
+                name=info["name"],
+                channels=info["max_input_channels"],
+                rate=float(info["default_samplerate"]),
+                default=info["index"] == default,
+                system=systems[info["hostapi"]],
             )
-            for found in sd.query_devices()
-            if found["max_input_channels"] > 0
+            for info in sd.query_devices()
+            if info["max_input_channels"] > 0
         ]
 
 
 def find_device(wanted: str | int | None = None) -> InputDevice:
-    """The device of that number, or whose name is or holds `wanted`; None: the system's default.
+    """Find a device by its number or by its name or a part of it, ignoring case.
 
-    Upper and lower case are the same. Where several match, the default's sound system decides.
-    Raises DeviceError, naming what there is, when none or more than one is meant.
+    Args:
+        wanted: None: the system's default. If several devices match, those of the default's sound
+            system are preferred.
+
+    Raises:
+        DeviceError: none or several devices match; the message lists them.
     """
     devices = list_devices()
     if not devices:
-        raise _nothing_there()
+        raise _no_device_error()
     if wanted is None:
         return next((device for device in devices if device.default), devices[0])
     matches = _matches(devices, str(wanted).strip())
     if len(matches) > 1:
-        usual = {device.system for device in devices if device.default}
-        matches = [device for device in matches if device.system in usual] or matches
+        default_systems = {device.system for device in devices if device.default}
+        matches = [device for device in matches if device.system in default_systems] or matches
     if len(matches) == 1:
         return matches[0]
-    there = "; ".join(map(str, matches or devices))
+    listed = "; ".join(map(str, matches or devices))
     if matches:
-        raise DeviceError(f"several microphones match {wanted!r}, choose one by number: {there}")
-    raise DeviceError(f"no microphone matches {str(wanted)!r}; there are: {there}")
+        raise DeviceError(f"several microphones match {wanted!r}, choose one by number: {listed}")
+    raise DeviceError(f"no microphone matches {str(wanted)!r}; there are: {listed}")
 
 
 def _matches(devices: list[InputDevice], wanted: str) -> list[InputDevice]:
@@ -132,18 +142,27 @@ def open_stream(
     callback: Callable[..., None],
     finished: Callable[[], None],
 ) -> Any:
-    """A sounddevice.RawInputStream, not started, at the device's own rate and channels if it can.
+    """Open a sounddevice.RawInputStream, not started.
 
-    It calls callback(bytes-like float32 interleaved, frames, time, flags) every `block_s`, and
-    `finished` when it has ended in whatever way. Raises DeviceError.
+    It uses the device's native rate and channels, or common ones if the driver rejects these.
+
+    Args:
+        device: the microphone.
+        block_s: duration of a block (s).
+        callback: called for each block with (interleaved float32 as a bytes-like object, frames,
+            time, flags), on PortAudio's thread.
+        finished: called when the stream has ended for any reason.
+
+    Raises:
+        DeviceError: the device cannot be opened.
     """
     sd = _sounddevice()
-    channels = device.channels if device.channels <= _MOST_CHANNELS else 2
-    # Some drivers refuse what they said was theirs.
-    tries = [(rate, n) for rate in (device.rate, 48_000.0, 44_100.0) for n in (channels, 1)]
-    for rate, n in dict.fromkeys(tries):
+    channels = device.channels if device.channels <= _MAX_CHANNELS else 2
+    # Some drivers reject the settings that they report as native.
+    settings = [(rate, n) for rate in (device.rate, 48_000.0, 44_100.0) for n in (channels, 1)]
+    for rate, n in dict.fromkeys(settings):
         try:
-            with _portaudio:
+            with _portaudio_lock:
                 stream = sd.RawInputStream(
                     device=device.index,
                     samplerate=rate,
@@ -157,39 +176,47 @@ def open_stream(
                 _open_streams.add(stream)
             return stream
         except (sd.PortAudioError, ValueError) as error:
-            refused = error
-            if _code(error) not in (_INVALID_CHANNELS, _INVALID_RATE):
+            last_error = error
+            if _error_code(error) not in (_INVALID_CHANNELS, _INVALID_RATE):
                 break
-    raise _in_words(device, refused) from refused
+    raise _open_error(device, last_error) from last_error
 
 
 def start_stream(device: InputDevice, stream: Any) -> None:
-    """Let it record. Raises DeviceError, the stream closed."""
+    """Start recording.
+
+    Raises:
+        DeviceError: the stream does not start; it has been closed.
+    """
     sd = _sounddevice()
     try:
         stream.start()
     except sd.PortAudioError as error:
         close_stream(stream)
-        raise _in_words(device, error) from error
+        raise _open_error(device, error) from error
 
 
 def close_stream(stream: Any) -> None:
-    """Close it at once, what it holds forgotten; give up on it where the sound system hangs."""
+    """Close a stream and discard its buffer; give up after 2 s if the sound system hangs."""
     closing = threading.Thread(target=stream.close, name="closing the microphone", daemon=True)
     closing.start()
-    closing.join(_CLOSING_S)
+    closing.join(_CLOSE_TIMEOUT_S)
     if closing.is_alive():
-        # At exit sounddevice would close it once more, and hang for good.
+        # sounddevice's exit handler would close it again and hang the process.
         import atexit
 
         atexit.unregister(_sounddevice()._exit_handler)
         return
-    with _portaudio:
+    with _portaudio_lock:
         _open_streams.discard(stream)
 
 
 def _sounddevice() -> Any:
-    """The module, which starts PortAudio when it is first imported. Raises DeviceError."""
+    """The module; its first import initialises PortAudio.
+
+    Raises:
+        DeviceError: PortAudio is not installed.
+    """
     try:
         import sounddevice
     except OSError as error:
@@ -197,32 +224,37 @@ def _sounddevice() -> Any:
     return sounddevice
 
 
-def _checked(sd: Any, call: Callable[[], None]) -> None:
+def _call(sd: Any, function: Callable[[], None]) -> None:
     try:
-        call()
+        function()
     except sd.PortAudioError as error:
         raise DeviceError(f"the sound system does not start: {error}") from error
 
 
-def _nothing_there() -> DeviceError:
+def _no_device_error() -> DeviceError:
+    """The error if no device is listed: no microphone, or no permission for the sound cards."""
     cards = sorted(_SOUND_CARDS.glob("pcm*c"))
     if cards and not any(os.access(card, os.R_OK) for card in cards):
         return DeviceError(f"{cards[0]} cannot be read: {_DENIED}")
     return DeviceError("no microphone was found: plug one in or switch it on, then try again")
 
 
-def _code(error: Exception) -> int | None:
+def _error_code(error: Exception) -> int | None:
     return error.args[1] if len(error.args) > 1 else None
 
 
-def _in_words(device: InputDevice, error: Exception) -> DeviceError:
-    code, text = _code(error), str(error).lower()
+def _open_error(device: InputDevice, error: Exception) -> DeviceError:
+    """PortAudio's error as a message that says what to do."""
+    code, text = _error_code(error), str(error).lower()
     if any(sign in text for sign in ("permission denied", "access is denied", "80070005")):
         reason = _DENIED
     elif code == _UNAVAILABLE:
-        reason = "another program uses it, or it was unplugged: close that one, or choose another"
+        reason = (
+            "another program uses it, or it was unplugged: close that program, or choose another"
+            " microphone"
+        )
     elif code == _INVALID_DEVICE or isinstance(error, ValueError):
-        reason = "it is not there any more: `edgeapp live --list-devices` shows which are"
+        reason = "it is no longer present: `edgeapp live --list-devices` lists the microphones"
     else:
         reason = str(error.args[0] if error.args else error)
     return DeviceError(f"the microphone {device.name!r} cannot be opened: {reason}")

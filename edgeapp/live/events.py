@@ -1,7 +1,7 @@
-"""What a live session says, to the terminal, to pages and, as JSON lines, to programs.
+"""Events of a live session, for the terminal, the page and, as JSON lines, other programs.
 
-Recognition's own events (pipelines.asr) are passed on; translation and the session's state are
-added here. Times are seconds from the start of the session.
+The events of recognition (pipelines.asr.live) are passed on; those of translation and of the
+session's state are defined here. Times are seconds from the start of the session.
 """
 
 from __future__ import annotations
@@ -31,14 +31,21 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TranslationPartial:
-    """The running sentence in the other language, replacing the one before."""
+    """Translation of the running sentence; it replaces the previous one and may change."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class TranslationFinal:
-    """A sentence in the other language, for good. source: what it translates."""
+    """Final translation of a sentence.
+
+    Attributes:
+        text: the translation.
+        start: when the sentence began.
+        end: when it ended.
+        source: the sentence.
+    """
 
     text: str
     start: float
@@ -48,11 +55,14 @@ class TranslationFinal:
 
 @dataclass(frozen=True)
 class Status:
-    """Where the session stands.
+    """Periodic state of the session.
 
-    time: seconds of audio heard. lag: seconds that have arrived and wait to be worked on.
-    real_time_factor: work over audio, of late. dropped: seconds lost because nobody fetched them
-    in time. level: loudness in dB below full scale.
+    Attributes:
+        time: seconds of audio processed.
+        lag: seconds of audio that have arrived and are not processed yet.
+        real_time_factor: compute time over audio time, for the latest audio.
+        dropped: seconds of audio lost because they were not read in time.
+        level: RMS level in dB relative to full scale.
     """
 
     time: float
@@ -64,14 +74,18 @@ class Status:
 
 @dataclass(frozen=True)
 class WarningRaised:
-    """Something that the listener should know; the session goes on."""
+    """A message for the user; the session continues."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class SessionEnded:
-    """The last event. time: seconds of audio heard."""
+    """The last event.
+
+    Attributes:
+        time: seconds of audio processed.
+    """
 
     time: float
 
@@ -103,7 +117,7 @@ _TYPES: dict[type, str] = {
 
 
 def as_json(event: SessionEvent | UpdateDecoded) -> str:
-    """One line of JSON, its "type" first; times to the millisecond."""
+    """The event as one line of JSON, "type" first; floats are rounded to three decimals."""
     values = {
         key: round(value, 3) if isinstance(value, float) else value
         for key, value in asdict(event).items()

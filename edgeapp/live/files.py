@@ -1,4 +1,4 @@
-"""Files that a live session writes while it runs; whatever happens, what they hold is readable."""
+"""Output files of a live session: written while it runs, valid after every write."""
 
 from __future__ import annotations
 
@@ -18,85 +18,115 @@ from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
 
-__all__ = ["LiveFiles", "kind_of", "planned"]
+__all__ = ["LiveFiles", "planned"]
 
-_KINDS = (".srt", ".vtt", ".txt", ".jsonl")
+_FORMATS = (".srt", ".vtt", ".txt", ".jsonl")
 
 
-def kind_of(path: Path) -> str:
-    """Its ending, one of .srt, .vtt, .txt, .jsonl. Raises OptionError for another."""
-    if path.suffix.lower() not in _KINDS:
-        raise OptionError(f"{path}: a live output ends with {', '.join(_KINDS)}")
+def _format_of(path: Path) -> str:
+    """The file's extension: .srt, .vtt, .txt or .jsonl.
+
+    Raises:
+        OptionError: it has another extension.
+    """
+    if path.suffix.lower() not in _FORMATS:
+        raise OptionError(f"{path}: a live output ends with {', '.join(_FORMATS)}")
     return path.suffix.lower()
 
 
 def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]]:
-    """The files to write, and whether each holds the translation into `target`.
+    """The files to write.
 
-    Raises OptionError for an unknown ending, OutputError for a file that holds something: it may
-    be what was said last time, and that cannot be made again.
+    Args:
+        paths: as given by the user.
+        target: language code of the translation, which gets files of its own, except beside a
+            .jsonl file; None: no translation.
+
+    Returns:
+        (path, whether it holds the translation) of each file.
+
+    Raises:
+        OptionError: an unknown extension.
+        OutputError: a file is not empty (it may hold an earlier session, which cannot be
+            repeated), or its folder does not exist.
     """
     files = []
     for path in paths:
         files.append((path, False))
-        if kind_of(path) != ".jsonl" and target is not None:
+        if _format_of(path) != ".jsonl" and target is not None:
             files.append((path.with_name(f"{path.stem}.{target}{path.suffix}"), True))
     for path, _ in files:
         if path.is_file() and path.stat().st_size:
-            raise OutputError(f"{path} is there already: choose another name")
+            raise OutputError(f"{path} exists already: choose another name")
         if not path.parent.is_dir():
             raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")
     return files
 
 
 class LiveFiles:
-    """Appends each cue as soon as it is complete.
+    """Writes one file: each cue as soon as it is complete.
 
-    A .jsonl file gets the events instead, but those that the next one of their kind replaces.
-    translated: cues of the translation instead of what was said. Raises OptionError for an
-    unknown ending, OutputError when it cannot be written.
+    A .jsonl file holds the events instead, except PartialText, TranslationPartial and Status,
+    which later events replace.
     """
 
     def __init__(self, path: Path, *, translated: bool = False) -> None:
-        self.path, self._kind, self._translated = path, kind_of(path), translated
-        self._cues = SubtitleSegmenter()
+        """
+        Args:
+            path: of the file, which is overwritten.
+            translated: write cues of the translation instead of the transcript.
+
+        Raises:
+            OptionError: an unknown extension.
+            OutputError: the file cannot be written.
+        """
+        self.path, self._format, self._translated = path, _format_of(path), translated
+        self._segmenter = SubtitleSegmenter()
         self._count = 0
         try:
             self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
             raise OutputError(f"{path} cannot be written: {error.strerror}") from error
-        if self._kind == ".vtt":
+        if self._format == ".vtt":
             self._write("WEBVTT\n\n")
 
     def take(self, event: SessionEvent) -> None:
-        """Write what an event adds."""
-        if self._kind == ".jsonl":
+        """Write an event's cues.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        if self._format == ".jsonl":
             if not isinstance(event, PartialText | TranslationPartial | Status):
                 self._write(as_json(event) + "\n")
         elif self._translated:
             if isinstance(event, TranslationFinal):
-                self._cue(Cue(event.start, event.end, event.text))
+                self._write_cue(Cue(event.start, event.end, event.text))
         elif isinstance(event, CommittedText):
-            for cue in self._cues.add(event.text, event.start, event.end):
-                self._cue(cue)
+            for cue in self._segmenter.add(event.text, event.start, event.end):
+                self._write_cue(cue)
         elif isinstance(event, (SpeechEnded, SessionEnded)):
-            for cue in self._cues.flush():
-                self._cue(cue)
+            for cue in self._segmenter.flush():
+                self._write_cue(cue)
 
     def close(self) -> None:
-        """Write what is open; after a session that has ended that is nothing."""
+        """Write the open cue, if the session was interrupted, and close the file.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
         try:
-            for cue in self._cues.flush():
-                self._cue(cue)
+            for cue in self._segmenter.flush():
+                self._write_cue(cue)
         finally:
             self._file.close()
 
-    def _cue(self, cue: Cue) -> None:
+    def _write_cue(self, cue: Cue) -> None:
         self._count += 1
-        if self._kind == ".txt":
+        if self._format == ".txt":
             self._write(f"{cue.text}\n")
             return
-        srt = self._kind == ".srt"
+        srt = self._format == ".srt"
         start, end = (stamp(t, hours=srt, mark="," if srt else ".") for t in (cue.start, cue.end))
         number = f"{self._count}\n" if srt else ""
         self._write(f"{number}{start} --> {end}\n{cue.text.replace('-->', '->')}\n\n")

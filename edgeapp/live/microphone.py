@@ -1,4 +1,4 @@
-"""The microphone: what it hears, as blocks that the recogniser takes, with nothing lost at Stop."""
+"""Records a microphone as mono float32 blocks at 16 kHz; no audio is lost when it is stopped."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 __all__ = ["InputDevice", "Microphone", "find_device", "list_devices"]
 
-_LOOK_S = 0.05  # how often to look up while nothing arrives
-_STARTING_S = 5.0  # a headset may take seconds to switch over before its first sound
-_LATE_S = 0.5  # after Stop, how long to wait for what was said before it
+_POLL_S = 0.05  # between two checks while no audio arrives
+_FIRST_BLOCK_TIMEOUT_S = 5.0  # a headset may need seconds to switch profiles before it sends audio
+_STOP_TIMEOUT_S = 0.5  # after stop(): how long to wait for audio recorded before it
 
 
 class Microphone:
-    """Records from entering to leaving the `with` block; one reader, once.
+    """Records while its `with` block runs; for one reader, once.
 
-    device: None is the system's default when recording starts. queue_s: what may wait to be read
-    before new audio is dropped. stall_s: without any sound, not even silence, for so long, the
-    device counts as lost.
-    dropped_s: audio dropped because the reader was too slow (s). overruns: how often the sound
-    system said that it had dropped some itself. ended: all has been handed out.
+    Attributes:
+        device: the microphone; known from entering the block on.
+        dropped_s: audio dropped because the reader was too slow (s).
+        overruns: how often the sound system reported that it had dropped audio itself.
+        ended: all audio has been read.
     """
 
     def __init__(
@@ -45,27 +45,38 @@ class Microphone:
         queue_s: float = 10.0,
         stall_s: float = 2.0,
     ) -> None:
+        """
+        Args:
+            device: None: the system's default when recording starts.
+            block_s: duration of a block (s).
+            queue_s: audio that may wait for the reader before new audio is dropped (s).
+            stall_s: a device that sends no audio, not even silence, for so long is lost (s).
+        """
         self.device = device
         self.dropped_s = 0.0
         self.overruns = 0
         self.ended = False
         self._block_s = block_s
         self._queue: SimpleQueue[bytes] = SimpleQueue()
-        self._most_queued = max(1, round(queue_s / block_s))
-        self._patience_s = max(_STARTING_S, stall_s)
+        self._max_queued = max(1, round(queue_s / block_s))  # blocks
+        self._timeout_s = max(_FIRST_BLOCK_TIMEOUT_S, stall_s)  # for the next block
         self._stall_s = stall_s
-        self._waited_s = 0.0
-        self._delay_s = 0.0
+        self._waited_s = 0.0  # for the next block
+        self._latency_s = 0.0
         self._stop_at = float("inf")
         self._recording = True
         self._resampler: _Resampler | None = None
 
     def __enter__(self) -> Microphone:
-        """Raises DeviceError when there is no microphone or it cannot be opened."""
+        """Start recording.
+
+        Raises:
+            DeviceError: there is no microphone, or it cannot be opened.
+        """
         self.device = self.device or find_device()
-        self._stream = open_stream(self.device, self._block_s, self._record, self._finished)
+        self._stream = open_stream(self.device, self._block_s, self._on_block, self._on_stream_end)
         self._rate = self._stream.samplerate
-        self._delay_s = self._stream.latency
+        self._latency_s = self._stream.latency
         self._resampler = _Resampler(self._rate, self._stream.channels)
         start_stream(self.device, self._stream)
         return self
@@ -77,13 +88,17 @@ class Microphone:
 
     @property
     def queued_s(self) -> float:
-        """Audio that waits to be read (s)."""
+        """Audio waiting to be read (s)."""
         return self._queue.qsize() * self._block_s
 
     def blocks(self) -> Iterator[Samples]:
-        """Float32 mono blocks at 16 kHz as they arrive, of any length, until `stop` or leaving.
+        """Blocks as they arrive, until `stop` or the end of the `with` block.
 
-        Raises DeviceLost when the device is gone, after handing out what it had recorded.
+        Yields:
+            Mono float32 samples [n] at 16 kHz, of any length.
+
+        Raises:
+            DeviceLost: the device is gone; all audio that it had recorded was yielded before.
         """
         while not self.ended:
             block = self.try_read(1.0)
@@ -91,80 +106,89 @@ class Microphone:
                 yield block
 
     def try_read(self, timeout_s: float) -> Samples | None:
-        """The next block; None when none came in that time, and ever after the end (`ended`).
+        """The next block; None after the timeout and after the end (`ended`).
 
-        timeout_s: above 0, for only time spent waiting here tells that a device has fallen silent.
-        Raises DeviceLost as `blocks` does.
+        Args:
+            timeout_s: how long to wait (s). Only time spent waiting here counts towards the
+                detection of a stalled device, so a reader must not always pass 0.
+
+        Raises:
+            DeviceLost: the device is gone; all audio that it had recorded was returned before.
         """
         deadline = time.monotonic() + timeout_s
         while not self.ended:
-            # Asked before the queue: what was recorded up to the end is then in it.
+            # Checked before the queue is read, which then holds all audio up to the end.
             over = self._is_over()
-            wait_s = 0.0 if over else min(_LOOK_S, max(0.0, deadline - time.monotonic()))
+            wait_s = 0.0 if over else min(_POLL_S, max(0.0, deadline - time.monotonic()))
             try:
                 raw = self._queue.get(timeout=wait_s)
             except Empty:
                 if over:
-                    return self._tail()
+                    return self._last_block()
                 self._waited_s += wait_s
                 if time.monotonic() >= deadline:
                     return None
                 continue
-            self._waited_s, self._patience_s = 0.0, self._stall_s
-            if self._resampler is not None and len(block := self._resampler.take(raw)):
+            self._waited_s, self._timeout_s = 0.0, self._stall_s
+            if self._resampler is not None and len(block := self._resampler.resample(raw)):
                 return block
         return None
 
     def stop(self) -> None:
-        """Record no more than what has been said by now; `blocks` hands that out and ends.
+        """End the recording at this moment. The audio up to it can still be read.
 
-        From any thread, or from a signal's handler.
+        Callable from any thread and from signal handlers.
         """
-        # What was just said is still on its way through the sound system.
-        self._stop_at = min(self._stop_at, time.monotonic() + self._delay_s)
+        # The latest audio is still in the buffers of the sound system.
+        self._stop_at = min(self._stop_at, time.monotonic() + self._latency_s)
 
-    def _record(self, data: Any, frames: int, _when: Any, flags: Any) -> None:
-        """PortAudio's callback, on its own thread: it copies and counts, and never waits."""
+    def _on_block(self, data: Any, frames: int, _when: Any, flags: Any) -> None:
+        """PortAudio's callback for a block, on its own thread; it must not block."""
         if not self._recording:
             return
         if flags.input_overflow:
             self.overruns += 1
-        if self._queue.qsize() < self._most_queued:
+        if self._queue.qsize() < self._max_queued:
             self._queue.put(bytes(data))
         else:
             self.dropped_s += frames / self._rate
         if time.monotonic() >= self._stop_at:
             self._recording = False
 
-    def _finished(self) -> None:
-        """PortAudio's word that the stream has ended, for whatever reason."""
+    def _on_stream_end(self) -> None:
+        """PortAudio's callback for the end of the stream, for any reason."""
         self._recording = False
 
     def _is_over(self) -> bool:
-        if self._waited_s >= self._patience_s or time.monotonic() >= self._stop_at + _LATE_S:
+        """Whether no more audio will be queued."""
+        if self._waited_s >= self._timeout_s or time.monotonic() >= self._stop_at + _STOP_TIMEOUT_S:
             self._recording = False
         return not self._recording
 
-    def _tail(self) -> Samples | None:
-        """What the resampler still holds, then the end. Raises DeviceLost where nobody asked."""
+    def _last_block(self) -> Samples | None:
+        """The resampler's remaining audio, then None.
+
+        Raises:
+            DeviceLost: the recording ended without `stop`.
+        """
         if self._resampler is not None:
-            tail, self._resampler = self._resampler.end(), None
+            tail, self._resampler = self._resampler.flush(), None
             if len(tail):
                 return tail
         self.ended = True
         if self._stop_at < float("inf"):
             return None
         name = self.device.name if self.device else ""
-        stalled = self._waited_s >= self._patience_s
-        reason = f"has sent nothing for {self._patience_s:g} s" if stalled else "was disconnected"
+        stalled = self._waited_s >= self._timeout_s
+        reason = f"has sent nothing for {self._timeout_s:g} s" if stalled else "was disconnected"
         raise DeviceLost(
-            f"the microphone {name!r} {reason}; what it had recorded is kept. "
-            "Plug it in again, or choose another: `edgeapp live --list-devices` shows them"
+            f"the microphone {name!r} {reason}; the audio recorded so far is kept. "
+            "Plug it in again, or choose another: `edgeapp live --list-devices` lists them"
         )
 
 
 class _Resampler:
-    """Interleaved float32 bytes of one rate and channel count to mono at 16 kHz, seamlessly."""
+    """Interleaved float32 bytes to mono float32 at 16 kHz, without seams between blocks."""
 
     def __init__(self, rate: float, channels: int) -> None:
         import soxr
@@ -178,8 +202,8 @@ class _Resampler:
             else soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
         )
 
-    def take(self, raw: bytes) -> Samples:
-        """Empty while the filter needs more to go on."""
+    def resample(self, raw: bytes) -> Samples:
+        """The next samples [n]; empty while the filter needs more input."""
         import numpy as np
 
         block: Samples = np.frombuffer(raw, np.float32).reshape(-1, self._channels).mean(axis=1)
@@ -187,8 +211,8 @@ class _Resampler:
             block = self._stream.resample_chunk(block)
         return block
 
-    def end(self) -> Samples:
-        """What is left when no more will come."""
+    def flush(self) -> Samples:
+        """The last samples, after the end of the input."""
         import numpy as np
 
         block: Samples = np.zeros(0, np.float32)

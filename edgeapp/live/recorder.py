@@ -1,4 +1,4 @@
-"""Audio kept while it is recorded, in a file that is whole at every moment."""
+"""Writes audio to a file while it is recorded; the file is playable at every moment."""
 
 from __future__ import annotations
 
@@ -20,55 +20,70 @@ if TYPE_CHECKING:
 __all__ = ["Recorder"]
 
 _SAMPLE_RATE = 16_000  # Hz
-_WRITE_EVERY = 8_000  # samples: half a second
-_LARGEST_WAV = 2**32 - 4096  # bytes: its sizes have 32 bits, which lasts for 37 hours
+_WRITE_SAMPLES = 8_000  # written at once: half a second
+_MAX_WAV_BYTES = 2**32 - 4096  # sizes in the header have 32 bits: enough for 37 hours
 
-# RFC 9639, 8.2: 18 bytes into a FLAC file stand 20 bits of sample rate, 3 of channels - 1, 5 of
-# bits per sample - 1, and 36 that count the samples.
-_FLAC_COUNT_AT, _FLAC_COUNT_BITS = 18, 36
+# RFC 9639, section 8.2: at byte 18 of a FLAC file are 20 bits of sample rate, 3 of channels - 1, 5
+# of bits per sample - 1, and 36 of the number of samples.
+_FLAC_COUNT_OFFSET, _FLAC_COUNT_BITS = 18, 36
 _FLAC_FORMAT = _SAMPLE_RATE << 8 | 0 << 5 | 15
 
 
 class Recorder:
-    """Writes 16 kHz mono blocks to a 16-bit .wav or .flac file; a context manager.
+    """Writes mono blocks at 16 kHz to a 16-bit .wav or .flac file; a context manager.
 
-    The file can be played while it grows. When the program is killed it lacks less than the last
-    second. What is handed to the operating system is not forced to the disk: a power cut takes
-    what the system had not written yet.
-    Raises OptionError for another ending, OutputError when the file is there already (it may be
-    a recording that broke off) or cannot be written.
+    The file can be played while it grows. If the process is killed, less than the last second is
+    missing. Writes are not synced to disk: a power failure loses what the operating system had
+    not written yet.
     """
 
     def __init__(self, path: str | Path) -> None:
+        """
+        Args:
+            path: a new file, whose extension gives the format.
+
+        Raises:
+            OptionError: another extension than .wav or .flac.
+            OutputError: the file exists already (it may be an interrupted recording) or cannot
+                be written.
+        """
         self.path = Path(path)
         writers: dict[str, type[_Writer]] = {".wav": _Wav, ".flac": _Flac}
         writer = writers.get(self.path.suffix.lower())
         if writer is None:
             raise OptionError(f"{self.path}: audio is kept as .wav or .flac, choose such a name")
-        self._waiting: list[Samples] = []
-        self._samples_waiting = 0
-        self._broken = False
+        self._pending: list[Samples] = []
+        self._pending_samples = 0
+        self._failed = False  # a write failed
         with self._errors():
             self._file: IO[bytes] = self.path.open("xb")
             self._writer = writer(self._file)
 
     def write(self, block: Samples) -> None:
-        """Add float32 samples, -1…1; what lies beyond is clipped. Raises OutputError."""
-        self._waiting.append(block)
-        self._samples_waiting += len(block)
-        if self._samples_waiting >= _WRITE_EVERY:
-            self._write_out()
+        """Add float32 samples [n] in -1…1; larger ones are clipped.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
+        self._pending.append(block)
+        self._pending_samples += len(block)
+        if self._pending_samples >= _WRITE_SAMPLES:
+            self._flush()
 
     def close(self) -> None:
-        """Write out the rest. Raises OutputError."""
+        """Write the remaining samples and close the file.
+
+        Raises:
+            OutputError: the file cannot be written.
+        """
         if self._file.closed:
             return
         try:
-            if not self._broken:
-                self._write_out()
+            if not self._failed:
+                self._flush()
         finally:
-            # What broke has been said: its echo here would hide why the caller leaves.
-            with suppress(OSError) if self._broken else self._errors(), self._file:
+            # A failed write was reported already: a second error here would hide the first one.
+            with suppress(OSError) if self._failed else self._errors(), self._file:
                 self._writer.close()
 
     def __enter__(self) -> Recorder:
@@ -82,13 +97,13 @@ class Recorder:
     ) -> None:
         self.close()
 
-    def _write_out(self) -> None:
-        if not self._samples_waiting:
+    def _flush(self) -> None:
+        if not self._pending_samples:
             return
         import numpy as np
 
-        samples = np.concatenate(self._waiting)
-        self._waiting, self._samples_waiting = [], 0
+        samples = np.concatenate(self._pending)
+        self._pending, self._pending_samples = [], 0
         scaled = np.clip(np.round(samples * 32768.0), -32768, 32767).astype("<i2")
         with self._errors():
             self._writer.write(scaled)
@@ -98,9 +113,9 @@ class Recorder:
         try:
             yield
         except FileExistsError as error:
-            raise OutputError(f"{self.path} is there already: choose another name") from error
+            raise OutputError(f"{self.path} exists already: choose another name") from error
         except OSError as error:
-            self._broken = True
+            self._failed = True
             raise OutputError(
                 f"{self.path} cannot be written: {error.strerror or error}"
             ) from error
@@ -121,9 +136,9 @@ class _Wav:
         file.flush()
 
     def write(self, samples: NDArray[np.int16]) -> None:
-        if 2 * self._wave.tell() + samples.nbytes > _LARGEST_WAV:
+        if 2 * self._wave.tell() + samples.nbytes > _MAX_WAV_BYTES:
             raise OSError("a .wav file holds no more than 37 hours; .flac files do")
-        # The sizes in the header are brought up to date each time.
+        # writeframes also updates the sizes in the header.
         self._wave.writeframes(samples.tobytes())
         self._file.flush()
 
@@ -150,16 +165,19 @@ class _Flac:
         for packet in self._stream.encode(frame):
             self._container.mux(packet)
             self._samples += packet.duration
-        self._count()
+        self._write_count()
 
     def close(self) -> None:
         self._container.mux(self._stream.encode(None))
         self._container.close()
 
-    def _count(self) -> None:
-        """libav counts the samples in the header at the end only; many players need it before."""
+    def _write_count(self) -> None:
+        """Update the number of samples in the header.
+
+        libav writes it at the end only, but many players need it earlier.
+        """
         end = self._file.tell()
-        self._file.seek(_FLAC_COUNT_AT)
+        self._file.seek(_FLAC_COUNT_OFFSET)
         self._file.write((_FLAC_FORMAT << _FLAC_COUNT_BITS | self._samples).to_bytes(8))
         self._file.seek(end)
         self._file.flush()

@@ -1,4 +1,4 @@
-"""A live session: audio from a feed, through recognition and translation, out as events."""
+"""A live session: audio from a source, through recognition and translation, out as events."""
 
 from __future__ import annotations
 
@@ -31,18 +31,14 @@ from pipelines import (
 
 __all__ = ["LiveSession"]
 
-_WAIT_S = 0.05
-_STATUS_EVERY_S = 0.5
-# Work on the last so many seconds of audio makes the real-time factor.
-_RECENT_S = 10.0
+_READ_WAIT_S = 0.05
+_STATUS_INTERVAL_S = 0.5
+_MAX_BACKLOG_S = 4 * _READ_WAIT_S  # waiting audio beyond which translation is postponed
+_SPEED_WINDOW_S = 10.0  # latest audio over which the real-time factor is measured
 
 
 class LiveSession:
-    """Runs in the thread that iterates it; any number of sessions may share models and engine.
-
-    translator: whoever follows this one speaker, or None. show_decoding: pass on what each update
-    cost (Decoded), for measurements.
-    """
+    """Runs in the thread that iterates `run`. Sessions may share models and engine."""
 
     def __init__(
         self,
@@ -52,59 +48,81 @@ class LiveSession:
         show_decoding: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """
+        Args:
+            recogniser: of this session only.
+            translator: of this session only; None: no translation.
+            show_decoding: also yield UpdateDecoded, for measurements.
+            clock: seconds; replaceable for tests.
+        """
         self._recogniser, self._translator = recogniser, translator
         self._show_decoding, self._clock = show_decoding, clock
-        self._heard = 0  # samples
-        self._sentences: deque[str] = deque()
-        self._spans: deque[Cue] = deque()  # committed text with its times, not yet translated
-        self._tail = ""
-        self._translated_tail = ""
-        self._work: deque[tuple[float, float]] = deque()  # (audio seconds, seconds of work)
-        self._told = 0.0
-        self._dropped = 0.0  # seconds, on all feeds
-        self._dropped_here = 0.0  # on this one
+        self._samples = 0  # fed to recognition
+        self._sentences: deque[str] = deque()  # complete, not translated yet
+        self._untimed: deque[Cue] = (
+            deque()
+        )  # committed text that belongs to no translated sentence yet
+        self._partial_text = ""
+        self._translated_partial = ""  # source of the latest TranslationPartial
+        self._work: deque[tuple[float, float]] = deque()  # (audio seconds, compute seconds)
+        self._last_status = 0.0
+        self._dropped_s = 0.0  # of all sources
+        self._source_dropped_s = 0.0  # of the current one
 
     def run(
-        self, feed: AudioSource, next_feed: Callable[[], AudioSource | None] = lambda: None
+        self,
+        source: AudioSource,
+        next_source: Callable[[], AudioSource | None] = lambda: None,
     ) -> Iterator[SessionEvent | UpdateDecoded]:
-        """All events of a feed, to its end; then `Ended`.
+        """Run to the end of the source.
 
-        Whatever the feed raises ends it too, once all that was said before has been told. A
-        device that is lost is not the end where next_feed gives another, to go on with.
+        Args:
+            source: the audio.
+            next_source: called when the device of a source is lost; returns the source with which
+                to continue, or None to end.
+
+        Yields:
+            The events; SessionEnded is the last one, also before an error is raised.
+
+        Raises:
+            EdgeError, OSError, KeyboardInterrupt: the error of the source, after all audio before
+                it was processed.
         """
-        present: AudioSource | None = feed
-        while present is not None:
+        current: AudioSource | None = source
+        while current is not None:
             failure: BaseException | None = None
             try:
-                yield from self._listen(present)
+                yield from self._recognise(current)
             except (EdgeError, OSError, KeyboardInterrupt) as error:
                 failure = error
-            yield from self._tell(self._recogniser.finish())
+            yield from self._forward(self._recogniser.finish())
             yield from self._translate(None)
-            present = None
+            current = None
             if isinstance(failure, DeviceLost):
                 yield WarningRaised(str(failure))
-                present = next_feed()
+                current = next_source()
         yield SessionEnded(self._seconds)
         if failure is not None:
             raise failure
 
-    def _listen(self, feed: AudioSource) -> Iterator[SessionEvent | UpdateDecoded]:
-        self._dropped_here = 0.0
-        while (audio := feed.read(_WAIT_S)) is not None:
-            began = self._clock()
-            self._heard += len(audio)
-            yield from self._tell(self._recogniser.feed(audio))
-            # Recognition goes first: a translation waits while there is audio to listen to.
-            yield from self._translate(feed)
-            self._note_work(len(audio), self._clock() - began)
-            yield from self._status(feed)
+    def _recognise(self, source: AudioSource) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Process a source to its end."""
+        self._source_dropped_s = 0.0
+        while (audio := source.read(_READ_WAIT_S)) is not None:
+            start = self._clock()
+            self._samples += len(audio)
+            yield from self._forward(self._recogniser.feed(audio))
+            # Recognition has priority: translation waits while audio is waiting.
+            yield from self._translate(source)
+            self._record_work(len(audio), self._clock() - start)
+            yield from self._status(source)
 
     @property
     def _seconds(self) -> float:
-        return self._heard / SAMPLE_RATE
+        return self._samples / SAMPLE_RATE
 
-    def _tell(self, events: list[LiveEvent]) -> Iterator[SessionEvent | UpdateDecoded]:
+    def _forward(self, events: list[LiveEvent]) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Yield the events of recognition and give the text to the translator."""
         for event in events:
             if isinstance(event, UpdateDecoded):
                 if self._show_decoding:
@@ -112,75 +130,85 @@ class LiveSession:
                 continue
             yield event
             if isinstance(event, PartialText):
-                self._tail = event.text
+                self._partial_text = event.text
             if self._translator is None:
                 continue
             if isinstance(event, CommittedText):
-                self._spans.append(Cue(event.start, event.end, event.text))
+                self._untimed.append(Cue(event.start, event.end, event.text))
                 self._sentences.extend(self._translator.add(event.text))
             elif isinstance(event, SpeechEnded):
                 self._sentences.extend(self._translator.finish())
 
-    def _translate(self, feed: AudioSource | None) -> Iterator[SessionEvent]:
-        """Finished sentences, then the running one, as long as no audio is waiting."""
+    def _translate(self, source: AudioSource | None) -> Iterator[SessionEvent]:
+        """Translate complete sentences, then the running one, unless audio is waiting.
+
+        Args:
+            source: None: the audio has ended; only complete sentences are translated.
+        """
         if self._translator is None:
             return
-        while self._sentences and not _busy(feed):
+        while self._sentences and not _is_behind(source):
             sentence = self._sentences.popleft()
-            done = self._translator.final(sentence)
-            for warning in done.warnings:
+            translation = self._translator.final(sentence)
+            for warning in translation.warnings:
                 yield WarningRaised(warning)
-            start, end = self._time_of(sentence)
-            yield TranslationFinal(done.text, start, end, sentence)
-            self._translated_tail = ""
-        if feed is None or self._sentences or _busy(feed):
+            start, end = self._pop_times(sentence)
+            yield TranslationFinal(translation.text, start, end, sentence)
+            self._translated_partial = ""
+        if source is None or self._sentences or _is_behind(source):
             return
-        running = (self._translator.running + self._tail).strip()
-        if running and running != self._translated_tail:
-            self._translated_tail = running
-            now = self._translator.partial(self._tail)
-            if now is not None:
-                yield TranslationPartial(now.text)
+        running = (self._translator.running + self._partial_text).strip()
+        if running and running != self._translated_partial:
+            self._translated_partial = running
+            partial = self._translator.partial(self._partial_text)
+            if partial is not None:
+                yield TranslationPartial(partial.text)
 
-    def _time_of(self, sentence: str) -> tuple[float, float]:
-        """When a sentence was said, told by the committed pieces that it is made of."""
+    def _pop_times(self, sentence: str) -> tuple[float, float]:
+        """Start and end of a sentence (s), from the committed texts that it consists of.
+
+        Characters are counted without white space. Within a committed text, time is divided in
+        proportion to them.
+        """
         left = len("".join(sentence.split()))
-        start = end = self._spans[0].start if self._spans else self._seconds
-        while left > 0 and self._spans:
-            piece = self._spans.popleft()
-            size = len("".join(piece.text.split()))
-            end = piece.end
+        start = end = self._untimed[0].start if self._untimed else self._seconds
+        while left > 0 and self._untimed:
+            cue = self._untimed.popleft()
+            size = len("".join(cue.text.split()))
+            end = cue.end
             if size > left:
-                share = piece.start + (piece.end - piece.start) * left / size
-                rest = "".join(piece.text.split())[left:]
-                self._spans.appendleft(Cue(share, piece.end, rest))
-                end = share
+                cut = cue.start + (cue.end - cue.start) * left / size
+                rest = "".join(cue.text.split())[left:]
+                self._untimed.appendleft(Cue(cut, cue.end, rest))
+                end = cut
             left -= size
         return start, end
 
-    def _note_work(self, samples: int, seconds: float) -> None:
+    def _record_work(self, samples: int, seconds: float) -> None:
         self._work.append((samples / SAMPLE_RATE, seconds))
-        while sum(audio for audio, _ in self._work) > _RECENT_S and len(self._work) > 1:
+        while sum(audio for audio, _ in self._work) > _SPEED_WINDOW_S and len(self._work) > 1:
             self._work.popleft()
 
-    def _status(self, feed: AudioSource) -> Iterator[SessionEvent]:
-        if feed.dropped_s > self._dropped_here:
-            lost, self._dropped_here = feed.dropped_s - self._dropped_here, feed.dropped_s
-            self._dropped += lost
-            waiting = f"and {feed.waiting_s:.1f} s are waiting"
+    def _status(self, source: AudioSource) -> Iterator[SessionEvent]:
+        """A warning if audio was dropped, and the periodic Status."""
+        if source.dropped_s > self._source_dropped_s:
+            lost = source.dropped_s - self._source_dropped_s
+            self._source_dropped_s = source.dropped_s
+            self._dropped_s += lost
+            waiting = f"and {source.waiting_s:.1f} s are waiting"
             yield WarningRaised(
                 f"this machine is too slow: {lost:.1f} s of audio were lost, {waiting}"
             )
-        if self._clock() - self._told < _STATUS_EVERY_S:
+        if self._clock() - self._last_status < _STATUS_INTERVAL_S:
             return
-        self._told = self._clock()
+        self._last_status = self._clock()
         audio = sum(audio for audio, _ in self._work)
         work = sum(seconds for _, seconds in self._work)
         factor = work / audio if audio else 0.0
         level = self._recogniser.level
-        yield Status(self._seconds, feed.waiting_s, factor, self._dropped, level)
+        yield Status(self._seconds, source.waiting_s, factor, self._dropped_s, level)
 
 
-def _busy(feed: AudioSource | None) -> bool:
-    """Whether audio has been waiting for longer than translations may take."""
-    return feed is not None and feed.waiting_s > 4 * _WAIT_S
+def _is_behind(source: AudioSource | None) -> bool:
+    """Whether more audio is waiting than translation may delay."""
+    return source is not None and source.waiting_s > _MAX_BACKLOG_S

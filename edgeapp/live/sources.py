@@ -1,4 +1,4 @@
-"""Where a live session's audio comes from: a microphone, or a recording played as if spoken."""
+"""Audio sources of a live session: a microphone, or a recording played in real time."""
 
 from __future__ import annotations
 
@@ -13,47 +13,50 @@ from pipelines import SAMPLE_RATE, Samples
 
 __all__ = ["AudioSource", "FileSource", "MicrophoneSource", "RecordedSource"]
 
-_BLOCK_S = 0.1  # what a recording that nobody paces is handed out in
+_BLOCK_S = 0.1  # block length of a recording that is read without pacing
 
 
 class AudioSource(Protocol):
     """Mono float32 audio at 16 kHz, as it arrives."""
 
     def read(self, wait_s: float) -> Samples | None:
-        """All that has arrived since the last call, waiting up to `wait_s` for it; may be empty.
-        None: there will be no more."""
+        """The audio [n] that has arrived since the last call; None at the end.
+
+        Args:
+            wait_s: how long to wait for audio (s). Without any, the result is empty.
+        """
         ...
 
     def stop(self) -> None:
-        """No more audio is wanted; what has arrived is still handed out. From any thread."""
+        """End the audio. What has arrived can still be read. Callable from any thread."""
         ...
 
     @property
     def dropped_s(self) -> float:
-        """Seconds lost because they were not fetched in time."""
+        """Seconds of audio dropped because they were not read in time."""
         ...
 
     @property
     def waiting_s(self) -> float:
-        """Seconds that have arrived and were not fetched yet."""
+        """Seconds of audio that have arrived and were not read yet."""
         ...
 
 
 class MicrophoneSource:
-    """What a microphone hears, all that has arrived at a time."""
+    """A microphone; each read returns all audio that has arrived."""
 
     def __init__(self, microphone: Microphone) -> None:
         self._microphone = microphone
 
     def read(self, wait_s: float) -> Samples | None:
-        pieces = []
-        piece = self._microphone.try_read(wait_s)
-        while piece is not None:
-            pieces.append(piece)
-            piece = self._microphone.try_read(0) if self.waiting_s else None
-        if not pieces and self._microphone.ended:
+        blocks = []
+        block = self._microphone.try_read(wait_s)
+        while block is not None:
+            blocks.append(block)
+            block = self._microphone.try_read(0) if self.waiting_s else None
+        if not blocks and self._microphone.ended:
             return None
-        return np.concatenate([np.zeros(0, np.float32), *pieces])
+        return np.concatenate([np.zeros(0, np.float32), *blocks])
 
     def stop(self) -> None:
         self._microphone.stop()
@@ -68,40 +71,37 @@ class MicrophoneSource:
 
 
 class AudioSink(Protocol):
-    """What keeps the audio that passes."""
+    """Receives the audio that was read, such as a Recorder."""
 
     def write(self, samples: Samples) -> None: ...
 
 
 class RecordedSource:
-    """Another feed whose audio is kept as it passes."""
+    """Wraps a source and writes its audio to a sink as it is read."""
 
-    def __init__(self, feed: AudioSource, sink: AudioSink) -> None:
-        self._feed, self._sink = feed, sink
+    def __init__(self, source: AudioSource, sink: AudioSink) -> None:
+        self._source, self._sink = source, sink
 
     def read(self, wait_s: float) -> Samples | None:
-        samples = self._feed.read(wait_s)
+        samples = self._source.read(wait_s)
         if samples is not None:
             self._sink.write(samples)
         return samples
 
     def stop(self) -> None:
-        self._feed.stop()
+        self._source.stop()
 
     @property
     def dropped_s(self) -> float:
-        return self._feed.dropped_s
+        return self._source.dropped_s
 
     @property
     def waiting_s(self) -> float:
-        return self._feed.waiting_s
+        return self._source.waiting_s
 
 
 class FileSource:
-    """A recording, played `speed` times as fast as it was spoken; 0: as fast as it is taken.
-
-    Never drops anything. clock, sleep: replaceable, for tests.
-    """
+    """A recording, played at `speed` times real time. It never drops audio."""
 
     dropped_s = 0.0
 
@@ -113,36 +113,44 @@ class FileSource:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """
+        Args:
+            samples: mono float32 [n] at 16 kHz.
+            speed: relative to real time; 0: as fast as it is read.
+            clock: seconds; replaceable for tests.
+            sleep: replaceable for tests.
+        """
         self._samples, self._speed = samples, speed
         self._clock, self._sleep = clock, sleep
-        self._began: float | None = None
-        self._taken = 0
+        self._start_time: float | None = None  # of the first read
+        self._position = 0  # samples read
         self._end = len(samples)
 
     @property
     def waiting_s(self) -> float:
-        return (self._arrived() - self._taken) / SAMPLE_RATE if self._speed else 0.0
+        return (self._arrived() - self._position) / SAMPLE_RATE if self._speed else 0.0
 
     def read(self, wait_s: float) -> Samples | None:
-        if self._began is None:
-            self._began = self._clock()
-        if self._taken >= self._end:
+        if self._start_time is None:
+            self._start_time = self._clock()
+        if self._position >= self._end:
             return None
         if not self._speed:
-            stop = min(self._taken + int(_BLOCK_S * SAMPLE_RATE), self._end)
+            stop = min(self._position + int(_BLOCK_S * SAMPLE_RATE), self._end)
         else:
-            if self._arrived() == self._taken:
+            if self._arrived() == self._position:
                 self._sleep(min(wait_s, _BLOCK_S / self._speed))
             stop = self._arrived()
-        block = self._samples[self._taken : stop]
-        self._taken = stop
+        block = self._samples[self._position : stop]
+        self._position = stop
         return block
 
     def stop(self) -> None:
-        self._end = min(self._end, max(self._taken, self._arrived()))
+        self._end = min(self._end, max(self._position, self._arrived()))
 
     def _arrived(self) -> int:
-        if self._began is None:
+        """Samples played up to now."""
+        if self._start_time is None:
             return 0
-        played = int((self._clock() - self._began) * self._speed * SAMPLE_RATE)
-        return min(self._end, max(self._taken, played))
+        played = int((self._clock() - self._start_time) * self._speed * SAMPLE_RATE)
+        return min(self._end, max(self._position, played))

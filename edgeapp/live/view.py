@@ -1,4 +1,4 @@
-"""The terminal of `edgeapp live`: captions that grow, or one JSON event a line in a pipe."""
+"""Terminal output of `edgeapp live`: growing captions, or one JSON event a line in a pipe."""
 
 from __future__ import annotations
 
@@ -24,20 +24,23 @@ if TYPE_CHECKING:
 
 __all__ = ["CaptionView", "JsonView", "EventView"]
 
-_METER = 12  # characters
-_QUIET_DB, _LOUD_DB = -60.0, -10.0
+_METER_WIDTH = 12  # characters
+_METER_MIN_DB, _METER_MAX_DB = -60.0, -10.0
 
 
 class EventView(Protocol):
-    """Shows a session's events."""
+    """Shows the events of a session; a context manager."""
 
     def __enter__(self) -> EventView: ...
     def __exit__(self, *exc: object) -> None: ...
-    def take(self, event: SessionEvent) -> None: ...
+
+    def take(self, event: SessionEvent) -> None:
+        """Show an event."""
+        ...
 
 
 class JsonView:
-    """One JSON object a line on stdout."""
+    """Writes each event as a line of JSON to stdout."""
 
     def __enter__(self) -> JsonView:
         return self
@@ -51,9 +54,9 @@ class JsonView:
 
 
 class CaptionView:
-    """Committed text solid, the tail dim, the translation below, level and lag at the bottom.
+    """Live captions: final text solid, partial text dim, then translation, level and lag.
 
-    Finished sentences scroll away upwards, each with its translation.
+    Complete cues and translations are printed above and scroll with the terminal.
     """
 
     def __init__(self, *, translated: bool) -> None:
@@ -62,13 +65,15 @@ class CaptionView:
         self._translated = translated
         self._console = results_console()
         self._live = Live(console=self._console, transient=True, auto_refresh=False)
-        self._cues = SubtitleSegmenter()
-        self._open = self._tail = self._running = ""
+        self._segmenter = SubtitleSegmenter()
+        self._open_text = ""  # committed, in no printed cue yet
+        self._partial_text = ""
+        self._partial_translation = ""
         self._status: Status | None = None
 
     def __enter__(self) -> CaptionView:
         self._live.start()
-        self._show()
+        self._refresh()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -78,60 +83,62 @@ class CaptionView:
         if isinstance(event, CommittedText):
             self._commit(event)
         elif isinstance(event, PartialText):
-            self._tail = event.text
+            self._partial_text = event.text
         elif isinstance(event, TranslationPartial):
-            self._running = event.text
+            self._partial_translation = event.text
         elif isinstance(event, TranslationFinal):
-            self._running = ""
+            self._partial_translation = ""
             self._print(Cue(event.start, event.end, event.text), "cyan")
         elif isinstance(event, Status):
             self._status = event
         elif isinstance(event, WarningRaised):
             print_note(event.message)
         elif isinstance(event, (SpeechEnded, SessionEnded)):
-            self._tail = ""
-            for cue in self._cues.flush():
+            self._partial_text = ""
+            for cue in self._segmenter.flush():
                 self._print(cue)
-            self._open = ""
-        self._show()
+            self._open_text = ""
+        self._refresh()
 
     def _commit(self, event: CommittedText) -> None:
-        complete = list(self._cues.add(event.text, event.start, event.end))
+        complete = list(self._segmenter.add(event.text, event.start, event.end))
         for cue in complete:
             self._print(cue)
-        # What is left on the live line is what has not gone up yet.
-        self._open = self._cues.open if complete else self._open + event.text
-        self._tail = ""
+        # The live line keeps the text that was not printed.
+        self._open_text = self._segmenter.open if complete else self._open_text + event.text
+        self._partial_text = ""
 
     def _print(self, cue: Cue, style: str = "") -> None:
         from rich.text import Text
 
-        at = format_clock(cue.start).partition(".")[0]
-        line = Text(f"{at}  ", style="dim")
+        time = format_clock(cue.start).partition(".")[0]
+        line = Text(f"{time}  ", style="dim")
         line.append(cue.text, style=style or "default")
         self._live.console.print(line, soft_wrap=True)
 
-    def _show(self) -> None:
+    def _refresh(self) -> None:
         from rich.console import Group
         from rich.text import Text
 
-        caption = Text(self._open.strip())
-        caption.append(self._tail if self._open else self._tail.lstrip(), style="dim")
+        caption = Text(self._open_text.strip())
+        caption.append(
+            self._partial_text if self._open_text else self._partial_text.lstrip(), style="dim"
+        )
         lines: list[RenderableType] = [caption]
         if self._translated:
-            lines.append(Text(self._running, style="cyan dim"))
-        lines.append(self._foot())
+            lines.append(Text(self._partial_translation, style="cyan dim"))
+        lines.append(self._status_line())
         self._live.update(Group(*lines), refresh=True)
 
-    def _foot(self) -> RenderableType:
+    def _status_line(self) -> RenderableType:
         from rich.text import Text
 
         if self._status is None:
             return Text("listening …", style="dim")
         status = self._status
-        share = (status.level - _QUIET_DB) / (_LOUD_DB - _QUIET_DB)
-        full = round(_METER * min(1.0, max(0.0, share)))
-        meter = "▮" * full + "▯" * (_METER - full)
+        share = (status.level - _METER_MIN_DB) / (_METER_MAX_DB - _METER_MIN_DB)
+        filled = round(_METER_WIDTH * min(1.0, max(0.0, share)))
+        meter = "▮" * filled + "▯" * (_METER_WIDTH - filled)
         text = f"{meter}  {format_clock(status.time).partition('.')[0]}  lag {status.lag:.1f} s"
         if status.dropped:
             text += f"  lost {status.dropped:.1f} s"

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples, read_blocks
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import Chunk, split_at_pauses
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures
+from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.decode_tasks import ChunkTask, DecodeTask, run_interleaved
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import SegmentDone, TranscriptEvent, TranscriptionInfo

@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from pipelines.asr.audio.arrays import read_blocks
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import (
     FRAMES_PER_SECOND,
@@ -18,6 +17,7 @@ from pipelines.asr.audio.features import (
     StreamFeatures,
     WindowFeatures,
 )
+from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.batched import transcribe_batched
 from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
 from pipelines.asr.decode_tasks import DecodeTask, run_one

@@ -122,7 +122,7 @@ def test_what_was_said_last_time_is_not_written_over(
         "live", "-m", "demo", "--from-file", talk, "-o", "a.srt", "--save-audio", "a.wav"
     )
     assert done.returncode == 1
-    assert "a.srt is there already" in done.stderr
+    assert "a.srt exists already" in done.stderr
     assert (tmp_path / "a.srt").read_text() == "1\n"
     assert not (tmp_path / "a.wav").exists()
 

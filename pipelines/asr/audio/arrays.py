@@ -1,10 +1,8 @@
-"""Audio in memory: arrays, streams of them, and the bounds that all audio is held to."""
+"""Audio in memory: conversion to mono float32, and the limits that all audio must meet."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,13 +10,10 @@ from numpy.typing import NDArray
 from pipelines.errors import AudioError, LongAudio
 from pipelines.notices import notice
 
-if TYPE_CHECKING:
-    from av import AudioFrame
-
 __all__ = [
-    "LOUDEST",
+    "MAX_AMPLITUDE",
+    "MAX_BLOCK",
     "SAMPLE_RATE",
-    "STEP",
     "Block",
     "Clipper",
     "LoudAudio",
@@ -26,19 +21,16 @@ __all__ = [
     "Samples",
     "as_mono",
     "check_format",
-    "peak_of",
-    "read_blocks",
-    "resampled",
-    "samples_of",
+    "peak_amplitude",
 ]
 
 SAMPLE_RATE = 16_000  # Hz
-STEP = 30 * SAMPLE_RATE  # samples handled at once: bounds temporary copies
-LOUDEST = 16.0  # +24 dB. A recording with larger samples is not one of floats in -1…1
+MAX_BLOCK = 30 * SAMPLE_RATE  # samples processed at once: bounds temporary copies
+MAX_AMPLITUDE = 16.0  # +24 dB. Larger samples are not floats in -1…1
 
-# The lowest rate bounds what resampling makes of a file: 16 samples of each.
-_LOWEST_RATE, _HIGHEST_RATE = 1_000, 768_000  # Hz
-_MOST_CHANNELS = 64
+# The lowest rate bounds the growth by resampling: 16 samples of each.
+_MIN_RATE, _MAX_RATE = 1_000, 768_000  # Hz
+_MAX_CHANNELS = 64
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono, 16 kHz, -1…1."""
@@ -48,58 +40,61 @@ Block: TypeAlias = "NDArray[Any] | tuple[int, NDArray[Any]]"
 
 
 class LoudAudio(UserWarning):
-    """Samples far outside -1…1 (beyond ±LOUDEST), which were scaled down or clipped."""
+    """Samples far outside -1…1 (beyond ±MAX_AMPLITUDE), which were scaled down or clipped."""
 
 
 class SampleBuffer:
-    """A recording that arrives in blocks, in one array grown in place.
+    """A recording that arrives in blocks, collected in one array that grows in place.
 
-    Memory follows what has arrived, not what a header announces. ndarray.resize reallocates,
-    which for large arrays moves pages instead of copying them, so even while it grows there is
-    one copy. numpy.concatenate would need two.
+    Memory follows the samples that have arrived, not the length that a header announces.
+    ndarray.resize reallocates, which for large arrays moves pages instead of copying them, so
+    there is one copy even while it grows. numpy.concatenate would need two.
+
+    Attributes:
+        length: samples so far.
     """
 
     def __init__(self, name: str, longest_s: float | None = None) -> None:
         """
         Args:
-            name: what errors and warnings call the recording.
-            longest_s: more seconds than this are refused; None: any number is taken.
+            name: the recording's name in errors and warnings.
+            longest_s: maximum duration (s); None: unlimited.
         """
         self._name, self._longest_s = name, longest_s
-        self._array = np.empty(STEP, np.float32)
-        self._peak, self._measured = 0.0, 0  # the largest magnitude among the first so many
-        self.length = 0  # samples
+        self._array = np.empty(MAX_BLOCK, np.float32)
+        self._peak, self._measured = 0.0, 0  # peak amplitude of the first `_measured` samples
+        self.length = 0
 
     def append(self, block: Samples) -> None:
         """Add mono float32 samples [n] at 16 kHz.
 
         Raises:
-            AudioError: a sample is NaN or infinite. Samples are looked at 30 seconds at a time.
+            AudioError: a sample is NaN or infinite. Samples are checked 30 seconds at a time.
             LongAudio: the recording is longer than `longest_s`.
         """
         end = self.length + len(block)
         if self._longest_s is not None and end > self._longest_s * SAMPLE_RATE:
             raise LongAudio.of(self._name, self._longest_s)
         if end > len(self._array):
-            self._array.resize(max(end, len(self._array) * 9 // 8 + STEP), refcheck=False)
+            self._array.resize(max(end, len(self._array) * 9 // 8 + MAX_BLOCK), refcheck=False)
         self._array[self.length : end] = block
         self.length = end
-        if end - self._measured >= STEP:
+        if end - self._measured >= MAX_BLOCK:
             self._measure()
 
     def _measure(self) -> None:
         new = self._array[self._measured : self.length]
-        self._peak = max(self._peak, peak_of(new, self._name))
+        self._peak = max(self._peak, peak_amplitude(new, self._name))
         self._measured = self.length
 
     def loudness_warning(self) -> str | None:
-        """What LoudAudio says of the recording; None where it is not too loud.
+        """The message of a LoudAudio warning; None if the recording is not too loud.
 
         Raises:
             AudioError: a sample is NaN or infinite.
         """
         self._measure()
-        if self._peak <= LOUDEST:
+        if self._peak <= MAX_AMPLITUDE:
             return None
         return (
             f"{self._name} has samples up to {self._peak:.3g}, far outside -1…1: "
@@ -107,124 +102,56 @@ class SampleBuffer:
         )
 
     def finish(self) -> Samples:
-        """The recording [length], divided by its peak where that is above LOUDEST.
+        """The recording [length], divided by its peak if that is above MAX_AMPLITUDE.
 
         Raises:
             AudioError: a sample is NaN or infinite.
         """
         self._measure()
         self._array.resize(self.length, refcheck=False)
-        if self._peak > LOUDEST:
+        if self._peak > MAX_AMPLITUDE:
             self._array /= np.float32(self._peak)
         return self._array
 
 
 class Clipper:
-    """Limits the blocks of a stream to ±LOUDEST, with a LoudAudio warning at the first louder one.
+    """Clips the blocks of a stream to ±MAX_AMPLITUDE and warns once with LoudAudio.
 
-    What is to come of a stream is not known, so it cannot be scaled by its peak.
+    A stream cannot be scaled by its peak, which is not known before its end.
     """
 
     def __init__(self, name: str) -> None:
         self._name, self._warned = name, False
 
     def clip(self, block: Samples) -> Samples:
-        """The block, itself where nothing in it is too loud.
+        """The clipped block; `block` itself if no sample is too loud.
 
         Raises:
             AudioError: a sample is NaN or infinite.
         """
-        peak = peak_of(block, self._name)
-        if peak <= LOUDEST:
+        peak = peak_amplitude(block, self._name)
+        if peak <= MAX_AMPLITUDE:
             return block
         if not self._warned:
             self._warned = True
             notice(
                 f"{self._name} has samples up to {peak:.3g}, far outside -1…1: "
-                f"what is beyond ±{LOUDEST:g} is clipped",
+                f"samples beyond ±{MAX_AMPLITUDE:g} are clipped",
                 LoudAudio,
                 stacklevel=2,
             )
-        return block.clip(-LOUDEST, LOUDEST)
+        return block.clip(-MAX_AMPLITUDE, MAX_AMPLITUDE)
 
 
-def read_blocks(source: object, *, clip: bool = True) -> Iterator[Samples]:
-    """The blocks of a stream as mono float32 at 16 kHz, lazily, resampled across their seams.
-
-    Args:
-        source: an iterable of arrays or of pairs (rate in Hz, array).
-        clip: limit samples to ±LOUDEST, with a LoudAudio warning.
+def peak_amplitude(samples: Samples, name: str) -> float:
+    """The largest magnitude of samples [n]; 0.0 if n = 0.
 
     Raises:
-        AudioError: at once when `source` is not iterable, and later when a block is not audio,
-            is not finite, or changes the sample rate.
-    """
-    if isinstance(source, bytes) or not isinstance(source, Iterable):
-        raise AudioError(
-            f"cannot read audio from {type(source).__name__}: give a path, a binary file, "
-            "an array, (rate, array), or an iterable of arrays"
-        )
-    return _read_blocks(source, "the audio stream", clip)
-
-
-def _read_blocks(source: Iterable[Any], name: str, clip: bool) -> Iterator[Samples]:
-    blocks = _mono_blocks(source, name)
-    first = next(blocks, None)
-    if first is None:
-        return
-    rate = first[0]
-
-    def same_rate() -> Iterator[Samples]:
-        clipper = Clipper(name)
-        for block_rate, samples in chain([first], blocks):
-            if block_rate != rate:
-                raise AudioError(f"{name} changes its sample rate from {rate} to {block_rate} Hz")
-            yield clipper.clip(samples) if clip else samples
-
-    yield from resampled(same_rate(), rate)
-
-
-def _mono_blocks(source: Iterable[Any], name: str) -> Iterator[tuple[int, Samples]]:
-    """Blocks with fewer samples than channels lie as the longest block before them did."""
-    channels, longest = None, 0
-    for block in source:
-        array = block[-1] if isinstance(block, tuple) and block else block
-        if getattr(array, "ndim", 0) == 2 and max(array.shape) > longest and 0 not in array.shape:
-            channels, longest = int(np.argmin(array.shape)), max(array.shape)
-        yield as_mono(block, name, channels)
-
-
-def resampled(blocks: Iterable[Samples], rate: int) -> Iterator[Samples]:
-    """Mono float32 blocks from `rate` Hz to 16 kHz, by libav; as they are when they are that."""
-    if rate == SAMPLE_RATE:
-        yield from blocks
-        return
-    from av import AudioFrame, AudioResampler
-
-    resampler = AudioResampler("flt", "mono", SAMPLE_RATE)
-    for samples in blocks:
-        for start in range(0, len(samples), STEP):
-            piece = samples[None, start : start + STEP]
-            frame = AudioFrame.from_ndarray(piece, format="flt", layout="mono")
-            frame.sample_rate = rate
-            yield from map(samples_of, resampler.resample(frame))
-    yield from map(samples_of, resampler.resample(None))
-
-
-def samples_of(frame: AudioFrame) -> Samples:
-    """The samples of a mono float frame."""
-    return frame.to_ndarray().reshape(-1).astype(np.float32, copy=False)
-
-
-def peak_of(samples: Samples, name: str) -> float:
-    """The largest magnitude among samples [n]; 0.0 of none.
-
-    Raises:
-        AudioError: a sample is NaN or infinite; the message names `name`.
+        AudioError: a sample is NaN or infinite; the message begins with `name`.
     """
     if not len(samples):
         return 0.0
-    peak = max(float(samples.max()), -float(samples.min()))  # both are NaN where a sample is
+    peak = max(float(samples.max()), -float(samples.min()))  # both are NaN if any sample is
     if not np.isfinite(peak):
         raise AudioError(
             f"{name} holds samples that are not numbers (NaN or infinite); "
@@ -234,29 +161,39 @@ def peak_of(samples: Samples, name: str) -> float:
 
 
 def check_format(rate: int, channels: int, name: str) -> None:
-    """Refuse sample rates and numbers of channels that no recording has.
+    """Reject sample rates and channel counts that no recording has.
 
     Raises:
-        AudioError: `rate` (Hz) or `channels` is out of bounds; the message names `name`.
+        AudioError: `rate` (Hz) or `channels` is out of bounds; the message begins with `name`.
     """
-    if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
+    if not _MIN_RATE <= rate <= _MAX_RATE:
         raise AudioError(
-            f"{name} has a sample rate of {rate} Hz, which is not between {_LOWEST_RATE} and "
-            f"{_HIGHEST_RATE} Hz; repair or re-export the recording"
+            f"{name} has a sample rate of {rate} Hz, which is not between {_MIN_RATE} and "
+            f"{_MAX_RATE} Hz; repair or re-export the recording"
         )
-    if channels > _MOST_CHANNELS:
+    if channels > _MAX_CHANNELS:
         raise AudioError(
-            f"{name} has {channels} channels, more than {_MOST_CHANNELS}; "
+            f"{name} has {channels} channels, more than {_MAX_CHANNELS}; "
             "export it as mono or stereo"
         )
 
 
-def as_mono(block: Block, name: str, channels: int | None = None) -> tuple[int, Samples]:
-    """(rate, mono float32 samples) of an array or a pair; the array itself where it is that.
+def as_mono(block: Block, name: str, channel_axis: int | None = None) -> tuple[int, Samples]:
+    """Convert an array, or a pair (rate, array), to mono float32.
 
-    Signed integers are scaled by their full range, unsigned ones around its middle; channels
-    are averaged. channels: which axis they are, where that is known. Raises AudioError naming
-    `name` for anything that is no audio, and for rates and channels that no recording has.
+    Signed integers are scaled by their full range, unsigned ones around its middle; channels are
+    averaged. A mono float32 array is returned as it is.
+
+    Args:
+        block: [n], [n, channels] or [channels, n].
+        name: the source's name in errors.
+        channel_axis: the axis of the channels; None: the shorter axis.
+
+    Returns:
+        The rate (Hz) and samples [n].
+
+    Raises:
+        AudioError: `block` is not audio, or its rate or channels are out of bounds.
     """
     rate: Any = SAMPLE_RATE
     array: Any = block
@@ -268,28 +205,28 @@ def as_mono(block: Block, name: str, channels: int | None = None) -> tuple[int, 
         kind = getattr(array, "dtype", type(array).__name__)
         raise AudioError(f"{name} must hold arrays of floats or integers, not {kind}")
     if not isinstance(rate, (int, np.integer)):
-        raise AudioError(f"{name} has an impossible sample rate: {rate!r}")
+        raise AudioError(f"{name} has an invalid sample rate: {rate!r}")
     check_format(int(rate), 1, name)
     if array.ndim == 2 and 0 in array.shape:
         return int(rate), np.zeros(0, np.float32)
     if array.ndim == 2:
-        # Few channels, many samples, whichever way round.
-        axis = int(np.argmin(array.shape)) if channels is None else channels
+        axis = int(np.argmin(array.shape)) if channel_axis is None else channel_axis
         check_format(int(rate), array.shape[axis], name)
-        with np.errstate(over="ignore", invalid="ignore"):  # peak_of refuses what comes of it
-            return int(rate), _scaled(array).mean(axis=axis, dtype=np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):  # peak_amplitude rejects the result
+            return int(rate), _to_float(array).mean(axis=axis, dtype=np.float32)
     if array.ndim != 1:
         raise AudioError(f"{name} must have one or two dimensions, not {array.ndim}")
-    return int(rate), _scaled(array)
+    return int(rate), _to_float(array)
 
 
-def _scaled(array: NDArray[Any]) -> Samples:
+def _to_float(array: NDArray[Any]) -> Samples:
+    """Float32 in -1…1 for integers; floats are converted unscaled."""
     if array.dtype.kind == "f":
-        with np.errstate(over="ignore"):  # peak_of refuses what comes of it
+        with np.errstate(over="ignore"):  # peak_amplitude rejects the result
             return np.ascontiguousarray(array, dtype=np.float32)
-    full = float(2 ** (8 * array.dtype.itemsize - 1))
+    full_scale = float(2 ** (8 * array.dtype.itemsize - 1))
     scaled = array.astype(np.float32)
     if array.dtype.kind == "u":
-        scaled -= np.float32(full)
-    scaled /= np.float32(full)
+        scaled -= np.float32(full_scale)
+    scaled /= np.float32(full_scale)
     return scaled

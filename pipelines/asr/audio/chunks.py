@@ -1,4 +1,7 @@
-"""A recording cut at its pauses into chunks that a model hears at once; silence is left out."""
+"""Splits a recording at its pauses into chunks of speech that fit the model's window.
+
+Silence between chunks is left out.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ from pipelines.deferred_errors import DeferErrors
 
 __all__ = ["Chunk", "split_at_pauses"]
 
-_BLOCK = 312 * FRAME  # samples judged at once: 10 s
+_BLOCK = 312 * FRAME  # samples per call of the detector: 10 s
 _MIN_PAUSE_S = 0.2  # shorter ones may lie inside a word
 _PRE_ROLL_S = 0.2
-_THRESHOLD = 0.35  # below Silero's own 0.5, since what is taken for silence is lost
-_KEPT_S = 2.0  # of the past: the next utterance may turn out to have begun there
-_LEAST = 0.5  # of the longest chunk: from here on the longest pause is where it ends
+_THRESHOLD = 0.35  # below Silero's default of 0.5: speech taken for silence would be lost
+_HISTORY_S = 2.0  # samples kept during silence: the next utterance may turn out to begin there
+_MIN_FILL = 0.5  # share of the maximum length from which on a chunk may end at a pause
 
 SampleSpan = tuple[int, int]
 """First sample, and the one after the last."""
@@ -29,10 +32,13 @@ SampleSpan = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """A piece of a recording with speech in it.
+    """A part of a recording that contains speech.
 
-    first, last: its first frame of 10 ms and the one after its last, counted from the recording's
-    start. samples: what they look at, from sample `offset` of the recording on.
+    Attributes:
+        first: index of its first frame of 10 ms, counted from the recording's start.
+        last: index after its last frame.
+        offset: position of samples[0] in the recording.
+        samples: mono float32 [n] at 16 kHz: what the STFT windows of its frames cover.
     """
 
     first: int
@@ -42,106 +48,125 @@ class Chunk:
 
 
 def split_at_pauses(blocks: Iterable[Samples], longest_s: float) -> Iterator[Chunk]:
-    """The chunks of a recording, none longer than `longest_s`, found as they are asked for.
+    """Split a recording into chunks, lazily.
 
-    blocks: mono float32 at 16 kHz, of any lengths; read some 10 s further than a chunk needs.
-    Speech without a pause is cut at the quietest point of the last second that fits. Pauses stay
-    where the speech around them fits into one chunk.
+    Speech without a pause is cut at the quietest point of the last second that fits. Pauses are
+    kept inside a chunk if the speech around them fits into it.
+
+    Args:
+        blocks: mono float32 [n] each, at 16 kHz, of any lengths. Reading is some 10 s ahead of
+            the end of a chunk.
+        longest_s: maximum duration of a chunk (s).
+
+    Yields:
+        The chunks, in order.
     """
-    longest = round(longest_s * SAMPLE_RATE) - HOP  # a chunk begins with a whole frame
-    tape, detector = _SampleTape(), _LookaheadVad()
-    voice = VoiceActivity(
+    max_samples = round(longest_s * SAMPLE_RATE) - HOP  # a chunk begins at a frame boundary
+    history, detector = _SampleHistory(), _BatchedDetector()
+    vad = VoiceActivity(
         VoiceOptions(
             threshold=_THRESHOLD,
             pre_roll_s=_PRE_ROLL_S,
             min_silence_s=_MIN_PAUSE_S,
-            max_utterance_s=longest / SAMPLE_RATE,
+            max_utterance_s=max_samples / SAMPLE_RATE,
         ),
         detector,
     )
-    spoken: list[SampleSpan] = []
-    speaking: int | None = None  # since when
-    for block in _blocks_of(_BLOCK, blocks):
-        tape.append(block)
-        detector.listen(block)
+    utterances: list[SampleSpan] = []  # not in a chunk yet
+    utterance_start: int | None = None  # of the open utterance
+    for block in _rechunk(blocks, _BLOCK):
+        history.append(block)
+        detector.prefetch(block)
         last = len(block) < _BLOCK
-        for event in [*voice.feed(block), *(voice.finish() if last else ())]:
+        for event in [*vad.feed(block), *(vad.finish() if last else ())]:
             if isinstance(event, SpeechStart):
-                speaking = event.sample
+                utterance_start = event.sample
             elif isinstance(event, SpeechEnd):
-                assert speaking is not None, "what ends has begun"
-                spoken.append((speaking, event.sample))
-                speaking = None
-                while spoken[-1][1] - spoken[0][0] > longest:
-                    yield tape.cut(_next_chunk(spoken, longest))
-        now = tape.end if speaking is None else speaking
-        if spoken and (last or now - spoken[0][0] > longest):  # nothing more fits
-            yield tape.cut(_next_chunk(spoken, longest))
-        tape.forget(spoken[0][0] if spoken else now - round(_KEPT_S * SAMPLE_RATE))
+                assert utterance_start is not None, "speech starts before it ends"
+                utterances.append((utterance_start, event.sample))
+                utterance_start = None
+                while utterances[-1][1] - utterances[0][0] > max_samples:
+                    yield history.cut(_pop_chunk(utterances, max_samples))
+        now = history.end if utterance_start is None else utterance_start
+        if utterances and (last or now - utterances[0][0] > max_samples):  # no more speech fits
+            yield history.cut(_pop_chunk(utterances, max_samples))
+        history.drop_before(
+            utterances[0][0] if utterances else now - round(_HISTORY_S * SAMPLE_RATE)
+        )
 
 
-def _next_chunk(spoken: list[SampleSpan], longest: int) -> SampleSpan:
-    """Take the next chunk's utterances away: all where they fit, else up to the longest pause."""
-    start, count = spoken[0][0], len(spoken)
-    if spoken[-1][1] - start > longest:
-        ends = [i for i in range(1, count) if spoken[i - 1][1] - start >= _LEAST * longest]
-        count = max(ends or [count - 1], key=lambda i: (spoken[i][0] - spoken[i - 1][1], i))
-    taken, spoken[:] = spoken[:count], spoken[count:]
-    return start, taken[-1][1]
+def _pop_chunk(utterances: list[SampleSpan], max_samples: int) -> SampleSpan:
+    """Remove the utterances of the next chunk: all if they fit, else up to the longest pause."""
+    start, count = utterances[0][0], len(utterances)
+    if utterances[-1][1] - start > max_samples:
+        ends = [
+            i for i in range(1, count) if utterances[i - 1][1] - start >= _MIN_FILL * max_samples
+        ]
+        count = max(ends or [count - 1], key=lambda i: (utterances[i][0] - utterances[i - 1][1], i))
+    chunk, utterances[:] = utterances[:count], utterances[count:]
+    return start, chunk[-1][1]
 
 
-def _blocks_of(size: int, blocks: Iterable[Samples]) -> Iterator[Samples]:
-    """The same samples in blocks [size]; the last one is shorter, and may be empty. Where the
-    source breaks off, what it gave comes first."""
-    held: list[Samples] = []
+def _rechunk(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
+    """The same samples in blocks [size]; the last one is shorter and may be empty.
+
+    An error of the source is raised after the samples that came before it.
+    """
+    pending: list[Samples] = []
     count = 0
     source = DeferErrors(blocks)
     for block in source:
-        held.append(block)
+        pending.append(block)
         count += len(block)
         if count < size:
             continue
-        joined = np.concatenate(held)
-        whole = count // size * size
-        yield from (joined[at : at + size] for at in range(0, whole, size))
-        held, count = [joined[whole:]], count - whole
-    yield np.concatenate(held) if held else np.zeros(0, np.float32)
+        joined = np.concatenate(pending)
+        complete = count // size * size
+        yield from (joined[start : start + size] for start in range(0, complete, size))
+        pending, count = [joined[complete:]], count - complete
+    yield np.concatenate(pending) if pending else np.zeros(0, np.float32)
     source.check()
 
 
-class _LookaheadVad:
-    """Silero's verdicts, found for a block at once and told frame by frame."""
+class _BatchedDetector:
+    """Silero's probabilities, computed for a block at once and returned frame by frame."""
 
     def __init__(self) -> None:
         self._silero = SileroDetector()
-        self._known: deque[float] = deque()
+        self._probabilities: deque[float] = deque()
 
-    def listen(self, block: Samples) -> None:
-        whole = block[: len(block) // FRAME * FRAME]
-        self._known.extend(self._silero.judge(whole))
+    def prefetch(self, block: Samples) -> None:
+        """Compute the probabilities of the block's complete frames."""
+        complete = block[: len(block) // FRAME * FRAME]
+        self._probabilities.extend(self._silero.probabilities(complete))
 
     def __call__(self, frame: Samples) -> float:
-        return self._known.popleft() if self._known else self._silero(frame)
+        return self._probabilities.popleft() if self._probabilities else self._silero(frame)
 
 
-class _SampleTape:
-    """The recording's latest samples."""
+class _SampleHistory:
+    """The latest samples of the recording, from which chunks are cut.
+
+    Attributes:
+        end: samples of the recording so far.
+    """
 
     def __init__(self) -> None:
         self._blocks: deque[Samples] = deque()
-        self._start = self.end = 0  # samples of the recording
+        self._start = self.end = 0
 
     def append(self, block: Samples) -> None:
         self._blocks.append(block)
         self.end += len(block)
 
-    def forget(self, before: int) -> None:
-        """Samples before this are not needed any more, but for what the first frame looks at."""
-        while self._blocks and self._start + len(self._blocks[0]) <= before - MARGIN - HOP:
+    def drop_before(self, sample: int) -> None:
+        """Drop blocks before `sample`, less the margin of the first frame's STFT window."""
+        while self._blocks and self._start + len(self._blocks[0]) <= sample - MARGIN - HOP:
             self._start += len(self._blocks.popleft())
 
     def cut(self, span: SampleSpan) -> Chunk:
+        """A copy of the frames of `span`, with MARGIN samples around them."""
         first, last = span[0] // HOP, span[1] // HOP
         low, high = max(first * HOP - MARGIN, 0), min(last * HOP + MARGIN, self.end)
-        held = np.concatenate(self._blocks)
-        return Chunk(first, last, low, held[low - self._start : high - self._start].copy())
+        joined = np.concatenate(self._blocks)
+        return Chunk(first, last, low, joined[low - self._start : high - self._start].copy())

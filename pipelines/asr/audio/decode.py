@@ -1,4 +1,4 @@
-"""Any audio in, mono float32 at 16 kHz out. Decoding is PyAV's: no system ffmpeg is needed."""
+"""Decodes audio of any source to mono float32 at 16 kHz with PyAV; no system ffmpeg is needed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 import numpy as np
 
 from pipelines.asr.audio.arrays import (
-    LOUDEST,
+    MAX_AMPLITUDE,
+    MAX_BLOCK,
     SAMPLE_RATE,
-    STEP,
     Block,
     LoudAudio,
     SampleBuffer,
     Samples,
     as_mono,
     check_format,
-    peak_of,
-    read_blocks,
-    resampled,
-    samples_of,
+    peak_amplitude,
 )
+from pipelines.asr.audio.resample import frame_samples, read_blocks, resample
 from pipelines.errors import AudioError, LongAudio
 from pipelines.notices import notice
 
@@ -38,94 +36,106 @@ if TYPE_CHECKING:
 
 __all__ = ["AudioSource", "DamagedAudio", "decode_path", "is_stream", "load_audio"]
 
-_SPOOL_BYTES = 32 << 20  # a pipe is kept in memory up to this size, then in a temporary file
-# libav mixes floats louder than integers, which openai-whisper reads: by 3 dB for two channels, by
-# 11 for six. With this it mixes them alike.
+_SPOOL_BYTES = 32 << 20  # a pipe is buffered in memory up to this size, then in a temporary file
+# For floats, libav's default downmix is louder than for integers, which openai-whisper reads: by
+# 3 dB for two channels, by 11 dB for six. This option makes both equal.
 _MIXING = {"rematrix_maxval": "1.0"}
-# A header that announces more than this may have been written before the length was known:
-# that the file is shorter does not mean that it broke off.
-_BELIEVED_S = 6 * 3600.0
-_ABSURD_S = 30 * 86_400.0  # 165 GB of samples: a header that announces more is refused
-_MOST_IN_FRAME = 1 << 24  # samples of all channels that one frame may decode to
-# libav decodes the first frames, those of covers and films too, while it opens a file.
-_LARGEST_PICTURE = 1 << 26  # pixels
+# A longer announced duration may be a placeholder, written before the length was known: a shorter
+# file is then not reported as damaged.
+_MAX_CREDIBLE_S = 6 * 3600.0
+_MAX_ANNOUNCED_S = 30 * 86_400.0  # 165 GB of samples: a header that announces more is rejected
+_MAX_FRAME_SAMPLES = 1 << 24  # of all channels that one frame may decode to
+# libav decodes the first frames while it opens a file, those of covers and videos too.
+_MAX_PIXELS = 1 << 26
 
 AudioSource: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Block | Iterable[Block]"
+"""A path, a binary file, an array at 16 kHz, a pair (rate, array), or an iterable of blocks."""
 
 
 class DamagedAudio(UserWarning):
-    """A file could be decoded only in part; what could be is used."""
+    """A file could be decoded only in part; that part is used."""
 
 
 def is_stream(source: AudioSource) -> bool:
-    """Whether the source is an iterator of blocks, to be read only as far as needed."""
-    whole = (str, bytes, os.PathLike, np.ndarray, tuple)
-    return not isinstance(source, whole) and not hasattr(source, "read")
+    """Whether the source is an iterable of blocks, to be read only as far as needed."""
+    complete = (str, bytes, os.PathLike, np.ndarray, tuple)
+    return not isinstance(source, complete) and not hasattr(source, "read")
 
 
 def load_audio(source: AudioSource, longest_s: float | None = None) -> Samples:
-    """A whole source as mono float32 [samples] at 16 kHz, held once.
+    """Decode a source completely. One copy of the samples is held.
 
-    source: a path, a binary file object (a pipe too), an array, a pair (rate in Hz, array), or
-        an iterable of such arrays or pairs. Arrays without a rate are taken as 16 kHz;
-        integers are scaled to -1…1; two-dimensional arrays are averaged over their channels.
+    A recording with samples beyond ±MAX_AMPLITUDE (16) is divided by its peak. Smaller overs are
+    left as they are.
 
-    longest_s: what is longer is refused: where the header says so, before it is decoded; files
-        need not tell, so else as soon as so much has been decoded.
+    Args:
+        source: a path, a binary file object (also a pipe), an array, a pair (rate in Hz, array),
+            or an iterable of such arrays or pairs. Arrays without a rate are taken as 16 kHz;
+            integers are scaled to -1…1; channels of two-dimensional arrays are averaged.
+        longest_s: maximum duration (s); None: unlimited. Longer recordings are rejected by their
+            header before decoding, or else as soon as more has been decoded.
 
-    Samples beyond ±LOUDEST (16) are no floats in -1…1: the recording is divided by its peak, with
-    a LoudAudio warning. Smaller overs stay as they are.
+    Returns:
+        Mono float32 [samples] at 16 kHz.
 
-    Warns with DamagedAudio when a file breaks off or has holes. Raises AudioError when there is
-    nothing to decode, when samples are not finite, or when the sample rate, the channels or the
-    announced length are none that a recording has; LongAudio, which is one, when there is too
-    much.
+    Raises:
+        AudioError: the source holds no decodable audio, samples are not finite, or the sample
+            rate, channels or announced duration are out of bounds.
+        LongAudio: (an AudioError) the recording is longer than `longest_s`.
+
+    Warns:
+        DamagedAudio: the file breaks off or has gaps.
+        LoudAudio: the recording was scaled down.
     """
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
-        return _gathered(decode_path(path, path, longest_s), path, longest_s)
+        return _collect(decode_path(path, path, longest_s), path, longest_s)
     if isinstance(source, (np.ndarray, tuple)):
         return _load_array(source, longest_s)
     if hasattr(source, "read"):
         name = _name_of(source)
-        return _gathered(_decode_file(source, name, longest_s), name, longest_s)
-    return _gathered(read_blocks(source, clip=False), "the audio stream", longest_s)
+        return _collect(_decode_file(source, name, longest_s), name, longest_s)
+    return _collect(read_blocks(source, clip=False), "the audio stream", longest_s)
 
 
-def _gathered(blocks: Iterable[Samples], name: str, longest_s: float | None) -> Samples:
+def _collect(blocks: Iterable[Samples], name: str, longest_s: float | None) -> Samples:
     buffer = SampleBuffer(name, longest_s)
     for block in blocks:
         buffer.append(block)
-    if (said := buffer.loudness_warning()) is not None:
-        notice(said, LoudAudio, stacklevel=3)
+    if (message := buffer.loudness_warning()) is not None:
+        notice(message, LoudAudio, stacklevel=3)
     return buffer.finish()
 
 
 def _load_array(source: Block, longest_s: float | None) -> Samples:
     name = "the audio array"
     rate, samples = as_mono(source, name)
-    pieces = [samples[start : start + STEP] for start in range(0, len(samples), STEP)]
-    if rate != SAMPLE_RATE or any(peak_of(piece, name) > LOUDEST for piece in pieces):
-        return _gathered(resampled(pieces, rate), name, longest_s)
+    blocks = [samples[start : start + MAX_BLOCK] for start in range(0, len(samples), MAX_BLOCK)]
+    if rate != SAMPLE_RATE or any(peak_amplitude(block, name) > MAX_AMPLITUDE for block in blocks):
+        return _collect(resample(blocks, rate), name, longest_s)
     if longest_s is not None and len(samples) > longest_s * SAMPLE_RATE:
         raise LongAudio.of(name, longest_s)
     return samples  # not copied
 
 
 def decode_path(path: str, name: str, longest_s: float | None = None) -> Iterator[Samples]:
-    """The blocks of an audio file, mono float32 at 16 kHz, as they are decoded.
+    """Decode an audio file block by block.
 
     Args:
         path: an audio or video file.
-        name: what errors and warnings call it.
-        longest_s: a header that announces more seconds is refused.
+        name: the file's name in errors and warnings.
+        longest_s: a header that announces more seconds is rejected. The decoded duration is not
+            checked.
+
+    Yields:
+        Mono float32 samples [n] at 16 kHz.
 
     Raises:
-        AudioError: the file cannot be read or decoded, or its header is absurd.
-        LongAudio: it announces more than `longest_s`. What is decoded is not measured.
+        AudioError: the file cannot be read or decoded, or its header is out of bounds.
+        LongAudio: the header announces more than `longest_s`.
     """
     try:
-        # Our own file object: libav would read "a:b.wav" or "http:x" as a protocol.
+        # A file object instead of the path: libav would read "a:b.wav" or "http:x" as a protocol.
         with Path(path).open("rb") as file:
             yield from _decode_file(file, name, longest_s)
     except FileNotFoundError:
@@ -137,7 +147,7 @@ def decode_path(path: str, name: str, longest_s: float | None = None) -> Iterato
 
 
 def _name_of(file: object) -> str:
-    name = getattr(file, "name", None)  # a number where the file was opened from a descriptor
+    name = getattr(file, "name", None)  # a number if the file was opened from a descriptor
     return name if isinstance(name, str) else "the audio stream"
 
 
@@ -149,20 +159,20 @@ def _decode_file(file: Any, name: str, longest_s: float | None) -> Iterator[Samp
             if stream is None:
                 raise AudioError(_no_track(container, name))
             stream = cast("AudioStream", stream)
-            announced = _checked_duration(container, stream, name, longest_s)
-            blocks = _Decoding(container, stream, name)
-            for block in blocks:
+            announced_s = _announced_duration(container, stream, name, longest_s)
+            decoder = _StreamDecoder(container, stream, name)
+            for block in decoder:
                 samples += len(block)
                 yield block
     except MemoryError:
-        raise AudioError(f"{name} needs more memory to be decoded than there is") from None
+        raise AudioError(f"{name} needs more memory to decode than is available") from None
     if not samples:
         raise AudioError(f"{name} holds no audio that can be decoded: it is empty or damaged")
-    got = samples / SAMPLE_RATE
-    if blocks.damaged or got < announced - max(0.5, 0.01 * announced):
-        of = f" of the {announced:.1f} s it announces" if got < announced - 0.05 else ""
+    decoded_s = samples / SAMPLE_RATE
+    if decoder.damaged or decoded_s < announced_s - max(0.5, 0.01 * announced_s):
+        of = f" of the {announced_s:.1f} s it announces" if decoded_s < announced_s - 0.05 else ""
         notice(
-            f"{name} is damaged or breaks off: {got:.1f} s{of} could be decoded",
+            f"{name} is damaged or breaks off: {decoded_s:.1f} s{of} could be decoded",
             DamagedAudio,
             stacklevel=2,
         )
@@ -188,12 +198,12 @@ def _seekable(file: Any) -> Iterator[Any]:
 def _open(file: Any, name: str) -> Iterator[InputContainer]:
     import av
 
-    av.logging.set_level(None)  # libav would write its own complaints to stderr
-    # A playlist is media to libav, and what it lists could be anything anywhere.
+    av.logging.set_level(None)  # libav would log to stderr
     options = {
+        # libav opens playlists as media; their entries could point to any file or URL.
         "protocol_whitelist": "",
-        "max_samples": str(_MOST_IN_FRAME),
-        "max_pixels": str(_LARGEST_PICTURE),
+        "max_samples": str(_MAX_FRAME_SAMPLES),
+        "max_pixels": str(_MAX_PIXELS),
     }
     try:
         container = av.open(file, mode="r", metadata_errors="ignore", options=options)
@@ -208,38 +218,42 @@ def _open(file: Any, name: str) -> Iterator[InputContainer]:
 
 
 def _no_track(container: InputContainer, name: str) -> str:
+    """The error message for a container without a decodable audio track."""
     if container.streams.audio:
         return f"{name} holds no audio that can be decoded: its header is damaged"
     return f"{name} holds no audio track; is it an audio or video file?"
 
 
-def _checked_duration(
+def _announced_duration(
     container: InputContainer, stream: AudioStream, name: str, longest_s: float | None
 ) -> float:
-    """The seconds that a header announces, where they can be believed; else 0.0.
+    """The duration (s) that the header announces, if it is credible; else 0.0.
 
     Raises:
-        AudioError: the header announces a rate, channels or a length that no recording has.
-        LongAudio: it announces more than `longest_s`.
+        AudioError: the announced rate, channels or duration are out of bounds.
+        LongAudio: the header announces more than `longest_s`.
     """
     context = stream.codec_context
-    if context.sample_rate:  # some codecs tell it in their frames only
+    if context.sample_rate:  # some codecs state it in their frames only
         check_format(context.sample_rate, context.channels, name)
-    announced = float(stream.duration * (stream.time_base or 0)) if stream.duration else 0.0
-    longest = max(announced, (container.duration or 0) / 1e6)  # libav counts it in microseconds
-    if longest > _ABSURD_S:
+    announced_s = float(stream.duration * (stream.time_base or 0)) if stream.duration else 0.0
+    max_s = max(announced_s, (container.duration or 0) / 1e6)  # libav counts it in microseconds
+    if max_s > _MAX_ANNOUNCED_S:
         raise AudioError(
-            f"{name} announces {longest / 86_400:.0f} days of audio, more than "
-            f"{_ABSURD_S / 86_400:.0f}; repair or re-export the recording"
+            f"{name} announces {max_s / 86_400:.0f} days of audio, more than "
+            f"{_MAX_ANNOUNCED_S / 86_400:.0f}; repair or re-export the recording"
         )
-    if longest_s is not None and longest > longest_s:
-        raise LongAudio.of(name, longest_s, longest)
-    return announced if announced <= _BELIEVED_S else 0.0
+    if longest_s is not None and max_s > longest_s:
+        raise LongAudio.of(name, longest_s, max_s)
+    return announced_s if announced_s <= _MAX_CREDIBLE_S else 0.0
 
 
-class _Decoding:
-    """Iterates over the blocks of one stream, mono float32 at 16 kHz, to its end or to where it
-    breaks. damaged: whether anything could not be decoded so far."""
+class _StreamDecoder:
+    """Iterates over the blocks of one audio stream, mono float32 at 16 kHz.
+
+    Attributes:
+        damaged: a packet could not be decoded so far.
+    """
 
     def __init__(self, container: InputContainer, stream: AudioStream, name: str) -> None:
         self._container, self._stream, self._name = container, stream, name
@@ -251,21 +265,22 @@ class _Decoding:
         resampler, layout = None, None  # type: AudioResampler | None, object
         for frame in self._frames():
             now = (frame.format.name, frame.layout.name, frame.sample_rate)
-            if now != layout:  # spliced files change format on the way
+            if now != layout:  # the format may change within a spliced file
                 check_format(frame.sample_rate, frame.layout.nb_channels, self._name)
                 yield from self._resample(resampler, None)
                 resampler = av.AudioResampler("flt", "mono", SAMPLE_RATE, options=_MIXING)
                 layout = now
-            for part in _parts(frame):
-                part.pts = None  # gaps in the clock would be filled or refused
+            for part in _split_frame(frame):
+                part.pts = None  # the resampler would fill or reject gaps between timestamps
                 yield from self._resample(resampler, part)
         yield from self._resample(resampler, None)
 
     def _frames(self) -> Iterator[AudioFrame]:
+        """Decoded frames, up to the end of the stream or an error of the container."""
         import av
 
         context = self._stream.codec_context
-        context.options = {"max_samples": str(_MOST_IN_FRAME // max(1, context.channels))}
+        context.options = {"max_samples": str(_MAX_FRAME_SAMPLES // max(1, context.channels))}
         packets = self._container.demux(self._stream)
         while True:
             try:
@@ -273,16 +288,16 @@ class _Decoding:
             except StopIteration:
                 return
             except av.FFmpegError as error:
-                self._note(error)
+                self._mark_damaged(error)
                 return
             try:
                 frames: list[Any] = packet.decode()
             except av.FFmpegError as error:
-                self._note(error)
+                self._mark_damaged(error)
                 continue
             yield from frames
 
-    def _note(self, error: Exception) -> None:
+    def _mark_damaged(self, error: Exception) -> None:
         if isinstance(error, MemoryError):
             raise error
         self.damaged = True
@@ -290,6 +305,7 @@ class _Decoding:
     def _resample(
         self, resampler: AudioResampler | None, frame: AudioFrame | None
     ) -> Iterator[Samples]:
+        """Resample a frame; None flushes the resampler."""
         if resampler is None:
             return
         import av
@@ -304,21 +320,21 @@ class _Decoding:
                 f"{self._name} has channels{channels} that cannot be mixed into one: "
                 "export it as mono or stereo"
             ) from None
-        yield from map(samples_of, mixed)
+        yield from map(frame_samples, mixed)
 
 
-def _parts(frame: AudioFrame) -> Iterator[AudioFrame]:
-    """A frame in parts of at most STEP samples, copied one by one; itself where it is short."""
-    if frame.samples <= STEP:
+def _split_frame(frame: AudioFrame) -> Iterator[AudioFrame]:
+    """A frame in copies of at most MAX_BLOCK samples each; the frame itself if it is short."""
+    if frame.samples <= MAX_BLOCK:
         yield frame
         return
     from av import AudioFrame
 
     channels = 1 if frame.format.is_planar else frame.layout.nb_channels
-    width = frame.format.bytes * channels  # of one sample in a plane
+    width = frame.format.bytes * channels  # bytes of one sample in a plane
     planes = [memoryview(plane) for plane in frame.planes]
-    for start in range(0, frame.samples, STEP):
-        count = min(STEP, frame.samples - start)
+    for start in range(0, frame.samples, MAX_BLOCK):
+        count = min(MAX_BLOCK, frame.samples - start)
         part = AudioFrame(format=frame.format.name, layout=frame.layout, samples=count)
         part.sample_rate = frame.sample_rate
         for source, plane in zip(planes, part.planes, strict=True):

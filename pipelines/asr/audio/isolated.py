@@ -1,11 +1,11 @@
-"""Decode a file from a stranger in a process of its own, with limits on memory and time.
+"""Decodes an untrusted file in a child process with limits on memory and time.
 
-The parent sends one line of JSON to the child's standard input. The child answers on its standard
-output with frames: a kind (1 byte), a length (4 bytes, little-endian), and so many bytes, which
-are float32 samples or a JSON message. The last frame is a message of type "done" or "error"; where
-it is missing, the child crashed or was killed.
+Protocol: the parent writes one line of JSON to the child's stdin. The child writes frames to its
+stdout: a kind (1 byte), a length (4 bytes, little-endian) and a payload of that many bytes, either
+float32 samples or a JSON message. The last frame is a message of type "done" or "error"; if it is
+missing, the child crashed or was killed.
 
-This contains crashes and exhaustion. It is not a sandbox: the child runs as the same user.
+This contains crashes and resource exhaustion. It is not a sandbox: the child runs as the same user.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ from typing import IO, Any
 
 import numpy as np
 
-from pipelines.asr.audio.arrays import STEP, LoudAudio, SampleBuffer, Samples
+from pipelines.asr.audio.arrays import MAX_BLOCK, LoudAudio, SampleBuffer, Samples
 from pipelines.asr.audio.decode import DamagedAudio, decode_path
 from pipelines.errors import AudioError, LongAudio
 from pipelines.notices import collect_notices
 
 __all__ = ["DecodingCancelled", "load_audio_isolated"]
 
-_FRAME = struct.Struct("<cI")  # kind, length of what follows in bytes
+_HEADER = struct.Struct("<cI")  # kind, length of the payload in bytes
 _SAMPLES, _MESSAGE = b"S", b"M"
-_BLOCK = STEP  # samples in a frame, at most
-_LONGEST_MESSAGE = 1 << 16  # bytes
-_POLL_S = 0.1  # between two looks at the clock and at `cancelled`
-_MB = 1 << 20
+_MAX_MESSAGE_BYTES = 1 << 16
+_POLL_S = 0.1  # between two checks of the clock and of `cancelled`
+_PIPE_BUFFER_BYTES = 1 << 20
 
 
 class DecodingCancelled(Exception):
-    """`cancelled` returned True while a file was decoded."""
+    """`cancelled` returned True while a file was being decoded."""
 
 
 def load_audio_isolated(
@@ -56,57 +55,58 @@ def load_audio_isolated(
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str, type[Warning]], None] | None = None,
 ) -> Samples:
-    """As load_audio(path, longest_s), decoded in a child process.
+    """load_audio(path, longest_s) in a child process.
 
     Args:
         path: an audio or video file.
-        name: what errors and warnings call it, which do not tell the path then. Default: the path.
-        longest_s: a recording that lasts more seconds is refused.
-        memory_bytes: address space of the child, its libraries included (about 300 MB). The
-            samples are held by this process and do not count. On Linux only.
-        time_s: seconds on the clock after which the child is killed; on Linux seconds of
-            processor time too.
-        cancelled: asked about ten times a second, from another thread; the child is killed when
+        name: the file's name in errors and warnings, which then do not reveal the path.
+            Default: the path.
+        longest_s: maximum duration (s); None: unlimited.
+        memory_bytes: limit of the child's address space, including its libraries (about 300 MB).
+            The samples are held by this process and do not count. Linux only.
+        time_s: wall-clock seconds after which the child is killed; on Linux also the limit of its
+            CPU time.
+        cancelled: called about ten times a second, from another thread; the child is killed when
             it returns True.
-        warned: takes (message, DamagedAudio or LoudAudio). Default: warnings.warn.
+        warned: called with (message, DamagedAudio or LoudAudio). Default: warnings.warn.
 
     Returns:
         Mono float32 [samples] at 16 kHz.
 
     Raises:
-        AudioError: as load_audio; and when decoding crashes or exceeds its limits.
+        AudioError: as load_audio; also if decoding crashes or exceeds its limits.
         LongAudio: the recording is longer than `longest_s`.
         DecodingCancelled: `cancelled` returned True.
     """
-    shown = os.fspath(path) if name is None else name
+    display_name = os.fspath(path) if name is None else name
     request = {
         "path": str(Path(path).absolute()),
-        "name": shown,
+        "name": display_name,
         "longest_s": longest_s,
         "memory_bytes": memory_bytes,
         "time_s": time_s,
     }
     warn = warned or _warn
-    buffer = SampleBuffer(shown, longest_s)
-    child = _start()
-    token_probs = _Watch(child, time_s, cancelled)
+    buffer = SampleBuffer(display_name, longest_s)
+    child = _start_child()
+    watchdog = _Watchdog(child, time_s, cancelled)
     try:
-        token_probs.start()
+        watchdog.start()
         _send(child, request)
-        done = _receive(child, buffer, shown, longest_s, warn)
+        done = _receive(child, buffer, display_name, longest_s, warn)
         if not done:
-            raise AudioError(_ending(_code(child), shown, request))
+            raise AudioError(_crash_message(_exit_code(child), display_name, request))
     except AudioError:
-        if token_probs.reason == "cancelled" or cancelled():
+        if watchdog.reason == "cancelled" or cancelled():
             raise DecodingCancelled from None
-        if token_probs.reason == "time":
-            raise AudioError(_too_slow(shown, time_s)) from None
+        if watchdog.reason == "time":
+            raise AudioError(_timeout_message(display_name, time_s)) from None
         raise
     finally:
-        _end(child)
-        token_probs.stop()
-    if (said := buffer.loudness_warning()) is not None:
-        warn(said, LoudAudio)
+        _end_child(child)
+        watchdog.stop()
+    if (message := buffer.loudness_warning()) is not None:
+        warn(message, LoudAudio)
     return buffer.finish()
 
 
@@ -114,13 +114,13 @@ def _warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=4)
 
 
-def _start() -> subprocess.Popen[bytes]:
-    # The child imports what this process would import.
+def _start_child() -> subprocess.Popen[bytes]:
+    # The child imports from the same folders as this process.
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path),
-        "OPENBLAS_NUM_THREADS": "1",  # threads that are not used would count as memory
+        "OPENBLAS_NUM_THREADS": "1",  # idle threads would count towards the memory limit
     }
-    # -P: a module in the working directory must not take the place of a library.
+    # -P: a module in the working directory must not shadow a library.
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "pipelines.asr.audio.isolated"],
         stdin=subprocess.PIPE,
@@ -132,22 +132,26 @@ def _start() -> subprocess.Popen[bytes]:
 
 def _send(child: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
     assert child.stdin is not None
-    with suppress(BrokenPipeError):  # the missing answer says it
+    with suppress(BrokenPipeError):  # the missing answer reports it
         child.stdin.write(json.dumps(request).encode("ascii") + b"\n")
         child.stdin.flush()
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
+def _end_child(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     child.wait()
     for pipe in (child.stdin, child.stdout):
         assert pipe is not None
-        with suppress(BrokenPipeError):  # what was not sent yet
+        with suppress(BrokenPipeError):  # data that was not sent
             pipe.close()
 
 
-class _Watch:
-    """Kills a child when its time is over or it is cancelled; `reason` says which."""
+class _Watchdog:
+    """Thread that kills a child on timeout or cancellation.
+
+    Attributes:
+        reason: "time" or "cancelled" if it killed the child, else None.
+    """
 
     def __init__(
         self, child: subprocess.Popen[bytes], time_s: float, cancelled: Callable[[], bool]
@@ -155,25 +159,25 @@ class _Watch:
         self.reason: str | None = None
         self._child, self._cancelled = child, cancelled
         self._deadline = time.monotonic() + time_s
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        self._over.set()
+        self._stopped.set()
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._over.wait(_POLL_S):
+        while not self._stopped.wait(_POLL_S):
             if self._cancelled():
                 self.reason = "cancelled"
             elif time.monotonic() > self._deadline:
                 self.reason = "time"
             else:
                 continue
-            self._child.kill()  # its end of the pipe closes, which ends the reading
+            self._child.kill()  # this closes its end of the pipe, which ends _receive
             return
 
 
@@ -184,26 +188,29 @@ def _receive(
     longest_s: float | None,
     warn: Callable[[str, type[Warning]], None],
 ) -> bool:
-    """Read all frames of a child; whether the last one was there.
+    """Read the child's samples into `buffer`, up to its last frame.
+
+    Returns:
+        Whether the child finished; False if it ended early or broke the protocol.
 
     Raises:
-        AudioError: what the child reports, LongAudio included.
+        AudioError: the error that the child reports, or LongAudio.
     """
     assert child.stdout is not None
-    for kind, content in _frames(child.stdout):
+    for kind, payload in _frames(child.stdout):
         if kind == _SAMPLES:
-            if len(content) % 4:
+            if len(payload) % 4:
                 return False
-            buffer.append(np.frombuffer(content, "<f4"))
+            buffer.append(np.frombuffer(payload, "<f4"))
             continue
         try:
-            message = json.loads(content)
-            said, text, announced_s = (message[key] for key in ("type", "text", "announced_s"))
+            message = json.loads(payload)
+            type_, text, announced_s = (message[key] for key in ("type", "text", "announced_s"))
         except (ValueError, TypeError, KeyError):
             return False
-        if said == "done":
+        if type_ == "done":
             return True
-        if said == "warning":
+        if type_ == "warning":
             warn(str(text), DamagedAudio)
         elif isinstance(announced_s, float) and longest_s is not None:
             raise LongAudio.of(name, longest_s, announced_s)
@@ -213,20 +220,20 @@ def _receive(
 
 
 def _frames(pipe: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """(kind, content) of each frame that arrived whole and is not longer than it may be."""
-    most = {_SAMPLES: 4 * _BLOCK, _MESSAGE: _LONGEST_MESSAGE}
-    while len(head := pipe.read(_FRAME.size)) == _FRAME.size:
-        kind, length = _FRAME.unpack(head)
-        if length > most.get(kind, -1):
+    """(kind, payload) of each frame, up to the first that is incomplete, unknown or too long."""
+    max_bytes = {_SAMPLES: 4 * MAX_BLOCK, _MESSAGE: _MAX_MESSAGE_BYTES}
+    while len(header := pipe.read(_HEADER.size)) == _HEADER.size:
+        kind, length = _HEADER.unpack(header)
+        if length > max_bytes.get(kind, -1):
             return
-        content = pipe.read(length)
-        if len(content) < length:
+        payload = pipe.read(length)
+        if len(payload) < length:
             return
-        yield kind, content
+        yield kind, payload
 
 
-def _code(child: subprocess.Popen[bytes]) -> int:
-    """The exit code of a child that has ended, or breaks the protocol and is killed."""
+def _exit_code(child: subprocess.Popen[bytes]) -> int:
+    """The child's exit code; 1 if it does not end within a second and is killed."""
     try:
         return child.wait(1.0)
     except subprocess.TimeoutExpired:
@@ -234,20 +241,20 @@ def _code(child: subprocess.Popen[bytes]) -> int:
         return 1
 
 
-def _ending(code: int, name: str, request: dict[str, Any]) -> str:
-    """What a child says that ended with this code and without a last message."""
+def _crash_message(code: int, name: str, request: dict[str, Any]) -> str:
+    """The error message for a child that ended with this exit code and without a last frame."""
     if sys.platform != "win32":
         if code == -signal.SIGXCPU:
-            return _too_slow(name, request["time_s"])
+            return _timeout_message(name, request["time_s"])
         if code == -signal.SIGKILL:
-            return f"{name} was not decoded: the system ended the decoder, for lack of memory maybe"
+            return f"{name} was not decoded: the system ended the decoder, probably out of memory"
     return (
         f"{name} cannot be decoded: the decoder crashes on it or runs out of memory; "
         "re-export the recording"
     )
 
 
-def _too_slow(name: str, time_s: float) -> str:
+def _timeout_message(name: str, time_s: float) -> str:
     return f"{name} takes more than {time_s:g} s to be decoded; re-export or shorten the recording"
 
 
@@ -255,68 +262,70 @@ def _too_slow(name: str, time_s: float) -> str:
 
 
 def _limit(memory_bytes: int, time_s: float) -> None:
+    """Limit the address space and CPU time of this process and disable core dumps (Linux)."""
     if sys.platform != "linux":
         return
     import resource
 
-    def lower(what: int, soft: int, hard: int) -> None:
-        _, most = resource.getrlimit(what)
-        if most != resource.RLIM_INFINITY:
-            soft, hard = min(soft, most), min(hard, most)
-        resource.setrlimit(what, (soft, hard))
+    def lower(limit: int, soft: int, hard: int) -> None:
+        _, current_hard = resource.getrlimit(limit)
+        if current_hard != resource.RLIM_INFINITY:
+            soft, hard = min(soft, current_hard), min(hard, current_hard)
+        resource.setrlimit(limit, (soft, hard))
 
     seconds = max(1, math.ceil(time_s))
     lower(resource.RLIMIT_AS, memory_bytes, memory_bytes)
     lower(resource.RLIMIT_CPU, seconds, seconds + 1)
-    lower(resource.RLIMIT_CORE, 0, 0)  # a crash must not leave a recording on the disk
+    lower(resource.RLIMIT_CORE, 0, 0)  # a core dump would leave the recording on the disk
 
 
-class _Reply:
-    """Frames to the parent; samples are sent a megabyte at a time."""
+class _FrameWriter:
+    """Writes frames to the parent."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe = pipe
 
     def samples(self, block: Samples) -> None:
-        for start in range(0, len(block), _BLOCK):
-            self._write(_SAMPLES, block[start : start + _BLOCK].astype("<f4").tobytes())
+        for start in range(0, len(block), MAX_BLOCK):
+            self._write(_SAMPLES, block[start : start + MAX_BLOCK].astype("<f4").tobytes())
 
-    def message(self, kind: str, text: str = "", announced_s: float | None = None) -> None:
-        fields = {"type": kind, "text": text, "announced_s": announced_s}
+    def message(self, type_: str, text: str = "", announced_s: float | None = None) -> None:
+        fields = {"type": type_, "text": text, "announced_s": announced_s}
         self._write(_MESSAGE, json.dumps(fields).encode("ascii"))
         self._pipe.flush()
 
-    def _write(self, kind: bytes, content: bytes) -> None:
-        self._pipe.write(_FRAME.pack(kind, len(content)))
-        self._pipe.write(content)
+    def _write(self, kind: bytes, payload: bytes) -> None:
+        self._pipe.write(_HEADER.pack(kind, len(payload)))
+        self._pipe.write(payload)
 
 
-def _decode(request: dict[str, Any], reply: _Reply) -> None:
-    import av  # noqa: F401  # loaded before the limits, or a low one would look like a broken PyAV
+def _decode(request: dict[str, Any], writer: _FrameWriter) -> None:
+    # Imported before the limits are set: under a low limit the import itself would fail.
+    import av  # noqa: F401
 
     _limit(request["memory_bytes"], request["time_s"])
     with collect_notices() as notices:
         try:
             for block in decode_path(request["path"], request["name"], request["longest_s"]):
-                reply.samples(block)
+                writer.samples(block)
         except AudioError as error:
             announced_s = error.announced_s if isinstance(error, LongAudio) else None
-            reply.message("error", str(error), announced_s)
+            writer.message("error", str(error), announced_s)
             return
-    for one in notices:
-        reply.message("warning", one.message)
-    reply.message("done")
+    for warning in notices:
+        writer.message("warning", warning.message)
+    writer.message("done")
 
 
 def main() -> None:
-    """The child: decodes what its standard input asks for."""
+    """The child: decodes the file that the request on its stdin names."""
     request = json.loads(sys.stdin.readline())
-    pipe = os.fdopen(os.dup(1), "wb", buffering=_MB)
-    os.dup2(2, 1)  # what a library prints must not come between the frames
+    pipe = os.fdopen(os.dup(1), "wb", buffering=_PIPE_BUFFER_BYTES)
+    os.dup2(2, 1)  # output of libraries must not mix with the frames
     try:
-        _decode(request, _Reply(pipe))
+        _decode(request, _FrameWriter(pipe))
     except BrokenPipeError:
-        os._exit(1)  # the parent has gone
+        os._exit(1)  # the parent has exited
 
 
 if __name__ == "__main__":

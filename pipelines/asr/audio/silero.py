@@ -1,9 +1,9 @@
 """Silero's voice activity network, evaluated in numpy.
 
-Thirty-one small frames a second do not pay for torch's dispatch: this takes a third of the time
-of Silero's own TorchScript, on one thread, whatever torch's thread settings are. They stay as
-they are, too: the silero_vad package sets them for the whole process when it is imported, so
-only its weights are used.
+At 31 small frames a second, torch's dispatch costs more than the arithmetic: this takes a third of
+the time of Silero's own TorchScript, on one thread, independent of torch's thread settings. Only
+the weights of the silero_vad package are used: importing it would change torch's thread settings
+for the whole process.
 """
 
 from __future__ import annotations
@@ -22,47 +22,54 @@ from pipelines.notices import ignore_warning
 
 __all__ = ["FRAME", "SileroDetector"]
 
-FRAME = 512  # samples that the network judges at once: 32 ms at 16 kHz
+FRAME = 512  # samples for which the network gives one probability: 32 ms at 16 kHz
 
-_CONTEXT = 64  # samples of the frame before that it also sees
-_PAD = 64  # samples mirrored behind the frame
-_WINDOW, _HOP = 256, 128  # of the spectrogram, samples
+_CONTEXT = 64  # samples of the previous frame in the network's input
+_PAD = 64  # samples mirrored at the end of the frame
+_WINDOW, _HOP = 256, 128  # STFT of the input, in samples
 _BINS = _WINDOW // 2 + 1
-_STRIDES = (1, 2, 2, 1)  # of the four convolutions, each three wide
+_STRIDES = (1, 2, 2, 1)  # of the four convolutions of width three
 _HIDDEN = 128
-_AT_ONCE = 104  # frames: 3.3 s of audio
-_FEW = 8  # rows of a matrix
+_BATCH = 104  # frames encoded at once: 3.3 s of audio
+_SMALL_MATRIX = 8  # rows up to which numpy multiplies instead of torch
 
 
 class SileroDetector:
-    """How likely a frame holds speech, given all those before it.
+    """Probability of speech in each frame of a stream, given all frames before it.
 
-    One detector is one stream: a new one has heard nothing. Weights are shared between all.
+    A detector holds the state of one stream. The weights are shared by all detectors.
     """
 
     def __init__(self) -> None:
-        """Raises ModelNotFound or CheckpointError where the silero-vad package lacks a part."""
+        """
+        Raises:
+            ModelNotFound: the package silero-vad is not installed.
+            CheckpointError: its weights are missing or unexpected.
+        """
         self._weights = _load()
         self._context = np.zeros(_CONTEXT, np.float32)
         self._hidden = np.zeros(_HIDDEN, np.float32)
         self._cell = np.zeros(_HIDDEN, np.float32)
 
     def __call__(self, frame: Samples) -> float:
-        """Probability, 0…1, that `frame` [512] holds speech; finite samples, clipped to -1…1."""
-        return self.judge(frame)[0]
+        """Probability 0…1 of speech in `frame` [512]; finite samples, clipped to -1…1."""
+        return self.probabilities(frame)[0]
 
-    def judge(self, samples: Samples) -> list[float]:
-        """The probabilities of several frames in a row [n × 512]. What does not depend on the
-        frames before is computed for many of them at once, which takes a fifth of the time."""
-        verdicts: list[float] = []
-        for start in range(0, len(samples), _AT_ONCE * FRAME):
-            # One sample far out of range would leave its trace in the state for good.
-            frames = np.clip(samples[start : start + _AT_ONCE * FRAME], -1.0, 1.0)
-            verdicts += self._decode(self._encode(self._inputs(frames.reshape(-1, FRAME))))
-        return verdicts
+    def probabilities(self, samples: Samples) -> list[float]:
+        """The probabilities of n successive frames [n × 512].
+
+        The encoder, which does not depend on earlier frames, runs on up to 104 frames at once.
+        This takes a fifth of the time.
+        """
+        result: list[float] = []
+        for start in range(0, len(samples), _BATCH * FRAME):
+            # One sample far out of range would distort the LSTM's state permanently.
+            frames = np.clip(samples[start : start + _BATCH * FRAME], -1.0, 1.0)
+            result += self._decode(self._encode(self._inputs(frames.reshape(-1, FRAME))))
+        return result
 
     def _inputs(self, frames: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Frames [n, 512] → [n, context + frame + mirrored end]."""
+        """Frames [n, 512] → network inputs [n, context + frame + mirrored end]."""
         x = np.empty((len(frames), _CONTEXT + FRAME + _PAD), np.float32)
         x[0, :_CONTEXT] = self._context
         x[1:, :_CONTEXT] = frames[:-1, -_CONTEXT:]
@@ -72,7 +79,7 @@ class SileroDetector:
         return x
 
     def _encode(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Inputs [n, context + frame + pad] → their part in the gates of the cell [n, 4 hidden]."""
+        """Network inputs [n, context + frame + pad] → LSTM gate inputs [n, 4 hidden]."""
         weights = self._weights
         starts = range(0, x.shape[1] - _WINDOW + 1, _HOP)
         windows = np.stack([x[:, i : i + _WINDOW] for i in starts], axis=1)
@@ -89,25 +96,25 @@ class SileroDetector:
         return _product(y[:, 0], weights.cell_input) + weights.cell_bias
 
     def _decode(self, inputs: NDArray[np.float32]) -> list[float]:
-        """The LSTM, step by step (gates in torch's order), and its verdicts."""
+        """LSTM gate inputs [n, 4 hidden] (gates in torch's order) → probabilities [n]."""
         weights, hidden, cell = self._weights, self._hidden, self._cell
         states = np.empty((len(inputs), _HIDDEN), np.float32)
-        for step, given in enumerate(inputs):
-            # A sigmoid is (tanh(x / 2) + 1) / 2, which cannot overflow; x is halved in the weights.
-            gates = np.tanh(given + hidden @ weights.cell_hidden).reshape(4, _HIDDEN)
-            keep_in, forget, out = gates[[0, 1, 3]] * 0.5 + 0.5
-            cell = forget * cell + keep_in * gates[2]
-            hidden = out * np.tanh(cell)
+        for step, gate_input in enumerate(inputs):
+            # sigmoid(x) = (tanh(x / 2) + 1) / 2, which cannot overflow; the weights hold x / 2.
+            gates = np.tanh(gate_input + hidden @ weights.cell_hidden).reshape(4, _HIDDEN)
+            input_gate, forget_gate, output_gate = gates[[0, 1, 3]] * 0.5 + 0.5
+            cell = forget_gate * cell + input_gate * gates[2]
+            hidden = output_gate * np.tanh(cell)
             states[step] = hidden
         self._hidden, self._cell = hidden, cell
-        verdicts = np.maximum(states, 0.0) @ weights.verdict + weights.verdict_bias
-        sure: list[float] = (np.tanh(verdicts * 0.5) * 0.5 + 0.5).tolist()
-        return sure
+        logits = np.maximum(states, 0.0) @ weights.output + weights.output_bias
+        result: list[float] = (np.tanh(logits * 0.5) * 0.5 + 0.5).tolist()
+        return result
 
 
 def _product(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-    """a @ b. Large ones by torch: numpy's threads beside torch's would fight for the cores."""
-    if len(a) <= _FEW:
+    """a @ b. Large products use torch: numpy's thread pool would compete with torch's."""
+    if len(a) <= _SMALL_MATRIX:
         small: NDArray[np.float32] = a @ b
         return small
     import torch
@@ -118,22 +125,33 @@ def _product(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float
 
 @dataclass(frozen=True)
 class _Weights:
-    """fourier: [window, 2 bins]. convolutions: (kernel [3 · in, out], bias [out]) each.
-    cell_input: [in, 4 hidden], cell_hidden: [hidden, 4 hidden], both halved where a sigmoid
-    follows. verdict: [hidden]."""
+    """Weights for row vectors times matrices.
+
+    Attributes:
+        fourier: STFT basis [window, 2 bins].
+        convolutions: (kernel [3 · in, out], bias [out]) each.
+        cell_input: [in, 4 hidden], halved for the gates with a sigmoid.
+        cell_hidden: [hidden, 4 hidden], halved alike.
+        cell_bias: [4 hidden], halved alike.
+        output: [hidden].
+        output_bias: scalar.
+    """
 
     fourier: NDArray[np.float32]
     convolutions: tuple[tuple[NDArray[np.float32], NDArray[np.float32]], ...]
     cell_input: NDArray[np.float32]
     cell_hidden: NDArray[np.float32]
     cell_bias: NDArray[np.float32]
-    verdict: NDArray[np.float32]
-    verdict_bias: np.float32
+    output: NDArray[np.float32]
+    output_bias: np.float32
 
 
 @lru_cache(maxsize=1)
 def _load() -> _Weights:
-    """Read once a process. The package's safetensors hold an older model than its TorchScript."""
+    """Read the weights, once per process.
+
+    From the package's TorchScript: its safetensors file holds an older model.
+    """
     import torch
 
     path = _package() / "data" / "silero_vad.jit"
@@ -141,7 +159,7 @@ def _load() -> _Weights:
         ignore_warning("`torch.jit.load` is", DeprecationWarning)
         script = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
         tensors = dict(script._model.state_dict())
-        return _arranged({name: tensor.numpy() for name, tensor in tensors.items()})
+        return _arrange({name: tensor.numpy() for name, tensor in tensors.items()})
     except (AttributeError, KeyError, RuntimeError, ValueError) as error:
         raise CheckpointError(
             f"{path} is not the voice activity model expected there ({error}); "
@@ -150,7 +168,7 @@ def _load() -> _Weights:
 
 
 def _package() -> Path:
-    """Where silero_vad is installed; looked up, not imported."""
+    """The folder of the package silero_vad, found without importing it."""
     spec = find_spec("silero_vad")
     if spec is None or not spec.submodule_search_locations:
         raise ModelNotFound(
@@ -160,8 +178,8 @@ def _package() -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def _arranged(tensors: dict[str, NDArray[np.float32]]) -> _Weights:
-    """The tensors by their names in the TorchScript, laid out for row vectors times matrices."""
+def _arrange(tensors: dict[str, NDArray[np.float32]]) -> _Weights:
+    """Lay out tensors, keyed by their TorchScript names, for row vectors times matrices."""
     convolutions = []
     for i in range(len(_STRIDES)):
         kernel = tensors[f"encoder.{i}.reparam_conv.weight"]  # [out, in, 3]
@@ -176,6 +194,6 @@ def _arranged(tensors: dict[str, NDArray[np.float32]]) -> _Weights:
         cell_input=np.ascontiguousarray(tensors["decoder.rnn.weight_ih"].T) * halved,
         cell_hidden=np.ascontiguousarray(tensors["decoder.rnn.weight_hh"].T) * halved,
         cell_bias=bias * halved,
-        verdict=tensors["decoder.decoder.2.weight"].reshape(-1),
-        verdict_bias=tensors["decoder.decoder.2.bias"][0],
+        output=tensors["decoder.decoder.2.weight"].reshape(-1),
+        output_bias=tensors["decoder.decoder.2.bias"][0],
     )

@@ -1,10 +1,10 @@
-"""When is someone speaking: streaming voice activity. Audio in, events out; no threads, no clock.
+"""Streaming voice activity detection: blocks of audio in, events out; no threads, no clock.
 
-    voice = VoiceActivity()
+    vad = VoiceActivity()
     for block in microphone:
-        for event in voice.feed(block):
+        for event in vad.feed(block):
             match event: ...
-    voice.finish()
+    vad.finish()
 
 Positions are samples at 16 kHz from the start of the stream.
 """
@@ -31,24 +31,28 @@ __all__ = [
     "VoiceOptions",
 ]
 
-_SEARCH_S = 1.0  # before max_utterance_s: where a place to cut is looked for
-_DIP_S = 0.1  # what must be quiet there: longer than the stop in a "t", shorter than a pause
-_FLOOR_DB = -120.0  # level of digital silence
+_SEARCH_S = 1.0  # the last part of a too long utterance, in which the cut is searched
+_DIP_S = 0.1  # length of the quiet part at a cut: longer than the closure of a "t"
+_MIN_LEVEL_DB = -120.0  # level of digital silence
 
 
 @dataclass(frozen=True)
 class VoiceOptions:
     """What counts as speech, and where an utterance begins and ends. Times in seconds.
 
-    threshold: probability from which on a frame is speech. neg_threshold: below which it no
-        longer is; None: 0.15 less.
-    pre_roll_s: audio handed out from before the first frame of speech.
-    min_speech_s: what is shorter is no speech; dips shorter than this do not interrupt it.
-    min_silence_s: a pause of this length ends an utterance, and is its end.
-    max_utterance_s: no utterance is longer: it is cut at the quietest point of its last second,
-        which is held back for that, and goes on as the next. None: it may last for ever.
+    Attributes:
+        threshold: probability from which a frame is speech.
+        neg_threshold: probability below which speech ends; None: threshold less 0.15.
+        pre_roll_s: audio before the first frame of speech that belongs to the utterance.
+        min_speech_s: shorter speech is ignored; shorter dips do not interrupt the speech that
+            starts an utterance.
+        min_silence_s: a pause of this length ends an utterance and is its end.
+        max_utterance_s: maximum length of an utterance. A longer one is cut at the quietest point
+            of its last second, which is held back for that, and continues as the next one. None:
+            unlimited.
 
-    Raises OptionError for values that make no sense.
+    Raises:
+        OptionError: a value is out of range.
     """
 
     threshold: float = 0.5
@@ -70,7 +74,7 @@ class VoiceOptions:
                 f"neg_threshold must be above 0 and at most threshold ({self.threshold}), "
                 f"not {self.neg_threshold}"
             )
-        # What may be pending when an utterance begins, and what is held back to cut it.
+        # The audio that may be pending when an utterance begins, and the part held back for a cut.
         shortest = max(self.pre_roll_s + self.min_speech_s, self.min_silence_s) + _SEARCH_S
         if self.max_utterance_s is not None and self.max_utterance_s < shortest:
             raise OptionError(
@@ -80,7 +84,7 @@ class VoiceOptions:
 
     @property
     def release(self) -> float:
-        """neg_threshold, or what it is by default (as in Silero's get_speech_timestamps)."""
+        """neg_threshold, or its default, as in Silero's get_speech_timestamps."""
         if self.neg_threshold is not None:
             return self.neg_threshold
         return max(self.threshold - 0.15, min(self.threshold, 0.01))
@@ -88,16 +92,22 @@ class VoiceOptions:
 
 @dataclass(frozen=True)
 class SpeechStart:
-    """Someone began to speak. sample: where the audio handed out begins, pre-roll included."""
+    """An utterance began.
+
+    Attributes:
+        sample: where its audio begins, pre-roll included.
+    """
 
     sample: int
 
 
 @dataclass(frozen=True, eq=False)
 class SpeechAudio:
-    """Audio of the utterance; each piece begins where the one before ended.
+    """Audio of the utterance, contiguous with the previous SpeechAudio.
 
-    start: position of its first sample. samples: float32 [n].
+    Attributes:
+        start: position of its first sample.
+        samples: mono float32 [n].
     """
 
     start: int
@@ -106,7 +116,11 @@ class SpeechAudio:
 
 @dataclass(frozen=True)
 class SpeechEnd:
-    """The utterance is over. sample: where its audio ends."""
+    """The utterance ended.
+
+    Attributes:
+        sample: where its audio ends.
+    """
 
     sample: int
 
@@ -115,9 +129,13 @@ VoiceEvent: TypeAlias = SpeechStart | SpeechAudio | SpeechEnd
 
 
 class VoiceActivity:
-    """Finds the utterances in a stream of audio blocks; the same whatever the blocks' sizes.
+    """Finds the utterances in a stream of audio blocks, independent of the blocks' sizes.
 
-    Between utterances it remembers no more than the pre-roll.
+    Between utterances only the audio of the pre-roll is kept.
+
+    Attributes:
+        probability: of speech in the latest frame.
+        level: RMS of the latest block in dB relative to an amplitude of 1, for a level meter.
     """
 
     def __init__(
@@ -125,41 +143,51 @@ class VoiceActivity:
         options: VoiceOptions | None = None,
         detector: Callable[[Samples], float] | None = None,
     ) -> None:
-        """detector: frame [512] → probability of speech; one that remembers frames must be new
-        for each stream. None: Silero's, which is."""
+        """
+        Args:
+            options: None: the defaults.
+            detector: frame [512] → probability of speech. One with state serves one stream only.
+                None: Silero's, new for each stream.
+        """
         self._options = options = options or VoiceOptions()
-        self._detector_given = detector
-        self._pre_roll = _samples(options.pre_roll_s)
-        self._min_speech = _samples(options.min_speech_s)
-        self._min_silence = _samples(options.min_silence_s)
-        limit = options.max_utterance_s
-        self._max_utterance = None if limit is None else _samples(limit)
-        self._restart()
+        self._custom_detector = detector
+        self._pre_roll = _to_samples(options.pre_roll_s)
+        self._min_speech = _to_samples(options.min_speech_s)
+        self._min_silence = _to_samples(options.min_silence_s)
+        limit_s = options.max_utterance_s
+        self._max_utterance = None if limit_s is None else _to_samples(limit_s)
+        self._reset()
 
-    def _restart(self) -> None:
+    def _reset(self) -> None:
         self.probability = 0.0
-        """Of speech in the latest frame."""
-        self.level = _FLOOR_DB
-        """RMS of the latest block in dB relative to an amplitude of 1, for a level meter."""
-        self._detector = self._detector_given or SileroDetector()
-        self._frame = np.zeros(FRAME, np.float32)
-        self._filled = 0  # samples in it so far
-        self._pending = np.zeros(0, np.float32)  # judged, and not handed out (yet)
-        self._position = 0  # where it ends
-        self._voiced = False  # whether the latest frame was speech,
-        self._since = 0  # and from where on the stream has been the one or the other
-        self._onset = 0  # outside utterances: where what may become one began,
-        self._heard = 0  # and how many samples of speech there were since
-        self._open = False  # inside an utterance,
-        self._start = 0  # which began here
+        self.level = _MIN_LEVEL_DB
+        self._detector = self._custom_detector or SileroDetector()
+        self._frame = np.zeros(FRAME, np.float32)  # being filled
+        self._filled = 0  # samples in it
+        self._pending = np.zeros(0, np.float32)  # classified, not emitted
+        self._position = 0  # end of _pending in the stream
+        self._is_voiced = False  # state of the latest frame
+        self._state_start = 0  # position of the latest change of _is_voiced
+        # Before an utterance: where its speech may have begun, and the speech samples since then.
+        self._onset = 0
+        self._speech_samples = 0
+        self._in_utterance = False
+        self._utterance_start = 0
         self._clipper = Clipper("the audio stream")
-        self._resuming = False  # cut in a pause: any speech that follows belongs to it
+        # The last utterance was cut: any speech before a pause of min_silence_s continues it.
+        self._resuming = False
 
     def feed(self, samples: Samples) -> list[VoiceEvent]:
-        """What the next block [n], n ≥ 0, at 16 kHz brings. NaN and infinity are taken as 0,
-        and samples beyond ±16 are clipped, with a LoudAudio warning.
+        """Add the next block and return its events.
 
-        Raises AudioError for what is no array of samples.
+        NaN and infinite samples are replaced by 0. Samples beyond ±16 are clipped, with a LoudAudio
+        warning.
+
+        Args:
+            samples: mono [n] at 16 kHz, n ≥ 0.
+
+        Raises:
+            AudioError: `samples` is not an array of samples.
         """
         _, block = as_mono(samples, "the audio stream")
         if not len(block):
@@ -169,117 +197,120 @@ class VoiceActivity:
         block = self._clipper.clip(block)
         self.level = _level(block)
         events: list[VoiceEvent] = []
-        done = 0
-        while done < len(block):
-            piece = block[done : done + FRAME - self._filled]
-            self._frame[self._filled : self._filled + len(piece)] = piece
-            self._filled += len(piece)
-            done += len(piece)
+        consumed = 0
+        while consumed < len(block):
+            part = block[consumed : consumed + FRAME - self._filled]
+            self._frame[self._filled : self._filled + len(part)] = part
+            self._filled += len(part)
+            consumed += len(part)
             if self._filled == FRAME:
-                events += self._hear()
+                events += self._process_frame()
         return events
 
     def finish(self) -> list[VoiceEvent]:
-        """What the end of the stream brings. The next block begins another, at position 0."""
-        events = self._hear() if self._filled else []
-        if self._open:
+        """End the stream and return its last events. The next block starts a stream at 0."""
+        events = self._process_frame() if self._filled else []
+        if self._in_utterance:
             events += self._end(self._position)
-        self._restart()
+        self._reset()
         return events
 
-    def _hear(self) -> list[VoiceEvent]:
-        """Judge the frame, and follow what speech and silence come to with it."""
+    def _process_frame(self) -> list[VoiceEvent]:
+        """Classify the frame and update the state of the stream."""
         frame, self._frame = self._frame, np.zeros(FRAME, np.float32)
         self.probability = self._detector(frame)
         release, threshold = self._options.release, self._options.threshold
-        voiced = self.probability >= (release if self._voiced else threshold)
-        if voiced != self._voiced:
-            self._voiced, self._since = voiced, self._position
-        heard, self._filled = frame[: self._filled], 0
-        self._pending = np.concatenate([self._pending, heard])
-        self._position += len(heard)
-        lasted = self._position - self._since
-        if self._open:
-            return self._go_on(paused=not voiced and lasted >= self._min_silence)
-        if voiced and self._is_speech(len(heard)):
+        is_voiced = self.probability >= (release if self._is_voiced else threshold)
+        if is_voiced != self._is_voiced:
+            self._is_voiced, self._state_start = is_voiced, self._position
+        samples, self._filled = frame[: self._filled], 0
+        self._pending = np.concatenate([self._pending, samples])
+        self._position += len(samples)
+        state_length = self._position - self._state_start
+        if self._in_utterance:
+            return self._continue(paused=not is_voiced and state_length >= self._min_silence)
+        if is_voiced and self._count_speech(len(samples)):
             return self._begin(paused=False)
-        self._forget(pause=0 if voiced else lasted)
+        self._trim_history(pause=0 if is_voiced else state_length)
         return []
 
-    def _is_speech(self, samples: int) -> bool:
-        """Whether with the latest voiced samples enough is heard to begin an utterance."""
-        if not self._heard:
+    def _count_speech(self, samples: int) -> bool:
+        """Count `samples` more of speech; whether they suffice to begin an utterance."""
+        if not self._speech_samples:
             self._onset = self._position - samples
-        self._heard += samples
-        return self._resuming or self._heard >= self._min_speech
+        self._speech_samples += samples
+        return self._resuming or self._speech_samples >= self._min_speech
 
     def _begin(self, paused: bool) -> list[VoiceEvent]:
         if not self._resuming:
             self._drop(self._onset - self._pre_roll)
-        self._open, self._resuming, self._heard = True, False, 0
-        self._start = self._pending_start
-        return [SpeechStart(self._start), *self._go_on(paused)]
+        self._in_utterance, self._resuming, self._speech_samples = True, False, 0
+        self._utterance_start = self._pending_start
+        return [SpeechStart(self._utterance_start), *self._continue(paused)]
 
-    def _go_on(self, paused: bool) -> list[VoiceEvent]:
-        """Hand out what is new, as far as no cut can come before it."""
+    def _continue(self, paused: bool) -> list[VoiceEvent]:
+        """Emit pending audio up to the part in which a cut may fall; end after a pause."""
         safe = self._position
         if self._max_utterance is not None:
-            latest = self._start + self._max_utterance
+            latest = self._utterance_start + self._max_utterance
             if self._position >= latest:
                 return self._cut(latest, paused)
-            safe = latest - _samples(_SEARCH_S)
-        return self._end(self._position) if paused else self._hand_out(safe)
+            safe = latest - _to_samples(_SEARCH_S)
+        return self._end(self._position) if paused else self._emit(safe)
 
     def _cut(self, latest: int, paused: bool) -> list[VoiceEvent]:
-        """End the utterance where it was quietest in its last second; the rest goes on."""
-        events = self._hand_out(latest - _samples(_SEARCH_S))
-        dip, first = _samples(_DIP_S), self._pending_start
+        """End the utterance at the quietest point of its last second and begin the next one."""
+        events = self._emit(latest - _to_samples(_SEARCH_S))
+        dip, first = _to_samples(_DIP_S), self._pending_start
         energy = np.cumsum(np.square(self._pending[: latest - first], dtype=np.float64))
         quietest = int(np.argmin(energy[dip:] - energy[:-dip]))
         events += self._end(first + quietest + dip // 2)
-        # An utterance of nothing but the pause in which it was cut would be one too many.
-        spoken = self._voiced or self._since > self._pending_start
-        self._resuming = spoken or not paused
-        return events + self._begin(paused) if spoken else events
+        # If only the rest of a pause follows the cut, there is no next utterance.
+        has_speech = self._is_voiced or self._state_start > self._pending_start
+        self._resuming = has_speech or not paused
+        return events + self._begin(paused) if has_speech else events
 
     def _end(self, sample: int) -> list[VoiceEvent]:
-        events = self._hand_out(sample)
-        self._open = False
+        events = self._emit(sample)
+        self._in_utterance = False
         return [*events, SpeechEnd(sample)]
 
-    def _hand_out(self, end: int) -> list[VoiceEvent]:
+    def _emit(self, end: int) -> list[VoiceEvent]:
         """All pending audio before `end`."""
         start = self._pending_start
         if end <= start:
             return []
-        samples = self._pending[: end - start].copy()  # lest it keep all the rest alive
+        samples = self._pending[: end - start].copy()  # a view would keep all of _pending alive
         self._drop(end)
         return [SpeechAudio(start, samples)]
 
-    def _forget(self, pause: int) -> None:
-        """Outside utterances: of the past, keep what the pre-roll of the next one may need.
+    def _trim_history(self, pause: int) -> None:
+        """Outside utterances: keep only the audio that the next pre-roll may need.
 
-        pause: samples of silence up to now.
+        Args:
+            pause: samples of silence up to now.
         """
         if self._resuming and pause < self._min_silence:
             return
         self._resuming = False
         if pause >= self._min_speech:
-            self._heard = 0
-        self._drop((self._onset if self._heard else self._position) - self._pre_roll)
+            self._speech_samples = 0
+        self._drop((self._onset if self._speech_samples else self._position) - self._pre_roll)
 
     @property
     def _pending_start(self) -> int:
         return self._position - len(self._pending)
 
     def _drop(self, before: int) -> None:
+        """Drop pending audio before a position."""
         self._pending = self._pending[max(before - self._pending_start, 0) :]
 
 
-def _samples(seconds: float) -> int:
+def _to_samples(seconds: float) -> int:
     return round(seconds * SAMPLE_RATE)
 
 
 def _level(block: Samples) -> float:
+    """RMS in dB relative to an amplitude of 1."""
     power = float(np.mean(np.square(block, dtype=np.float64)))
-    return max(10 * math.log10(power), _FLOOR_DB) if power > 0 else _FLOOR_DB
+    return max(10 * math.log10(power), _MIN_LEVEL_DB) if power > 0 else _MIN_LEVEL_DB

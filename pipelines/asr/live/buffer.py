@@ -1,4 +1,4 @@
-"""The open end of a live stream: audio that is not settled yet, and what was made of it so far."""
+"""The open end of a live stream: audio of one utterance that is not final, and its hypothesis."""
 
 from __future__ import annotations
 
@@ -8,79 +8,108 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.live.local_agreement import complete_segments, shift_tokens
+from pipelines.asr.live.hypothesis import segment_starts, shift_timestamps
 from pipelines.asr.window import TIME_PRECISION
 
 __all__ = ["LiveBuffer"]
 
-_STEP = TIME_PRECISION * SAMPLE_RATE  # samples from one timestamp to the next
+_TIMESTAMP_STEP = TIME_PRECISION * SAMPLE_RATE  # samples from one timestamp to the next
 
 
 @dataclass
 class LiveBuffer:
-    """One utterance, or its latest part. origin: samples of the stream before it."""
+    """One utterance, or its latest part, with the latest hypothesis for it.
 
-    origin: int
+    Attributes:
+        offset: position of the buffer's first sample in the stream.
+        samples: mono float32 [n] at 16 kHz.
+        hypothesis: token ids of the latest accepted update.
+        committed: token ids that will not change; the beginning of `hypothesis`.
+        token_times: aligned time of each token of `hypothesis` (s), from the buffer's start.
+        decoded_samples: samples of the buffer that the latest update decoded.
+        rejected: the latest update was repetitive, so `hypothesis` is from an earlier one.
+        due_samples: samples that the update now due is to decode; None: none is due.
+    """
+
+    offset: int
     samples: Samples = field(default_factory=lambda: np.zeros(0, np.float32))
     hypothesis: list[int] = field(default_factory=list)
-    committed: list[int] = field(default_factory=list)  # the start of the hypothesis
-    times: list[float] = field(default_factory=list)  # of its tokens, from the start of the buffer
-    decoded: int = 0  # samples that the hypothesis has heard
-    doubted: bool = False  # the latest update gave none that can be believed
-    due: int | None = None  # samples that an update is to hear now
+    committed: list[int] = field(default_factory=list)
+    token_times: list[float] = field(default_factory=list)
+    decoded_samples: int = 0
+    rejected: bool = False
+    due_samples: int | None = None
 
     @property
-    def heard_s(self) -> float:
-        return self.decoded / SAMPLE_RATE
+    def decoded_s(self) -> float:
+        """Seconds of the buffer that the latest update decoded."""
+        return self.decoded_samples / SAMPLE_RATE
 
     @property
     def committed_s(self) -> float:
-        """Where the last committed word was heard."""
-        return self.times[len(self.committed) - 1] if self.committed else 0.0
+        """Time of the last committed token (s), from the buffer's start; 0.0 without one."""
+        return self.token_times[len(self.committed) - 1] if self.committed else 0.0
 
-    def add(self, samples: Samples, chunk: int) -> None:
-        """More audio; an update is due once `chunk` samples are new."""
+    def append(self, samples: Samples, min_chunk: int) -> None:
+        """Add audio; an update becomes due once `min_chunk` samples are new."""
         self.samples = np.concatenate([self.samples, samples])
-        known = self.decoded if self.due is None else self.due
-        if len(self.samples) - known >= chunk:
-            self.due = len(self.samples)
+        scheduled = self.decoded_samples if self.due_samples is None else self.due_samples
+        if len(self.samples) - scheduled >= min_chunk:
+            self.due_samples = len(self.samples)
 
-    def split(self, room: int) -> LiveBuffer:
-        """Keep no more than `room` samples, up to where the speech is quietest; the rest."""
-        cut = _quietest_point(self.samples[:room], self.committed_s)
-        rest = LiveBuffer(self.origin + cut, self.samples[cut:])
-        self.samples, self.due = self.samples[:cut], None
+    def split(self, max_samples: int) -> LiveBuffer:
+        """Cut the buffer at its quietest point within `max_samples`; returns the rest.
+
+        The cut lies in the second half and after the committed text. The rest is not decoded yet.
+        """
+        cut = _quietest_point(self.samples[:max_samples], self.committed_s)
+        rest = LiveBuffer(self.offset + cut, self.samples[cut:])
+        self.samples, self.due_samples = self.samples[:cut], None
         return rest
 
-    def believe(self, tokens: Sequence[int], times: Sequence[float]) -> None:
-        """A new hypothesis."""
-        self.hypothesis, self.times = list(tokens), list(times)
+    def set_hypothesis(self, tokens: Sequence[int], token_times: Sequence[float]) -> None:
+        """Replace the hypothesis."""
+        self.hypothesis, self.token_times = list(tokens), list(token_times)
 
-    def release(self, timestamp_begin: int) -> list[int]:
-        """Let go of segments that are complete and committed, with their audio; their tokens."""
-        known = len(self.committed) + 1  # the timestamp after committed text is no text
-        cuts = [i for i in complete_segments(self.hypothesis, timestamp_begin) if i <= known]
+    def pop_committed_segments(self, timestamp_begin: int) -> list[int]:
+        """Remove the leading segments that are complete and committed, with their audio.
+
+        The remaining tokens and times are shifted to the new start of the buffer.
+
+        Returns:
+            The removed tokens; empty if no segment can be removed.
+        """
+        # The timestamp that follows committed text may be included: it is not text.
+        limit = len(self.committed) + 1
+        cuts = [i for i in segment_starts(self.hypothesis, timestamp_begin) if i <= limit]
         steps = self.hypothesis[cuts[-1] - 1] - timestamp_begin if cuts else 0
-        samples = int(steps * _STEP)
-        if not 0 < samples <= self.decoded:
+        samples = int(steps * _TIMESTAMP_STEP)
+        if not 0 < samples <= self.decoded_samples:
             return []
-        done, rest = self.hypothesis[: cuts[-1]], self.hypothesis[cuts[-1] :]
-        committed = max(0, len(self.committed) - len(done))
-        times = [t - samples / SAMPLE_RATE for t in self.times[len(done) :]]
-        self.believe(shift_tokens(rest, steps, timestamp_begin), times)
+        removed, rest = self.hypothesis[: cuts[-1]], self.hypothesis[cuts[-1] :]
+        committed = max(0, len(self.committed) - len(removed))
+        times = [t - samples / SAMPLE_RATE for t in self.token_times[len(removed) :]]
+        self.set_hypothesis(shift_timestamps(rest, steps, timestamp_begin), times)
         self.committed = self.hypothesis[:committed]
         self.samples = self.samples[samples:].copy()
-        self.origin += samples
-        self.decoded -= samples
-        return done
+        self.offset += samples
+        self.decoded_samples -= samples
+        return removed
 
 
 def _quietest_point(samples: Samples, after_s: float) -> int:
-    """Where best to cut speech that does not pause: the quietest moment of its second half, and
-    not before `after_s`."""
-    size = SAMPLE_RATE // 50
+    """Where to cut speech without a pause: the quietest moment of its second half.
+
+    Args:
+        samples: [n] at 16 kHz.
+        after_s: the cut lies after this time (s).
+
+    Returns:
+        A sample index.
+    """
+    size = SAMPLE_RATE // 50  # 20 ms
     energy = np.square(samples[: len(samples) // size * size].reshape(-1, size)).sum(axis=1)
-    # Over three of these, so that the stop inside a "t" is not taken for the gap between words.
+    # Summed over three frames: the closure of a "t" is shorter than a gap between words.
     energy = np.convolve(energy, np.ones(3, np.float32), mode="same")
     start = min(len(energy) - 1, max(len(energy) // 2, round(after_s * 50) + 1))
     return (start + int(np.argmin(energy[start:]))) * size + size // 2

@@ -1,4 +1,4 @@
-"""What a live session tells: plain frozen data. Times are seconds from the start of the stream."""
+"""Events of live recognition: frozen data. Times are seconds from the start of the stream."""
 
 from __future__ import annotations
 
@@ -17,28 +17,34 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SpeechStarted:
-    """Somebody speaks, from about `time` on."""
+    """An utterance began at about `time` (pre-roll included)."""
 
     time: float
 
 
 @dataclass(frozen=True)
 class SpeechEnded:
-    """A pause; all that was said before it has been committed."""
+    """The utterance ended at `time`; all of its text has been committed."""
 
     time: float
 
 
 @dataclass(frozen=True)
 class PartialText:
-    """The whole uncommitted tail, replacing the one before; it may still change."""
+    """The text after the committed text, complete; it replaces the previous one and may change."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class CommittedText:
-    """New text that will not change any more. It begins with the space that parts it, if any."""
+    """New text that is final.
+
+    Attributes:
+        text: begins with the space that separates it from the text before, if there is one.
+        start: time of its first word.
+        end: time of its last word.
+    """
 
     text: str
     start: float
@@ -47,8 +53,14 @@ class CommittedText:
 
 @dataclass(frozen=True)
 class UpdateDecoded:
-    """What an update cost. audio: seconds in the buffer. tokens: of the hypothesis; drafted: of
-    the hypothesis before, accepted: of these, verified rather than decoded."""
+    """Cost of one update.
+
+    Attributes:
+        audio: seconds of audio decoded.
+        tokens: tokens of the new hypothesis.
+        drafted: tokens of the previous hypothesis, given as the draft.
+        accepted: draft tokens that were verified instead of decoded one by one.
+    """
 
     audio: float
     tokens: int

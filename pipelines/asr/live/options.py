@@ -1,4 +1,4 @@
-"""How live speech is recognised."""
+"""Options of live recognition."""
 
 from __future__ import annotations
 
@@ -18,23 +18,28 @@ Policy = Literal["agreement", "attention"]
 class LiveOptions:
     """How to recognise live speech.
 
-    transcribe: language, task, prompt and thresholds, as for recordings.
-    voice: what counts as speech; with a long pre-roll, for quiet microphones.
-    min_chunk_s: new audio between two updates.
-    policy: "agreement" commits what two updates in a row agree on (LocalAgreement-2);
-        "attention" what the decoder found safely before the end of the audio (AlignAtt, Papi et
-        al. 2023): sooner, a little less sure.
-    attention_margin_s: how far before the end, for that policy.
-    follow_window: let the encoder hear the buffer only, not silence up to the whole window.
-        None: where the model's window is shorter than Whisper's 30 s. There it costs no accuracy
-        and saves half of the encoding (tests/benchmarks/live_accuracy.py); Whisper's own models
-        never heard anything but whole windows in training.
-    context_tokens: of committed text, that the decoder is reminded of (0: none), in place of
-        transcribe.condition_on_previous_text: a live stream is not decoded again when a mistake
-        begets mistakes. The initial prompt it sees always.
-    drafts: verify the last hypothesis in one pass. Without, the text is the same, only later.
+    Attributes:
+        transcribe: language, task, prompt and thresholds, as for recordings.
+        voice: voice activity detection. The default pre-roll is long, for quiet microphones.
+        min_chunk_s: new audio from one update to the next (s).
+        policy: "agreement" commits the words on which two successive updates agree
+            (LocalAgreement-2, Liu et al. 2020). "attention" commits the words that
+            cross-attention aligns safely before the end of the audio (AlignAtt, Papi et al.
+            2023): sooner, slightly less accurate.
+        attention_margin_s: for "attention", how far before the end of the audio is safe (s).
+        follow_window: encode the buffered audio only, without padding it to the full window.
+            None: True if the model's window is shorter than Whisper's 30 s. Such models lose no
+            accuracy by it and need half of the encoding (tests/benchmarks/live_accuracy.py).
+            Whisper's own models were trained on full windows only.
+        context_tokens: number of last committed tokens given as the previous text; 0: none. It
+            replaces transcribe.condition_on_previous_text: a live stream has no temperature
+            fallback that would stop an error from repeating itself through its context. The
+            initial prompt is always given.
+        drafts: verify the previous hypothesis as a draft in one pass. Without it the text is the
+            same but takes longer.
 
-    Raises OptionError for values out of range.
+    Raises:
+        OptionError: a value is out of range.
     """
 
     transcribe: TranscribeOptions = field(default_factory=TranscribeOptions)

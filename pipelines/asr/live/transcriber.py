@@ -1,8 +1,9 @@
-"""Live recognition: blocks of audio in, events out, text committed as soon as it is sure.
+"""Live recognition: blocks of audio in, events out; text is committed as soon as it is stable.
 
-Policy only: no threads and no clock of its own, so a recording can be fed at any speed. Every
-update decodes the open buffer again, with the previous hypothesis as the draft: what still holds
-is verified in one pass. Committed text never changes.
+No threads and no clock: a recording can be fed at any speed. Every update decodes the open buffer
+again, with the previous hypothesis as the draft, so that unchanged tokens are verified in one
+pass. A policy decides how many words become final: local_agreement or align_att. Committed text
+never changes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import HOP, FileFeatures
 from pipelines.asr.audio.vad import SpeechAudio, SpeechEnd, SpeechStart, VoiceActivity
+from pipelines.asr.live.align_att import aligned_word_count
 from pipelines.asr.live.buffer import LiveBuffer
 from pipelines.asr.live.events import (
     CommittedText,
@@ -23,7 +25,8 @@ from pipelines.asr.live.events import (
     SpeechStarted,
     UpdateDecoded,
 )
-from pipelines.asr.live.local_agreement import Word, agreed_word_count, words
+from pipelines.asr.live.hypothesis import split_words
+from pipelines.asr.live.local_agreement import agreed_word_count
 from pipelines.asr.live.options import LiveOptions
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.transcriber import Transcriber
@@ -32,15 +35,14 @@ from pipelines.engine import EncodedSource
 
 __all__ = ["LiveOptions", "LiveTranscriber"]
 
-_TAIL_S = 1.0  # left free at the end of the window, so that a word at its end is heard whole
-_BEFORE_S, _AFTER_S = 0.2, 0.1  # a word begins and ends so long before and after it is looked for
+# Seconds kept free at the end of the window, so that a word at the buffer's end is complete.
+_WINDOW_RESERVE_S = 1.0
+# Alignment gives one time a token; a word is taken to begin and end this far around it (s).
+_WORD_LEAD_S, _WORD_TRAIL_S = 0.2, 0.1
 
 
 class LiveTranscriber:
-    """One live session on a transcriber, which many sessions may share.
-
-    Raises UnsupportedTask when the model lacks the language or the task.
-    """
+    """One live session. Many sessions may share one transcriber."""
 
     def __init__(
         self,
@@ -48,115 +50,135 @@ class LiveTranscriber:
         options: LiveOptions | None = None,
         voice: VoiceActivity | None = None,
     ) -> None:
+        """
+        Args:
+            transcriber: the model.
+            options: None: the defaults.
+            voice: replaces voice activity detection by `options.voice`.
+
+        Raises:
+            UnsupportedTask: the model lacks the language or the task.
+        """
         self._options = options or LiveOptions()
         self._transcriber = transcriber
         transcriber.capabilities.check(self._options.transcribe)
-        self._voice = voice or VoiceActivity(self._options.voice)
-        self._window = transcriber.window_s
-        self._chunk = round(self._options.min_chunk_s * SAMPLE_RATE)
+        self._vad = voice or VoiceActivity(self._options.voice)
+        self._window_s = transcriber.window_s
+        self._min_chunk = round(self._options.min_chunk_s * SAMPLE_RATE)  # samples
         follow = self._options.follow_window
-        self._follow = self._window < 30 if follow is None else follow
+        self._follow_window = self._window_s < 30 if follow is None else follow
         prompt = self._options.transcribe.initial_prompt
         self._prompt = transcriber.tokenizer.encode(" " + prompt.strip()) if prompt else []
-        self._context: list[int] = []
+        self._context: list[int] = []  # last committed text tokens
         self._language = self._options.transcribe.language
-        self._decoders: dict[str, WindowDecoder] = {}
-        self._buffer: LiveBuffer | None = None
-        self._shown = ""
-        self._said_until = 0.0
-        self._origin = self._fed = 0  # samples before those that voice activity counts, and these
+        self._decoders: dict[str, WindowDecoder] = {}  # by language
+        self._buffer: LiveBuffer | None = None  # None between utterances
+        self._partial_text = ""  # of the latest PartialText
+        self._committed_until_s = 0.0
+        # Samples fed before the latest finish(), where VAD positions restart, and since then.
+        self._stream_offset = self._fed_samples = 0
 
     @property
     def level(self) -> float:
-        """Loudness of the latest audio in dB below full scale."""
-        return self._voice.level
+        """RMS level of the latest audio in dB relative to full scale."""
+        return self._vad.level
 
     @property
     def language(self) -> str | None:
-        """What is spoken: given, or detected in the latest utterance."""
+        """The given language, or the one detected in the latest utterance."""
         return self._language
 
     def feed(self, samples: Samples) -> list[LiveEvent]:
-        """Take in a block of any size, mono float32 at 16 kHz; what it changes.
+        """Add audio and return the events that it causes.
 
-        When an update is due depends on the audio alone, not on the blocks that it comes in. But
-        of a block of min_chunk_s or more, in which several may be due, only the last is made: so
-        whoever falls behind catches up by feeding all that has arrived at once.
+        The position of updates depends on the audio only, not on the size of the blocks. The
+        exception is a block of min_chunk_s or more, in which several updates may be due: only the
+        last one is decoded. A caller that falls behind catches up by feeding all audio that has
+        arrived as one block.
+
+        Args:
+            samples: mono float32 [n] at 16 kHz, n ≥ 0.
+
+        Raises:
+            AudioError: `samples` is not an array of samples.
         """
-        self._fed += len(samples)
-        behind = len(samples) >= self._chunk
-        return self._hear(self._voice.feed(samples), behind) + self._update()
+        self._fed_samples += len(samples)
+        catching_up = len(samples) >= self._min_chunk
+        return self._process(self._vad.feed(samples), catching_up) + self._update()
 
     def finish(self) -> list[LiveEvent]:
-        """The stream has ended: whatever was said before is committed. More may be fed, as if it
-        followed at once."""
-        events = self._hear(self._voice.finish(), behind=True)
-        self._origin, self._fed = self._origin + self._fed, 0
+        """End the stream and commit all text. Audio fed later continues on the same clock."""
+        events = self._process(self._vad.finish(), catching_up=True)
+        self._stream_offset, self._fed_samples = self._stream_offset + self._fed_samples, 0
         return events
 
-    def _hear(
-        self, news: Sequence[SpeechStart | SpeechAudio | SpeechEnd], behind: bool
+    def _process(
+        self, vad_events: Sequence[SpeechStart | SpeechAudio | SpeechEnd], catching_up: bool
     ) -> list[LiveEvent]:
+        """Follow voice activity: open, extend and finalise the buffer."""
         events: list[LiveEvent] = []
-        for event in news:
+        for event in vad_events:
             if isinstance(event, SpeechStart):
-                start = self._origin + event.sample
+                start = self._stream_offset + event.sample
                 self._buffer = LiveBuffer(start)
                 events.append(SpeechStarted(start / SAMPLE_RATE))
                 continue
-            assert self._buffer is not None, "speech begins before it goes on or ends"
+            assert self._buffer is not None, "speech starts before it continues or ends"
             if isinstance(event, SpeechAudio):
                 events += self._extend(self._buffer, event.samples)
-                events += [] if behind else self._update()
+                events += [] if catching_up else self._update()
             else:
-                events += self._settle(self._buffer)
-                events.append(SpeechEnded((self._origin + event.sample) / SAMPLE_RATE))
+                events += self._finalise(self._buffer)
+                events.append(SpeechEnded((self._stream_offset + event.sample) / SAMPLE_RATE))
                 self._buffer = None
         return events
 
     def _extend(self, buffer: LiveBuffer, samples: Samples) -> list[LiveEvent]:
-        """Add audio; speech that fills the window without a pause is cut where it is quietest."""
+        """Add audio. Speech that fills the window without a pause is cut at its quietest point."""
         events: list[LiveEvent] = []
-        room = int((self._window - _TAIL_S) * SAMPLE_RATE)
-        buffer.add(samples, self._chunk)
-        while len(buffer.samples) > room:
-            rest = buffer.split(room)
-            events += self._settle(buffer)
+        max_samples = int((self._window_s - _WINDOW_RESERVE_S) * SAMPLE_RATE)
+        buffer.append(samples, self._min_chunk)
+        while len(buffer.samples) > max_samples:
+            rest = buffer.split(max_samples)
+            events += self._finalise(buffer)
             self._buffer = buffer = rest
-            buffer.add(np.zeros(0, np.float32), self._chunk)
+            buffer.append(np.zeros(0, np.float32), self._min_chunk)
         return events
 
-    def _settle(self, buffer: LiveBuffer) -> list[LiveEvent]:
-        """Decode for the last time and commit all."""
-        stale = buffer.decoded != len(buffer.samples)  # also when audio was cut off
+    def _finalise(self, buffer: LiveBuffer) -> list[LiveEvent]:
+        """Decode the buffer for the last time and commit all of it."""
+        stale = buffer.decoded_samples != len(buffer.samples)  # also after split() cut audio off
         events = self._decode(buffer, len(buffer.samples)) if stale else []
-        found = words(buffer.hypothesis, self._tokens)
-        # A doubted one is that of an earlier update, which may have heard beyond a cut: what was
-        # said there is recognised with what follows.
-        sure = _words_before(buffer.heard_s, buffer, found) if buffer.doubted else len(found)
-        return events + self._commit(buffer, sure, whole=True)
+        words = split_words(buffer.hypothesis, self._tokenizer)
+        count = len(words)
+        if buffer.rejected:
+            # The hypothesis is that of an earlier update, which may have covered audio behind the
+            # cut. Words there are recognised again in the next buffer.
+            count = aligned_word_count(words, buffer.token_times, buffer.decoded_s)
+        return events + self._commit(buffer, count, final=True)
 
     def _update(self) -> list[LiveEvent]:
-        """The update that is due, if one is."""
+        """Decode and commit by the policy, if an update is due."""
         buffer = self._buffer
-        if buffer is None or buffer.due is None:
+        if buffer is None or buffer.due_samples is None:
             return []
-        before = words(buffer.hypothesis, self._tokens)
-        events = self._decode(buffer, buffer.due)
-        now = words(buffer.hypothesis, self._tokens)
-        if buffer.doubted:
-            sure = 0
+        previous = split_words(buffer.hypothesis, self._tokenizer)
+        events = self._decode(buffer, buffer.due_samples)
+        current = split_words(buffer.hypothesis, self._tokenizer)
+        if buffer.rejected:
+            count = 0
         elif self._options.policy == "agreement":
-            sure = agreed_word_count(before, now)
+            count = agreed_word_count(previous, current)
         else:
-            sure = _words_before(buffer.heard_s - self._options.attention_margin_s, buffer, now)
-        events += self._commit(buffer, sure)
+            limit_s = buffer.decoded_s - self._options.attention_margin_s
+            count = aligned_word_count(current, buffer.token_times, limit_s)
+        events += self._commit(buffer, count)
         self._trim(buffer)
         return events
 
     def _decode(self, buffer: LiveBuffer, samples: int) -> list[LiveEvent]:
-        """A new hypothesis for so many samples of the buffer; it begins with what is committed."""
-        buffer.decoded, buffer.due = samples, None
+        """Decode the buffer's first `samples` samples, with its committed tokens as the prefix."""
+        buffer.decoded_samples, buffer.due_samples = samples, None
         encoded = self._encode(buffer.samples[:samples])
         decoder = self._decoder(encoded)
         draft = tuple(buffer.hypothesis if self._options.drafts else ())
@@ -165,31 +187,31 @@ class LiveTranscriber:
             [*self._prompt, *self._context],
             buffer.committed,
             draft,
-            _max_tokens(buffer.heard_s),
-            buffer.heard_s,
+            _max_tokens(buffer.decoded_s),
+            buffer.decoded_s,
         )
-        # A loop says nothing; what was heard before it still stands.
-        buffer.doubted = decoder.is_repetitive(result.window)
+        # A repetition loop carries no text: the hypothesis before it is kept.
+        buffer.rejected = decoder.is_repetitive(result.window)
         if decoder.is_silent(result.window):
-            buffer.believe(buffer.committed, buffer.times[: len(buffer.committed)])
-        elif not buffer.doubted:
-            buffer.believe(result.window.tokens, result.times)
+            buffer.set_hypothesis(buffer.committed, buffer.token_times[: len(buffer.committed)])
+        elif not buffer.rejected:
+            buffer.set_hypothesis(result.window.tokens, result.times)
         return [
-            UpdateDecoded(buffer.heard_s, len(result.window.tokens), len(draft), result.accepted)
+            UpdateDecoded(buffer.decoded_s, len(result.window.tokens), len(draft), result.accepted)
         ]
 
     def _encode(self, samples: Samples) -> EncodedSource:
-        frames = round(self._window * SAMPLE_RATE) // HOP
-        if self._follow:
-            # In steps of a second: kernels are prepared once for each length.
+        frames = round(self._window_s * SAMPLE_RATE) // HOP
+        if self._follow_window:
+            # In steps of one second: each encoder length is prepared once.
             needed = len(samples) // HOP + 100
             frames = min(frames, -(-needed // 100) * 100)
-        mels = self._transcriber.model.architecture.num_mel_bins
-        mel, _ = FileFeatures(samples, mels, frames).window(0)
+        n_mels = self._transcriber.model.architecture.num_mel_bins
+        mel, _ = FileFeatures(samples, n_mels, frames).window(0)
         return self._transcriber.model.encode([mel])[0]
 
     def _decoder(self, encoded: EncodedSource) -> WindowDecoder:
-        """For the language spoken, which is listened for anew where none was given."""
+        """The decoder of the language, which is detected anew unless one was given."""
         if self._options.transcribe.language is None:
             self._language = self._transcriber.top_language(encoded)
         assert self._language is not None
@@ -199,52 +221,52 @@ class LiveTranscriber:
             )
         return self._decoders[self._language]
 
-    def _commit(self, buffer: LiveBuffer, count: int, *, whole: bool = False) -> list[LiveEvent]:
-        """Commit the first `count` words of the hypothesis; whole: the buffer is done with."""
+    def _commit(self, buffer: LiveBuffer, count: int, *, final: bool = False) -> list[LiveEvent]:
+        """Commit the first `count` words of the hypothesis.
+
+        Args:
+            buffer: its `committed` grows.
+            count: words; fewer than are committed already change nothing.
+            final: the buffer is complete: the rest of the hypothesis is discarded.
+        """
         events: list[LiveEvent] = []
-        found = words(buffer.hypothesis, self._tokens)[:count]
-        stop, old = (found[-1].stop if found else 0), len(buffer.committed)
+        words = split_words(buffer.hypothesis, self._tokenizer)[:count]
+        stop, old = (words[-1].stop if words else 0), len(buffer.committed)
         if stop > old:
-            text = self._tokens.text(buffer.hypothesis[old:stop])
-            offset = buffer.origin / SAMPLE_RATE
-            times = buffer.times[old:stop]
-            start = max(self._said_until, offset + max(0.0, times[0] - _BEFORE_S))
-            end = buffer.heard_s if whole else min(buffer.heard_s, times[-1] + _AFTER_S)
-            self._said_until = max(start, offset + end)
-            events.append(CommittedText(text, start, self._said_until))
+            text = self._tokenizer.text(buffer.hypothesis[old:stop])
+            offset_s = buffer.offset / SAMPLE_RATE
+            times = buffer.token_times[old:stop]
+            start = max(self._committed_until_s, offset_s + max(0.0, times[0] - _WORD_LEAD_S))
+            end = buffer.decoded_s if final else min(buffer.decoded_s, times[-1] + _WORD_TRAIL_S)
+            self._committed_until_s = max(start, offset_s + end)
+            events.append(CommittedText(text, start, self._committed_until_s))
             buffer.committed = buffer.hypothesis[:stop]
-        tail = "" if whole else self._tokens.text(buffer.hypothesis[len(buffer.committed) :])
-        if tail != self._shown or (events and tail):
-            self._shown = tail
-            events.append(PartialText(tail))
-        if whole:
-            self._remember(buffer.committed)
+        partial = "" if final else self._tokenizer.text(buffer.hypothesis[len(buffer.committed) :])
+        if partial != self._partial_text or (events and partial):
+            self._partial_text = partial
+            events.append(PartialText(partial))
+        if final:
+            self._extend_context(buffer.committed)
         return events
 
-    def _remember(self, tokens: Sequence[int]) -> None:
-        """Keep the last of what was committed, as context for what follows."""
-        text = [token for token in tokens if token < self._tokens.special.eot]
-        both = [*self._context, *text]
-        self._context = both[max(0, len(both) - self._options.context_tokens) :]
+    def _extend_context(self, tokens: Sequence[int]) -> None:
+        """Append committed text tokens to the context, of which the last are kept."""
+        text = [token for token in tokens if token < self._tokenizer.special.eot]
+        joined = [*self._context, *text]
+        self._context = joined[max(0, len(joined) - self._options.context_tokens) :]
 
     def _trim(self, buffer: LiveBuffer) -> None:
-        """Let go of segments that are complete and committed, once half the window is full."""
-        if buffer.heard_s < self._window / 2:
+        """Once half the window is full, drop the segments that are complete and committed."""
+        if buffer.decoded_s < self._window_s / 2:
             return
-        if done := buffer.release(self._tokens.special.timestamp_begin):
-            self._remember(done)
+        if removed := buffer.pop_committed_segments(self._tokenizer.special.timestamp_begin):
+            self._extend_context(removed)
 
     @property
-    def _tokens(self) -> WhisperTokenizer:
+    def _tokenizer(self) -> WhisperTokenizer:
         return self._transcriber.tokenizer
 
 
-def _words_before(seconds: float, buffer: LiveBuffer, found: Sequence[Word]) -> int:
-    """How many words of the hypothesis, from its start, are heard before that time."""
-    safe = [all(t < seconds for t in buffer.times[: word.stop]) for word in found]
-    return safe.index(False) if False in safe else len(safe)
-
-
 def _max_tokens(seconds: float) -> int:
-    """More tokens than this nobody says in that time: what comes on top is a loop."""
+    """Upper bound on the tokens of `seconds` of speech; more are a repetition loop."""
     return 16 + int(20 * seconds)

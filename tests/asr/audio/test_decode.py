@@ -1,4 +1,4 @@
-"""Whatever may be handed over as audio: formats, rates, arrays, streams, and what is none."""
+"""load_audio: formats, sample rates, arrays, streams, damaged files and errors."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_formats(tmp_path: Path, name: str, options: dict[str, Any], tolerance: 
     assert_tone(load_audio(str(path)), 2.0, tolerance)
 
 
-def test_the_sound_track_of_a_video(tmp_path: Path) -> None:
+def test_audio_track_of_a_video(tmp_path: Path) -> None:
     path = tmp_path / "film.mp4"
     with av.open(str(path), "w") as container:
         picture = container.add_stream("mpeg4", rate=10)
@@ -114,7 +114,7 @@ def test_channels_are_mixed_as_loud_as_openai_whisper_reads_them(
     np.testing.assert_allclose(load_audio(path), theirs, atol=1e-4)
 
 
-def test_what_is_too_long_is_refused_on_the_way(tmp_path: Path) -> None:
+def test_longest_s_is_enforced_during_decoding(tmp_path: Path) -> None:
     """Files need not tell how long they are."""
     path = write(tmp_path / "talk.wav", tone(2.0), RATE)
     blocks = [tone(1.0), tone(1.0)]
@@ -130,13 +130,13 @@ def test_what_is_too_long_is_refused_on_the_way(tmp_path: Path) -> None:
             load_audio(source(), 1.5)
 
 
-def test_channels_that_nobody_can_mix_are_named(tmp_path: Path) -> None:
+def test_unmixable_channel_layouts_are_errors(tmp_path: Path) -> None:
     path = write(tmp_path / "nine.wav", np.zeros((RATE, 9)), RATE)
     with pytest.raises(AudioError, match=r"nine\.wav has channels \(9 channels\) that cannot"):
         load_audio(path)
 
 
-def test_blocks_shorter_than_they_are_wide() -> None:
+def test_blocks_with_fewer_samples_than_channels() -> None:
     """As a sound device hands them over, and some of them empty."""
     whole = np.random.default_rng(8).normal(0, 0.1, (RATE, 8)).astype(np.float32)
     blocks = np.split(whole, [RATE // 2, RATE // 2 + 4, RATE // 2 + 4, RATE // 2 + 5])
@@ -234,7 +234,7 @@ def holed_mp3(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [truncated_flac, holed_mp3])
-def test_of_a_damaged_file_the_rest_is_kept(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+def test_damaged_files_are_decoded_in_part(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     path = make(tmp_path)
     with pytest.warns(DamagedAudio, match=path.name):
         samples = load_audio(path)
@@ -284,7 +284,7 @@ def playlist(folder: Path) -> Path:
         (lambda folder: folder / "missing.wav", "there is no such file"),
     ],
 )
-def test_what_is_no_audio_is_named_and_told(
+def test_files_without_audio_are_errors(
     tmp_path: Path, make: Callable[[Path], Path], reason: str
 ) -> None:
     path = make(tmp_path)
@@ -309,7 +309,7 @@ def test_what_is_no_audio_is_named_and_told(
         ([np.zeros(5), np.array([np.nan])], "not numbers"),
     ],
 )
-def test_impossible_arrays(source: Any, reason: str) -> None:
+def test_invalid_arrays_are_errors(source: Any, reason: str) -> None:
     with pytest.raises(AudioError, match=reason):
         load_audio(source)
 

@@ -1,4 +1,4 @@
-"""Headers that lie, and packets of a size that no encoder makes: refused, in little memory."""
+"""Absurd headers and oversized packets are rejected within little memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux'")
-def test_headers_that_lie_are_refused_in_little_memory(tmp_path: Path) -> None:
+def test_absurd_headers_are_rejected_in_little_memory(tmp_path: Path) -> None:
     for name, (content, _) in FILES.items():
         (tmp_path / name).write_bytes(content)
     (tmp_path / "long.wav").write_bytes(wav(RATE, 1, DATA, 0xFFFFFFF0))
@@ -78,7 +78,7 @@ def test_headers_that_lie_are_refused_in_little_memory(tmp_path: Path) -> None:
     assert int(lines[-1]) == pytest.approx(65_535 * RATE / 655_350, abs=2)
 
 
-def test_what_announces_more_than_may_be_is_not_decoded(tmp_path: Path) -> None:
+def test_announced_duration_above_the_limit_is_not_decoded(tmp_path: Path) -> None:
     with pytest.raises(LongAudio, match=r"lasts more than 60 s") as caught:
         load_audio(endless_wav(tmp_path), 60.0)
     assert caught.value.announced_s == pytest.approx((1 << 30) / 2 / RATE)
@@ -92,7 +92,7 @@ def test_rates_of_arrays_have_the_same_bounds(rate: int, stream: bool) -> None:
         load_audio([block] if stream else block)
 
 
-def test_arrays_of_many_channels_are_none() -> None:
+def test_arrays_with_too_many_channels_are_errors() -> None:
     with pytest.raises(AudioError, match="80 channels, more than 64"):
         load_audio(np.zeros((80, 3000), np.float32))
 

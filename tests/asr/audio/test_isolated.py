@@ -1,4 +1,4 @@
-"""Decoding in a child process: the same samples, and an end to whatever goes wrong there."""
+"""Decoding in a child process: equal samples, limits, crashes and cancellation."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are
 def children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
     """The processes that are started, none of which may outlive its call."""
     started: list[subprocess.Popen[bytes]] = []
-    start = isolated._start
+    start = isolated._start_child
 
     def noted() -> subprocess.Popen[bytes]:
         started.append(start())
         return started[-1]
 
-    monkeypatch.setattr(isolated, "_start", noted)
+    monkeypatch.setattr(isolated, "_start_child", noted)
     yield started
     assert started
     assert all(child.returncode is not None for child in started)
@@ -71,7 +71,7 @@ def test_samples_are_the_same(tmp_path: Path, children: list[Any]) -> None:
         np.testing.assert_array_equal(load_audio_isolated(path), load_audio(path))
 
 
-def test_a_file_is_called_as_the_caller_calls_it(tmp_path: Path, children: list[Any]) -> None:
+def test_messages_use_the_given_name(tmp_path: Path, children: list[Any]) -> None:
     """Names come from strangers: they may hold anything."""
     name = 'so\0\n"ng" \udcff ü.mp3'
     for content, reason in ((b"", "is empty"), (flac(4, [flac_frame(0)]), "sample rate of 4 Hz")):
@@ -86,7 +86,7 @@ def test_a_file_is_called_as_the_caller_calls_it(tmp_path: Path, children: list[
     assert str(tmp_path) not in str(caught.value)
 
 
-def test_warnings_arrive(tmp_path: Path, children: list[Any]) -> None:
+def test_warnings_are_passed_on(tmp_path: Path, children: list[Any]) -> None:
     broken, loud = tmp_path / "broken.flac", tmp_path / "loud.wav"
     broken.write_bytes(TALK.read_bytes()[:100_000])
     soundfile.write(loud, 1e20 * np.sin(np.arange(16_000) / 9), 16_000, subtype="FLOAT")
@@ -99,7 +99,7 @@ def test_warnings_arrive(tmp_path: Path, children: list[Any]) -> None:
     assert told[0][0].startswith("it has samples up to 1e+20")
 
 
-def test_what_is_too_long_is_refused(tmp_path: Path, children: list[Any]) -> None:
+def test_longest_s_is_enforced(tmp_path: Path, children: list[Any]) -> None:
     with pytest.raises(LongAudio, match="lasts more than 5 s") as caught:
         load_audio_isolated(TALK, longest_s=5)
     assert caught.value.announced_s == pytest.approx(23.9, abs=0.05)
@@ -165,7 +165,7 @@ def test_an_interruption_ends_the_child(
         load_audio_isolated(endless_wav(tmp_path))
 
 
-def test_nonsense_from_the_child_is_a_crash(
+def test_invalid_frames_count_as_a_crash(
     monkeypatch: pytest.MonkeyPatch, children: list[Any]
 ) -> None:
     for frame in (
@@ -186,7 +186,7 @@ def test_nonsense_from_the_child_is_a_crash(
             children.append(child)
             return child
 
-        monkeypatch.setattr(isolated, "_start", start)
+        monkeypatch.setattr(isolated, "_start_child", start)
         with pytest.raises(AudioError, match="it cannot be decoded"):
             load_audio_isolated(TALK, name="it")
 

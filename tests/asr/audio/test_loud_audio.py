@@ -1,4 +1,4 @@
-"""Floats far outside -1…1: scaled or clipped, and said. Slight overs stay as they are."""
+"""Floats far outside -1…1 are scaled or clipped with a warning; slight overs are kept."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import soundfile
 import torch
 from numpy.typing import NDArray
 
-from pipelines.asr.audio.arrays import LoudAudio, read_blocks
+from pipelines.asr.audio.arrays import LoudAudio
 from pipelines.asr.audio.decode import load_audio
 from pipelines.asr.audio.features import FileFeatures, StreamFeatures
+from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.errors import AudioError
 
@@ -49,7 +50,7 @@ def test_loud_recordings_are_scaled_by_their_peak(tmp_path: Path, peak: float) -
         assert torch.isfinite(mel).all()
 
 
-def test_the_callers_array_stays_as_it_is() -> None:
+def test_the_callers_array_is_not_modified() -> None:
     samples = tone(1000.0).astype(np.float32)
     kept = samples.copy()
     with pytest.warns(LoudAudio):
@@ -57,7 +58,7 @@ def test_the_callers_array_stays_as_it_is() -> None:
     np.testing.assert_array_equal(samples, kept)
 
 
-def test_what_is_loud_and_resampled_is_scaled(tmp_path: Path) -> None:
+def test_loud_resampled_audio_is_scaled(tmp_path: Path) -> None:
     path = float_wav(tmp_path / "loud.wav", tone(1e30, 44_100), 44_100)
     for source in (path, (44_100, tone(1e30, 44_100))):
         with pytest.warns(LoudAudio, match="1e"):
@@ -66,7 +67,7 @@ def test_what_is_loud_and_resampled_is_scaled(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("peak", [1.2, 15.9])
-def test_slight_overs_stay_as_they_are(tmp_path: Path, peak: float) -> None:
+def test_slight_overs_are_not_scaled(tmp_path: Path, peak: float) -> None:
     samples = tone(peak).astype(np.float32)
     assert load_audio(samples) is samples
     path = float_wav(tmp_path / "over.wav", tone(peak))
@@ -74,7 +75,7 @@ def test_slight_overs_stay_as_they_are(tmp_path: Path, peak: float) -> None:
     np.testing.assert_array_equal(np.concatenate(list(read_blocks([samples]))), samples)
 
 
-def test_loud_streams_are_clipped_and_said_once() -> None:
+def test_loud_streams_are_clipped_with_one_warning() -> None:
     quiet, loud = tone(0.5).astype(np.float32), tone(1e20).astype(np.float32)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -87,7 +88,7 @@ def test_loud_streams_are_clipped_and_said_once() -> None:
     assert torch.isfinite(mel).all()
 
 
-def test_a_loud_microphone_is_clipped_and_said() -> None:
+def test_a_loud_microphone_is_clipped_with_a_warning() -> None:
     voice = VoiceActivity()
     with pytest.warns(LoudAudio, match="clipped"):
         voice.feed(tone(1e20).astype(np.float32))
@@ -97,9 +98,7 @@ def test_a_loud_microphone_is_clipped_and_said() -> None:
 
 @pytest.mark.parametrize("rate", [RATE, 44_100])
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_files_with_samples_that_are_no_numbers_are_refused(
-    tmp_path: Path, rate: int, wrong: float
-) -> None:
+def test_files_with_nan_samples_are_errors(tmp_path: Path, rate: int, wrong: float) -> None:
     samples = tone(0.5, rate)
     samples[777] = wrong
     path = float_wav(tmp_path / "broken.wav", samples, rate)
@@ -107,7 +106,7 @@ def test_files_with_samples_that_are_no_numbers_are_refused(
         load_audio(path)
 
 
-def test_doubles_beyond_float32_are_refused(tmp_path: Path) -> None:
+def test_doubles_beyond_float32_are_errors(tmp_path: Path) -> None:
     path = float_wav(tmp_path / "double.wav", tone(1e300), double=True)
     for source in (path, tone(1e300), np.stack([tone(1e38), tone(1e300)])):
         with pytest.raises(AudioError, match="not numbers"):

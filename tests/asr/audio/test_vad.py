@@ -1,4 +1,4 @@
-"""When someone speaks: what is handed out, where utterances begin, end and are cut."""
+"""Voice activity: emitted audio, and where utterances begin, end and are cut."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_an_utterance_with_its_pre_roll_and_its_pause() -> None:
     assert 0.6 * RATE <= end - 80 * FRAME < 0.6 * RATE + FRAME
 
 
-def test_audio_is_handed_out_while_it_is_spoken() -> None:
+def test_audio_is_emitted_during_the_utterance() -> None:
     voice = VoiceActivity(detector=first_sample)
     voice.feed(scripted([(SILENCE, 30), (SPEECH, 5)]))
     for _ in range(10):
@@ -121,7 +121,7 @@ def test_audio_is_handed_out_while_it_is_spoken() -> None:
         assert isinstance(event, SpeechAudio)
 
 
-def test_a_short_pause_is_part_of_the_utterance_and_a_blip_is_none() -> None:
+def test_short_pauses_are_kept_and_short_blips_ignored() -> None:
     blip = [(SPEECH, 3), (SILENCE, 40)]
     audio = scripted([*blip, (SPEECH, 20), (SILENCE, 15), (SPEECH, 1), (SILENCE, 40), *blip])
     [(start, end)] = utterances(play(audio, VoiceOptions()), audio)
@@ -129,13 +129,13 @@ def test_a_short_pause_is_part_of_the_utterance_and_a_blip_is_none() -> None:
     assert 79 * FRAME + 0.6 * RATE <= end < 80 * FRAME + 0.6 * RATE
 
 
-def test_a_word_may_stutter_at_its_beginning() -> None:
+def test_short_dips_at_the_onset_are_ignored() -> None:
     audio = scripted([(SILENCE, 30), (SPEECH, 1), (SILENCE, 2), (SPEECH, 3), (SILENCE, 30)])
     [(start, _)] = utterances(play(audio, VoiceOptions(pre_roll_s=0.1)), audio)
     assert start == 30 * FRAME - 0.1 * RATE
 
 
-def test_doubt_neither_begins_nor_ends_speech() -> None:
+def test_hysteresis_between_the_thresholds() -> None:
     for runs, count in [
         ([(DOUBT, 100)], 0),
         ([(SPEECH, 5), (DOUBT, 100), (SPEECH, 5)], 1),
@@ -154,7 +154,7 @@ def test_stop_in_the_middle_of_a_word_loses_none_of_it(tail: int) -> None:
         assert end == len(audio)
 
 
-def test_the_last_frame_is_judged_with_silence_behind_it() -> None:
+def test_the_last_frame_is_padded_with_silence() -> None:
     frames: list[Audio] = []
     voice = VoiceActivity(detector=lambda frame: frames.append(frame) or 0.0)  # type: ignore[func-returns-value]
     voice.feed(np.ones(FRAME + 100, np.float32))
@@ -308,7 +308,7 @@ def test_hours_of_silence_and_of_speech_keep_memory_flat() -> None:
         assert peak < 1_000_000
 
 
-def test_samples_that_are_no_numbers_are_silence() -> None:
+def test_nan_samples_count_as_silence() -> None:
     audio = scripted([(SILENCE, 5), (SPEECH, 10), (SILENCE, 5), (SPEECH, 10)])
     broken, repaired = audio.copy(), audio.copy()
     for value, at in [(np.nan, 700), (np.inf, 5130), (-np.inf, 9000)]:
@@ -346,12 +346,12 @@ def test_level_and_probability_for_a_meter() -> None:
         ({"max_utterance_s": 0.0}, "max_utterance_s"),
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, float], reason: str) -> None:
+def test_invalid_options_are_errors(options: dict[str, float], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
         VoiceOptions(**options)
 
 
-def test_what_is_no_audio() -> None:
+def test_invalid_blocks_are_errors() -> None:
     with pytest.raises(AudioError, match="audio stream"):
         VoiceActivity(detector=first_sample).feed(b"abc")  # type: ignore[arg-type]
 
@@ -359,7 +359,7 @@ def test_what_is_no_audio() -> None:
 # --- Silero ---
 
 
-def test_the_network_is_silero_s() -> None:
+def test_probabilities_equal_silero_vad() -> None:
     import torch
 
     path = silero._package() / "data" / "silero_vad.jit"
@@ -455,7 +455,7 @@ def test_noises_and_tones_are_no_speech(name: str) -> None:
     assert play(sound(name), VoiceOptions(), real=True) == []
 
 
-def test_samples_out_of_range_do_not_deafen_it() -> None:
+def test_samples_out_of_range_do_not_corrupt_the_state() -> None:
     audio = load_audio(SAMPLES / "question.flac")
     bad = np.concatenate([np.array([1e30, -3e38, 9.0], np.float32), np.zeros(RATE, np.float32)])
     audio = np.concatenate([bad, audio])
@@ -489,7 +489,7 @@ def test_single_samples() -> None:
     )
 
 
-def test_the_next_stream_begins_anew() -> None:
+def test_finish_resets_the_stream() -> None:
     audio = load_audio(SAMPLES / "question.flac")
     voice = VoiceActivity()
     first = comparable(voice.feed(audio) + voice.finish())

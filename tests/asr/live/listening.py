@@ -1,4 +1,4 @@
-"""Hearing the language of tones through the live core."""
+"""Runs live recognition on the tone language of tests.asr.tones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the live core does not show: loops, silence, and nothing at all."""
+"""Live recognition shows no repetition loops and no text for silence."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_loops_are_not_shown() -> None:
     assert all(allowed <= 20 * seconds + 16 for seconds, allowed in recogniser.asked)
 
 
-def test_what_the_model_calls_silence_is_not_shown() -> None:
+def test_silent_windows_give_no_text() -> None:
     class Deaf(ToneTranscriber):
         def is_silent(self, result: WindowResult) -> bool:
             return True
@@ -90,7 +90,7 @@ class Stammering(ToneTranscriber):
         return self.cut
 
 
-def test_a_loop_where_speech_is_cut_says_nothing_twice() -> None:
+def test_a_loop_at_a_cut_repeats_no_text() -> None:
     samples, spoken = speak(sentence(120), pause_every=1000)
     recogniser = Stammering()
     said = text_of(listen(samples, every(1600), recogniser=recogniser)).split()

@@ -1,4 +1,4 @@
-"""The live core on real recordings, with the bundled recogniser and Silero's voice activity."""
+"""LiveTranscriber on real recordings, with the bundled model and Silero's voice activity."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def text_of(events: list[LiveEvent]) -> str:
 
 
 @pytest.mark.parametrize("policy", ["agreement", "attention"])
-def test_committed_text_only_grows_and_leads_the_tail(
+def test_committed_text_only_grows_and_precedes_the_partial_text(
     transcriber: Transcriber, talk: Samples, policy: str
 ) -> None:
     options = replace(LiveOptions(), policy=policy)
@@ -130,13 +130,13 @@ def nothings() -> Iterator[tuple[str, Samples]]:
 @pytest.mark.parametrize(
     "samples", [pytest.param(samples, id=name) for name, samples in nothings()]
 )
-def test_what_is_no_speech_gives_no_words(transcriber: Transcriber, samples: Samples) -> None:
+def test_sounds_without_speech_give_no_words(transcriber: Transcriber, samples: Samples) -> None:
     events = listen(transcriber, samples.astype(np.float32))
     assert text_of(events) == ""
     assert not [e for e in events if isinstance(e, PartialText) and e.text]
 
 
-def test_words_after_noise_are_heard(transcriber: Transcriber, talk: Samples) -> None:
+def test_words_after_noise_are_recognised(transcriber: Transcriber, talk: Samples) -> None:
     noise = dict(nothings())["pink noise 0.02"].astype(np.float32)
     events = listen(transcriber, np.concatenate([noise, talk]))
     assert len(text_of(events).split()) >= 10
@@ -144,7 +144,7 @@ def test_words_after_noise_are_heard(transcriber: Transcriber, talk: Samples) ->
     assert first.start > NOTHING_S - 1
 
 
-def test_words_are_told_where_there_is_audio(transcriber: Transcriber, talk: Samples) -> None:
+def test_token_times_lie_within_the_audio(transcriber: Transcriber, talk: Samples) -> None:
     """Not where attention falls into the silence behind it, which fills the window."""
     seconds = 2.0
     mel, _ = FileFeatures(talk[: int(seconds * SAMPLE_RATE)], 80, 1000).window(0)

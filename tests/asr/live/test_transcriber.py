@@ -1,4 +1,4 @@
-"""The live core: whatever the blocks, the same text; what is committed stays; nothing is lost."""
+"""LiveTranscriber: independent of block sizes, committed text is final, no word is lost."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_single_samples() -> None:
     assert text_of(listen(samples, every(1))) == "".join(s.word for s in spoken)
 
 
-def test_the_events_tell_a_consistent_story() -> None:
+def test_events_are_consistent() -> None:
     samples, _ = speak(sentence(30))
     speaking, tail = False, ""
     for event in listen(samples, every(1600)):
@@ -91,7 +91,7 @@ def test_the_events_tell_a_consistent_story() -> None:
     assert not speaking
 
 
-def test_speech_without_a_pause_is_cut_and_none_is_lost() -> None:
+def test_speech_without_a_pause_is_cut_without_loss() -> None:
     samples, spoken = speak(sentence(120), pause_every=1000)
     words = text_of(listen(samples, every(1600))).split()
     truth = [s.word.strip() for s in spoken]
@@ -132,7 +132,7 @@ def test_drafts_are_the_last_hypothesis() -> None:
     assert all(c.drafted == 0 for c in without if isinstance(c, UpdateDecoded))
 
 
-def test_the_initial_prompt_is_always_in_sight() -> None:
+def test_the_initial_prompt_is_always_given() -> None:
     class Noting(ToneTranscriber):
         def __init__(self) -> None:
             super().__init__()

@@ -1,4 +1,4 @@
-"""The history: kept as it happens, found again, deleted for good, whole after a kill."""
+"""History: written while it happens, searched, deleted from the file, valid after a kill."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def talk(history: History, title: str = "talk.flac") -> int:
     return kept
 
 
-def test_what_is_kept_comes_back(history: History) -> None:
+def test_a_record_is_read_back(history: History) -> None:
     record = history.open(talk(history))
     assert record is not None
     assert (record.kind, record.title, record.language, record.target, record.model) == (
@@ -77,7 +77,7 @@ def test_searching(history: History, search: str, found: bool) -> None:
     assert ("talk.flac" in titles) is found
 
 
-def test_a_search_shows_where_it_was_found(history: History) -> None:
+def test_a_search_shows_the_match_in_the_excerpt(history: History) -> None:
     history.add_text("word " * 200 + "needle" + " word" * 200, "")
     assert "needle" in history.search("needle")[0].excerpt
 
@@ -106,7 +106,7 @@ def test_renaming(history: History) -> None:
     assert not history.rename(kept + 1, "nobody")
 
 
-def test_everybody_has_their_own(history: History) -> None:
+def test_owners_are_separate(history: History) -> None:
     anna, ben = history.of("anna"), history.of("ben")
     kept = talk(anna)
     assert [one.id for one in anna.list()] == [kept]
@@ -119,7 +119,7 @@ def test_everybody_has_their_own(history: History) -> None:
     assert anna.open(kept) is not None
 
 
-def test_a_live_session_is_kept_while_it_goes_on(history: History) -> None:
+def test_a_live_session_is_written_while_it_runs(history: History) -> None:
     with history.recording("live", language="en", target="de", model="demo") as journal:
         assert history.list() == (), "nothing was said yet"
         journal.add(Cue(0.0, 1.0, "Hello."))
@@ -133,7 +133,7 @@ def test_a_live_session_is_kept_while_it_goes_on(history: History) -> None:
     assert (record.translation, record.duration_s) == ("Hallo.", 7.5)
 
 
-def test_what_was_deleted_meanwhile_does_not_come_back(history: History) -> None:
+def test_a_record_deleted_meanwhile_is_not_recreated(history: History) -> None:
     with history.recording("live") as journal:
         journal.add(Cue(0.0, 1.0, "Hello."))
         assert journal.id is not None
@@ -142,7 +142,7 @@ def test_what_was_deleted_meanwhile_does_not_come_back(history: History) -> None
     assert history.list() == ()
 
 
-def test_switched_off_it_keeps_nothing() -> None:
+def test_a_disabled_history_stores_no_records() -> None:
     history = History(None, pytest.fail)
     assert not history.on
     assert history.add_text("a", "b") is None
@@ -180,7 +180,7 @@ with History(Path(sys.argv[1])).recording("live") as journal:
 """
 
 
-def test_killed_in_the_middle(tmp_path: Path) -> None:
+def test_a_killed_process_keeps_its_record(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     with subprocess.Popen(
@@ -196,7 +196,7 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     assert history.search("sentence 29")
 
 
-def test_a_broken_file_is_put_aside(tmp_path: Path) -> None:
+def test_a_damaged_file_is_moved_aside(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     path.write_bytes(b"this is no database at all" * 100)
     said: list[str] = []

@@ -55,7 +55,7 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
     fake = FakeSoundDevice()
     monkeypatch.setitem(sys.modules, "sounddevice", fake)
     monkeypatch.setattr(devices, "_open_streams", set())
-    monkeypatch.setattr(microphone, "_LOOK_S", 0.005)
+    monkeypatch.setattr(microphone, "_POLL_S", 0.005)
     return fake
 
 

@@ -13,11 +13,11 @@ from tests.edgeapp.live.fake_sounddevice import FakeSoundDevice, installed
 
 @pytest.fixture
 def sound(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
-    monkeypatch.setattr(capture, "_LOOK_FOR_DEVICE_S", 0.01)
+    monkeypatch.setattr(capture, "_RETRY_S", 0.01)
     return installed(monkeypatch)
 
 
-def test_a_lost_microphone_is_let_go_and_the_devices_are_looked_at_again(
+def test_a_lost_microphone_is_closed_and_devices_are_listed_again(
     sound: FakeSoundDevice,
 ) -> None:
     with ExitStack() as stack:

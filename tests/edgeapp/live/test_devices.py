@@ -1,4 +1,4 @@
-"""Which microphones there are, which one is meant, and plain words when that fails."""
+"""Listing, finding and opening microphones, and the messages of failures."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def test_importing_it_loads_neither_portaudio_nor_numpy() -> None:
     assert done.stdout == "set()\n"
 
 
-def test_only_what_can_record_is_listed(sound: FakeSoundDevice) -> None:
+def test_only_input_devices_are_listed(sound: FakeSoundDevice) -> None:
     assert list_devices() == [
         InputDevice(1, "Built-in Microphone", 2, 48_000.0, True, "ALSA"),
         InputDevice(2, "USB Headset: Audio (hw:1,0)", 1, 44_100.0, False, "ALSA"),
     ]
 
 
-def test_what_was_plugged_in_since_is_listed(sound: FakeSoundDevice) -> None:
+def test_newly_connected_devices_are_listed(sound: FakeSoundDevice) -> None:
     list_devices()
     sound.devices.append(("New one", 1, 16_000.0, 0))
     assert find_device("new").index == 3
     assert sound.looked == 2  # PortAudio looks again only when it is started again
 
 
-def test_looking_at_the_list_does_not_end_a_recording(sound: FakeSoundDevice) -> None:
+def test_listing_devices_does_not_end_a_recording(sound: FakeSoundDevice) -> None:
     with Microphone(find_device()):
         looked = sound.looked
         list_devices()
@@ -85,9 +85,7 @@ def test_without_a_default_the_first_is_taken(sound: FakeSoundDevice) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["webcam", 0, 7, "7", "", "-1"])
-def test_no_match_names_what_there_is_in_one_line(
-    sound: FakeSoundDevice, wanted: str | int
-) -> None:
+def test_no_match_lists_the_devices_in_one_line(sound: FakeSoundDevice, wanted: str | int) -> None:
     with pytest.raises(DeviceError) as caught:
         find_device(wanted)
     assert str(caught.value) == (
@@ -111,7 +109,7 @@ def test_no_microphone_at_all(sound: FakeSoundDevice) -> None:
         find_device()
 
 
-def test_cards_that_may_not_be_read_are_a_matter_of_permission(
+def test_unreadable_sound_cards_are_a_permission_error(
     sound: FakeSoundDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sound.devices = []
@@ -148,16 +146,18 @@ def test_a_sound_system_that_does_not_start(
     ("error", "words"),
     [
         (PortAudioError("Device unavailable", -9985), "another program uses it"),
-        (PortAudioError("Invalid device", -9996), "not there any more"),
+        (PortAudioError("Invalid device", -9996), "no longer present"),
         (
             PortAudioError("Unanticipated host error", -9999, (0, -13, "Permission denied")),
             "permission denied",
         ),
         (PortAudioError("Out of luck", -9990), "cannot be opened: Out of luck$"),
-        (ValueError("No input device with index 1"), "not there any more"),
+        (ValueError("No input device with index 1"), "no longer present"),
     ],
 )
-def test_why_it_cannot_be_opened(sound: FakeSoundDevice, error: Exception, words: str) -> None:
+def test_reasons_why_a_microphone_cannot_be_opened(
+    sound: FakeSoundDevice, error: Exception, words: str
+) -> None:
     sound.refuse = lambda options: error
     with pytest.raises(DeviceError, match=f"'Built-in Microphone'.*{words}"), Microphone():
         pass
@@ -175,7 +175,7 @@ def test_it_opens_with_the_devices_own_rate_and_channels(sound: FakeSoundDevice)
         assert (options["blocksize"], options["dtype"]) == (4800, "float32")
 
 
-def test_a_driver_that_refuses_its_own_settings_is_asked_for_usual_ones(
+def test_common_settings_are_tried_if_the_native_ones_are_rejected(
     sound: FakeSoundDevice,
 ) -> None:
     sound.devices = [("Odd", 6, 192_000.0, 0)]
@@ -189,7 +189,7 @@ def test_a_driver_that_refuses_its_own_settings_is_asked_for_usual_ones(
         assert sound.streams[0].samplerate == 48_000.0
 
 
-def test_a_sound_server_that_offers_channels_without_end_is_asked_for_two(
+def test_two_channels_are_opened_if_a_device_offers_many(
     sound: FakeSoundDevice,
 ) -> None:
     sound.devices = [("pipewire", 64, 44_100.0, 0)]
@@ -201,7 +201,7 @@ def test_a_sound_server_that_offers_channels_without_end_is_asked_for_two(
 def test_a_sound_system_that_hangs_does_not_hang_the_program(
     sound: FakeSoundDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(devices, "_CLOSING_S", 0.05)
+    monkeypatch.setattr(devices, "_CLOSE_TIMEOUT_S", 0.05)
     released = threading.Event()
     try:
         with Microphone():

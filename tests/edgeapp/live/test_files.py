@@ -1,4 +1,4 @@
-"""The files that a live session writes are readable at every moment."""
+"""Output files of a live session are valid after every write."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipelines.errors import OptionError, OutputError
 
 
 @pytest.mark.parametrize("kind", ["srt", "vtt", "txt", "jsonl"])
-def test_output_files_are_readable_at_every_moment(kind: str, tmp_path: Path) -> None:
+def test_output_files_are_valid_after_every_write(kind: str, tmp_path: Path) -> None:
     output = LiveFiles(tmp_path / f"talk.{kind}")
     output.take(CommittedText(" I am here.", 0.0, 1.0))
     output.take(PartialText(" and"))
@@ -38,21 +38,21 @@ def test_output_files_are_readable_at_every_moment(kind: str, tmp_path: Path) ->
         assert types == ["committed", "committed", "end"]
 
 
-def test_what_is_open_is_written_when_a_session_breaks_off(tmp_path: Path) -> None:
+def test_the_open_cue_is_written_when_a_session_is_interrupted(tmp_path: Path) -> None:
     output = LiveFiles(tmp_path / "talk.txt")
     output.take(CommittedText(" And you", 1.0, 2.0))
     output.close()
     assert (tmp_path / "talk.txt").read_text() == "And you\n"
 
 
-def test_files_are_planned_and_nothing_is_written_over(tmp_path: Path) -> None:
+def test_planned_files_and_existing_ones(tmp_path: Path) -> None:
     srt, log = tmp_path / "talk.srt", tmp_path / "talk.jsonl"
     assert planned([srt, log], "de") == [
         (srt, False), (tmp_path / "talk.de.srt", True), (log, False)
     ]  # fmt: skip
     assert planned([srt], None) == [(srt, False)]
     (tmp_path / "talk.de.srt").write_text("1\n")
-    with pytest.raises(OutputError, match=r"talk\.de\.srt is there already"):
+    with pytest.raises(OutputError, match=r"talk\.de\.srt exists already"):
         planned([srt], "de")
     (tmp_path / "talk.de.srt").write_text("")  # of a session in which nothing was said
     assert planned([srt], "de")
@@ -60,7 +60,7 @@ def test_files_are_planned_and_nothing_is_written_over(tmp_path: Path) -> None:
         planned([tmp_path / "missing" / "talk.srt"], None)
 
 
-def test_outputs_that_cannot_be(tmp_path: Path) -> None:
+def test_invalid_outputs_are_errors(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="docx"):
         LiveFiles(tmp_path / "talk.docx")
     with pytest.raises(OutputError, match="cannot be written"):

@@ -1,4 +1,4 @@
-"""Recording: what is heard comes out whole, at 16 kHz, and what is lost is counted and said."""
+"""Microphone: complete audio at 16 kHz; dropped audio is counted, lost devices are reported."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SAMPLES = Path(__file__).resolve().parents[3] / "assets" / "samples"
 
 @pytest.fixture
 def sound(monkeypatch: pytest.MonkeyPatch) -> FakeSoundDevice:
-    monkeypatch.setattr(microphone, "_LATE_S", 0.02)
-    monkeypatch.setattr(microphone, "_STARTING_S", 0.1)
+    monkeypatch.setattr(microphone, "_STOP_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(microphone, "_FIRST_BLOCK_TIMEOUT_S", 0.1)
     return installed(monkeypatch)
 
 
@@ -67,13 +67,13 @@ def test_channels_are_averaged(sound: FakeSoundDevice) -> None:
     np.testing.assert_allclose(block, (left + right) / 2, atol=1e-7)
 
 
-def test_nothing_yet_is_none_and_not_the_end(sound: FakeSoundDevice) -> None:
+def test_try_read_times_out_without_ending(sound: FakeSoundDevice) -> None:
     with Microphone() as recording:
         assert recording.try_read(0.01) is None
         assert not recording.ended
 
 
-def test_stop_keeps_what_was_said_until_then_and_nothing_after(
+def test_stop_keeps_the_audio_up_to_it_only(
     sound: FakeSoundDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeStream, "latency", 0.05)
@@ -108,7 +108,7 @@ def test_leaving_the_block_ends_the_reader(sound: FakeSoundDevice) -> None:
     assert list(recording.blocks()) == []
 
 
-def test_a_slow_reader_loses_what_the_queue_cannot_hold_and_it_is_counted(
+def test_audio_beyond_the_queue_is_dropped_and_counted(
     sound: FakeSoundDevice,
 ) -> None:
     device = InputDevice(1, "any", 1, 16_000.0, True)
@@ -131,7 +131,7 @@ def test_overruns_of_the_sound_system_are_counted(sound: FakeSoundDevice) -> Non
         assert recording.dropped_s == 0
 
 
-def test_unplugged_first_hands_out_what_was_recorded(sound: FakeSoundDevice) -> None:
+def test_an_unplugged_device_returns_its_audio_first(sound: FakeSoundDevice) -> None:
     said, heard = noise(48_000), []
     with Microphone() as recording:
         speak(sound.streams[0], said)
@@ -143,21 +143,21 @@ def test_unplugged_first_hands_out_what_was_recorded(sound: FakeSoundDevice) -> 
     assert sum(map(len, heard)) == 16_000
 
 
-def test_falling_silent_counts_as_lost_too(sound: FakeSoundDevice) -> None:
+def test_a_stalled_device_is_lost(sound: FakeSoundDevice) -> None:
     with Microphone(stall_s=0.05) as recording:
         speak(sound.streams[0], noise(4800))
         with pytest.raises(DeviceLost, match=r"has sent nothing for 0\.05 s"):
             list(recording.blocks())
 
 
-def test_a_device_may_take_its_time_to_start(sound: FakeSoundDevice) -> None:
+def test_a_device_may_start_slowly(sound: FakeSoundDevice) -> None:
     with Microphone(stall_s=0.01) as recording:
         assert recording.try_read(0.05) is None
         speak(sound.streams[0], noise(4800))
         assert recording.try_read(1.0) is not None
 
 
-def test_a_pause_of_the_reader_is_no_silence(sound: FakeSoundDevice) -> None:
+def test_a_pause_of_the_reader_is_no_stall(sound: FakeSoundDevice) -> None:
     """A long step of the recogniser, or Ctrl-Z: the device had no chance to be heard."""
     with Microphone(stall_s=0.05) as recording:
         speak(sound.streams[0], noise(4800))
@@ -168,7 +168,7 @@ def test_a_pause_of_the_reader_is_no_silence(sound: FakeSoundDevice) -> None:
         assert not recording.ended
 
 
-def test_stop_on_a_device_that_is_silent_is_no_loss(sound: FakeSoundDevice) -> None:
+def test_stop_on_a_stalled_device_is_no_loss(sound: FakeSoundDevice) -> None:
     with Microphone(stall_s=60.0) as recording:
         recording.stop()
         assert list(recording.blocks()) == []
@@ -237,7 +237,7 @@ def recording(pulse_microphone: PulseMicrophone, tmp_path: Path) -> Iterator[Rec
         program.kill()
 
 
-def test_what_is_spoken_into_a_real_portaudio_device_is_what_is_recorded(
+def test_a_real_portaudio_device_is_recorded(
     pulse_microphone: PulseMicrophone, recording: Recording, tmp_path: Path
 ) -> None:
     spoken = load_audio(SAMPLES / "question.flac")

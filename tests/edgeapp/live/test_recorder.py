@@ -1,4 +1,4 @@
-"""Audio kept while it is recorded: whole at every moment, also after kill -9."""
+"""Recorder: the file is valid at every moment, also after kill -9."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def samples() -> np.ndarray:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_written_is_read_back_bit_for_bit(
+def test_samples_are_read_back_bit_for_bit(
     ending: str, tmp_path: Path, samples: np.ndarray
 ) -> None:
     path = tmp_path / f"kept{ending.upper()}"
@@ -50,7 +50,7 @@ def test_what_is_written_is_read_back_bit_for_bit(
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_louder_than_full_scale_is_clipped(ending: str, tmp_path: Path) -> None:
+def test_samples_beyond_full_scale_are_clipped(ending: str, tmp_path: Path) -> None:
     with Recorder(tmp_path / f"loud{ending}") as recorder:
         recorder.write(np.array([2.0, -2.0, 1.0, -1.0, 0.5], np.float32))
     read, _ = soundfile.read(tmp_path / f"loud{ending}", dtype="int16")
@@ -91,7 +91,7 @@ def test_the_file_grows_by_the_second_and_plays_meanwhile(
 def test_an_earlier_recording_is_not_overwritten(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"earlier{ending}"
     path.write_bytes(b"precious")
-    with pytest.raises(OutputError, match="there already"):
+    with pytest.raises(OutputError, match="exists already"):
         Recorder(path)
     assert path.read_bytes() == b"precious"
 
@@ -102,13 +102,13 @@ def test_other_endings_are_refused_before_anything_is_made(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="No such file or directory"):
         Recorder(tmp_path / "nowhere" / "kept.wav")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_full_disk_is_said_once_and_what_was_written_stays(
+def test_a_full_disk_is_reported_once_and_the_file_kept(
     ending: str, tmp_path: Path, samples: np.ndarray
 ) -> None:
     resource = pytest.importorskip("resource")
@@ -127,7 +127,7 @@ def test_a_full_disk_is_said_once_and_what_was_written_stays(
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_disk_that_is_full_at_the_end_is_said_and_the_file_closed(
+def test_a_disk_full_at_the_end_is_reported_and_the_file_closed(
     ending: str, tmp_path: Path, samples: np.ndarray
 ) -> None:
     resource = pytest.importorskip("resource")
@@ -145,7 +145,7 @@ def test_a_disk_that_is_full_at_the_end_is_said_and_the_file_closed(
     recorder.close()  # which is done already: nothing more to say
 
 
-def test_nothing_recorded_is_a_file_that_says_so(tmp_path: Path) -> None:
+def test_an_empty_recording_is_a_valid_file(tmp_path: Path) -> None:
     with Recorder(tmp_path / "nothing.wav"):
         pass
     assert soundfile.info(tmp_path / "nothing.wav").frames == 0

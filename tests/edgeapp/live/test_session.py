@@ -1,4 +1,4 @@
-"""A live session: feeds in, events out; lag, losses and lost devices are said."""
+"""LiveSession: sources in, events out; lag, dropped audio and lost devices are reported."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_finished_sentences_and_the_running_one_are_translated() -> None:
     )
 
 
-def test_stop_keeps_what_was_said_before_it() -> None:
+def test_stop_keeps_the_words_before_it() -> None:
     samples, spoken = speak(WORDS)
     clock = Clock()
     feed = FileSource(samples, 1.0, clock=clock, sleep=clock.sleep)
@@ -184,7 +184,7 @@ class Unplugged:
         pass
 
 
-def test_a_lost_device_keeps_its_words_and_another_goes_on() -> None:
+def test_a_lost_device_keeps_its_words_and_another_continues() -> None:
     samples, spoken = speak(WORDS)
     again = iter([FileSource(samples, 0)])
     events = list(session().run(Unplugged(samples), lambda: next(again)))
@@ -215,14 +215,14 @@ class Leaky(Unplugged):
         return samples
 
 
-def test_lost_audio_is_said_once() -> None:
+def test_dropped_audio_is_reported_once() -> None:
     events = list(session().run(Leaky(np.zeros(16_000, np.float32))))
     assert [e.message for e in events if isinstance(e, WarningRaised)] == [
         "this machine is too slow: 1.5 s of audio were lost, and 7.0 s are waiting"
     ]
 
 
-def test_audio_can_be_kept() -> None:
+def test_audio_can_be_recorded() -> None:
     samples, _ = speak(WORDS)
     kept: list[Samples] = []
 

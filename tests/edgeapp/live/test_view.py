@@ -1,4 +1,4 @@
-"""What stands on the terminal during `edgeapp live`, and what goes into a pipe."""
+"""Terminal output of `edgeapp live`, and its JSON lines in a pipe."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     return Screen(monkeypatch)
 
 
-def test_committed_text_is_solid_and_the_tail_dim(screen: Screen) -> None:
+def test_committed_text_is_solid_and_partial_text_dim(screen: Screen) -> None:
     with CaptionView(translated=False) as view:
         view.take(SpeechStarted(0.0))
         view.take(CommittedText(" I am", 0.0, 0.5))
@@ -61,7 +61,7 @@ def test_committed_text_is_solid_and_the_tail_dim(screen: Screen) -> None:
         assert screen.frame[0] == "I am here"
 
 
-def test_a_finished_sentence_goes_up_and_only_the_rest_stays(screen: Screen) -> None:
+def test_complete_cues_are_printed_above(screen: Screen) -> None:
     with CaptionView(translated=False) as view:
         view.take(CommittedText(" I am here.", 61.0, 62.0))
         view.take(CommittedText(" Are", 62.2, 62.4))
@@ -78,7 +78,7 @@ def test_a_finished_sentence_goes_up_and_only_the_rest_stays(screen: Screen) -> 
     ]
 
 
-def test_the_translation_stands_below_and_goes_up_too(screen: Screen) -> None:
+def test_the_translation_is_shown_below_and_printed_above(screen: Screen) -> None:
     with CaptionView(translated=True) as view:
         view.take(PartialText(" I am"))
         view.take(TranslationPartial("Ich bin"))

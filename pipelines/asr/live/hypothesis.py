@@ -1,0 +1,79 @@
+"""Words and segments of a hypothesis: the token ids that Whisper generates for one window.
+
+Pure functions over text and timestamp tokens, shared by the buffer and the commit policies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipelines.asr.tokenizer import WhisperTokenizer
+
+__all__ = ["Word", "segment_starts", "shift_timestamps", "split_words"]
+
+_FIRST_UNSPACED = 0x0E00  # Thai; scripts from here on are treated as written without spaces
+
+
+@dataclass(frozen=True)
+class Word:
+    """One word of a hypothesis.
+
+    Attributes:
+        tokens: its text tokens, punctuation included.
+        stop: index in the hypothesis after its last token.
+    """
+
+    tokens: tuple[int, ...]
+    stop: int
+
+
+def split_words(tokens: Sequence[int], tokenizer: WhisperTokenizer) -> list[Word]:
+    """Split a hypothesis into words, in order.
+
+    A word begins at a token that starts with a space. Text without spaces (Chinese, Japanese,
+    Thai) is split wherever a character is complete. Timestamps and other special tokens separate
+    words and belong to none.
+    """
+    result: list[Word] = []
+    word: list[int] = []
+    for index, token in enumerate([*tokens, tokenizer.special.eot]):
+        special = token >= tokenizer.special.eot
+        piece = b"" if special else tokenizer.bytes_of([token])
+        starts = piece.startswith(b" ") or _is_unspaced(tokenizer.bytes_of(word), piece)
+        if word and (special or starts):
+            result.append(Word(tuple(word), index))
+            word = []
+        if not special:
+            word.append(token)
+    return result
+
+
+def segment_starts(tokens: Sequence[int], timestamp_begin: int) -> list[int]:
+    """Indices at which a new segment starts: between two consecutive timestamp tokens."""
+    return [
+        i
+        for i in range(1, len(tokens))
+        if tokens[i - 1] >= timestamp_begin and tokens[i] >= timestamp_begin
+    ]
+
+
+def shift_timestamps(tokens: Sequence[int], steps: int, timestamp_begin: int) -> list[int]:
+    """The same hypothesis for a window that begins `steps` timestamps (0.02 s each) later."""
+    return [
+        max(token - steps, timestamp_begin) if token >= timestamp_begin else token
+        for token in tokens
+    ]
+
+
+def _is_unspaced(before: bytes, piece: bytes) -> bool:
+    """Whether `before` ends and `piece` begins with a complete character of an unspaced script."""
+    try:
+        text = before.decode()
+        return (
+            bool(text)
+            and ord(text[-1]) >= _FIRST_UNSPACED
+            and ord(piece.decode()[0]) >= _FIRST_UNSPACED
+        )
+    except UnicodeDecodeError:
+        return False
