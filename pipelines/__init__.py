@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     )
     from pipelines.notices import Notice, collect_notices
     from pipelines.translation.live import LiveTranslation, LiveTranslator
+    from pipelines.translation.options import TranslateOptions
     from pipelines.translation.parallel import ParallelTranslator
     from pipelines.translation.results import (
         Alignment,
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
         TranslationEvent,
     )
     from pipelines.translation.tokenizers.auto import model_languages
-    from pipelines.translation.translator import TranslateOptions, Translator
+    from pipelines.translation.translator import Translator
 
 from pipelines.errors import (
     AudioError,
@@ -126,6 +127,7 @@ _HOMES = {
     "collect_notices": "pipelines.notices",
     "LiveTranslation": "pipelines.translation.live",
     "LiveTranslator": "pipelines.translation.live",
+    "TranslateOptions": "pipelines.translation.options",
     "ParallelTranslator": "pipelines.translation.parallel",
     "Alignment": "pipelines.translation.results",
     "SentenceDone": "pipelines.translation.results",
@@ -135,7 +137,6 @@ _HOMES = {
     "TranslationDone": "pipelines.translation.results",
     "TranslationEvent": "pipelines.translation.results",
     "model_languages": "pipelines.translation.tokenizers.auto",
-    "TranslateOptions": "pipelines.translation.translator",
     "Translator": "pipelines.translation.translator",
 }
 

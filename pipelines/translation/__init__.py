@@ -1,5 +1,6 @@
 """Text in one language → text in another, with Marian, NLLB, M2M100, mBART and T5 models."""
 
+from pipelines.translation.options import TranslateOptions
 from pipelines.translation.parallel import ParallelTranslator
 from pipelines.translation.results import (
     Alignment,
@@ -10,7 +11,7 @@ from pipelines.translation.results import (
     TranslationDone,
     TranslationEvent,
 )
-from pipelines.translation.translator import TranslateOptions, Translator
+from pipelines.translation.translator import Translator
 
 __all__ = [
     "Alignment",

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipelines.translation.options import TranslateOptions
 from pipelines.translation.text.sentences import split_sentences
-from pipelines.translation.translator import TranslateOptions, Translator
+from pipelines.translation.translator import Translator
 
 __all__ = ["LiveTranslator", "LiveTranslation"]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from pipelines.engine import Engine, ProcessPool
 from pipelines.errors import OptionError
+from pipelines.translation.options import TranslateOptions
 from pipelines.translation.results import Translation
-from pipelines.translation.translator import TranslateOptions, Translator
+from pipelines.translation.translator import Translator
 
 __all__ = ["ParallelTranslator"]
 

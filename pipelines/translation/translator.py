@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from pipelines.engine import Engine, Priority
-from pipelines.errors import OptionError
+from pipelines.engine import Engine
 from pipelines.hub import folder_of
 from pipelines.languages import pair_in_name, two_letter
 from pipelines.translation.assembler import TextAssembler
 from pipelines.translation.decode import SentenceDecoder, SentenceRequest
 from pipelines.translation.events import translation_events
 from pipelines.translation.generation_config import read_generation_defaults
+from pipelines.translation.options import TranslateOptions
 from pipelines.translation.preprocess import Preprocessor, SourceLanguages, TargetLanguages
 from pipelines.translation.results import (
     SentenceTranslation,
@@ -26,36 +26,7 @@ from pipelines.translation.results import (
 from pipelines.translation.shortlist import target_pieces
 from pipelines.translation.tokenizers.auto import open_tokenizer
 
-__all__ = ["TranslateOptions", "Translator"]
-
-
-@dataclass(frozen=True)
-class TranslateOptions:
-    """How to translate.
-
-    target: the language to translate into ("fr", "fra", ">>fra<<", "fra_Latn", "fr_XX"), for models
-        with several.
-        A text may choose its own with a leading ">>fra<<".
-    source_language: what the text is in, for models that have to be told; and whose rules find the
-        sentences. By default that of the model's source.
-    split_sentences: False takes each line as one sentence.
-    beam_size: above 1, search with so many beams (slower, and mostly a little better).
-    word_alignments: also tell which words of the source each word comes from (one more pass).
-    priority: whose work goes first on a shared engine.
-
-    Raises OptionError for values that make no sense.
-    """
-
-    target: str | None = None
-    source_language: str | None = None
-    split_sentences: bool = True
-    beam_size: int = 1
-    word_alignments: bool = False
-    priority: Priority = Priority.INTERACTIVE
-
-    def __post_init__(self) -> None:
-        if self.beam_size < 1:
-            raise OptionError(f"beam_size must be 1 or more, not {self.beam_size}")
+__all__ = ["Translator"]
 
 
 class Translator:
