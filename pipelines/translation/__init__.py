@@ -1,6 +1,9 @@
-"""Text in one language → text in another, with Marian, NLLB, M2M100, mBART and T5 models."""
+"""Translation of text with Marian, NLLB, M2M100, mBART and T5 models.
 
-from pipelines.translation.options import TranslateOptions
+`Translator` is the interface; `translator.py` says through which files a text passes.
+"""
+
+from pipelines.translation.options import TranslateOptions, TranslateOverrides
 from pipelines.translation.parallel import ParallelTranslator
 from pipelines.translation.results import (
     Alignment,
@@ -15,13 +18,14 @@ from pipelines.translation.translator import Translator
 
 __all__ = [
     "Alignment",
-    "TranslationDone",
+    "ParallelTranslator",
     "SentenceDone",
     "SentenceTranslation",
-    "ParallelTranslator",
-    "TranslationDelta",
     "TranslateOptions",
+    "TranslateOverrides",
     "Translation",
+    "TranslationDelta",
+    "TranslationDone",
     "TranslationEvent",
     "Translator",
 ]

@@ -46,7 +46,7 @@ def test_a_final_translation_is_that_of_the_sentence_alone(translator: Translato
         live.add(piece)
         live.partial()
     sentence = "It is not big, but I like it."
-    assert live.final(sentence).text == translator.translate(sentence)[0].text
+    assert live.final(sentence).text == translator.translate(sentence).text
 
 
 def test_the_running_translation_grows(translator: Translator) -> None:

@@ -91,7 +91,7 @@ def say(demo: Translator) -> Say:
 
 def _translate(demo: Translator, script: Script, text: str) -> tuple[Translation, ScriptedEngine]:
     translator, engine = scripted(demo, script)
-    return translator.translate(text)[0], engine
+    return translator.translate(text), engine
 
 
 def _is_second(request: Request) -> bool:
@@ -168,7 +168,7 @@ def test_an_empty_translation_is_no_translation(demo: Translator, say: Say, seco
 
     translator, engine = scripted(demo, lambda source, request: ())
     engine.script = lambda source, request: (0,) if not engine.streams else script(source, request)
-    (translation,) = translator.translate("Good.")
+    translation = translator.translate("Good.")
     assert translation.text == (second or "Good.")
     assert translation.sentences[0].copied is not bool(second)
     assert "the translation was empty" in translation.warnings[0]
@@ -213,7 +213,7 @@ def test_a_model_may_state_how_long_its_sentences_are(
     translator = Translator(folder, engine=exact_engine)
     clauses = ["the dog is sleeping on the sofa", "she has two brothers", "the soup is too hot"]
     text = "I think that " + ", and ".join(clauses * 12) + "."
-    (translation,) = translator.translate(text)
+    translation = translator.translate(text)
     assert len(translator.tokenizer.encode(text)) > 256
     assert all(len(translator.tokenizer.encode(s.source)) <= 20 for s in translation.sentences)
     for word in ("Hund", "Brüder", "Suppe"):
@@ -222,7 +222,7 @@ def test_a_model_may_state_how_long_its_sentences_are(
 
 def test_real_loops_do_not_reach_the_user(demo: Translator) -> None:
     for text in ("ha " * 30, "A B C D E F G H " * 3, "1 a " * 20, "NO " * 15, "buy " * 50):
-        (translation,) = demo.translate(text)
+        translation = demo.translate(text)
         words = translation.text.split()
         assert len(words) <= 3 * len(text.split()) + 16
         assert translation.text

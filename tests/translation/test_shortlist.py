@@ -11,14 +11,14 @@ import pytest
 from pipelines.engine import Engine
 from pipelines.errors import OptionError
 from pipelines.translation import ParallelTranslator, Translator
-from pipelines.translation.shortlist import target_pieces
+from pipelines.translation.tokenizers.marian import target_vocabulary_ids
 from tests.fixtures.checkpoints import write_marian
 
 
 def test_the_pieces_of_the_target_and_its_end(tmp_path: Path) -> None:
     folder = write_marian(tmp_path / "opus-mt-en-de")
     vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
-    kept = {*target_pieces(folder)}
+    kept = {*target_vocabulary_ids(folder)}
     assert vocabulary["</s>"] in kept
     assert vocabulary["<unk>"] in kept
     assert vocabulary["<pad>"] not in kept
@@ -28,7 +28,7 @@ def test_the_pieces_of_the_target_and_its_end(tmp_path: Path) -> None:
 def test_nothing_else_is_written(tmp_path: Path, exact_engine: Engine) -> None:
     folder = write_marian(tmp_path / "opus-mt-en-de")
     short = Translator(folder, engine=exact_engine, shortlist=True)
-    kept = {*target_pieces(folder)}
+    kept = {*target_vocabulary_ids(folder)}
     for done in short.translate(["Good morning!", "Where is my book? It was here."]):
         for sentence in done.sentences:
             assert {*sentence.tokens} <= kept
