@@ -71,11 +71,11 @@ def _retry(
         return replace(result, warnings=("it looped; translated again without repetitions",))
     usable = first.prefix(max(shown, first.usable_tokens))
     if not shown and 2 * len(usable.tokens) < len(request.source_ids):
-        return _copied_source(request, ("no translation came to an end; kept as it is",))
+        return _copied_source(request, ("no attempt ended; kept as it is",))
     return replace(
         decoder.to_translation(request, usable),
         truncated=True,
-        warnings=("the translation came to no end and was cut",),
+        warnings=("the translation did not end and was cut",),
     )
 
 

@@ -102,8 +102,7 @@ def source_ids(case: Case, tokenizer: Any, text: str, target: str | None) -> lis
 
 
 def generated(translator: Translator, jobs: list[SentenceRequest]) -> list[list[int]]:
-    """The ids of the first generation for each job, in one batch, whatever the guards against
-    loops would say."""
+    """The ids of the first generation for each job, in one batch, without detection of loops."""
     decoder = translator._decoder
     encoded = decoder.model.encode([job.source_ids for job in jobs])
     running = list(map(decoder.submit, jobs, encoded))

@@ -1,4 +1,4 @@
-"""Word alignments: what is the same in both languages finds itself, and the spans are right."""
+"""Word alignments: words equal in both languages are linked, and the spans are right."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_names_and_numbers_find_themselves(demo: Translator, beam_size: int) -> 
     assert {(word, word) for word in same} <= linked
     for sentence in found.sentences:
         assert pairs(sentence.source, sentence.text, sentence.alignment) <= linked
-    # What was not asked for is not there, and asking changes nothing else.
+    # Without the option there is no alignment; all else is equal.
     plain = demo.translate(source, replace(options, word_alignments=False))
     assert plain.alignment is None
     assert all(sentence.alignment is None for sentence in plain.sentences)

@@ -1,4 +1,4 @@
-"""Putting a text together again: white space, gaps, warnings."""
+"""Assembly of a text from its sentences: white space, gaps, warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beams reach the translator, and give what transformers' `generate` gives."""
+"""Beam search equals that of transformers' `generate`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts that nobody would write and everybody feeds to a translator."""
+"""Malformed and unusual texts: binary data, control characters, other scripts, very long lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _binary(seed: int, size: int = 600) -> str:
     ],
     ids=range(13),
 )
-def test_garbage_in_something_out(demo: Translator, text: str) -> None:
+def test_garbage_gives_some_translation(demo: Translator, text: str) -> None:
     translation = demo.translate(text)
     assert translation.source == text
     assert translation.text.strip()
@@ -49,7 +49,7 @@ def test_random_texts(demo: Translator) -> None:
         assert bool(translation.text.strip()) is bool(translation.source.strip())
 
 
-def test_what_has_no_words_stays_as_it_is(demo: Translator) -> None:
+def test_text_without_words_is_copied(demo: Translator) -> None:
     texts = [
         "...",
         "?!",

@@ -1,4 +1,4 @@
-"""What callers of a translator rely on: order, laziness, white space, the choice of language."""
+"""Translator: order, laziness, white space, choice of language, closing, downloads."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_hundreds_of_lines_keep_their_order(
         assert translation.text == " ".join(sentence.text for sentence in translation.sentences)
 
 
-def test_nothing_in_nothing_out(demo: Translator) -> None:
+def test_empty_input_gives_empty_output(demo: Translator) -> None:
     assert demo.translate([]) == []
     assert list(demo.translate_lines(iter(()))) == []
     blank = ["", " ", "\t", "\n\n", " \r\n "]
@@ -107,7 +107,7 @@ def test_lines_are_read_no_further_than_needed(demo: Translator) -> None:
             yield SENTENCES[taken % len(SENTENCES)]
 
     lines = demo.translate_lines(endless())
-    assert taken == 0, "nothing is read before it is asked for"
+    assert taken == 0, "no line is read before the first result is requested"
     next(lines)
     assert taken <= 32, "the first need not wait for hundreds"
     for _ in range(300):
@@ -134,8 +134,8 @@ def test_long_lines_are_read_less_far_ahead(demo: Translator) -> None:
     lines.close()
 
 
-def test_a_line_that_is_not_there_yet_holds_up_none_before_it(demo: Translator) -> None:
-    """What a terminal or a slow pipe needs: None says that nothing can be read at the moment."""
+def test_a_pause_yields_all_lines_before_it(demo: Translator) -> None:
+    """What a terminal or a slow pipe needs: None is a pause, in which no line can be read."""
     done: list[str] = []
     seen_at_pause: list[list[str]] = []
 
@@ -148,7 +148,7 @@ def test_a_line_that_is_not_there_yet_holds_up_none_before_it(demo: Translator) 
     for translation in demo.translate_lines(typing()):
         done.append(translation.text)
     assert done == ["Guten Morgen!", "", "Wo ist der Bahnhof?", "Ja."]
-    # Asked for what comes after a pause only when all before it has been handed out.
+    # The item after a pause is requested only when all lines before it were yielded.
     assert seen_at_pause[1] == done[:3]
 
 
@@ -227,7 +227,7 @@ def test_unknown_targets_are_refused_at_once(multilingual: Translator, demo: Tra
         assert demo.translate("Yes.", TranslateOptions(target=target)).text == "Ja."
 
 
-def test_one_line_with_an_unknown_target_does_not_cost_the_others(
+def test_a_line_with_an_unknown_target_does_not_end_the_others(
     multilingual: Translator,
 ) -> None:
     lines = [">>deu<< Yes.", ">>fra<< No.", ">>jpn<< Hello.", ">>deu<< Good."]
@@ -241,7 +241,7 @@ def test_one_line_with_an_unknown_target_does_not_cost_the_others(
     assert any(">>jpn<<" in warning for warning in done[2].warnings)
 
 
-def test_a_code_that_is_none_is_read_as_text(demo: Translator) -> None:
+def test_an_unknown_code_is_read_as_text(demo: Translator) -> None:
     assert demo.translate(">>deu<< Yes.").text == "Ja."
     translation = demo.translate(">>fra<< Yes.")
     assert any(">>fra<<" in warning for warning in translation.warnings)
@@ -255,8 +255,8 @@ def test_models_of_another_kind_are_refused(
         Translator(whisper_folder("tiny"), engine=exact_engine)
 
 
-def test_preparing_a_long_text_takes_no_time(demo: Translator) -> None:
-    """Nothing in the preparation grows with the square of a line's length."""
+def test_preprocessing_a_long_text_is_fast(demo: Translator) -> None:
+    """No part of the preprocessing is quadratic in the length of a line."""
     translator, _ = scripted(demo, lambda source, request: source)
     start = time.process_time()
     translator.translate("We need more time, " * 6000)

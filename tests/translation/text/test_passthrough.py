@@ -1,4 +1,4 @@
-"""What goes around the model: marks of lists, quotes, links, and what it cannot read."""
+"""Parts of a sentence that are copied: list markers, quotes, links, unknown words."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ _TEXT = st.text(alphabet=st.sampled_from("ab1 .,!?-*()\"'“”@/:🍕漢>#\u00a
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)).map(str.strip), st.sampled_from(" \n"))
-def test_nothing_is_lost(sentence: str, before: str) -> None:
+def test_no_character_is_lost(sentence: str, before: str) -> None:
     spans = [
         span for span, _ in split_passthrough(SentenceSpan(before, sentence), "en", _unreadable)
     ]

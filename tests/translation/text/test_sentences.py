@@ -1,4 +1,4 @@
-"""Sentence splitting: nothing lost, lines kept, long sentences taken apart where it hurts least."""
+"""Sentence splitting: no character is lost, lines are kept, cuts are at good places."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _TEXT = st.text(alphabet=st.sampled_from("aBé1 .!?…\"'()“”«»\n\r\t\u00a
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)), st.sampled_from(["en", "de", "zh", "xx"]))
-def test_nothing_is_lost(text: str, language: str) -> None:
+def test_no_character_is_lost(text: str, language: str) -> None:
     spans = split_sentences(text, language)
     assert "".join(span.leading_space + span.text for span in spans) == text
     for index, span in enumerate(spans):

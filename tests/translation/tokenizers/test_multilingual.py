@@ -1,4 +1,4 @@
-"""Models that have to be told both languages: what people type, what they get, what is refused."""
+"""Models that need both languages: names of languages, translations, refusals."""
 
 from __future__ import annotations
 
@@ -141,11 +141,11 @@ def test_languages_that_a_model_lacks(nllb: Translator) -> None:
         nllb.translate("Hello.", TranslateOptions(source_language="en"))
 
 
-def test_the_source_may_be_settled_once(nllb: Translator) -> None:
-    settled = Translator(nllb.model.folder, engine=nllb.engine, source="en")
+def test_the_source_language_may_be_set_in_the_constructor(nllb: Translator) -> None:
+    translator = Translator(nllb.model.folder, engine=nllb.engine, source="en")
     options = TranslateOptions(target="de")
-    told = replace(options, source_language="en")
-    assert settled.translate(SENTENCES[:3], options) == nllb.translate(SENTENCES[:3], told)
+    explicit = replace(options, source_language="en")
+    assert translator.translate(SENTENCES[:3], options) == nllb.translate(SENTENCES[:3], explicit)
 
 
 def test_models_for_one_target(many_folder: Folders, exact_engine: Engine) -> None:
