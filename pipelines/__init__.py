@@ -5,7 +5,8 @@
     with Transcriber("demo") as transcriber:
         for segment in transcriber.transcribe("talk.mp3"):
             print(segment.start, segment.end, segment.text)
-    print(Translator("demo-en-de").translate("Where is the station?").text)
+    with Translator("demo-en-de") as translator:
+        print(translator.translate("Where is the station?").text)
 
 This package has all that a program needs: recognition, translation, their live forms, options,
 results and errors. `pipelines.hub` finds, lists and downloads models; `pipelines.engine` generates
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     )
     from pipelines.notices import Notice, collect_notices
     from pipelines.translation.live import LiveTranslation, LiveTranslator
+    from pipelines.translation.options import TranslateOptions, TranslateOverrides
     from pipelines.translation.parallel import ParallelTranslator
     from pipelines.translation.results import (
         Alignment,
@@ -69,7 +71,7 @@ if TYPE_CHECKING:
         TranslationEvent,
     )
     from pipelines.translation.tokenizers.auto import model_languages
-    from pipelines.translation.translator import TranslateOptions, Translator
+    from pipelines.translation.translator import Translator
 
 from pipelines.errors import (
     AudioError,
@@ -128,6 +130,8 @@ _HOMES = {
     "collect_notices": "pipelines.notices",
     "LiveTranslation": "pipelines.translation.live",
     "LiveTranslator": "pipelines.translation.live",
+    "TranslateOptions": "pipelines.translation.options",
+    "TranslateOverrides": "pipelines.translation.options",
     "ParallelTranslator": "pipelines.translation.parallel",
     "Alignment": "pipelines.translation.results",
     "SentenceDone": "pipelines.translation.results",
@@ -137,7 +141,6 @@ _HOMES = {
     "TranslationDone": "pipelines.translation.results",
     "TranslationEvent": "pipelines.translation.results",
     "model_languages": "pipelines.translation.tokenizers.auto",
-    "TranslateOptions": "pipelines.translation.translator",
     "Translator": "pipelines.translation.translator",
 }
 
@@ -189,6 +192,7 @@ __all__ = [
     "Transcription",
     "TranscriptionInfo",
     "TranslateOptions",
+    "TranslateOverrides",
     "Translation",
     "TranslationDelta",
     "TranslationDone",

@@ -127,7 +127,12 @@ def translate(
             word_alignments=alignments,
         )
         suffix = target or translator.target_language or "translated"
-        translator.translate_lines([], options)  # what it cannot do at all is said at once
+        try:
+            translator.translate_lines([], options)  # fail before any output is written
+        except OptionError as error:
+            if source is None and translator.source_codes:
+                raise OptionError(f"{error}; --from names it") from error
+            raise
         targets = [None if place is None else place(suffix) for place in names]
         check_no_collisions([path for path in targets if path is not None], inputs)
         code = DONE

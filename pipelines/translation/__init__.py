@@ -1,5 +1,9 @@
-"""Text in one language → text in another, with Marian, NLLB, M2M100, mBART and T5 models."""
+"""Translation of text with Marian, NLLB, M2M100, mBART and T5 models.
 
+`Translator` is the interface; `translator.py` says through which files a text passes.
+"""
+
+from pipelines.translation.options import TranslateOptions, TranslateOverrides
 from pipelines.translation.parallel import ParallelTranslator
 from pipelines.translation.results import (
     Alignment,
@@ -10,17 +14,18 @@ from pipelines.translation.results import (
     TranslationDone,
     TranslationEvent,
 )
-from pipelines.translation.translator import TranslateOptions, Translator
+from pipelines.translation.translator import Translator
 
 __all__ = [
     "Alignment",
-    "TranslationDone",
+    "ParallelTranslator",
     "SentenceDone",
     "SentenceTranslation",
-    "ParallelTranslator",
-    "TranslationDelta",
     "TranslateOptions",
+    "TranslateOverrides",
     "Translation",
+    "TranslationDelta",
+    "TranslationDone",
     "TranslationEvent",
     "Translator",
 ]

@@ -1,51 +1,60 @@
-"""Putting translated sentences back together, with the white space of the source."""
+"""Assembly of translated sentences into a text with the white space of the source."""
 
 from __future__ import annotations
 
 import unicodedata
 
-from pipelines.translation.alignment import joined
+from pipelines.translation.alignment import join_alignments
 from pipelines.translation.results import SentenceTranslation, Translation
 
 __all__ = ["TextAssembler", "excerpt"]
 
 
 class TextAssembler:
-    """The translation of one text while it grows."""
+    """The translation of one text while it grows.
+
+    For each sentence: `open`, then `add` for each piece of its translation, then `close`.
+    """
 
     def __init__(self) -> None:
         self._text: list[str] = []
         self._sentences: list[SentenceTranslation] = []
-        self._before = ""
-        self._needs_gap = False
-        self._fresh = True
+        self._leading_space = ""
+        self._needs_space = False
+        self._at_start = True
 
-    def open(self, before: str, source: str) -> None:
-        """A sentence begins: `source`, after the white space `before`."""
+    def open(self, leading_space: str, source: str) -> None:
+        """Begin the sentence `source`, which follows the white space `leading_space`."""
         last = self._sentences[-1].source[-1:] if self._sentences else ""
-        self._needs_gap = not before and _ends_a_sentence(last) and _begins_a_word(source[:1])
-        self._before, self._fresh = before, True
+        self._needs_space = (
+            not leading_space and _ends_a_sentence(last) and _begins_a_word(source[:1])
+        )
+        self._leading_space, self._at_start = leading_space, True
 
     def add(self, text: str) -> str:
-        """More of the sentence; returns the same with what has to stand before it."""
-        if self._fresh and text:
-            text = self._gap(text[0]) + text
-            self._fresh = False
+        """Add more of the sentence's translation.
+
+        Returns:
+            `text`, with the white space before it where it is the first of the sentence.
+        """
+        if self._at_start and text:
+            text = self._space_before(text[0]) + text
+            self._at_start = False
         self._text.append(text)
         return text
 
-    def space(self) -> str:
-        """The white space at the end of the text."""
-        self._text.append(self._before)
-        return self._before
+    def trailing_space(self) -> str:
+        """Add the white space at the end of the text, and return it."""
+        self._text.append(self._leading_space)
+        return self._leading_space
 
     def close(self, sentence: SentenceTranslation) -> None:
-        """The sentence is complete."""
+        """End the sentence."""
         self._sentences.append(sentence)
 
     @property
     def text(self) -> str:
-        """What has been said so far."""
+        """The text so far."""
         return "".join(self._text)
 
     @property
@@ -53,8 +62,13 @@ class TextAssembler:
         """The complete sentences."""
         return tuple(self._sentences)
 
-    def finish(self, source: str, aligned: bool = False) -> Translation:
-        """The text is complete; `source` is all of it. aligned: its sentences are."""
+    def finish(self, source: str, word_alignments: bool = False) -> Translation:
+        """The complete translation.
+
+        Args:
+            source: All of the source text.
+            word_alignments: Join the alignments of the sentences.
+        """
         warnings = [
             f'"{excerpt(sentence.source)}": {warning}'
             for sentence in self._sentences
@@ -65,13 +79,16 @@ class TextAssembler:
             self.text,
             self.sentences,
             tuple(dict.fromkeys(warnings)),
-            joined(source, self.text, self._sentences) if aligned else None,
+            join_alignments(source, self.text, self._sentences) if word_alignments else None,
         )
 
-    def _gap(self, first: str) -> str:
-        """The white space before a sentence. Chinese has none where German needs some."""
-        if not self._needs_gap or _is_wide(first) or _is_wide(self._sentences[-1].text[-1:]):
-            return self._before
+    def _space_before(self, first: str) -> str:
+        """The white space before a sentence that begins with `first`.
+
+        There is none between sentences in Chinese, where other languages need a space.
+        """
+        if not self._needs_space or _is_wide(first) or _is_wide(self._sentences[-1].text[-1:]):
+            return self._leading_space
         return " "
 
 
@@ -84,12 +101,12 @@ def _begins_a_word(first: str) -> bool:
 
 
 def _is_wide(char: str) -> bool:
-    """Whether this is a letter or a mark of a script that puts no spaces between words."""
+    """Whether this is a letter or a mark of a script without spaces between words."""
     return (
         unicodedata.east_asian_width(char or " ") in "WF" and unicodedata.category(char)[0] != "S"
     )
 
 
-def excerpt(text: str, longest: int = 40) -> str:
-    """A text as messages quote it: its beginning where it is long."""
-    return text if len(text) <= longest else text[: longest - 1] + "…"
+def excerpt(text: str, max_chars: int = 40) -> str:
+    """A text as messages quote it: cut after `max_chars`, with an ellipsis."""
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

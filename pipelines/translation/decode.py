@@ -1,4 +1,9 @@
-"""From an encoded sentence to its translation: one generation, watched while it runs."""
+"""Decoding of one sentence: a request, its generation in the engine, and the text it makes.
+
+A `SentenceRequest` says what to translate and never changes. `SentenceDecoder.submit` starts its
+generation and returns a `RunningSentence`; reading that gives an `Attempt`, which `fallback.py`
+accepts or repeats under other conditions.
+"""
 
 from __future__ import annotations
 
@@ -22,229 +27,309 @@ from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.repetition import RepetitionDetector, max_target_tokens
 from pipelines.translation.results import SentenceTranslation
 from pipelines.translation.text.passthrough import without_added_stop
-from pipelines.translation.tokenizers.base import TextTokenizer
-from pipelines.translation.tokenizers.marian import StreamingDetokenizer
+from pipelines.translation.tokenizers.base import StreamingDetokenizer, TextTokenizer
 
-__all__ = ["Attempt", "SentenceRequest", "SentenceDecoder", "StableTextStream"]
+__all__ = ["Attempt", "RunningSentence", "SentenceDecoder", "SentenceRequest", "StableTextStream"]
 
-# A sentence stays on its line, whatever the model says.
+# The translation of a sentence is one line: line breaks that a model generates become spaces.
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
 
 
-@dataclass
+@dataclass(frozen=True)
 class SentenceRequest:
-    """A sentence on its way.
+    """A sentence to be translated, or to be copied.
 
-    before: white space in front. whole: on the last job of a text, all of that text.
-    ids: source ids, target code and eos included; empty when there is nothing to translate.
-    code: the target language that was asked for; origin: that of the source, for models that
-    want it. warnings: known before the decoding.
-    beams: how many to search with; 1 is greedy. aligned: whether to tell which words come from
-    which.
-    part: of a sentence that has been taken apart, and is not to be taken apart further.
+    Attributes:
+        source: The text of the sentence.
+        leading_space: The white space before it.
+        full_text: On the last request of a text: all of that text. None on the others.
+        source_ids: Token ids, eos and language tokens included; empty for a sentence to copy.
+        target_language: The target code of the tokenizer; None for models with one target.
+        source_language: The source code of the tokenizer; None for models that need none.
+        priority: Of its generations, on a shared engine.
+        warnings: Those known before decoding.
+        beam_size: Beams of the search; 1 is greedy.
+        word_alignments: Whether the result gets a word alignment.
+        is_part: It is a part of a sentence that was split, and is not split further.
     """
 
     source: str
-    before: str = ""
-    whole: str | None = None
-    ids: Sequence[int] = ()
-    code: str | None = None
-    origin: str | None = None
+    leading_space: str = ""
+    full_text: str | None = None
+    source_ids: Sequence[int] = ()
+    target_language: str | None = None
+    source_language: str | None = None
     priority: Priority = Priority.INTERACTIVE
     warnings: tuple[str, ...] = ()
-    beams: int = 1
-    aligned: bool = False
-    part: bool = False
+    beam_size: int = 1
+    word_alignments: bool = False
+    is_part: bool = False
+
+
+@dataclass(frozen=True)
+class RunningSentence:
+    """A request with its generation.
+
+    Attributes:
+        request: What is translated.
+        encoded: The encoded source; None for a sentence to copy.
+        stream: The first generation, which may not be read yet; None for a sentence to copy.
+    """
+
+    request: SentenceRequest
     encoded: EncodedSource | None = None
     stream: Stream | None = None
 
     def cancel(self) -> None:
-        """Stop decoding it."""
+        """Stop the first generation."""
         if self.stream is not None:
             self.stream.cancel()
 
 
 @dataclass
 class Attempt:
-    """One generation so far.
+    """One generation, as far as it was read.
 
-    tokens, logprobs: all of them, eos included. ended: eos has come, without a loop.
-    sound: how many of the tokens stand before the trouble, if there was any.
+    Attributes:
+        tokens: The target ids, eos included.
+        logprobs: The log-probability of each.
+        finished: The model generated eos, and no loop was detected.
+        usable_tokens: How many tokens precede a detected loop; all of them without a loop.
     """
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    ended: bool = False
-    sound: int = 0
+    finished: bool = False
+    usable_tokens: int = 0
 
-    def upto(self, tokens: int) -> Attempt:
-        """Its beginning."""
-        return Attempt(self.tokens[:tokens], self.logprobs[:tokens])
+    def prefix(self, count: int) -> Attempt:
+        """An unfinished attempt of the first `count` tokens."""
+        return Attempt(self.tokens[:count], self.logprobs[:count])
 
 
 class SentenceDecoder:
-    """Decodes jobs of one model."""
+    """Decodes sentences with one model.
+
+    Args:
+        model: The loaded model.
+        tokenizer: Its tokenizer.
+        defaults: Its generation_config.json.
+    """
 
     def __init__(
         self, model: LoadedModel, tokenizer: TextTokenizer, defaults: GenerationDefaults
     ) -> None:
         self.model, self.tokenizer, self.defaults = model, tokenizer, defaults
 
-    def submit(self, job: SentenceRequest, encoded: EncodedSource) -> None:
-        """Start a job whose source has been encoded."""
-        job.encoded = encoded
-        job.stream = self._start(job, (), ())
+    def submit(self, request: SentenceRequest, encoded: EncodedSource) -> RunningSentence:
+        """Start the first generation for a request whose source has been encoded."""
+        return RunningSentence(request, encoded, self._generate(request, encoded, (), ()))
 
-    def first(
-        self, job: SentenceRequest, speaker: StableTextStream | None
+    def first_attempt(
+        self, sentence: RunningSentence, stable_text: StableTextStream | None
     ) -> Generator[str, None, Attempt]:
-        """Read a submitted job's generation. With a speaker, yields text as it becomes certain."""
-        assert job.stream is not None, "submit the job first"
+        """Read the first generation.
+
+        Args:
+            sentence: A submitted sentence.
+            stable_text: Decides which text is final; None to yield none.
+
+        Yields:
+            Text of the translation as soon as it is final.
+
+        Returns:
+            The attempt.
+        """
+        assert sentence.stream is not None, "the sentence has not been submitted"
         attempt = Attempt()
-        yield from self._follow(job.stream, attempt, RepetitionDetector(job.ids), speaker)
+        detector = RepetitionDetector(sentence.request.source_ids)
+        yield from self._read(sentence.stream, attempt, detector, stable_text)
         return attempt
 
-    def again(
-        self, job: SentenceRequest, logit_filters: tuple[LogitFilter, ...], shown: Attempt
+    def next_attempt(
+        self,
+        sentence: RunningSentence,
+        logit_filters: tuple[LogitFilter, ...],
+        prefix: Attempt,
     ) -> Attempt:
-        """Another generation under more rules, going on from what was shown already."""
-        attempt, detector = Attempt([*shown.tokens], [*shown.logprobs]), RepetitionDetector(job.ids)
-        for token in shown.tokens:
+        """Generate again from the same encoded source.
+
+        Args:
+            sentence: A submitted sentence.
+            logit_filters: Applied beside those of the model.
+            prefix: The beginning of an earlier attempt, from which this one continues.
+        """
+        assert sentence.encoded is not None, "the sentence has not been submitted"
+        request = sentence.request
+        attempt = Attempt([*prefix.tokens], [*prefix.logprobs])
+        detector = RepetitionDetector(request.source_ids)
+        for token in prefix.tokens:
             detector.push(token)
-        for _ in self._follow(
-            self._start(job, shown.tokens, logit_filters), attempt, detector, None
-        ):
+        stream = self._generate(request, sentence.encoded, prefix.tokens, logit_filters)
+        for _ in self._read(stream, attempt, detector, None):
             pass
         return attempt
 
-    def redecode(
-        self, job: SentenceRequest, fixed: Sequence[int], draft: Sequence[int]
+    def retranslate(
+        self, request: SentenceRequest, prefix: Sequence[int], draft: Sequence[int]
     ) -> tuple[int, ...]:
-        """The ids of a sentence that is translated again and again while it grows, eos left out.
+        """Translate an incomplete sentence greedily, again each time that it has grown.
 
-        They begin with `fixed`; `draft` is verified in one pass.
+        Args:
+            request: The sentence as it is now; encoded here.
+            prefix: Target ids that the translation begins with.
+            draft: The target ids of the last translation, verified in one pass.
+
+        Returns:
+            Target ids without eos.
         """
-        (encoded,) = self.model.encode([job.ids])
-        start, opening = self._begin(job)
+        (encoded,) = self.model.encode([request.source_ids])
+        start, forced = self._decoder_start(request)
         options = GenerationOptions(
-            max_new_tokens=max_target_tokens(len(job.ids), self.defaults.longest),
+            max_new_tokens=self._max_new_tokens(request),
             eos_ids=self.defaults.eos_ids,
-            logit_filters=(*self.defaults.logit_filters, ForcedPrefix(tuple(fixed) or opening)),
+            logit_filters=(*self.defaults.logit_filters, ForcedPrefix(tuple(prefix) or forced)),
         )
-        request = Request(
-            encoded, (start,), options, priority=job.priority, draft=tuple(draft) or opening
+        generation = Request(
+            encoded, (start,), options, priority=request.priority, draft=tuple(draft) or forced
         )
-        detector, tokens = RepetitionDetector(job.ids), []
-        with self.model.stream(request) as stream:
+        detector, tokens = RepetitionDetector(request.source_ids), []
+        with self.model.stream(generation) as stream:
             for token in (token for event in stream for token in event.tokens):
                 if token in self.defaults.eos_ids:
                     break
                 tokens.append(token)
                 if detector.push(token):
-                    return tuple(tokens[: max(detector.cut, len(fixed))])
+                    return tuple(tokens[: max(detector.cut, len(prefix))])
         return tuple(tokens)
 
-    def verdict(self, job: SentenceRequest, attempt: Attempt) -> SentenceTranslation | None:
-        """The translation, when there is nothing wrong with it."""
-        result = self.result(job, attempt)
-        return result if attempt.ended and result.text else None
+    def accept(self, request: SentenceRequest, attempt: Attempt) -> SentenceTranslation | None:
+        """The translation of a finished attempt with visible text; None for any other."""
+        result = self.to_translation(request, attempt)
+        return result if attempt.finished and result.text else None
 
-    def result(self, job: SentenceRequest, attempt: Attempt) -> SentenceTranslation:
-        """What an attempt says."""
+    def to_translation(self, request: SentenceRequest, attempt: Attempt) -> SentenceTranslation:
+        """The text, tokens and mean log-probability of an attempt, finished or not."""
         text = self.tokenizer.decode(attempt.tokens).translate(_LINE_BREAKS)
-        average = sum(attempt.logprobs) / max(1, len(attempt.logprobs))
+        avg_logprob = sum(attempt.logprobs) / max(1, len(attempt.logprobs))
         return SentenceTranslation(
-            job.source, without_added_stop(job.source, text), tuple(attempt.tokens), average
+            request.source,
+            without_added_stop(request.source, text),
+            tuple(attempt.tokens),
+            avg_logprob,
         )
 
-    def attention(self, job: SentenceRequest, tokens: Sequence[int]) -> Tensor:
-        """Where in the source each token of a translation was looked for: float32 [tokens, source
-        ids]. One more pass."""
-        assert job.encoded is not None, "it has been translated"
-        prompt = [self._begin(job)[0], *tokens[:-1]]
-        return self.model.attend(job.encoded, prompt, self.defaults.alignment_heads)[1].mean(0)
+    def attention(self, sentence: RunningSentence, tokens: Sequence[int]) -> Tensor:
+        """Cross-attention of a translation: one more pass over its tokens.
 
-    def _start(
-        self, job: SentenceRequest, shown: Sequence[int], logit_filters: tuple[LogitFilter, ...]
+        Returns:
+            float32 [tokens, source ids], the mean over the alignment heads; row i is the step that
+            generates token i.
+        """
+        assert sentence.encoded is not None, "the sentence has not been submitted"
+        prompt = [self._decoder_start(sentence.request)[0], *tokens[:-1]]
+        heads = self.defaults.alignment_heads
+        return self.model.attend(sentence.encoded, prompt, heads)[1].mean(0)
+
+    def _generate(
+        self,
+        request: SentenceRequest,
+        encoded: EncodedSource,
+        prefix: Sequence[int],
+        logit_filters: tuple[LogitFilter, ...],
     ) -> Stream:
-        assert job.encoded is not None
-        cap = max_target_tokens(len(job.ids), self.defaults.longest)
-        start, opening = self._begin(job)
-        # Said as `generate` does, where it counts for the length of a beam; read with the start.
-        opening = () if shown else opening
+        """Start a generation that continues after `prefix`."""
+        start, forced = self._decoder_start(request)
+        # Forced as in transformers' `generate`, where these tokens count for the length of a beam.
+        # As a draft they are computed in one pass with the start token.
+        forced = () if prefix else forced
         options = GenerationOptions(
-            max_new_tokens=max(0, cap - len(shown)),
+            max_new_tokens=max(0, self._max_new_tokens(request) - len(prefix)),
             eos_ids=self.defaults.eos_ids,
             logit_filters=(
                 *self.defaults.logit_filters,
                 *logit_filters,
-                *[ForcedPrefix(opening)] * bool(opening),
+                *[ForcedPrefix(forced)] * bool(forced),
             ),
-            beam_size=job.beams,
+            beam_size=request.beam_size,
             length_penalty=self.defaults.length_penalty,
             logprobs=True,
         )
         return self.model.stream(
-            Request(job.encoded, (start, *shown), options, priority=job.priority, draft=opening)
+            Request(encoded, (start, *prefix), options, priority=request.priority, draft=forced)
         )
 
-    def _begin(self, job: SentenceRequest) -> tuple[int, tuple[int, ...]]:
-        """What the decoder starts from, and what it is made to say first: often a language."""
-        start = self.tokenizer.start(job.code)
-        opening = self.tokenizer.opening(job.code)
-        return self.defaults.start_id if start is None else start, opening or self.defaults.forced
+    def _max_new_tokens(self, request: SentenceRequest) -> int:
+        return max_target_tokens(len(request.source_ids), self.defaults.max_new_tokens)
 
-    def _follow(
+    def _decoder_start(self, request: SentenceRequest) -> tuple[int, tuple[int, ...]]:
+        """The decoder's start token, and the ids that follow it: often the target language."""
+        start = self.tokenizer.decoder_start_id(request.target_language)
+        forced = self.tokenizer.forced_prefix(request.target_language)
+        return (
+            self.defaults.decoder_start_id if start is None else start,
+            forced or self.defaults.forced_prefix,
+        )
+
+    def _read(
         self,
         stream: Stream,
         attempt: Attempt,
         detector: RepetitionDetector,
-        speaker: StableTextStream | None,
+        stable_text: StableTextStream | None,
     ) -> Iterator[str]:
-        """Read a generation to its end, or until it loops."""
+        """Read a generation into `attempt`, to its end or until a loop is detected."""
         with stream:
             for event in stream:
                 for token, logprob in zip(event.tokens, event.logprobs, strict=True):
                     attempt.tokens.append(token)
                     attempt.logprobs.append(logprob)
                     if token not in self.defaults.eos_ids and detector.push(token):
-                        attempt.sound = detector.cut
+                        attempt.usable_tokens = detector.cut
                         return
-                if speaker is not None and (
-                    text := speaker.say(attempt.tokens[: detector.settled])
+                if stable_text is not None and (
+                    text := stable_text.push(attempt.tokens[: detector.settled])
                 ):
                     yield text
-                attempt.ended = event.reason is FinishReason.EOS
-        attempt.sound = len(attempt.tokens)
+                attempt.finished = event.reason is FinishReason.EOS
+        attempt.usable_tokens = len(attempt.tokens)
 
 
 class StableTextStream:
-    """Says what of a growing sentence is certain. A full stop is not, until more comes."""
+    """The final text of a growing translation.
+
+    A full stop at the end is held back until more text follows: it may be removed, because the
+    source has none.
+    """
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._decoder = StreamingDetokenizer(tokenizer)
+        self._detokenizer = StreamingDetokenizer(tokenizer)
         self._tokens = 0
-        self._known = ""
-        self._said = 0
+        self._text = ""
+        self._sent = 0
 
     @property
     def shown(self) -> int:
-        """How many tokens have been said, 0 while they made no visible text."""
-        return self._tokens if self._known else 0
+        """The number of tokens pushed; 0 while they have no visible text."""
+        return self._tokens if self._text else 0
 
-    def say(self, tokens: Sequence[int]) -> str:
-        """The text that a sentence of these tokens adds to what was said before."""
+    def push(self, tokens: Sequence[int]) -> str:
+        """The text that became final.
+
+        Args:
+            tokens: All tokens so far that cannot be part of a loop.
+        """
         new = tokens[self._tokens :]
         self._tokens += len(new)
         if new:
-            self._known += self._decoder.push(new).translate(_LINE_BREAKS)
-        return self._until(self._known.removesuffix("."))
+            self._text += self._detokenizer.push(new).translate(_LINE_BREAKS)
+        return self._unsent(self._text.removesuffix("."))
 
-    def rest(self, text: str) -> str:
-        """What the complete sentence has beyond what was said."""
-        return self._until(text)
+    def finish(self, text: str) -> str:
+        """What the text of the complete sentence has beyond what was returned before."""
+        return self._unsent(text)
 
-    def _until(self, text: str) -> str:
-        news = text[self._said :]
-        self._said += len(news)
-        return news
+    def _unsent(self, text: str) -> str:
+        new = text[self._sent :]
+        self._sent += len(new)
+        return new

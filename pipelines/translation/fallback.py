@@ -1,4 +1,4 @@
-"""One sentence: a first attempt, and what is done when it comes out empty or goes in circles."""
+"""Translation of one sentence, with retries where the first attempt is empty or loops."""
 
 from __future__ import annotations
 
@@ -7,132 +7,164 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pipelines.engine import MinNewTokens, NoRepeatNgram
-from pipelines.translation.alignment import aligned, joined
+from pipelines.translation.alignment import join_alignments, with_alignment
 from pipelines.translation.assembler import TextAssembler
-from pipelines.translation.decode import Attempt, SentenceDecoder, SentenceRequest, StableTextStream
+from pipelines.translation.decode import (
+    Attempt,
+    RunningSentence,
+    SentenceDecoder,
+    SentenceRequest,
+    StableTextStream,
+)
 from pipelines.translation.results import SentenceTranslation
 from pipelines.translation.text.sentences import split_to_fit
 
 __all__ = ["translate_sentence"]
 
 _LONG_NUMBER = re.compile(r"[0-9]{4,}")
-# Sentences with fewer tokens than this are not taken apart.
-_WORTH_SPLITTING = 12
+# Sentences with fewer source tokens are not split.
+_MIN_TOKENS_TO_SPLIT = 12
 
 
 def translate_sentence(
-    decoder: SentenceDecoder, job: SentenceRequest, live: bool
+    decoder: SentenceDecoder, sentence: RunningSentence, live: bool
 ) -> Iterator[str | SentenceTranslation]:
-    """The text of a submitted job as it comes, then its translation as a whole.
+    """Read a submitted sentence.
 
-    live: text is given as soon as it is certain and never taken back, so that a second try
-    changes only what follows. Otherwise the text comes in one piece.
+    Args:
+        decoder: The decoder that it was submitted to.
+        sentence: The sentence.
+        live: Yield text as soon as it is final. A retry then continues after the text that was
+            yielded. Otherwise the text comes in one piece.
+
+    Yields:
+        The text, then the complete translation.
     """
-    if not job.ids:
-        yield job.source
-        yield aligned(decoder, job, _copied_source(job, job.warnings))
+    request = sentence.request
+    if not request.source_ids:
+        yield request.source
+        yield with_alignment(decoder, sentence, _copied_source(request, request.warnings))
         return
-    speaker = StableTextStream(decoder.tokenizer)
-    first = yield from decoder.first(job, speaker if live else None)
-    result = decoder.verdict(job, first) or _retry(decoder, job, first, speaker.shown)
-    yield speaker.rest(result.text)
-    result = aligned(decoder, job, result)
-    yield replace(result, warnings=(*job.warnings, *result.warnings, *_missing_numbers(result)))
+    stable_text = StableTextStream(decoder.tokenizer)
+    first = yield from decoder.first_attempt(sentence, stable_text if live else None)
+    result = decoder.accept(request, first) or _retry(decoder, sentence, first, stable_text.shown)
+    yield stable_text.finish(result.text)
+    result = with_alignment(decoder, sentence, result)
+    warnings = (*request.warnings, *result.warnings, *_missing_numbers(result))
+    yield replace(result, warnings=warnings)
 
 
 def _retry(
-    decoder: SentenceDecoder, job: SentenceRequest, first: Attempt, shown: int
+    decoder: SentenceDecoder, sentence: RunningSentence, first: Attempt, shown: int
 ) -> SentenceTranslation:
-    """The best to be had after a first attempt that failed; its first `shown` tokens stand."""
-    if first.ended:
-        return _retry_empty(decoder, job, first)
+    """The best translation after a failed first attempt, whose first `shown` tokens are final."""
+    request = sentence.request
+    if first.finished:
+        return _retry_empty(decoder, sentence, first)
     if not shown:
-        better = _retry_lower_case(decoder, job) or _retry_in_parts(decoder, job)
+        better = _retry_lower_case(decoder, request) or _retry_in_parts(decoder, request)
         if better is not None:
             return better
-    second = decoder.again(job, (NoRepeatNgram(3),), first.upto(shown))
-    result = decoder.verdict(job, second)
+    second = decoder.next_attempt(sentence, (NoRepeatNgram(3),), first.prefix(shown))
+    result = decoder.accept(request, second)
     if result is not None:
         return replace(result, warnings=("it looped; translated again without repetitions",))
-    sound = first.upto(max(shown, first.sound))
-    if not shown and 2 * len(sound.tokens) < len(job.ids):
-        return _copied_source(job, ("no translation came to an end; kept as it is",))
+    usable = first.prefix(max(shown, first.usable_tokens))
+    if not shown and 2 * len(usable.tokens) < len(request.source_ids):
+        return _copied_source(request, ("no attempt ended; kept as it is",))
     return replace(
-        decoder.result(job, sound),
+        decoder.to_translation(request, usable),
         truncated=True,
-        warnings=("the translation came to no end and was cut",),
+        warnings=("the translation did not end and was cut",),
     )
 
 
 def _retry_empty(
-    decoder: SentenceDecoder, job: SentenceRequest, first: Attempt
+    decoder: SentenceDecoder, sentence: RunningSentence, first: Attempt
 ) -> SentenceTranslation:
-    """Insist on more tokens than those that showed nothing; else the source stands for itself."""
+    """Require more tokens than those that had no visible text; copy the source if that fails."""
+    request = sentence.request
     logit_filter = MinNewTokens(len(first.tokens), decoder.defaults.eos_ids)
-    result = decoder.verdict(job, decoder.again(job, (logit_filter,), Attempt()))
+    result = decoder.accept(request, decoder.next_attempt(sentence, (logit_filter,), Attempt()))
     if result is None:
-        return _copied_source(job, ("the translation was empty; kept as it is",))
+        return _copied_source(request, ("the translation was empty; kept as it is",))
     return replace(result, warnings=("the translation was empty; translated again",))
 
 
-def _retry_lower_case(decoder: SentenceDecoder, job: SentenceRequest) -> SentenceTranslation | None:
-    """Capitals fall into pieces that a model hardly knows; try the words in small letters."""
-    if not job.source.isupper() or job.source.capitalize() == job.source:
+def _retry_lower_case(
+    decoder: SentenceDecoder, request: SentenceRequest
+) -> SentenceTranslation | None:
+    """Translate a sentence in capitals in lower case, and its translation back to capitals.
+
+    Words in capitals are split into subwords that are rare in training data. None for a sentence
+    that is not all capitals, or whose translation fails again.
+    """
+    if not request.source.isupper() or request.source.capitalize() == request.source:
         return None
-    result = _translate_now(decoder, job, job.source.capitalize())
+    result = _translate_now(decoder, request, request.source.capitalize())
     if result.truncated or result.copied:
         return None
-    return replace(result, source=job.source, text=result.text.upper())
+    return replace(result, source=request.source, text=result.text.upper())
 
 
-def _retry_in_parts(decoder: SentenceDecoder, job: SentenceRequest) -> SentenceTranslation | None:
-    """Take a long sentence apart: short ones are what a model knows best."""
-    if job.part or len(job.ids) < _WORTH_SPLITTING:
+def _retry_in_parts(
+    decoder: SentenceDecoder, request: SentenceRequest
+) -> SentenceTranslation | None:
+    """Split a long sentence and translate its parts: models do best on short sentences.
+
+    None for a short sentence, for a part of one, and where the split would cut a word.
+    """
+    length = len(request.source_ids)
+    if request.is_part or length < _MIN_TOKENS_TO_SPLIT:
         return None
-    limit = min(len(job.ids) - 1, max(_WORTH_SPLITTING, len(job.ids) // 4))
-    encode = decoder.tokenizer.encode
-    spans = split_to_fit(job.source, limit, lambda text: len(encode(text, job.code, job.origin)))
-    if len(spans) < 2 or not all(span.before for span in spans[1:]):
-        return None  # a cut inside a word helps nobody
-    reply = TextAssembler()
+
+    def measure(text: str) -> int:
+        ids = decoder.tokenizer.encode(text, request.target_language, request.source_language)
+        return len(ids)
+
+    limit = min(length - 1, max(_MIN_TOKENS_TO_SPLIT, length // 4))
+    spans = split_to_fit(request.source, limit, measure)
+    if len(spans) < 2 or not all(span.leading_space for span in spans[1:]):
+        return None
+    assembler = TextAssembler()
     for span in spans:
-        part = _translate_now(decoder, job, span.text, part=True)
-        reply.open(span.before, span.text)
-        reply.add(part.text)
-        reply.close(part)
-    parts = reply.sentences
+        part = _translate_now(decoder, request, span.text, is_part=True)
+        assembler.open(span.leading_space, span.text)
+        assembler.add(part.text)
+        assembler.close(part)
+    parts = assembler.sentences
     tokens = tuple(token for part in parts for token in part.tokens)
     total = sum(part.avg_logprob * len(part.tokens) for part in parts)
     warnings = [warning for part in parts for warning in part.warnings]
     return SentenceTranslation(
-        job.source,
-        reply.text,
+        request.source,
+        assembler.text,
         tokens,
         total / max(1, len(tokens)),
         truncated=any(part.truncated for part in parts),
         warnings=tuple(dict.fromkeys(["it looped; translated in parts", *warnings])),
-        alignment=joined(job.source, reply.text, parts),
+        alignment=join_alignments(request.source, assembler.text, parts),
     )
 
 
 def _translate_now(
-    decoder: SentenceDecoder, job: SentenceRequest, text: str, part: bool = False
+    decoder: SentenceDecoder, request: SentenceRequest, text: str, is_part: bool = False
 ) -> SentenceTranslation:
-    """Translate something else in a job's place, at once."""
-    ids = decoder.tokenizer.encode(text, job.code, job.origin)
-    other = replace(job, source=text, ids=ids, part=part or job.part, encoded=None, stream=None)
-    decoder.submit(other, decoder.model.encode([ids])[0])
-    *_, result = translate_sentence(decoder, other, live=False)
+    """Translate another text under the conditions of a request, and wait for the result."""
+    ids = decoder.tokenizer.encode(text, request.target_language, request.source_language)
+    other = replace(request, source=text, source_ids=ids, is_part=is_part or request.is_part)
+    sentence = decoder.submit(other, decoder.model.encode([ids])[0])
+    *_, result = translate_sentence(decoder, sentence, live=False)
     assert isinstance(result, SentenceTranslation)
     return result
 
 
 def _missing_numbers(result: SentenceTranslation) -> tuple[str, ...]:
-    """Years and telephone numbers are the same in all languages."""
-    said = "".join(filter(str.isalnum, result.text))
-    lost = [number for number in _LONG_NUMBER.findall(result.source) if number not in said]
+    """A warning for numbers of 4 digits or more (years, telephone numbers) that were lost."""
+    letters = "".join(filter(str.isalnum, result.text))
+    lost = [number for number in _LONG_NUMBER.findall(result.source) if number not in letters]
     return (f"the translation lacks {', '.join(lost)}",) if lost else ()
 
 
-def _copied_source(job: SentenceRequest, warnings: tuple[str, ...]) -> SentenceTranslation:
-    return SentenceTranslation(job.source, job.source, copied=True, warnings=warnings)
+def _copied_source(request: SentenceRequest, warnings: tuple[str, ...]) -> SentenceTranslation:
+    return SentenceTranslation(request.source, request.source, copied=True, warnings=warnings)

@@ -1,23 +1,30 @@
-"""Translating text that is still being said: finished sentences for good, the running one as it
-stands, so that its translation grows rather than flickers."""
+"""Live translation of text that is still growing: complete sentences once and for all, the
+incomplete one again and again, with a stable beginning so that the display does not flicker."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pipelines.translation.options import TranslateOptions
 from pipelines.translation.text.sentences import split_sentences
-from pipelines.translation.translator import TranslateOptions, Translator
+from pipelines.translation.translator import Translator
 
-__all__ = ["LiveTranslator", "LiveTranslation"]
+__all__ = ["LiveTranslation", "LiveTranslator"]
 
-# The last tokens of a running translation hang on words that have not been said yet.
+# The last tokens of an incomplete translation depend on words that are still to come.
 _UNSTABLE_TOKENS = 2
 
 
 @dataclass(frozen=True)
 class LiveTranslation:
-    """A translation of `source`. warnings: as in Translation."""
+    """The translation of a sentence that may be incomplete.
+
+    Attributes:
+        source: The sentence.
+        text: Its translation.
+        warnings: As in Translation; empty for an incomplete sentence.
+    """
 
     source: str
     text: str
@@ -25,9 +32,11 @@ class LiveTranslation:
 
 
 class LiveTranslator:
-    """Follows one speaker. Text is added as it is committed, and never changes.
+    """Translates one stream of text, which is added to and never changed.
 
-    translator: may be shared by many. options: as for Translator.translate.
+    Args:
+        translator: May be shared by several live translators.
+        options: As for Translator.translate.
     """
 
     def __init__(self, translator: Translator, options: TranslateOptions | None = None) -> None:
@@ -39,45 +48,56 @@ class LiveTranslator:
 
     @property
     def running(self) -> str:
-        """The source sentence that is not over yet."""
+        """The incomplete source sentence."""
         return self._open.strip()
 
     def add(self, committed: str) -> list[str]:
-        """Take in more source text; the sentences that are complete now, to be translated."""
+        """Add source text.
+
+        Returns:
+            The sentences that it completes, to be translated with `final`.
+        """
         self._open += committed
         spans = split_sentences(self._open, self._language)
         sentences = [span.text for span in spans if span.text.strip()]
         if not sentences:
             return []
-        # Whether the last one is over shows in what the splitter does with what may come next. A
-        # name, because that is what follows abbreviations which end nothing.
-        over = len(split_sentences(self._open.rstrip() + " Tom", self._language)) > len(spans)
-        done, rest = (sentences, "") if over else (sentences[:-1], sentences[-1])
+        # The last sentence is complete if the splitter ends it before a word that may follow. That
+        # word is a name, because names follow the abbreviations that do not end a sentence.
+        complete = len(split_sentences(self._open.rstrip() + " Tom", self._language)) > len(spans)
+        done, rest = (sentences, "") if complete else (sentences[:-1], sentences[-1])
         if done:
             self._begin(rest)
         return done
 
     def finish(self) -> list[str]:
-        """A pause: what is open counts as a sentence."""
+        """End the incomplete sentence, at a pause. Returns it, or an empty list."""
         rest = self.running
         self._begin("")
         return [rest] if rest else []
 
     def final(self, sentence: str) -> LiveTranslation:
-        """Translate a complete sentence, once and for all."""
-        (done,) = self._translator.translate([sentence], self._options)
+        """Translate a complete sentence."""
+        done = self._translator.translate(sentence, self._options)
         return LiveTranslation(sentence, done.text.strip(), done.warnings)
 
     def partial(self, tail: str = "") -> LiveTranslation | None:
-        """Translate the running sentence as far as it goes, the uncommitted `tail` included.
+        """Translate the incomplete sentence as it is now.
 
-        Words that two translations in a row agree on stay as they are; None: nothing is running.
+        Tokens on which two successive translations agree are kept in the next ones, except for
+        the last few.
+
+        Args:
+            tail: Source text after it that is not committed yet.
+
+        Returns:
+            The translation; None without a sentence.
         """
         source = (self._open + tail).strip()
         if not source:
             return None
-        text, tokens = self._translator.redecode(
-            source, self._options, fixed=self._stable, draft=self._previous
+        text, tokens = self._translator.retranslate(
+            source, self._options, prefix=self._stable, draft=self._previous
         )
         common = _common_prefix(self._previous, tokens)
         self._stable = tokens[: max(len(self._stable), common - _UNSTABLE_TOKENS)]
@@ -94,6 +114,7 @@ class LiveTranslator:
 
 
 def _common_prefix(one: Sequence[int], other: Sequence[int]) -> int:
+    """The number of equal tokens at the beginning."""
     count = 0
     for a, b in zip(one, other, strict=False):
         if a != b:

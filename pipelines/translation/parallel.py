@@ -1,28 +1,36 @@
-"""Many lines at a time: processes that translate them in parts."""
+"""Translation of many lines in several processes, each with a copy of the model."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Unpack
 
 from pipelines.engine import Engine, ProcessPool
 from pipelines.errors import OptionError
+from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
 from pipelines.translation.results import Translation
-from pipelines.translation.translator import TranslateOptions, Translator
+from pipelines.translation.translator import Translator
 
 __all__ = ["ParallelTranslator"]
 
-# Lines of a part: enough to fill a batch four times, so that little of the time it is half empty.
+# Lines of a part: they fill the batch four times, so that it is rarely half empty.
 _LINES_PER_PART = 256
 
 _Part = tuple[list[str], TranslateOptions]
 
 
 class ParallelTranslator:
-    """What a translator does, by so many processes with a copy of its model each.
+    """Translates lines in worker processes.
 
-    threads: of each of them. Raises OptionError for a translator on a GPU, which they would share.
+    Args:
+        translator: Its model and settings are those of the workers.
+        workers: The number of processes.
+        threads: CPU threads of each.
+
+    Raises:
+        OptionError: The translator is on a GPU, which the processes would share.
     """
 
     def __init__(self, translator: Translator, workers: int, threads: int = 1) -> None:
@@ -33,13 +41,21 @@ class ParallelTranslator:
             _open, model.folder, model.compute_type, threads,
             translator.name, translator.source, translator.shortlist,
         )  # fmt: skip
-        self._crew: ProcessPool[_Part, list[Translation]] = ProcessPool(workers, make)
+        self._pool: ProcessPool[_Part, list[Translation]] = ProcessPool(workers, make)
 
     def translate_lines(
-        self, lines: Iterable[str | None], options: TranslateOptions | None = None
+        self,
+        lines: Iterable[str | None],
+        options: TranslateOptions | None = None,
+        **overrides: Unpack[TranslateOverrides],
     ) -> Generator[Translation, None, None]:
-        """As Translator.translate_lines; parts of 256 lines are handed out when they are done."""
-        done = self._crew.map(_parts(lines, options or TranslateOptions()))
+        """As Translator.translate_lines, but yields parts of 256 lines when they are complete."""
+        return self._translations(lines, with_overrides(options, overrides))
+
+    def _translations(
+        self, lines: Iterable[str | None], options: TranslateOptions
+    ) -> Generator[Translation, None, None]:
+        done = self._pool.map(_parts(lines, options))
         try:
             for part in done:
                 yield from part
@@ -48,7 +64,7 @@ class ParallelTranslator:
 
     def close(self) -> None:
         """End the processes."""
-        self._crew.close()
+        self._pool.close()
 
     def __enter__(self) -> ParallelTranslator:
         return self
@@ -58,6 +74,7 @@ class ParallelTranslator:
 
 
 def _parts(lines: Iterable[str | None], options: TranslateOptions) -> Iterator[_Part | None]:
+    """Parts of the lines; None where `lines` pauses."""
     part: list[str] = []
     for line in lines:
         if line is not None:
@@ -74,15 +91,16 @@ def _parts(lines: Iterable[str | None], options: TranslateOptions) -> Iterator[_
 def _open(
     folder: Path, compute_type: str, threads: int, name: str, source: str | None, shortlist: bool
 ) -> Callable[[_Part], list[Translation]]:
+    """In a worker process: load the model, and return the function that translates a part."""
     engine = Engine(device="cpu", compute_type=compute_type, threads=threads)
     translator = Translator(folder, engine=engine, name=name, source=source, shortlist=shortlist)
 
     def translate(part: _Part) -> list[Translation]:
         lines, options = part
-        # The longest first: those that end last are short then, and leave the batch soon.
-        order = sorted(range(len(lines)), key=lambda at: -len(lines[at]))
-        done = translator.translate([lines[at] for at in order], options)
-        found = dict(zip(order, done, strict=True))
-        return [found[at] for at in range(len(lines))]
+        # The longest first: the last sentences of the batch are then short and end soon.
+        order = sorted(range(len(lines)), key=lambda index: -len(lines[index]))
+        done = translator.translate([lines[index] for index in order], options)
+        by_index = dict(zip(order, done, strict=True))
+        return [by_index[index] for index in range(len(lines))]
 
     return translate

@@ -1,11 +1,11 @@
-"""From texts to the sentences that go to the model, each with the language it shall become."""
+"""Preprocessing: texts → sentence requests, each with its target language and source ids."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipelines.engine import Priority
 from pipelines.errors import OptionError, UnsupportedTask
@@ -22,211 +22,231 @@ from pipelines.translation.tokenizers.base import TextTokenizer
 
 __all__ = ["Preprocessor", "SourceLanguages", "TargetLanguages"]
 
-_CODE = re.compile(r">>(\w{2,3}(?:[-_]\w+)?)<<")
+_TARGET_PREFIX = re.compile(r">>(\w{2,3}(?:[-_]\w+)?)<<")
 
 
 @dataclass(frozen=True)
 class SourceLanguages:
-    """What a model translates from.
+    """The languages that a model translates from.
 
-    codes: what it has to be told of a text; empty in a model that is told nothing.
-    stated: what its files, its name or the user's settings say, or None.
+    Attributes:
+        model: Its name, for messages.
+        codes: The tokenizer's source codes; empty for a model that needs none.
+        default: The language by the model's files, its name or the settings, or None.
     """
 
     model: str
     codes: tuple[str, ...]
-    stated: str | None
+    default: str | None
 
-    def choose(self, wanted: str | None) -> str | None:
-        """The code to tell; None where the model is told nothing.
+    def choose(self, requested: str | None) -> str | None:
+        """The source code for a requested language; None for a model that needs none.
 
-        Raises UnsupportedTask for a language that the model does not have, OptionError when it
-        has to be told and nobody does.
+        Raises:
+            UnsupportedTask: The model lacks the language.
+            OptionError: The model needs a source language, and there is no default.
         """
         if not self.codes:
             return None
-        wanted = wanted or self.stated
-        if not wanted:
+        requested = requested or self.default
+        if not requested:
             raise OptionError(
-                f"{self.model} needs the language of the text (--from); "
+                f"{self.model} needs the language of the text: name it (source_language); "
                 f"it has {', '.join(self.codes)}"
             )
-        code = find_language(wanted, self.codes)
+        code = find_language(requested, self.codes)
         if code is None:
             raise UnsupportedTask(
-                f"{self.model} does not translate from {wanted!r}; it has {', '.join(self.codes)}"
+                f"{self.model} does not translate from {requested!r}; "
+                f"it has {', '.join(self.codes)}"
             )
         return code
 
 
 @dataclass(frozen=True)
 class TargetLanguages:
-    """What a model translates into.
+    """The languages that a model translates into.
 
-    codes: what its vocabulary can be asked for; empty in a model for one language.
-    one_each: it has one code for each language and script, so that near ones will do.
-    stated: the target language that its files or its name state, or None.
+    Attributes:
+        model: Its name, for messages.
+        codes: The tokenizer's target codes; empty for a model with one target.
+        default_language: The target language by the model's files or its name, or None.
+        match_variants: There is one code for each language and script, and a request for a region
+            ("pt-BR") matches the code of its language.
     """
 
     model: str
     codes: tuple[str, ...]
-    stated: str | None
-    one_each: bool = False
+    default_language: str | None
+    match_variants: bool = False
 
-    def choose(self, wanted: str) -> str | None:
-        """The code to ask for; None where the model needs none.
+    def choose(self, requested: str) -> str | None:
+        """The target code for a requested language; None for a model that needs none.
 
-        Raises UnsupportedTask for a language that the model does not have.
+        Raises:
+            UnsupportedTask: The model lacks the language.
         """
-        code = self._find(wanted)
-        plain = two_letter(wanted.strip().removeprefix(">>").removesuffix("<<"))
-        if code is not None or (self.stated and plain == two_letter(self.stated)):
+        code = self._find(requested)
+        short = two_letter(requested.strip().removeprefix(">>").removesuffix("<<"))
+        if code is not None or (
+            self.default_language and short == two_letter(self.default_language)
+        ):
             return code
         if self.codes:
             raise UnsupportedTask(
-                f"{self.model} does not translate into {wanted!r}; it has {', '.join(self.codes)}"
+                f"{self.model} does not translate into {requested!r}; "
+                f"it has {', '.join(self.codes)}"
             )
-        if is_one_language(self.stated):
+        if is_one_language(self.default_language):
             raise UnsupportedTask(
-                f"{self.model} translates into {self.stated} only, not into {wanted!r}"
+                f"{self.model} translates into {self.default_language} only, not into {requested!r}"
             )
         return None
 
     def default(self) -> str | None:
-        """The code to use when nobody chose.
+        """The target code where none is requested; None for a model that needs none.
 
-        Raises OptionError for a model that would not know which language to speak.
+        Raises:
+            OptionError: The model has several targets and no default.
         """
-        code = self._find(self.stated) if self.stated else None
-        if code is None and self.codes and not is_one_language(self.stated):
+        code = self._find(self.default_language) if self.default_language else None
+        if code is None and self.codes and not is_one_language(self.default_language):
             raise OptionError(
                 f"{self.model} needs a target language; it has {', '.join(self.codes)}"
             )
         return code
 
-    def _find(self, wanted: str) -> str | None:
-        return (find_language if self.one_each else find_target)(wanted, self.codes)
+    def _find(self, requested: str) -> str | None:
+        return (find_language if self.match_variants else find_target)(requested, self.codes)
 
 
 @dataclass(frozen=True)
 class Preprocessor:
-    """Cuts texts for one model and one choice of options.
+    """Splits texts into requests, for one model and one set of options.
 
-    target: one of the model's codes, or None for its default.
-    origin: what the model is told of the source's language. longest: the most tokens of a
-    source, with all that the model wants around it.
-    language: whose rules find the sentences. split: False takes each line as one sentence.
+    Attributes:
+        tokenizer: The model's tokenizer.
+        targets: The model's target languages.
+        target_language: One of their codes; None for the model's default.
+        source_language: One of the tokenizer's source codes; None for a model that needs none.
+        max_source_tokens: Source ids of a request at most, special tokens included.
+        sentence_language: The language whose rules find sentences, or None.
+        split_sentences: False takes each line as one sentence.
+        priority, beam_size, word_alignments: Those of the requests.
     """
 
     tokenizer: TextTokenizer
     targets: TargetLanguages
-    target: str | None
-    origin: str | None
-    longest: int
-    language: str | None
-    split: bool
+    target_language: str | None
+    source_language: str | None
+    max_source_tokens: int
+    sentence_language: str | None
+    split_sentences: bool
     priority: Priority
-    beams: int = 1
-    aligned: bool = False
+    beam_size: int = 1
+    word_alignments: bool = False
 
-    def jobs(self, text: str) -> Iterator[SentenceRequest]:
-        """What to translate of a text, in order; at least one job, the last with `whole` set.
+    def requests(self, text: str) -> Iterator[SentenceRequest]:
+        """The requests of a text, in order; one at least, the last with `full_text`.
 
-        Raises UnsupportedTask when the text asks for a target that the model lacks, and
-        OptionError when neither it nor the options choose among several.
+        Raises:
+            UnsupportedTask: The text names a target language that the model lacks, and the
+                options name none.
+            OptionError: Neither the text nor the options name one of several targets.
         """
-        code, body, notes = self._choose(text)
-        job = SentenceRequest("", warnings=notes, aligned=self.aligned)
-        for index, following in enumerate(self._sentences(body, code)):
+        target, body, warnings = self._target_of(text)
+        request = SentenceRequest("", warnings=warnings, word_alignments=self.word_alignments)
+        for index, following in enumerate(self._sentences(body, target)):
             if index:
-                yield job
+                yield request
             else:
-                following.warnings = (*notes, *following.warnings)
-            job = following
-        job.whole = text
-        yield job
+                following = replace(following, warnings=(*warnings, *following.warnings))
+            request = following
+        yield replace(request, full_text=text)
 
-    def _choose(self, text: str) -> tuple[str | None, str, tuple[str, ...]]:
-        """(target code, the text without it, warnings)."""
+    def _target_of(self, text: str) -> tuple[str | None, str, tuple[str, ...]]:
+        """(target code, the text without a leading ">>xxx<<", warnings)."""
         body = text.lstrip()
-        match = _CODE.match(body)
+        match = _TARGET_PREFIX.match(body)
         if match is None:
-            return self._default(body), text, ()
+            return self._default_target(body), text, ()
         targets = self.targets
-        as_text = (f"{targets.model} knows no {match[0]}; taken as text",)
-        if not targets.codes and two_letter(match[1]) != two_letter(targets.stated):
-            # A model without codes reads them as any other text; so it stays text.
+        as_text = (f"{targets.model} has no language {match[0]}; read as text",)
+        if not targets.codes and two_letter(match[1]) != two_letter(targets.default_language):
+            # A model without target codes has no such token.
             return None, text, as_text
         try:
             code = targets.choose(match[1])
         except UnsupportedTask:
-            if self.target is None:
+            if self.target_language is None:
                 raise
-            return self.target, text, as_text  # one line of many is not to cost the others
+            # One bad line of many does not end the translation of the others.
+            return self.target_language, text, as_text
         space = text[: len(text) - len(body)]
         return code, space + body[match.end() :].lstrip(" "), ()
 
-    def _default(self, body: str) -> str | None:
-        if self.target is not None or not body:
-            return self.target
+    def _default_target(self, body: str) -> str | None:
+        if self.target_language is not None or not body:
+            return self.target_language
         return self.targets.default()
 
-    def _sentences(self, body: str, code: str | None) -> Iterator[SentenceRequest]:
-        for span in split_sentences(body, self.language, lines_only=not self.split):
-            for part, keep in split_passthrough(span, self.language, self._unreadable):
-                # Numbers and marks alone mean the same everywhere.
+    def _sentences(self, body: str, target: str | None) -> Iterator[SentenceRequest]:
+        language = self.sentence_language
+        for span in split_sentences(body, language, lines_only=not self.split_sentences):
+            for part, keep in split_passthrough(span, language, self._has_unknown):
+                # Without letters (numbers, marks) there is nothing to translate.
                 if keep or not any(char.isalpha() for char in part.text):
-                    yield self._kept(part)
+                    yield self._copy(part)
                 else:
-                    yield from self._translated(part, code)
+                    yield from self._translate(part, target)
 
-    def _kept(self, span: SentenceSpan) -> SentenceRequest:
-        words = any(char.isalpha() for char in span.text) and self._unreadable(span.text)
-        warnings = ("the model does not know it; kept as it is",) if words else ()
+    def _copy(self, span: SentenceSpan) -> SentenceRequest:
+        unknown = any(char.isalpha() for char in span.text) and self._has_unknown(span.text)
+        warnings = ("not in the model's vocabulary; kept as it is",) if unknown else ()
         return SentenceRequest(
             span.text,
-            span.before,
+            span.leading_space,
             priority=self.priority,
             warnings=warnings,
-            aligned=self.aligned,
+            word_alignments=self.word_alignments,
         )
 
-    def _translated(self, span: SentenceSpan, code: str | None) -> Iterator[SentenceRequest]:
-        """Jobs for a part of a sentence, as many as it takes to fit the model."""
+    def _translate(self, span: SentenceSpan, target: str | None) -> Iterator[SentenceRequest]:
+        """Requests for a part of a sentence: as many as are needed to fit the model."""
         first, *rest = split_to_fit(
-            span.text, self.longest, lambda text: len(self._ids(text, code))
+            span.text, self.max_source_tokens, lambda text: len(self._ids(text, target))
         )
-        for part in (SentenceSpan(span.before, first.text), *rest):
-            unknown = self.tokenizer.unknown(self._quotes(part.text))
+        for part in (SentenceSpan(span.leading_space, first.text), *rest):
+            unknown = self.tokenizer.unknown(self._normalize_quotes(part.text))
+            warning = f"not in the model's vocabulary: {' '.join(unknown)!r}"
             yield SentenceRequest(
                 part.text,
-                part.before,
-                ids=self._ids(part.text, code),
-                code=code,
-                origin=self.origin,
+                part.leading_space,
+                source_ids=self._ids(part.text, target),
+                target_language=target,
+                source_language=self.source_language,
                 priority=self.priority,
-                beams=self.beams,
-                aligned=self.aligned,
-                warnings=(f"the model does not know {' '.join(unknown)!r}",) if unknown else (),
+                beam_size=self.beam_size,
+                word_alignments=self.word_alignments,
+                warnings=(warning,) if unknown else (),
             )
 
-    def _ids(self, text: str, code: str | None) -> list[int]:
-        return self.tokenizer.encode(self._plain(text), code, self.origin)
+    def _ids(self, text: str, target: str | None) -> list[int]:
+        return self.tokenizer.encode(self._normalize(text), target, self.source_language)
 
-    def _unreadable(self, text: str) -> bool:
-        return bool(self.tokenizer.unknown(self._plain(text)))
+    def _has_unknown(self, text: str) -> bool:
+        return bool(self.tokenizer.unknown(self._normalize(text)))
 
-    def _plain(self, text: str) -> str:
-        """A text as the model is to read it, unknown letters bare."""
-        text = self._quotes(text)
+    def _normalize(self, text: str) -> str:
+        """A text as it is tokenised: plain quotes, and unknown letters without their accents."""
+        text = self._normalize_quotes(text)
         for piece in self.tokenizer.unknown(text):
             text = text.replace(piece, _without_accents(piece))
         return text
 
-    def _quotes(self, text: str) -> str:
+    def _normalize_quotes(self, text: str) -> str:
         return plain_quotes(text) if self.tokenizer.plain_quotes else text
 
 
 def _without_accents(text: str) -> str:
-    """Letters without their accents."""
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))

@@ -1,8 +1,8 @@
-"""What comes out of a translator: plain frozen data."""
+"""Results and events of a translation: frozen dataclasses that can be pickled."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = [
     "Alignment",
@@ -17,16 +17,17 @@ __all__ = [
 
 
 Span = tuple[int, int]
-"""(first, last + 1) characters of a text"""
+"""(first, last + 1) character of a piece of text."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which words of a source the words of its translation come from.
+    """Which source words each word of a translation comes from.
 
-    source_words, target_words: where the words of each text stand in it: what white space
-        separates; in scripts without spaces each character.
-    links: (source word, target word) by their numbers from 0, in order.
+    Attributes:
+        source_words, target_words: The spans of the words of each text: what white space
+            separates; in scripts without spaces each character.
+        links: (source word, target word), as indices into these, in ascending order.
     """
 
     source_words: tuple[Span, ...]
@@ -35,58 +36,65 @@ class Alignment:
 
     @property
     def pharaoh(self) -> str:
-        """The links as aligners write them: "0-0 1-2 1-3"."""
+        """The links in the format of word aligners: "0-0 1-2 1-3"."""
         return " ".join(f"{i}-{j}" for i, j in self.links)
 
 
 @dataclass(frozen=True)
 class SentenceTranslation:
-    """One sentence, or one part of a sentence too long for the model.
+    """The translation of one sentence, or of a part of a sentence that exceeds the model.
 
-    tokens: the target ids that `text` came from, eos included; empty when it was copied.
-    avg_logprob: mean natural log-probability of the tokens; 0 when there are none.
-    copied: `text` is the source itself, because there was nothing in it to translate.
-    truncated: the model did not come to an end, and `text` is only the sound beginning.
-    warnings: what a reader should know about `text`; usually nothing.
-    alignment: between the words of `source` and `text`, where the options ask for it.
+    Attributes:
+        source: The sentence.
+        text: Its translation.
+        tokens: The target ids of `text`, eos included; empty for a copy.
+        avg_logprob: Mean natural log-probability of the tokens; 0 without tokens.
+        copied: `text` is the source: there was nothing to translate, or no attempt succeeded.
+        truncated: The model did not end the translation; `text` is its usable beginning.
+        warnings: What a reader should know about `text`; mostly empty.
+        alignment: The word alignment, with the option word_alignments.
     """
 
     source: str
     text: str
-    tokens: tuple[int, ...] = ()
+    tokens: tuple[int, ...] = field(default=(), repr=False)
     avg_logprob: float = 0.0
     copied: bool = False
     truncated: bool = False
     warnings: tuple[str, ...] = ()
-    alignment: Alignment | None = None
+    alignment: Alignment | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A whole text. `text` has the line breaks and indentation of `source`.
+    """The translation of a text.
 
-    warnings: whatever had to be cut or copied, looked like a loop, or could not be read by the
-        model, each naming its sentence; empty when all went well.
-    alignment: between the words of all of `source` and `text`, where the options ask for it.
+    Attributes:
+        source: The text.
+        text: Its translation, with the line breaks and the indentation of `source`.
+        sentences: Its sentences, in order.
+        warnings: Sentences that were cut, copied, decoded again because of a loop, or that have
+            characters outside the model's vocabulary, each by name; mostly empty.
+        alignment: The word alignment of the whole text, with the option word_alignments.
     """
 
     source: str
     text: str
-    sentences: tuple[SentenceTranslation, ...] = ()
+    sentences: tuple[SentenceTranslation, ...] = field(default=(), repr=False)
     warnings: tuple[str, ...] = ()
-    alignment: Alignment | None = None
+    alignment: Alignment | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
 class TranslationDelta:
-    """More of the translation. All deltas of a text add up to `Translation.text`."""
+    """More text of the translation. All deltas of a text add up to `Translation.text`."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class SentenceDone:
-    """A sentence is complete; its deltas have been sent."""
+    """A sentence is complete; the deltas before add up to it."""
 
     source: str
     text: str

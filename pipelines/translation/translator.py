@@ -1,79 +1,76 @@
-"""Text → text: sentences cut, tokenised, decoded side by side, and put together again."""
+"""Translation of texts: the public interface.
+
+A text passes through `preprocess.py` (sentences and source ids), `in_flight.py` (batches in the
+engine), `fallback.py` and `decode.py` (one sentence), and `assembler.py` (the text again). Each
+layer is a lazy generator over the one before; closing the outermost cancels all.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Unpack, overload
 
-from pipelines.engine import Engine, Priority
-from pipelines.errors import OptionError
-from pipelines.hub import folder_of
+from pipelines.engine import Engine
+from pipelines.errors import EngineError, ModelNotFound, NumericalError
+from pipelines.hub import folder_of, pull
 from pipelines.languages import pair_in_name, two_letter
-from pipelines.translation.assembler import TextAssembler
-from pipelines.translation.decode import SentenceDecoder, SentenceRequest
-from pipelines.translation.events import translation_events
+from pipelines.translation.assembler import TextAssembler, excerpt
+from pipelines.translation.decode import RunningSentence, SentenceDecoder, SentenceRequest
+from pipelines.translation.fallback import translate_sentence
 from pipelines.translation.generation_config import read_generation_defaults
+from pipelines.translation.in_flight import decode_ahead
+from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
 from pipelines.translation.preprocess import Preprocessor, SourceLanguages, TargetLanguages
 from pipelines.translation.results import (
+    SentenceDone,
     SentenceTranslation,
     Translation,
+    TranslationDelta,
     TranslationDone,
     TranslationEvent,
 )
-from pipelines.translation.shortlist import target_pieces
 from pipelines.translation.tokenizers.auto import open_tokenizer
+from pipelines.translation.tokenizers.marian import target_vocabulary_ids
 
-__all__ = ["TranslateOptions", "Translator"]
-
-
-@dataclass(frozen=True)
-class TranslateOptions:
-    """How to translate.
-
-    target: the language to translate into ("fr", "fra", ">>fra<<", "fra_Latn", "fr_XX"), for models
-        with several.
-        A text may choose its own with a leading ">>fra<<".
-    source_language: what the text is in, for models that have to be told; and whose rules find the
-        sentences. By default that of the model's source.
-    split_sentences: False takes each line as one sentence.
-    beam_size: above 1, search with so many beams (slower, and mostly a little better).
-    word_alignments: also tell which words of the source each word comes from (one more pass).
-    priority: whose work goes first on a shared engine.
-
-    Raises OptionError for values that make no sense.
-    """
-
-    target: str | None = None
-    source_language: str | None = None
-    split_sentences: bool = True
-    beam_size: int = 1
-    word_alignments: bool = False
-    priority: Priority = Priority.INTERACTIVE
-
-    def __post_init__(self) -> None:
-        if self.beam_size < 1:
-            raise OptionError(f"beam_size must be 1 or more, not {self.beam_size}")
+__all__ = ["Translator"]
 
 
 class Translator:
-    """A translation model, ready to use, from any thread.
+    """A translation model, usable from any thread.
 
-    model: a folder, or a name that pipelines.hub resolves.
-    engine: an engine to share. Without one, a new one is made from device, compute_type
-        ("float32", "bfloat16", "float16", "int8", "auto") and threads.
-    name: what messages call the model; it may tell the languages, as in opus-mt-en-de.
-    source: the language of texts for which the options name none, for models that have to be told.
-    shortlist: write only with the pieces of the target language's own vocabulary, for models that
-        have one (shortlist.py): less to compute for each token.
-    source_language, target_language: what the model's files or its name say, or None.
-    source_codes, target_codes: what `source_language` and `target` of the options may be, in
-        models that have to be told; else empty.
+        with Translator("demo-en-de") as translator:
+            print(translator.translate("Where is the station?").text)
 
-    Raises ModelNotFound, CheckpointError, UnsupportedTask for a model of another kind, or
-    OptionError where there is no shortlist.
+    Args:
+        model: A folder, or a name that pipelines.hub resolves.
+        engine: An engine to share. Without one, a new one is made of `device`, `compute_type` and
+            `threads`, and closed with the translator.
+        device: "auto", "cpu", "cuda", "cuda:N".
+        compute_type: "float32", "bfloat16", "float16", "int8" or "auto".
+        threads: CPU threads, or "auto".
+        name: What messages call the model. It may name the languages, as in opus-mt-en-de.
+        source: The default of the option source_language, for models that require it.
+        shortlist: Generate only tokens of the target language's own vocabulary, for models that
+            have one: less to compute for each token.
+        download: Fetch a model that is not on this machine from the Hugging Face hub.
+
+    Attributes:
+        engine: The engine.
+        model: The loaded model.
+        tokenizer: Its tokenizer.
+        name, source, shortlist: See above.
+        source_language, target_language: By the model's files or its name, or None.
+        source_codes: The values of the option source_language, for models that require it;
+            else empty.
+        target_codes: The values of the option target, for models with several; else empty.
+
+    Raises:
+        ModelNotFound: The model is not on this machine, and was not fetched.
+        CheckpointError: The folder is incomplete or damaged.
+        UnsupportedTask: The model is not one for translation.
+        OptionError: An option is out of its range, or the model has no shortlist.
     """
 
     def __init__(
@@ -87,14 +84,25 @@ class Translator:
         name: str | None = None,
         source: str | None = None,
         shortlist: bool = False,
+        download: bool = False,
     ) -> None:
-        folder = folder_of(model)
+        folder = _resolve(model, download)
+        self._closed = False
+        self._owns_engine = engine is None
         if engine is None:
             engine = Engine(device=device, compute_type=compute_type, threads=threads)
         self.engine = engine
-        self.model = engine.load(folder, target_pieces(folder) if shortlist else None)
-        self.shortlist = shortlist
-        self.name, self.source = Path(name or model).name, source
+        self.name, self.source, self.shortlist = Path(name or model).name, source, shortlist
+        try:
+            self._load(folder)
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, folder: Path) -> None:
+        self.model = self.engine.load(
+            folder, target_vocabulary_ids(folder) if self.shortlist else None
+        )
         architecture = self.model.architecture
         defaults = read_generation_defaults(folder, architecture)
         self.tokenizer = open_tokenizer(folder, architecture.family, defaults, self.name)
@@ -103,108 +111,257 @@ class Translator:
         target = self.tokenizer.target_language or named[1]
         self.source_codes = self.tokenizer.source_codes
         self.target_codes = self.tokenizer.target_codes
-        several = bool(self.source_codes)
-        self.target_language = two_letter(target) if several else target
+        multilingual = bool(self.source_codes)
+        self.target_language = two_letter(target) if multilingual else target
         self._sources = SourceLanguages(
-            self.name, self.source_codes, source or self.source_language
+            self.name, self.source_codes, self.source or self.source_language
         )
-        stated = target if self.target_codes else self.target_language
-        self._targets = TargetLanguages(self.name, self.target_codes, stated, one_each=several)
+        self._targets = TargetLanguages(
+            self.name,
+            self.target_codes,
+            target if self.target_codes else self.target_language,
+            match_variants=multilingual,
+        )
         self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults)
         # Half of the positions, so that a translation of twice the length still fits.
         positions = architecture.max_source_positions
-        self._longest = max(2, min(positions // 2, self.tokenizer.model_max_length or positions))
+        limit = self.tokenizer.model_max_length or positions
+        self._max_source_tokens = max(2, min(positions // 2, limit))
+
+    def close(self) -> None:
+        """End the translator. The engine is closed if the translator made it."""
+        self._closed = True
+        if self._owns_engine:
+            self.engine.close()
+
+    def __enter__(self) -> Translator:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # mypy rejects this pair because a str is a Sequence[str] too; the first match is the one meant.
+    @overload
+    def translate(  # type: ignore[overload-overlap]
+        self,
+        texts: str,
+        options: TranslateOptions | None = None,
+        **overrides: Unpack[TranslateOverrides],
+    ) -> Translation: ...
+
+    @overload
+    def translate(
+        self,
+        texts: Sequence[str],
+        options: TranslateOptions | None = None,
+        **overrides: Unpack[TranslateOverrides],
+    ) -> list[Translation]: ...
 
     def translate(
-        self, texts: str | Sequence[str], options: TranslateOptions | None = None
-    ) -> list[Translation]:
-        """The translations of texts, in order; one text alone gives a list of one."""
-        return list(self.translate_lines([texts] if isinstance(texts, str) else texts, options))
+        self,
+        texts: str | Sequence[str],
+        options: TranslateOptions | None = None,
+        **overrides: Unpack[TranslateOverrides],
+    ) -> Translation | list[Translation]:
+        """Translate one text, or several.
+
+        Args:
+            texts: A string, or a sequence of strings.
+            options: How to translate.
+            **overrides: Fields of `options` that differ.
+
+        Returns:
+            One translation for a string; for a sequence a list in the same order.
+
+        Raises:
+            OptionError: An option is out of its range, or a language has to be named.
+            UnsupportedTask: The model lacks a language.
+            NumericalError: The model computed NaN or infinity for a sentence.
+            EngineError: The generation failed, or the translator is closed.
+        """
+        if isinstance(texts, str):
+            (translation,) = self.translate_lines([texts], options, **overrides)
+            return translation
+        return list(self.translate_lines(texts, options, **overrides))
 
     def translate_lines(
-        self, lines: Iterable[str | None], options: TranslateOptions | None = None
+        self,
+        lines: Iterable[str | None],
+        options: TranslateOptions | None = None,
+        **overrides: Unpack[TranslateOverrides],
     ) -> Generator[Translation, None, None]:
-        """The translations of any number of texts, in order, each as soon as it is complete.
+        """Translate any number of texts, each as soon as it is complete.
 
-        `lines` may be endless: it is read at most some hundred sentences ahead. Where reading
-        may take long (a terminal, a pipe), let it yield None when nothing is there to be read:
-        everything before is then translated and handed out before it is asked again.
+        Args:
+            lines: May be endless: it is read some hundred sentences ahead at most. An iterator
+                that may block (a terminal, a pipe) yields None before it does: all texts before
+                are then translated and yielded before the next item is requested.
+            options: How to translate.
+            **overrides: Fields of `options` that differ.
 
-        Closing the iterator cancels what is on its way. Raises UnsupportedTask at once for a
-        target that the model lacks.
+        Yields:
+            The translations in order. Closing the generator cancels the rest.
+
+        Raises:
+            OptionError, UnsupportedTask, EngineError: As `translate`; for the options and a closed
+                translator at once, for the rest while iterating, after all texts before.
         """
-        jobs = self._jobs(lines, self._preparation(options or TranslateOptions()))
-        return _finished(translation_events(jobs, self._decoder, live=False))
+        requests = self._requests(lines, self._preprocessor(options, overrides))
+        return _translations(_translation_events(requests, self._decoder, live=False))
 
     def stream(
-        self, text: str, options: TranslateOptions | None = None
+        self,
+        text: str,
+        options: TranslateOptions | None = None,
+        **overrides: Unpack[TranslateOverrides],
     ) -> Generator[TranslationEvent, None, None]:
-        """The translation of a text while it is made: TextDelta …, SentenceDone, …, Done.
+        """Translate a text and yield its translation while it is generated.
 
-        The deltas add up to the final text. Closing the iterator cancels.
+        Args:
+            text: The text.
+            options: How to translate.
+            **overrides: Fields of `options` that differ.
+
+        Yields:
+            For each sentence TranslationDelta events and a SentenceDone; at last TranslationDone.
+            The deltas add up to the text of the translation. Closing the generator cancels.
+
+        Raises:
+            OptionError, UnsupportedTask, EngineError: As `translate_lines`.
         """
-        jobs = self._jobs([text], self._preparation(options or TranslateOptions()))
-        return translation_events(jobs, self._decoder, live=True)
+        requests = self._requests([text], self._preprocessor(options, overrides))
+        return _translation_events(requests, self._decoder, live=True)
 
-    def redecode(
+    def retranslate(
         self,
         sentence: str,
         options: TranslateOptions,
-        fixed: Sequence[int] = (),
+        prefix: Sequence[int] = (),
         draft: Sequence[int] = (),
     ) -> tuple[str, tuple[int, ...]]:
-        """The translation of a sentence that is still growing, and its target ids without eos.
+        """Translate an incomplete sentence, again each time that it has grown.
 
-        fixed: ids that it begins with. draft: the last translation, verified in one pass.
-        Beyond what the model can take in at once it is cut: it is for show, until it is complete.
+        For display until the sentence is complete: one that exceeds the model is cut.
+
+        Args:
+            sentence: The sentence as it is now.
+            options: How to translate; greedy, and as one sentence, whatever they say.
+            prefix: Target ids that the translation begins with.
+            draft: The target ids of the last translation, verified in one pass.
+
+        Returns:
+            The text, and its target ids without eos.
         """
-        options = replace(options, split_sentences=False)
-        reply, tokens = TextAssembler(), None
-        for job in self._preparation(options).jobs(sentence):
-            text = job.source
-            if job.ids and tokens is not None:
+        preprocessor = self._preprocessor(options, {"split_sentences": False})
+        assembler, tokens = TextAssembler(), None
+        for request in preprocessor.requests(sentence):
+            text = request.source
+            if request.source_ids and tokens is not None:
                 break
-            if job.ids:
-                tokens = self._decoder.redecode(job, fixed, draft)
+            if request.source_ids:
+                tokens = self._decoder.retranslate(request, prefix, draft)
                 text = self.tokenizer.decode(tokens)
-            reply.open(job.before, job.source)
-            reply.add(text)
-            reply.close(SentenceTranslation(job.source, text))
-        return reply.text, tokens or ()
+            assembler.open(request.leading_space, request.source)
+            assembler.add(text)
+            assembler.close(SentenceTranslation(request.source, text))
+        return assembler.text, tokens or ()
 
-    def _preparation(self, options: TranslateOptions) -> Preprocessor:
+    def _preprocessor(
+        self, options: TranslateOptions | None, overrides: TranslateOverrides
+    ) -> Preprocessor:
+        if self._closed:
+            raise EngineError(f"this translator of {self.name} is closed; make a new one")
+        options = with_overrides(options, overrides)
         target = None if options.target is None else self._targets.choose(options.target)
-        origin = self._sources.choose(options.source_language)
+        source = self._sources.choose(options.source_language)
         return Preprocessor(
             self.tokenizer,
             self._targets,
-            target,
-            origin,
-            self._longest,
-            options.source_language or origin or self.source_language,
-            options.split_sentences,
-            options.priority,
-            options.beam_size,
-            options.word_alignments,
+            target_language=target,
+            source_language=source,
+            max_source_tokens=self._max_source_tokens,
+            sentence_language=options.source_language or source or self.source_language,
+            split_sentences=options.split_sentences,
+            priority=options.priority,
+            beam_size=options.beam_size,
+            word_alignments=options.word_alignments,
         )
 
     @staticmethod
-    def _jobs(
-        lines: Iterable[str | None], preparation: Preprocessor
+    def _requests(
+        lines: Iterable[str | None], preprocessor: Preprocessor
     ) -> Iterator[SentenceRequest | None]:
         for line in lines:
             if line is None:
                 yield None
             else:
-                yield from preparation.jobs(line)
+                yield from preprocessor.requests(line)
 
 
-def _finished(
-    stream: Generator[TranslationEvent, None, None],
-) -> Generator[Translation, None, None]:
+def _resolve(model: str | PathLike[str], download: bool) -> Path:
+    """The folder of a model, fetched from the hub if it is absent and `download` is set."""
     try:
-        for event in stream:
+        return folder_of(model)
+    except ModelNotFound:
+        if not download or not isinstance(model, str):
+            raise
+    return pull(model).folder
+
+
+def _translations(
+    events: Generator[TranslationEvent, None, None],
+) -> Generator[Translation, None, None]:
+    """The complete texts among events."""
+    try:
+        for event in events:
             if isinstance(event, TranslationDone):
                 yield event.translation
     finally:
-        stream.close()
+        events.close()
+
+
+def _translation_events(
+    requests: Iterable[SentenceRequest | None], decoder: SentenceDecoder, live: bool
+) -> Generator[TranslationEvent, None, None]:
+    """Deltas, complete sentences and complete texts, in order. Closing it cancels the rest.
+
+    live: deltas come as soon as text is final; otherwise in whole sentences.
+
+    Raises NumericalError, with the sentence, after all sentences before it.
+    """
+    running = decode_ahead(requests, decoder)
+    assembler = TextAssembler()
+    sentence: RunningSentence | None = None
+    try:
+        for sentence in running:
+            request = sentence.request
+            try:
+                yield from _sentence_events(sentence, decoder, assembler, live)
+            except NumericalError as error:
+                message = f'"{excerpt(request.source)}" could not be translated: {error}'
+                raise NumericalError(message) from error
+            if request.full_text is not None:
+                done = assembler.finish(request.full_text, request.word_alignments)
+                yield TranslationDone(done)
+                assembler = TextAssembler()
+    finally:
+        if sentence is not None:
+            sentence.cancel()
+        running.close()
+
+
+def _sentence_events(
+    sentence: RunningSentence, decoder: SentenceDecoder, assembler: TextAssembler, live: bool
+) -> Iterator[TranslationEvent]:
+    request = sentence.request
+    assembler.open(request.leading_space, request.source)
+    if not request.source:
+        if request.leading_space:
+            yield TranslationDelta(assembler.trailing_space())
+        return
+    for item in translate_sentence(decoder, sentence, live):
+        if not isinstance(item, str):
+            assembler.close(item)
+            yield SentenceDone(item.source, item.text)
+        elif delta := assembler.add(item):
+            yield TranslationDelta(delta)

@@ -64,7 +64,12 @@ def test_the_script_that_was_typed_counts(
 @pytest.mark.parametrize(
     ("options", "said", "code"),
     [
-        (("--to", "de"), "needs the language of the text (--from); it has ace_Arab,", 2),
+        (
+            ("--to", "de"),
+            "needs the language of the text: name it (source_language); it has ace",
+            2,
+        ),
+        (("--to", "de"), "zul_Latn; --from names it", 2),
         (("--from", "en"), "needs a target language; it has ace_Arab,", 2),
         (("--from", "en", "--to", "Klingon"), "does not translate into 'klingon'; it has ace", 3),
         (("--from", "tlh", "--to", "de"), "does not translate from 'tlh'; it has ace_Arab", 3),
@@ -88,7 +93,7 @@ def test_live_translation_is_told_the_language_once(nllb: Path) -> None:
     from pipelines.translation import TranslateOptions
 
     made = ModelPool(Settings(threads=1)).translator(str(nllb), "en", "de")
-    (done,) = made.translate("We want some bread.", TranslateOptions(target="de"))
+    done = made.translate("We want some bread.", TranslateOptions(target="de"))
     assert done.source
 
 

@@ -1,4 +1,4 @@
-"""Sentences for the tests: everyday ones that the bundled model knows, and odd ones."""
+"""Sentences for the tests: everyday ones from the domain of the bundled model, and odd ones."""
 
 from __future__ import annotations
 

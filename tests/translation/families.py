@@ -102,9 +102,8 @@ def source_ids(case: Case, tokenizer: Any, text: str, target: str | None) -> lis
 
 
 def generated(translator: Translator, jobs: list[SentenceRequest]) -> list[list[int]]:
-    """The ids of the first generation for each job, in one batch, whatever the guards against
-    loops would say."""
+    """The ids of the first generation for each job, in one batch, without detection of loops."""
     decoder = translator._decoder
-    for job, encoded in zip(jobs, decoder.model.encode([job.ids for job in jobs]), strict=True):
-        decoder.submit(job, encoded)
-    return [list(job.stream.result().tokens) for job in jobs if job.stream is not None]
+    encoded = decoder.model.encode([job.source_ids for job in jobs])
+    running = list(map(decoder.submit, jobs, encoded))
+    return [list(each.stream.result().tokens) for each in running if each.stream is not None]

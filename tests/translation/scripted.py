@@ -1,4 +1,4 @@
-"""A model that says what a test tells it to, for what no real model can be relied on to do."""
+"""A scripted model: it generates the tokens that a test gives, for cases no real model ensures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pipelines.translation import Translator
 
 __all__ = ["Script", "ScriptedEngine", "ScriptedStream", "scripted"]
 
-# (source ids, the request) → the tokens that follow its prompt; eos ends them, or nothing does.
+# (source ids, the request) → the tokens that follow its prompt. Without eos they end at
+# max_new_tokens.
 Script = Callable[[tuple[int, ...], Request], Sequence[int]]
 
 

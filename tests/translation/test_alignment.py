@@ -1,4 +1,4 @@
-"""Word alignments: what is the same in both languages finds itself, and the spans are right."""
+"""Word alignments: words equal in both languages are linked, and the spans are right."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from edgeapp.batch.line_formats import as_json, as_text, as_tsv
 from pipelines.engine import Engine
 from pipelines.errors import CheckpointError
 from pipelines.translation import Alignment, SentenceTranslation, TranslateOptions, Translator
-from pipelines.translation.alignment import joined, words_of
+from pipelines.translation.alignment import join_alignments, words_of
 
 ASKING = TranslateOptions(word_alignments=True)
 
@@ -33,14 +33,14 @@ def pairs(source: str, text: str, alignment: Alignment | None) -> set[tuple[str,
 def test_names_and_numbers_find_themselves(demo: Translator, beam_size: int) -> None:
     source = "Tom lives in Boston. He has 3 children.\nMary is here."
     options = replace(ASKING, beam_size=beam_size)
-    (found,) = demo.translate(source, options)
+    found = demo.translate(source, options)
     linked = pairs(found.source, found.text, found.alignment)
     same = {"Tom", "Boston.", "3"}
     assert {(word, word) for word in same} <= linked
     for sentence in found.sentences:
         assert pairs(sentence.source, sentence.text, sentence.alignment) <= linked
-    # What was not asked for is not there, and asking changes nothing else.
-    (plain,) = demo.translate(source, replace(options, word_alignments=False))
+    # Without the option there is no alignment; all else is equal.
+    plain = demo.translate(source, replace(options, word_alignments=False))
     assert plain.alignment is None
     assert all(sentence.alignment is None for sentence in plain.sentences)
     assert (plain.text, plain.warnings) == (found.text, found.warnings)
@@ -86,10 +86,10 @@ def test_parts_of_a_word_are_the_word() -> None:
     body = SentenceTranslation(
         "Good day", "Tag", alignment=Alignment(((0, 4), (5, 8)), ((0, 3),), ((1, 0),))
     )
-    whole = joined('"Good day', '"Tag', [mark, body])
+    whole = join_alignments('"Good day', '"Tag', [mark, body])
     assert whole == Alignment(((0, 5), (6, 9)), ((0, 4),), ((0, 0), (1, 0)))
     assert whole.pharaoh == "0-0 1-0"
-    assert joined("a", "b", [SentenceTranslation("a", "b")]) is None
+    assert join_alignments("a", "b", [SentenceTranslation("a", "b")]) is None
 
 
 def test_a_folder_names_its_heads(demo_folder: Path, tmp_path: Path, exact_engine: Engine) -> None:
@@ -99,7 +99,7 @@ def test_a_folder_names_its_heads(demo_folder: Path, tmp_path: Path, exact_engin
     path.write_text(json.dumps(config | {"alignment_heads": [[1, 2]]}))
     chosen = Translator(folder, engine=exact_engine)
     source = "Tom lives in Boston."
-    (found,) = chosen.translate(source, ASKING)
+    found = chosen.translate(source, ASKING)
     assert {("Tom", "Tom"), ("Boston.", "Boston.")} <= pairs(source, found.text, found.alignment)
     path.write_text(json.dumps(config | {"alignment_heads": [[2, 0]]}))
     with pytest.raises(CheckpointError, match="alignment_heads"):
@@ -122,7 +122,7 @@ def test_lines(demo: Translator) -> None:
     assert [word["text"] for word in content["alignment"]["source_words"]][:3] == [
         "Tom", "is", "here.",
     ]  # fmt: skip
-    (plain,) = demo.translate("Tom is here.")
+    plain = demo.translate("Tom is here.")
     assert "|||" not in as_text(plain)
     assert as_tsv(plain) == f"Tom is here.\t{plain.text}"
     assert "alignment" not in json.loads(as_json(plain))

@@ -1,4 +1,4 @@
-"""Putting a text together again: white space, gaps, warnings."""
+"""Assembly of a text from its sentences: white space, gaps, warnings."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_model_that_repeats_its_source_gives_the_text_back(echo: Translator, t
     deltas = [event.text for event in events if isinstance(event, TranslationDelta)]
     assert "".join(deltas) == translation.text
     assert sum(isinstance(event, SentenceDone) for event in events) == len(translation.sentences)
-    assert translation.text == echo.translate(text)[0].text
+    assert translation.text == echo.translate(text).text
 
     def outside(of: str) -> tuple[str, str]:
         body = of.strip()

@@ -1,4 +1,4 @@
-"""Beams reach the translator, and give what transformers' `generate` gives."""
+"""Beam search equals that of transformers' `generate`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def test_translations_with_beams_equal_generate(demo: Translator) -> None:
     defaults = demo._decoder.defaults
     options = TranslateOptions(beam_size=4)
     for text, ours in zip(SENTENCES, demo.translate(SENTENCES, options), strict=True):
-        (job,) = demo._preparation(options).jobs(text)
+        (job,) = demo._preprocessor(options, {}).requests(text)
         with torch.inference_mode():
             theirs = GenerationMixin.generate(
                 oracle,
-                encoder_outputs=encoded(oracle, torch.tensor(job.ids)),
-                decoder_input_ids=torch.tensor([[defaults.start_id]]),
+                encoder_outputs=encoded(oracle, torch.tensor(job.source_ids)),
+                decoder_input_ids=torch.tensor([[defaults.decoder_start_id]]),
                 num_beams=4,
                 max_new_tokens=60,
-                bad_words_ids=[[defaults.start_id]],
+                bad_words_ids=[[defaults.decoder_start_id]],
                 do_sample=False,
             )[0, 1:].tolist()
         (sentence,) = ours.sentences

@@ -89,15 +89,14 @@ def test_a_true_shape_opus_model(
     defaults = read_generation_defaults(folder, loaded.architecture)
     decoder = SentenceDecoder(loaded, tokenizer, defaults)
     model, oracle = reference(folder), oracle_tokenizer(folder)
-    jobs = [SentenceRequest(text, ids=tokenizer.encode(text)) for text in SENTENCES[:6]]
-    encoded_sources = loaded.encode([job.ids for job in jobs])
-    for job, encoded in zip(jobs, encoded_sources, strict=True):
-        decoder.submit(job, encoded)
+    jobs = [SentenceRequest(text, source_ids=tokenizer.encode(text)) for text in SENTENCES[:6]]
+    encoded_sources = loaded.encode([job.source_ids for job in jobs])
+    running = list(map(decoder.submit, jobs, encoded_sources))
     compared = 0
-    for job in jobs:
-        attempt = _all_of(decoder.first(job, None))
-        source = torch.tensor(oracle(job.source)["input_ids"])
-        start, pad = defaults.start_id, loaded.architecture.pad_id
+    for sentence in running:
+        attempt = _all_of(decoder.first_attempt(sentence, None))
+        source = torch.tensor(oracle(sentence.request.source)["input_ids"])
+        start, pad = defaults.decoder_start_id, loaded.architecture.pad_id
         theirs = greedy(model, source, [start], len(attempt.tokens), bad_words_ids=[[pad]])
         assert_same_choice(model, source, [start], attempt.tokens, theirs)
         compared += len(theirs)

@@ -136,8 +136,8 @@ def test_no_text_becomes_a_control_token(case: Case, folder: Path, translator: T
                 special.intersection(oracle(word, add_special_tokens=False)["input_ids"])
             )
     assert taken_in, "transformers has become safe: compare with it"
-    for job in translator._preparation(options(case)).jobs("We want </s> bread"):
-        assert list(job.ids).count(framed[-1]) <= 1
+    for job in translator._preprocessor(options(case), {}).requests("We want </s> bread"):
+        assert list(job.source_ids).count(framed[-1]) <= 1
 
 
 def options(case: Case, pair: int = 0, **more: Any) -> TranslateOptions:
@@ -149,9 +149,9 @@ def jobs_of(
     translator: Translator, options: TranslateOptions, sentences: list[str]
 ) -> list[SentenceRequest]:
     """Those that the model is asked for; what it cannot read is left out."""
-    preparation = translator._preparation(options)
-    every = [job for text in sentences for job in preparation.jobs(text)]
-    return [job for job in every if job.ids and not job.warnings]
+    preprocessor = translator._preprocessor(options, {})
+    every = [job for text in sentences for job in preprocessor.requests(text)]
+    return [job for job in every if job.source_ids and not job.warnings]
 
 
 def test_greedy_ids_and_text(
@@ -168,7 +168,7 @@ def test_greedy_ids_and_text(
         start = model.generation_config.decoder_start_token_id
         for job, ours in zip(jobs, generated(translator, jobs), strict=True):
             ids = source_ids(case, oracle, job.source, target)
-            assert list(job.ids) == ids
+            assert list(job.source_ids) == ids
             theirs = _generate(model, ids, _forced(case, oracle, target))
             agreed = assert_same_choice(model, torch.tensor(ids), [start], ours, theirs)
             exactness.ties += agreed < len(theirs)

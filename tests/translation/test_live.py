@@ -1,4 +1,4 @@
-"""Translating what is still being said: finished sentences for good, the running one steadily."""
+"""Live translation: complete sentences are final, the incomplete one has a stable beginning."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def test_a_final_translation_is_that_of_the_sentence_alone(translator: Translato
         live.add(piece)
         live.partial()
     sentence = "It is not big, but I like it."
-    assert live.final(sentence).text == translator.translate(sentence)[0].text
+    assert live.final(sentence).text == translator.translate(sentence).text
 
 
 def test_the_running_translation_grows(translator: Translator) -> None:
-    """What has been stable once stays, and costs no decoding."""
+    """Stable tokens are kept, and not decoded again."""
     live = LiveTranslator(translator)
     shown: list[tuple[str, int]] = []
     for piece in pieces("It is not very big, but it has a beautiful garden")[:11]:
@@ -74,7 +74,7 @@ def test_the_uncommitted_tail_is_translated_but_not_kept(translator: Translator)
     assert live.running == "I like"
 
 
-def test_nothing_running_nothing_said(translator: Translator) -> None:
+def test_without_a_sentence_there_is_no_translation(translator: Translator) -> None:
     live = LiveTranslator(translator)
     assert live.partial() is None
     assert live.partial("  ") is None

@@ -1,4 +1,4 @@
-"""Processes that translate parts of a long file give what one would have given."""
+"""Translation in several processes: the results equal those of one translator."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_lines_come_in_order_and_as_one_translator_has_them(
     assert [each.source for each in found] == lines
 
 
-def test_a_pause_hands_out_all_that_came_before(two: ParallelTranslator) -> None:
+def test_a_pause_yields_all_lines_before_it(two: ParallelTranslator) -> None:
     asked: list[str] = []
 
     def typed() -> Iterator[str | None]:
@@ -48,7 +48,7 @@ def test_a_pause_hands_out_all_that_came_before(two: ParallelTranslator) -> None
         assert translation.source == asked[-1]
 
 
-def test_errors_arrive_as_they_are(two: ParallelTranslator) -> None:
+def test_errors_keep_their_type(two: ParallelTranslator) -> None:
     with pytest.raises(UnsupportedTask, match="translates into"):
         list(two.translate_lines(LINES, TranslateOptions(target="fr")))
 
@@ -84,7 +84,7 @@ def _killer() -> Callable[[int], int]:
     return kill
 
 
-def test_parts_are_not_taken_far_ahead_and_dropped_when_nobody_wants_them() -> None:
+def test_parts_are_read_a_few_ahead_and_dropped_on_close() -> None:
     taken = 0
 
     def parts() -> Iterator[float]:
@@ -100,7 +100,7 @@ def test_parts_are_not_taken_far_ahead_and_dropped_when_nobody_wants_them() -> N
         done.close()
 
 
-def test_a_process_that_ends_is_said() -> None:
+def test_a_worker_that_dies_raises() -> None:
     with (
         ProcessPool(2, _killer) as crew,
         pytest.raises(EngineError, match="one of 2 worker processes has ended"),

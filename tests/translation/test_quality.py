@@ -1,4 +1,4 @@
-"""How well the bundled model translates what it was made for."""
+"""BLEU of the bundled model on sentences of its domain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FLOOR = 36.0
 
 
 def _sample(shared_data: Path) -> tuple[list[str], list[list[str]]]:
-    """100 sentences out of 2,000, evenly, and what people made of each."""
+    """100 sentences out of 2,000, evenly, and the human translations of each."""
     folder = shared_data / "tatoeba-eng-deu"
     with gzip.open(folder / "test.tsv.gz", "rt", encoding="utf-8") as lines:
         sources = [line.split("\t")[0] for line in lines][:2000:20]
@@ -30,7 +30,7 @@ def _bleu(translations: list[str], references: list[list[str]]) -> float:
     return sacrebleu.corpus_bleu(translations, columns).score
 
 
-def test_bleu_and_nothing_amiss(shared_data: Path, demo: Translator) -> None:
+def test_bleu_and_warnings(shared_data: Path, demo: Translator) -> None:
     sources, references = _sample(shared_data)
     translations = demo.translate(sources)
     assert _bleu([translation.text for translation in translations], references) > _FLOOR
@@ -38,7 +38,7 @@ def test_bleu_and_nothing_amiss(shared_data: Path, demo: Translator) -> None:
     assert all(translation.text for translation in translations)
 
 
-def test_the_precision_of_every_day_is_as_good(shared_data: Path, demo: Translator) -> None:
+def test_compute_type_auto_is_as_good(shared_data: Path, demo: Translator) -> None:
     sources, references = _sample(shared_data)
     exact = [translation.text for translation in demo.translate(sources)]
     with Engine(device="cpu", compute_type="auto", threads=1) as engine:

@@ -29,7 +29,7 @@ def _looped_at(tokens: list[int], source: list[int] | None = None) -> tuple[int,
 
 
 @pytest.mark.parametrize("period", [1, 2, 3, 5, 12, 24])
-def test_a_phrase_said_over_and_over_is_a_loop(period: int) -> None:
+def test_a_repeated_phrase_is_a_loop(period: int) -> None:
     start, phrase = [1, 2, 3], list(range(10, 10 + period))
     noticed = _looped_at(start + phrase * 60)
     assert noticed is not None
@@ -38,7 +38,7 @@ def test_a_phrase_said_over_and_over_is_a_loop(period: int) -> None:
     assert stands == 3 + period, "the phrase itself stands, once"
 
 
-def test_a_phrase_that_comes_back_between_others_is_a_loop() -> None:
+def test_a_phrase_repeated_between_others_is_a_loop() -> None:
     tokens = [token for i in range(30) for token in (1, 2, 3, 4, 100 + i)]
     noticed = _looped_at(tokens)
     assert noticed is not None
@@ -78,7 +78,7 @@ def test_the_length_grows_with_the_source() -> None:
     assert max_target_tokens(400, 512) == 512
 
 
-# From here on with a model that says what it is told to say.
+# From here on with a scripted model.
 
 Say = Callable[[str], tuple[int, ...]]
 
@@ -91,7 +91,7 @@ def say(demo: Translator) -> Say:
 
 def _translate(demo: Translator, script: Script, text: str) -> tuple[Translation, ScriptedEngine]:
     translator, engine = scripted(demo, script)
-    return translator.translate(text)[0], engine
+    return translator.translate(text), engine
 
 
 def _is_second(request: Request) -> bool:
@@ -144,10 +144,10 @@ def test_a_translation_that_never_ends_is_cut_and_says_so(demo: Translator, say:
     assert sentence.truncated
     assert sentence.text.startswith(GOOD)
     assert sentence.text.count("Und dann") <= 1
-    assert translation.warnings == (f'"{text}": the translation came to no end and was cut',)
+    assert translation.warnings == (f'"{text}": the translation did not end and was cut',)
 
 
-def test_nothing_but_a_loop_leaves_the_source(demo: Translator, say: Say) -> None:
+def test_a_translation_that_is_only_a_loop_copies_the_source(demo: Translator, say: Say) -> None:
     def script(source: tuple[int, ...], request: Request) -> tuple[int, ...]:
         return say("ja " * 200)
 
@@ -168,7 +168,7 @@ def test_an_empty_translation_is_no_translation(demo: Translator, say: Say, seco
 
     translator, engine = scripted(demo, lambda source, request: ())
     engine.script = lambda source, request: (0,) if not engine.streams else script(source, request)
-    (translation,) = translator.translate("Good.")
+    translation = translator.translate("Good.")
     assert translation.text == (second or "Good.")
     assert translation.sentences[0].copied is not bool(second)
     assert "the translation was empty" in translation.warnings[0]
@@ -182,7 +182,7 @@ def test_an_endless_stream_of_different_tokens_is_cut(demo: Translator) -> None:
     source = len(demo.tokenizer.encode("We left."))
     assert {stream.read for stream in engine.streams} == {max_target_tokens(source, 256)}
     assert translation.sentences[0].truncated
-    assert "came to no end" in translation.warnings[0]
+    assert "did not end" in translation.warnings[0]
 
 
 def test_a_long_sentence_is_cut_into_parts_and_none_is_lost(demo: Translator) -> None:
@@ -213,7 +213,7 @@ def test_a_model_may_state_how_long_its_sentences_are(
     translator = Translator(folder, engine=exact_engine)
     clauses = ["the dog is sleeping on the sofa", "she has two brothers", "the soup is too hot"]
     text = "I think that " + ", and ".join(clauses * 12) + "."
-    (translation,) = translator.translate(text)
+    translation = translator.translate(text)
     assert len(translator.tokenizer.encode(text)) > 256
     assert all(len(translator.tokenizer.encode(s.source)) <= 20 for s in translation.sentences)
     for word in ("Hund", "Brüder", "Suppe"):
@@ -222,7 +222,7 @@ def test_a_model_may_state_how_long_its_sentences_are(
 
 def test_real_loops_do_not_reach_the_user(demo: Translator) -> None:
     for text in ("ha " * 30, "A B C D E F G H " * 3, "1 a " * 20, "NO " * 15, "buy " * 50):
-        (translation,) = demo.translate(text)
+        translation = demo.translate(text)
         words = translation.text.split()
         assert len(words) <= 3 * len(text.split()) + 16
         assert translation.text

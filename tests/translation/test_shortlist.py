@@ -1,4 +1,4 @@
-"""Translating with the pieces of the target language alone."""
+"""The shortlist: generating only tokens of the target language's own vocabulary."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import pytest
 from pipelines.engine import Engine
 from pipelines.errors import OptionError
 from pipelines.translation import ParallelTranslator, Translator
-from pipelines.translation.shortlist import target_pieces
+from pipelines.translation.tokenizers.marian import target_vocabulary_ids
 from tests.fixtures.checkpoints import write_marian
 
 
-def test_the_pieces_of_the_target_and_its_end(tmp_path: Path) -> None:
+def test_the_shortlist_has_the_target_pieces_and_eos(tmp_path: Path) -> None:
     folder = write_marian(tmp_path / "opus-mt-en-de")
     vocabulary = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
-    kept = {*target_pieces(folder)}
+    kept = {*target_vocabulary_ids(folder)}
     assert vocabulary["</s>"] in kept
     assert vocabulary["<unk>"] in kept
     assert vocabulary["<pad>"] not in kept
     assert 0 < len(kept) < len(vocabulary)
 
 
-def test_nothing_else_is_written(tmp_path: Path, exact_engine: Engine) -> None:
+def test_only_tokens_of_the_shortlist_are_generated(tmp_path: Path, exact_engine: Engine) -> None:
     folder = write_marian(tmp_path / "opus-mt-en-de")
     short = Translator(folder, engine=exact_engine, shortlist=True)
-    kept = {*target_pieces(folder)}
+    kept = {*target_vocabulary_ids(folder)}
     for done in short.translate(["Good morning!", "Where is my book? It was here."]):
         for sentence in done.sentences:
             assert {*sentence.tokens} <= kept
 
 
-def test_a_trained_model_writes_what_it_always_does(
+def test_a_trained_model_generates_the_same_text(
     demo: Translator, demo_folder: Path, exact_engine: Engine
 ) -> None:
     short = Translator(demo_folder, engine=exact_engine, shortlist=True)
@@ -45,7 +45,7 @@ def test_a_trained_model_writes_what_it_always_does(
         assert [each.text for each in crew.translate_lines(lines)] == expected
 
 
-def test_where_the_target_has_no_vocabulary_of_its_own(
+def test_a_model_without_a_separate_target_vocabulary_is_refused(
     many_folder: Callable[..., Path], exact_engine: Engine
 ) -> None:
     with pytest.raises(OptionError, match="no shortlist"):

@@ -1,4 +1,4 @@
-"""What callers of a translator rely on: order, laziness, white space, the choice of language."""
+"""Translator: order, laziness, white space, choice of language, closing, downloads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.engine import Engine, Request
-from pipelines.errors import OptionError, UnsupportedTask
+from pipelines.errors import EngineError, ModelNotFound, OptionError, UnsupportedTask
+from pipelines.hub import ResolvedModel
 from pipelines.translation import TranslateOptions, Translation, Translator
 from tests.translation.corpus import SENTENCES
 from tests.translation.scripted import scripted
@@ -23,7 +24,7 @@ def multilingual(marian_folder: Callable[..., Path], exact_engine: Engine) -> Tr
 
 @pytest.fixture(scope="module")
 def alone(demo: Translator) -> dict[str, Translation]:
-    return {sentence: demo.translate(sentence)[0] for sentence in SENTENCES[:40]}
+    return {sentence: demo.translate(sentence) for sentence in SENTENCES[:40]}
 
 
 def test_everyday_sentences(demo: Translator) -> None:
@@ -42,14 +43,16 @@ def test_everyday_sentences(demo: Translator) -> None:
     assert (demo.source_language, demo.target_language, demo.target_codes) == ("en", "de", ())
 
 
-def test_one_text_gives_a_list_of_one(demo: Translator) -> None:
-    (translation,) = demo.translate("Good morning.")
+def test_a_string_gives_one_translation_and_a_sequence_a_list(demo: Translator) -> None:
+    translation = demo.translate("Good morning.")
     assert translation.source == "Good morning."
     assert translation.warnings == ()
     (sentence,) = translation.sentences
     assert sentence.text == translation.text == "Guten Morgen!"
     assert -1 < sentence.avg_logprob < 0
     assert demo.tokenizer.decode(sentence.tokens) == sentence.text
+    assert demo.translate(["Good morning."]) == [translation]
+    assert demo.translate(("Good morning.",)) == [translation]
 
 
 def test_hundreds_of_lines_keep_their_order(
@@ -68,7 +71,7 @@ def test_hundreds_of_lines_keep_their_order(
         assert translation.text == " ".join(sentence.text for sentence in translation.sentences)
 
 
-def test_nothing_in_nothing_out(demo: Translator) -> None:
+def test_empty_input_gives_empty_output(demo: Translator) -> None:
     assert demo.translate([]) == []
     assert list(demo.translate_lines(iter(()))) == []
     blank = ["", " ", "\t", "\n\n", " \r\n "]
@@ -77,7 +80,7 @@ def test_nothing_in_nothing_out(demo: Translator) -> None:
 
 def test_white_space_stays_as_it_is(demo: Translator) -> None:
     text = "  Good morning.\r\n\r\n\tWhere is the station?  I have a headache. \n"
-    assert demo.translate(text)[0].text == (
+    assert demo.translate(text).text == (
         "  Guten Morgen!\r\n\r\n\tWo ist der Bahnhof?  Ich habe Kopfschmerzen. \n"
     )
 
@@ -85,7 +88,7 @@ def test_white_space_stays_as_it_is(demo: Translator) -> None:
 def test_a_text_of_several_sentences_can_be_taken_as_one(demo: Translator) -> None:
     text = "He is tired. He is ill.\nSo am I."
     counts = [
-        [sentence.source for sentence in demo.translate(text, options)[0].sentences]
+        [sentence.source for sentence in demo.translate(text, options).sentences]
         for options in (TranslateOptions(), TranslateOptions(split_sentences=False))
     ]
     assert counts == [
@@ -104,7 +107,7 @@ def test_lines_are_read_no_further_than_needed(demo: Translator) -> None:
             yield SENTENCES[taken % len(SENTENCES)]
 
     lines = demo.translate_lines(endless())
-    assert taken == 0, "nothing is read before it is asked for"
+    assert taken == 0, "no line is read before the first result is requested"
     next(lines)
     assert taken <= 32, "the first need not wait for hundreds"
     for _ in range(300):
@@ -131,8 +134,8 @@ def test_long_lines_are_read_less_far_ahead(demo: Translator) -> None:
     lines.close()
 
 
-def test_a_line_that_is_not_there_yet_holds_up_none_before_it(demo: Translator) -> None:
-    """What a terminal or a slow pipe needs: None says that nothing can be read at the moment."""
+def test_a_pause_yields_all_lines_before_it(demo: Translator) -> None:
+    """What a terminal or a slow pipe needs: None is a pause, in which no line can be read."""
     done: list[str] = []
     seen_at_pause: list[list[str]] = []
 
@@ -145,7 +148,7 @@ def test_a_line_that_is_not_there_yet_holds_up_none_before_it(demo: Translator) 
     for translation in demo.translate_lines(typing()):
         done.append(translation.text)
     assert done == ["Guten Morgen!", "", "Wo ist der Bahnhof?", "Ja."]
-    # Asked for what comes after a pause only when all before it has been handed out.
+    # The item after a pause is requested only when all lines before it were yielded.
     assert seen_at_pause[1] == done[:3]
 
 
@@ -174,7 +177,7 @@ def test_an_error_while_reading_reaches_the_caller(demo: Translator) -> None:
 
     with pytest.raises(OSError, match="the disk is gone"):
         list(demo.translate_lines(broken()))
-    assert demo.translate("Yes.")[0].text == "Ja."
+    assert demo.translate("Yes.").text == "Ja."
 
 
 def test_targets_of_a_multilingual_model(multilingual: Translator) -> None:
@@ -182,19 +185,19 @@ def test_targets_of_a_multilingual_model(multilingual: Translator) -> None:
     french = multilingual.translate("We see the old house.", TranslateOptions(target="fr"))
     spelt = multilingual.translate("We see the old house.", TranslateOptions(target=">>fra<<"))
     in_text = multilingual.translate(">>fra<< We see the old house.", TranslateOptions(target="de"))
-    assert french[0].text == spelt[0].text
-    assert in_text[0].text == french[0].text
-    assert in_text[0].sentences[0].tokens == french[0].sentences[0].tokens
+    assert french.text == spelt.text
+    assert in_text.text == french.text
+    assert in_text.sentences[0].tokens == french.sentences[0].tokens
     german = multilingual.translate("We see the old house.", TranslateOptions(target="de"))
-    assert german[0].sentences[0].tokens != french[0].sentences[0].tokens
+    assert german.sentences[0].tokens != french.sentences[0].tokens
 
 
 def test_a_growing_sentence_keeps_what_stands_around_it(demo: Translator) -> None:
-    text, tokens = demo.redecode("“Where is the", TranslateOptions())
+    text, tokens = demo.retranslate("“Where is the", TranslateOptions())
     assert text.startswith("“Wo")
-    text, _ = demo.redecode("“Where is the station?”", TranslateOptions(), tokens[:1], tokens)
+    text, _ = demo.retranslate("“Where is the station?”", TranslateOptions(), tokens[:1], tokens)
     assert text == "“Wo ist der Bahnhof?”"
-    assert demo.redecode("...", TranslateOptions()) == ("...", ())
+    assert demo.retranslate("...", TranslateOptions()) == ("...", ())
 
 
 def test_every_sentence_of_a_text_gets_the_code(multilingual: Translator) -> None:
@@ -221,10 +224,10 @@ def test_unknown_targets_are_refused_at_once(multilingual: Translator, demo: Tra
     with pytest.raises(OptionError, match="needs a target language; it has deu"):
         multilingual.translate("Hello.")
     for target in ("de", "deu", "DE", ">>deu<<"):
-        assert demo.translate("Yes.", TranslateOptions(target=target))[0].text == "Ja."
+        assert demo.translate("Yes.", TranslateOptions(target=target)).text == "Ja."
 
 
-def test_one_line_with_an_unknown_target_does_not_cost_the_others(
+def test_a_line_with_an_unknown_target_does_not_end_the_others(
     multilingual: Translator,
 ) -> None:
     lines = [">>deu<< Yes.", ">>fra<< No.", ">>jpn<< Hello.", ">>deu<< Good."]
@@ -238,9 +241,9 @@ def test_one_line_with_an_unknown_target_does_not_cost_the_others(
     assert any(">>jpn<<" in warning for warning in done[2].warnings)
 
 
-def test_a_code_that_is_none_is_read_as_text(demo: Translator) -> None:
-    assert demo.translate(">>deu<< Yes.")[0].text == "Ja."
-    (translation,) = demo.translate(">>fra<< Yes.")
+def test_an_unknown_code_is_read_as_text(demo: Translator) -> None:
+    assert demo.translate(">>deu<< Yes.").text == "Ja."
+    translation = demo.translate(">>fra<< Yes.")
     assert any(">>fra<<" in warning for warning in translation.warnings)
     assert ">>fra<<" in translation.text
 
@@ -252,9 +255,66 @@ def test_models_of_another_kind_are_refused(
         Translator(whisper_folder("tiny"), engine=exact_engine)
 
 
-def test_preparing_a_long_text_takes_no_time(demo: Translator) -> None:
-    """Nothing in the preparation grows with the square of a line's length."""
+def test_preprocessing_a_long_text_is_fast(demo: Translator) -> None:
+    """No part of the preprocessing is quadratic in the length of a line."""
     translator, _ = scripted(demo, lambda source, request: source)
     start = time.process_time()
     translator.translate("We need more time, " * 6000)
     assert time.process_time() - start < 20
+
+
+def test_close_closes_its_own_engine(demo_folder: Path) -> None:
+    with Translator(demo_folder, device="cpu", compute_type="float32", threads=1) as translator:
+        assert translator.translate("Yes.").text == "Ja."
+        engine = translator.engine
+        assert engine.models
+    assert engine.models == ()
+    for call in (translator.translate, translator.stream, translator.translate_lines):
+        with pytest.raises(EngineError, match="this translator of demo-en-de is closed"):
+            call("Yes.")
+    with pytest.raises(EngineError, match="is closed"):
+        translator.retranslate("Yes", TranslateOptions())
+    translator.close()
+
+
+def test_close_leaves_a_shared_engine_open(demo: Translator) -> None:
+    with Translator(demo.model.folder, engine=demo.engine) as translator:
+        assert translator.model is demo.model
+    with pytest.raises(EngineError, match="is closed"):
+        translator.translate("Yes.")
+    assert demo.translate("Yes.").text == "Ja."
+
+
+def test_a_model_that_cannot_be_loaded_leaves_no_engine_open(
+    whisper_folder: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Engine] = []
+    close = Engine.close
+    monkeypatch.setattr(Engine, "close", lambda engine: (closed.append(engine), close(engine)))
+    with pytest.raises(UnsupportedTask, match="cannot translate"):
+        Translator(whisper_folder("tiny"), device="cpu", threads=1)
+    assert len(closed) == 1
+
+
+def test_an_absent_model_is_fetched_on_request(
+    demo_folder: Path, exact_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+
+    def absent(name: object) -> Path:
+        raise ModelNotFound(f"{name} is not on this machine")
+
+    def fetch(name: str) -> ResolvedModel:
+        fetched.append(name)
+        return ResolvedModel(name, "translation", demo_folder, "hub")
+
+    monkeypatch.setattr("pipelines.translation.translator.folder_of", absent)
+    monkeypatch.setattr("pipelines.translation.translator.pull", fetch)
+    with pytest.raises(ModelNotFound):
+        Translator("opus-mt-en-de", engine=exact_engine)
+    with pytest.raises(ModelNotFound):
+        Translator(demo_folder, engine=exact_engine, download=True)
+    assert fetched == []
+    translator = Translator("opus-mt-en-de", engine=exact_engine, download=True)
+    assert fetched == ["opus-mt-en-de"]
+    assert translator.translate("Yes.").text == "Ja."

@@ -1,4 +1,7 @@
-"""What of a sentence goes around the model instead of through it, because it only spoils it."""
+"""The parts of a sentence that are copied instead of translated.
+
+List markers, links, enclosing quotes and words outside the vocabulary make a translation worse.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +16,14 @@ __all__ = ["plain_quotes", "split_passthrough", "without_added_stop"]
 _BULLET = r"[-–—*•‣◦▪·>#+]+|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,4})\)"
 _MARKER = re.compile(rf"(?:(?:{_BULLET})\s+)+(?=\S)")
 _NUMBERED = re.compile(rf"(?:(?:{_BULLET}|\d{{1,3}}\.)\s+)+(?=\S)")
-# Where "5. Mai" is the fifth, a number with a dot starts no list.
+# Languages that write ordinals with a dot ("5. Mai"): there a number with a dot is no list marker.
 _ORDINAL_DOT = frozenset("bs cs da de et eu fi hr hu is lb lt lv nb nn no pl sk sl sr tr".split())
 
 _LINK = re.compile(
     r">>[\w-]{2,20}<<"
     r"|(?:https?://|www\.)[^\s<>\"]*[\w/]"
     r"|\b[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}\w{2,}"
-    # Keys, checksums, pictures in letters: no language has such words.
+    # Keys, checksums, ASCII art: longer than words are.
     r"|[a-z0-9+/=_]{50,}",
     re.IGNORECASE,
 )
@@ -34,7 +37,7 @@ _PLAIN = str.maketrans("“”„‟‘’‚‛", "\"\"\"\"''''")
 
 
 def plain_quotes(text: str) -> str:
-    """Text with typewriter quotes, which are what Marian models have read in training.
+    """Text with typewriter quotes, the only ones in the training data of Marian models.
 
     Source: normalize-punctuation.perl of the Moses toolkit.
     """
@@ -42,7 +45,7 @@ def plain_quotes(text: str) -> str:
 
 
 def without_added_stop(source: str, translation: str) -> str:
-    """A translation without the full stop that its source, a heading perhaps, does not have."""
+    """Remove a full stop at the end of a translation that its source (a heading) lacks."""
     *_, word = translation.split() or [""]
     if word.find(".") < len(word) - 1 or len(word) < 2 or not source[-1:].isalnum():
         return translation
@@ -50,13 +53,21 @@ def without_added_stop(source: str, translation: str) -> str:
 
 
 def split_passthrough(
-    span: SentenceSpan, language: str | None, unreadable: Callable[[str], bool]
+    span: SentenceSpan, language: str | None, has_unknown: Callable[[str], bool]
 ) -> Iterator[tuple[SentenceSpan, bool]]:
-    """A sentence in parts, each with whether it is to be kept as it is.
+    """Split a sentence into parts to translate and parts to copy.
 
-    Kept are: the marks that a line of a list begins with, quotes and brackets around a whole
-    sentence, links, addresses and ">>xxx<<" codes, and words of which the model has no idea.
-    Marks that it does not know are taken from the edges of words that it does.
+    To copy: list markers, quotes and brackets around a whole sentence, links, e-mail addresses,
+    ">>xxx<<" codes, words outside the vocabulary, and marks outside the vocabulary at the edges of
+    other words.
+
+    Args:
+        span: The sentence.
+        language: Its language, or None.
+        has_unknown: Whether a text has pieces outside the vocabulary.
+
+    Yields:
+        (part, whether to copy it). The first part has the sentence's leading space.
     """
     text = span.text
     if not text:
@@ -64,25 +75,25 @@ def split_passthrough(
         return
     numbered = two_letter(language) not in _ORDINAL_DOT
     match = (_NUMBERED if numbered else _MARKER).match(text)
-    start, stop = _inside(text, match.end() if match else 0)
-    kept = [(0, start), *_foreign(text, start, stop, unreadable), (stop, len(text))]
-    position, before = 0, span.before
-    for first, last, keep in _alternating(text, kept):
+    start, stop = _strip_enclosing(text, match.end() if match else 0)
+    kept = [(0, start), *_untranslatable(text, start, stop, has_unknown), (stop, len(text))]
+    position, leading_space = 0, span.leading_space
+    for first, last, keep in _alternate(text, kept):
         body = text[first:last]
         if body.strip():
             start = first + len(body) - len(body.lstrip())
-            yield SentenceSpan(before + text[position:start], body.strip()), keep
-            position, before = start + len(body.strip()), ""
+            yield SentenceSpan(leading_space + text[position:start], body.strip()), keep
+            position, leading_space = start + len(body.strip()), ""
 
 
-def _inside(text: str, start: int) -> tuple[int, int]:
-    """Where quotes and brackets around the whole of text[start:] leave the sentence."""
+def _strip_enclosing(text: str, start: int) -> tuple[int, int]:
+    """(first, last + 1) of text[start:] without quotes and brackets around all of it."""
     stop = len(text)
     while stop - start > 2:
         first, last, inner = text[start], text[stop - 1], text[start + 1 : stop - 1]
         left, right = first in _DOUBLE, last in _DOUBLE
         if left or right:
-            # One alone is half of a quotation that goes on in another sentence.
+            # A single one belongs to a quotation over several sentences.
             rest = text[start + left : stop - right]
             if any(mark in rest for mark in _DOUBLE):
                 break
@@ -97,37 +108,40 @@ def _inside(text: str, start: int) -> tuple[int, int]:
     return start, stop
 
 
-def _foreign(
-    text: str, start: int, stop: int, unreadable: Callable[[str], bool]
+def _untranslatable(
+    text: str, start: int, stop: int, has_unknown: Callable[[str], bool]
 ) -> Iterator[tuple[int, int]]:
-    """Links, and what the model cannot read."""
+    """The spans of links, and of words and marks outside the vocabulary."""
     for match in _LINK.finditer(text, start, stop):
         yield match.span()
     rest = text[:start] + _LINK.sub(lambda match: " " * len(match[0]), text[start:stop])
-    if not unreadable(rest[start:]):
+    if not has_unknown(rest[start:]):
         return
     for match in _WORD.finditer(rest, start):
         word, (first, last) = match[0], match.span()
-        if not unreadable(word):
+        if not has_unknown(word):
             continue
         left, right = _edge(word), len(word) - _edge(word[::-1])
-        if left >= right or unreadable(word[left:right]):
+        if left >= right or has_unknown(word[left:right]):
             yield first, last
             continue
-        if unreadable(word[:left]):
+        if has_unknown(word[:left]):
             yield first, first + left
-        if unreadable(word[right:]):
+        if has_unknown(word[right:]):
             yield first + right, last
 
 
 def _edge(word: str) -> int:
-    """How many marks a word begins with."""
+    """The number of marks at the beginning of a word."""
     match = _EDGES.match(word)
     return match.end() if match else 0
 
 
-def _alternating(text: str, kept: list[tuple[int, int]]) -> Iterator[tuple[int, int, bool]]:
-    """All of a text in stretches; those to keep are joined where only space is between them."""
+def _alternate(text: str, kept: list[tuple[int, int]]) -> Iterator[tuple[int, int, bool]]:
+    """Spans that cover a text, each with whether it is kept.
+
+    Kept spans with only white space between them are joined.
+    """
     joined: list[list[int]] = []
     for first, last in sorted(kept):
         if first == last:

@@ -1,4 +1,4 @@
-"""Cutting a text into what a model translates at a time, so that nothing of it gets lost."""
+"""Sentence splitting that keeps every character: spans add up to the text."""
 
 from __future__ import annotations
 
@@ -16,24 +16,28 @@ __all__ = ["SentenceSpan", "split_to_fit", "split_sentences"]
 
 @dataclass(frozen=True)
 class SentenceSpan:
-    """A sentence, and the white space between it and the one before.
+    """A sentence with the white space before it.
 
-    All `before + text` of a text's spans add up to that text. `text` neither starts nor ends
-    with white space; it is empty only in a last span that carries the text's trailing space.
+    All `leading_space + text` of a text's spans add up to that text.
+
+    Attributes:
+        leading_space: The white space between this sentence and the one before.
+        text: The sentence, without white space at its ends; empty only in a last span, which has
+            the text's trailing space.
     """
 
-    before: str
+    leading_space: str
     text: str
 
 
-# A sentence never crosses one of these: lines and the columns of a table stay what they are.
+# A sentence never crosses one of these: lines and table columns are kept.
 _HARD_BREAK = re.compile("([\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _ODD_SPACE = re.compile(r"[^\S ]")
 _NUMBERING = re.compile(r"\W*\d{1,3}[.)]\s*")
 _ABBREVIATION = re.compile(r"\b\w{1,3}\.(?:\w{1,3}\.)+\s+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
-# Where a long sentence comes apart best, best first. The cut is at the end of the match.
+# Where to cut a long sentence, best first. The cut is at the end of the match.
 _CUTS = (
     re.compile(r"[;:][\"'”’»)\]]*(?=\s)|\s(?=[–—]\s)|[；：]"),
     re.compile(r",[\"'”’»)\]]*(?=\s)|[)\]](?=\s)|\s(?=[(\[])|[،，、。！？](?=\S)"),
@@ -44,32 +48,42 @@ _CUTS = (
 def split_sentences(
     text: str, language: str | None, lines_only: bool = False
 ) -> list[SentenceSpan]:
-    """Spans of a text in `language` (a code, or None when it is not known).
+    """Split a text into sentences.
 
     The rules and abbreviations of some two hundred languages are those of sentencex.
-    lines_only: a span is a whole line, or a whole cell of a table.
+
+    Args:
+        text: The text.
+        language: Its code; None for English rules.
+        lines_only: A span is a whole line, or a whole cell of a table.
     """
     spans: list[SentenceSpan] = []
-    before = ""
+    leading_space = ""
     for part in _HARD_BREAK.split(text):
         for piece in [part] if lines_only else _segment(part, two_letter(language) or "en"):
             body = piece.strip()
             if not body:
-                before += piece
+                leading_space += piece
                 continue
             start = piece.index(body)
-            spans.append(SentenceSpan(before + piece[:start], body))
-            before = piece[start + len(body) :]
-    if before:
-        spans.append(SentenceSpan(before, ""))
+            spans.append(SentenceSpan(leading_space + piece[:start], body))
+            leading_space = piece[start + len(body) :]
+    if leading_space:
+        spans.append(SentenceSpan(leading_space, ""))
     return spans
 
 
 def split_to_fit(sentence: str, limit: int, measure: Callable[[str], int]) -> list[SentenceSpan]:
-    """A sentence in parts that measure at most `limit` each, cut where it hurts least.
+    """Split a sentence into parts of at most `limit`.
 
-    At ; : and dashes, else at commas and brackets, else between words, and only where there is
-    no space at all between characters, never inside one that is written with several code points.
+    It is cut at ; : and dashes, else at commas and brackets, else between words, and without any
+    white space between characters, never within one of several code points. A part of one
+    character may exceed the limit.
+
+    Args:
+        sentence: The sentence.
+        limit: The largest measure of a part.
+        measure: The measure of a text, such as its number of source ids.
     """
     if measure(sentence) <= limit or len(sentence) < 2:
         return [SentenceSpan("", sentence)]
@@ -83,36 +97,36 @@ def split_to_fit(sentence: str, limit: int, measure: Callable[[str], int]) -> li
 
 
 def _segment(line: str, language: str) -> list[str]:
-    """Sentences of one line, each with the space after it."""
+    """The sentences of one line, each with the space after it."""
     if not line.strip():
         return [line] if line else []
-    # sentencex aborts on some exotic spaces and on surrogates; only lengths matter here.
+    # sentencex aborts on some exotic spaces and on surrogates. Only the lengths are used.
     plain = _SURROGATE.sub("\ufffd", _ODD_SPACE.sub(" ", line))
-    return list(_mended(sentencex.segment(language, plain), line))
+    return list(_merge_wrong_splits(sentencex.segment(language, plain), line))
 
 
-def _mended(found: list[str], line: str) -> Iterator[str]:
-    """Undo boundaries that leave no sentence: within "ASP.NET", after the "2." of a list, and
-    after "p.m." where small letters go on."""
+def _merge_wrong_splits(pieces: list[str], line: str) -> Iterator[str]:
+    """Undo boundaries that end no sentence: within "ASP.NET", after the "2." of a list, and after
+    "p.m." before a lower-case letter."""
     start = end = 0
-    for index, piece in enumerate(found):
+    for index, piece in enumerate(pieces):
         end += len(piece)
-        following = found[index + 1] if index + 1 < len(found) else ""
-        within_a_name = piece[-1:] == "." and following[:1].isalnum()
-        goes_on = following[:1].islower() and _ABBREVIATION.fullmatch(_last_word(piece))
-        if following and (within_a_name or goes_on or _NUMBERING.fullmatch(piece)):
+        following = pieces[index + 1] if index + 1 < len(pieces) else ""
+        within_name = piece[-1:] == "." and following[:1].isalnum()
+        continues = following[:1].islower() and _ABBREVIATION.fullmatch(_last_word(piece))
+        if following and (within_name or continues or _NUMBERING.fullmatch(piece)):
             continue
         yield line[start:end]
         start = end
 
 
 def _last_word(piece: str) -> str:
-    """With the space after it."""
+    """The last word, with the space after it."""
     return piece[len(piece.rstrip().rpartition(" ")[0]) :].lstrip()
 
 
 def _best_cut(sentence: str) -> int:
-    """Where to cut a sentence: the best kind of place in its middle half, nearest the middle."""
+    """Where to cut a sentence: the best kind of place in its middle half, closest to the middle."""
     middle = len(sentence) // 2
     inner = range(len(sentence) // 4, len(sentence) - len(sentence) // 4 + 1)
     for kind in _CUTS:
@@ -128,7 +142,7 @@ def _best_cut(sentence: str) -> int:
 
 
 def _continues(text: str, index: int) -> bool:
-    """Whether the code point at `index` belongs to the character that starts before it."""
+    """Whether the code point at `index` belongs to the character before it."""
     char, previous = text[index], text[index - 1]
     joiner = "\u200d"
     return (

@@ -1,4 +1,4 @@
-"""The tokenizer of a model folder, by the model's family."""
+"""The tokenizer class of a model folder, by the model's family."""
 
 from __future__ import annotations
 
@@ -17,45 +17,68 @@ from pipelines.translation.tokenizers.t5 import T5Tokenizer
 
 __all__ = ["model_languages", "open_tokenizer"]
 
-_MANY = ("m2m_100", "mbart", "t5")
+# model_type of the families that need language codes.
+_MULTILINGUAL = ("m2m_100", "mbart", "t5")
 
 
 def open_tokenizer(
     folder: Path, family: str, defaults: GenerationDefaults, name: str
 ) -> TextTokenizer:
-    """Raises CheckpointError for missing or damaged files, UnsupportedTask for a model that does
-    not translate."""
+    """The tokenizer in a folder.
+
+    Args:
+        folder: The model folder.
+        family: model_type of its config.json.
+        defaults: Its generation_config.json.
+        name: The model's name, for messages.
+
+    Raises:
+        CheckpointError: A file is missing or damaged.
+        UnsupportedTask: The model is not one for translation.
+    """
     if family == "marian":
         return MarianTokenizer(folder)
-    if family in _MANY:
-        return _many(folder, family, (*defaults.forced, defaults.start_id), name)
+    if family in _MULTILINGUAL:
+        start_ids = (*defaults.forced_prefix, defaults.decoder_start_id)
+        return _multilingual(folder, family, start_ids, name)
     raise UnsupportedTask(f"{name} is a {family} model, which cannot translate text here")
 
 
 @lru_cache(maxsize=64)
 def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """The languages that a model has to be told of: sources and targets, in two letters where
-    there are any. None for Marian, and for what cannot be read."""
+    """The source and target languages of a multilingual model, without loading its weights.
+
+    Args:
+        folder: The model folder.
+        name: The model's name: it tells Flan-T5 from other T5 models.
+
+    Returns:
+        (sources, targets), as two-letter codes where there are such. None for Marian, and for a
+        folder that cannot be read.
+    """
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         family = config.get("model_type")
-        if family not in _MANY:
+        if family not in _MULTILINGUAL:
             return None
         generation = folder / "generation_config.json"
         if generation.is_file():
             config = json.loads(generation.read_text(encoding="utf-8"))
-        begins = (config.get("forced_bos_token_id"), config.get("decoder_start_token_id"))
-        known = _many(folder, family, tuple(i for i in begins if isinstance(i, int)), name)
+        ids = (config.get("forced_bos_token_id"), config.get("decoder_start_token_id"))
+        start_ids = tuple(index for index in ids if isinstance(index, int))
+        tokenizer = _multilingual(folder, family, start_ids, name)
     except (OSError, ValueError, AttributeError, EdgeError):
         return None
-    targets = known.target_codes or filter(None, [known.target_language])
-    return _short(known.source_codes), _short(targets)
+    targets = tokenizer.target_codes or filter(None, [tokenizer.target_language])
+    return _short(tokenizer.source_codes), _short(targets)
 
 
-def _many(folder: Path, family: str, begins: tuple[int, ...], name: str) -> TextTokenizer:
+def _multilingual(
+    folder: Path, family: str, start_ids: tuple[int, ...], name: str
+) -> TextTokenizer:
     if family == "t5":
         return T5Tokenizer(folder, name)
-    return MultilingualTokenizer(folder, family, begins)
+    return MultilingualTokenizer(folder, family, start_ids)
 
 
 def _short(codes: Iterable[str]) -> tuple[str, ...]:

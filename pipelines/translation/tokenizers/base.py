@@ -1,20 +1,25 @@
-"""What every tokenizer of a translation model does, whatever its family."""
+"""The interface of the tokenizers, and incremental decoding with any of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Protocol
 
-__all__ = ["TextTokenizer"]
+__all__ = ["REPLACEMENT", "StreamingDetokenizer", "TextTokenizer"]
+
+REPLACEMENT = "\ufffd"
+"""Stands for bytes that are no character, or not a complete one yet."""
 
 
 class TextTokenizer(Protocol):
     """Text → source ids, target ids → text.
 
-    source_language, target_language: as the model's files state them, or None.
-    source_codes, target_codes: the languages to choose from; empty where there is no choice.
-    model_max_length: the longest source in tokens, all of encode's, or None.
-    plain_quotes: it has read typewriter quotes in training, and no others.
+    Attributes:
+        source_language, target_language: By the model's files, or None.
+        source_codes, target_codes: The languages to choose from, as the model spells them; empty
+            where there is no choice.
+        model_max_length: Source ids at most, special tokens included, or None.
+        plain_quotes: The training data had typewriter quotes only.
     """
 
     source_language: str | None
@@ -24,29 +29,62 @@ class TextTokenizer(Protocol):
     model_max_length: int | None
     plain_quotes: bool
 
-    def encode(self, text: str, code: str | None = None, origin: str | None = None) -> list[int]:
-        """Source ids of a sentence, with all that the model needs around them.
+    def encode(
+        self, text: str, target_language: str | None = None, source_language: str | None = None
+    ) -> list[int]:
+        """The source ids of a sentence, special tokens included.
 
-        code: one of target_codes; origin: one of source_codes.
+        Args:
+            text: The sentence.
+            target_language: One of target_codes.
+            source_language: One of source_codes.
         """
         ...
 
     def unknown(self, text: str) -> tuple[str, ...]:
-        """The pieces of a text that the model has no id for, as they stand in it."""
+        """The pieces of a text that have no id, as they occur in it."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of target ids. Special tokens and ids outside the vocabulary leave no trace."""
+        """The text of target ids, without special tokens and ids outside the vocabulary."""
         ...
 
     def source_text(self, ids: Iterable[int]) -> str:
-        """What source ids stand for; special tokens may leave a trace, or none."""
+        """The text of source ids, with or without special tokens."""
         ...
 
-    def start(self, code: str | None) -> int | None:
-        """What the decoder starts from for a target; None: from what the folder says."""
+    def decoder_start_id(self, target_language: str | None) -> int | None:
+        """The decoder's start token for a target; None: that of generation_config.json."""
         ...
 
-    def opening(self, code: str | None) -> tuple[int, ...]:
-        """What a translation into a target is made to begin with."""
+    def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
+        """The ids that a translation into a target begins with; may be empty."""
         ...
+
+
+class StreamingDetokenizer:
+    """Target ids one by one → text as soon as it is final.
+
+    The strings that `push` and `finish` return add up to `TextTokenizer.decode` of all ids. An
+    incomplete character is held back, and so is a space that may turn out to be the last.
+    """
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._sent = ""
+
+    def push(self, ids: Iterable[int]) -> str:
+        """The text that became final; often a word, sometimes empty."""
+        self._ids.extend(ids)
+        return self._unsent(self._tokenizer.decode(self._ids).rstrip(REPLACEMENT).rstrip())
+
+    def finish(self) -> str:
+        """The text that was held back."""
+        return self._unsent(self._tokenizer.decode(self._ids))
+
+    def _unsent(self, text: str) -> str:
+        if not text.startswith(self._sent):
+            return ""
+        new, self._sent = text[len(self._sent) :], text
+        return new

@@ -1,4 +1,4 @@
-"""The small files of a tokenizer, read with errors that name them."""
+"""Reading of tokenizer files, with errors that name the file, and sentencepiece's conventions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 
 from pipelines.errors import CheckpointError
+from pipelines.translation.tokenizers.base import REPLACEMENT
 
 __all__ = [
+    "SPACE",
+    "SURROGATES",
     "longest_source",
     "name_or_none",
     "read_json",
@@ -20,10 +23,19 @@ __all__ = [
     "token_content",
 ]
 
+SPACE = "▁"
+"""sentencepiece's mark for a space."""
+
+SURROGATES = dict.fromkeys(range(0xD800, 0xE000), REPLACEMENT)
+"""Table for str.translate. Lone surrogates (from "surrogateescape") cannot be encoded as UTF-8."""
+
 
 def read_json(path: Path, optional: bool = False) -> dict[str, Any]:
-    """The object in a JSON file. Raises CheckpointError when it is damaged, or missing unless
-    `optional`: then it is empty."""
+    """The object in a JSON file; empty where the file is missing and `optional`.
+
+    Raises:
+        CheckpointError: The file is damaged, or missing and not optional.
+    """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -33,42 +45,42 @@ def read_json(path: Path, optional: bool = False) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds no JSON object")
+        raise CheckpointError(f"{path} is not a JSON object")
     return content
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """Pieces and their ids. Raises CheckpointError."""
+    """Piece → id, from a JSON file. Raises CheckpointError."""
     vocabulary = read_json(path)
     if not all(isinstance(index, int) for index in vocabulary.values()):
-        raise CheckpointError(f"{path} is no vocabulary: it must map pieces to ids")
+        raise CheckpointError(f"{path} is not a vocabulary: it must map pieces to ids")
     return vocabulary
 
 
 def read_spm(path: Path) -> SentencePieceProcessor:
-    """Raises CheckpointError."""
+    """A sentencepiece model. Raises CheckpointError."""
     if not path.is_file():
         raise CheckpointError(f"{path.parent} is incomplete: it has no {path.name}")
     try:
         return SentencePieceProcessor(model_file=str(path))
     except (OSError, RuntimeError) as error:
-        raise CheckpointError(f"{path} is no sentencepiece model: {error}") from error
+        raise CheckpointError(f"{path} is not a sentencepiece model: {error}") from error
 
 
 def token_content(token: Any, default: str) -> str:
-    """A special token, which configs hold as a string or as {"content": …}."""
+    """A special token, which a config has as a string or as {"content": …}."""
     if isinstance(token, dict):
         token = token.get("content")
     return token if isinstance(token, str) else default
 
 
 def name_or_none(language: Any) -> str | None:
-    """A language as a config states it."""
+    """A language in a config; None for anything but a non-empty string."""
     return language if isinstance(language, str) and language else None
 
 
 def longest_source(config: Mapping[str, Any]) -> int | None:
-    """The most source tokens by a tokenizer_config.json, or None."""
+    """model_max_length of a tokenizer_config.json; None where it has no limit."""
     longest = config.get("model_max_length")
     # transformers writes 1e30 for "unlimited".
     return int(longest) if longest and longest < 1_000_000 else None

@@ -1,8 +1,8 @@
-"""Marian's tokenizer: two sentencepiece models and a vocabulary, as Hugging Face folders hold them.
+"""Marian's tokenizer: two sentencepiece models and a vocabulary, in a Hugging Face folder.
 
-Equal to transformers' MarianTokenizer (without sacremoses) but for two things, both because a
-text is only a text: "</s>" and the like in it are read as characters, and a leading ">>" that
-opens none of the model's language codes is kept.
+Equal to transformers' MarianTokenizer (without sacremoses), with two exceptions: "</s>" and the
+like in a text are read as characters, and a leading ">>" that begins none of the model's language
+tokens is kept.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipelines.errors import CheckpointError
-from pipelines.translation.tokenizers.base import TextTokenizer
+from pipelines.errors import CheckpointError, OptionError
 from pipelines.translation.tokenizers.files import (
+    SPACE,
+    SURROGATES,
     longest_source,
     name_or_none,
     read_json,
@@ -21,23 +22,25 @@ from pipelines.translation.tokenizers.files import (
     token_content,
 )
 
-__all__ = ["StreamingDetokenizer", "MarianTokenizer"]
-
-_SPACE = "▁"  # sentencepiece's mark for a space
-_REPLACEMENT = "\ufffd"
-_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), _REPLACEMENT)
+__all__ = ["MarianTokenizer", "target_vocabulary_ids"]
 
 
 class MarianTokenizer:
-    """Text → source ids, target ids → text.
+    """Implements TextTokenizer for Marian models, such as opus-mt.
 
-    source_language, target_language: as tokenizer_config.json has them, or None.
-    target_codes: the languages of the ">>xxx<<" tokens, without the angle brackets; may be empty.
-    model_max_length: the longest source in tokens, eos included, or None.
-    source_codes: none, for the source needs no code. plain_quotes: Marian models know no others.
-    eos_id, unk_id: ids in the source vocabulary.
+    Args:
+        folder: The model folder.
 
-    Raises CheckpointError for a folder with missing or damaged files.
+    Attributes:
+        source_language, target_language: By tokenizer_config.json, or None.
+        source_codes: Empty: the source language needs no token.
+        target_codes: The languages of the ">>xxx<<" tokens, without the brackets; may be empty.
+        model_max_length: Source ids at most, eos included, or None.
+        plain_quotes: True.
+        eos_id, unk_id: Ids of the source vocabulary.
+
+    Raises:
+        CheckpointError: A file is missing or damaged.
     """
 
     source_codes: tuple[str, ...] = ()
@@ -68,92 +71,88 @@ class MarianTokenizer:
             if special not in vocabulary:
                 raise CheckpointError(f"{folder / 'vocab.json'} lacks the token {special!r}")
         self.eos_id, self.unk_id = vocabulary[eos], vocabulary[unk]
-        self._specials = {eos, unk, pad}
-        self._silent = {target_vocabulary.get(special) for special in (eos, unk, pad)}
-        self._codes = {
+        self._special = {eos, unk, pad}
+        self._special_target_ids = {target_vocabulary.get(token) for token in self._special}
+        self._language_tokens = {
             piece: index
             for piece, index in vocabulary.items()
             if piece.startswith(">>") and piece.endswith("<<")
         }
-        self.target_codes = tuple(piece[2:-2] for piece in self._codes)
+        self.target_codes = tuple(piece[2:-2] for piece in self._language_tokens)
 
     def split_code(self, text: str) -> tuple[str | None, str]:
-        """(">>fra<< Hello") → ("fra", " Hello"); no code of this model in front → (None, text)."""
+        """(">>fra<< Hello") → ("fra", " Hello"); without a code of this model → (None, text)."""
         end = text.find("<<") + 2
-        if text.startswith(">>") and text[:end] in self._codes:
+        if text.startswith(">>") and text[:end] in self._language_tokens:
             return text[2 : end - 2], text[end:]
         return None, text
 
-    def encode(self, text: str, code: str | None = None, origin: str | None = None) -> list[int]:
-        """Source ids of a sentence, the target language first where there is one, eos last.
+    def encode(
+        self, text: str, target_language: str | None = None, source_language: str | None = None
+    ) -> list[int]:
+        """Source ids: the target language's token, if any, then the sentence, then eos.
 
-        code: one of target_codes. Without it, a leading ">>xxx<<" in the text counts.
+        Without target_language, a leading ">>xxx<<" in the text is read as the language.
         """
-        if code is None:
-            code, text = self.split_code(text)
+        if target_language is None:
+            target_language, text = self.split_code(text)
         ids = [self._ids.get(piece, self.unk_id) for piece in self._split(text)]
-        prefix = [] if code is None else [self._codes[f">>{code}<<"]]
-        return [*prefix, *ids, self.eos_id]
+        if target_language is not None:
+            ids.insert(0, self._language_tokens[f">>{target_language}<<"])
+        return [*ids, self.eos_id]
 
     def unknown(self, text: str) -> tuple[str, ...]:
-        """The pieces of a text that the model has no id for, as they stand in it."""
         return tuple(
-            piece.replace(_SPACE, "") for piece in self._split(text) if piece not in self._ids
+            piece.replace(SPACE, "") for piece in self._split(text) if piece not in self._ids
         )
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of target ids. Special tokens and ids outside the vocabulary leave no trace."""
         pieces = [
             self._pieces[index]
             for index in ids
-            if index not in self._silent and index in self._pieces
+            if index not in self._special_target_ids and index in self._pieces
         ]
         text: str = self._target.decode_pieces(pieces)
-        return text.replace(_SPACE, " ").strip()
+        return text.replace(SPACE, " ").strip()
 
     def source_text(self, ids: Iterable[int]) -> str:
-        """The text of source ids, target codes spelt out."""
-        said = [self._source_pieces.get(index, "") for index in ids]
-        text: str = self._source.decode_pieces([p for p in said if p and p not in self._specials])
-        return text.replace(_SPACE, " ").strip()
+        """The text of source ids, language tokens included."""
+        pieces = [self._source_pieces.get(index, "") for index in ids]
+        text: str = self._source.decode_pieces([p for p in pieces if p and p not in self._special])
+        return text.replace(SPACE, " ").strip()
 
-    def start(self, code: str | None) -> int | None:
-        """None: what the folder says."""
+    def decoder_start_id(self, target_language: str | None) -> int | None:
         return None
 
-    def opening(self, code: str | None) -> tuple[int, ...]:
-        """Nothing: the source says what the target shall be."""
+    def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
+        """Empty: the target language is part of the source."""
         return ()
 
     def _split(self, text: str) -> list[str]:
-        # Lone surrogates (what "surrogateescape" leaves of undecodable bytes) have no UTF-8.
-        pieces: list[str] = self._source.encode(text.translate(_SURROGATES), out_type=str)
+        pieces: list[str] = self._source.encode(text.translate(SURROGATES), out_type=str)
         return pieces
 
 
-class StreamingDetokenizer:
-    """Target ids as they come → text as it becomes certain.
+def target_vocabulary_ids(folder: Path) -> tuple[int, ...]:
+    """The ids of all pieces in a folder's target.spm, eos included: a shortlist of output tokens.
 
-    What `push` and `finish` return adds up to `Tokenizer.decode` of all the ids. A character of
-    which only some bytes are there, and a space that may turn out to be the last, are held back.
+    The vocabulary of a Marian model joins those of two sentencepiece models. Its training data were
+    tokenised with the target's alone, so pieces that only the source has are never correct; but
+    half of the output layer's work, the largest of a decoding step, goes into them. (The shortlists
+    of Marian and CTranslate2 go further, with a lexicon of the translations of each source word;
+    published models come without one.)
+
+    Raises:
+        OptionError: The folder has no target.spm.
+        CheckpointError: A file is damaged.
     """
-
-    def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._ids: list[int] = []
-        self._said = ""
-
-    def push(self, ids: Iterable[int]) -> str:
-        """The text that these ids add for certain; often a word, sometimes nothing."""
-        self._ids.extend(ids)
-        return self._say(self._tokenizer.decode(self._ids).rstrip(_REPLACEMENT).rstrip())
-
-    def finish(self) -> str:
-        """What was held back."""
-        return self._say(self._tokenizer.decode(self._ids))
-
-    def _say(self, text: str) -> str:
-        if not text.startswith(self._said):
-            return ""
-        new, self._said = text[len(self._said) :], text
-        return new
+    if not (folder / "target.spm").is_file():
+        raise OptionError(
+            f"{folder.name} has no separate vocabulary of its target language, so no shortlist"
+        )
+    config = read_json(folder / "tokenizer_config.json", optional=True)
+    separate = bool(config.get("separate_vocabs"))
+    vocabulary = read_vocabulary(folder / ("target_vocab.json" if separate else "vocab.json"))
+    target = read_spm(folder / "target.spm")
+    pieces = {target.id_to_piece(index) for index in range(target.get_piece_size())}
+    return tuple(sorted(index for piece, index in vocabulary.items() if piece in pieces))

@@ -1,7 +1,7 @@
-"""Text ↔ pieces ↔ ids, for the vocabularies of many languages and of T5.
+"""Subword models of the multilingual tokenizers and of T5: text ↔ pieces ↔ ids.
 
-A text is only a text: nothing in it becomes a special token, whatever it is spelt like.
-transformers reads "</s>" in a text as the end of it, and "eng_Latn" as a language.
+Nothing in a text becomes a special token. transformers reads "</s>" in a text as its end, and
+"eng_Latn" as a language.
 """
 
 from __future__ import annotations
@@ -15,21 +15,28 @@ import tokenizers
 from sentencepiece import SentencePieceProcessor
 
 from pipelines.errors import CheckpointError
-from pipelines.translation.tokenizers.files import read_json, read_spm, read_vocabulary
+from pipelines.translation.tokenizers.base import REPLACEMENT
+from pipelines.translation.tokenizers.files import (
+    SPACE,
+    SURROGATES,
+    read_json,
+    read_spm,
+    read_vocabulary,
+)
 
 __all__ = ["TokenizersModel", "SubwordModel", "SentencePieceModel"]
 
-_SPACE = "▁"  # sentencepiece's mark for a space
-_REPLACEMENT = "\ufffd"
-# Lone surrogates (what "surrogateescape" leaves of undecodable bytes) have no UTF-8.
-_SURROGATES = dict.fromkeys(range(0xD800, 0xE000), _REPLACEMENT)
-# No character: stands before what no text can spell.
-_NO_ID = "\ufdd0"
+# A Unicode noncharacter. It is removed from texts, so no text contains a piece that has it.
+_NONCHARACTER = "\ufdd0"
 
 
 class SubwordModel(Protocol):
-    """ids: of the special tokens by their name. size: how many ids the vocabulary has, special
-    ones included, of which the languages may be missing."""
+    """Text ↔ ids.
+
+    Attributes:
+        ids: The ids of the special tokens, by name.
+        size: The number of ids, special ones included; those of language tokens may be missing.
+    """
 
     ids: dict[str, int]
     size: int
@@ -37,34 +44,38 @@ class SubwordModel(Protocol):
     def encode(self, text: str) -> list[int]: ...
 
     def unknown(self, text: str) -> tuple[str, ...]:
-        """The pieces of a text that have no id, as they stand in it."""
+        """The pieces of a text that have no id, as they occur in it."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids. Special ones, and those outside the vocabulary, leave no trace."""
+        """The text of ids, without special tokens and ids outside the vocabulary."""
         ...
 
 
 class SentencePieceModel:
     """A sentencepiece model.
 
-    vocabulary: the ids of pieces, where they are not those of the model. specials: what comes
-    before the pieces, in fairseq's order, where that is not the model's.
-    Raises CheckpointError for missing or damaged files.
+    Args:
+        path: The model file.
+        special_tokens: The first tokens, in fairseq's order, where that is not the model's.
+        vocabulary: A JSON file of ids, where they are not those of the model.
+
+    Raises:
+        CheckpointError: A file is missing or damaged.
     """
 
     def __init__(
-        self, path: Path, specials: Sequence[str] = (), vocabulary: Path | None = None
+        self, path: Path, special_tokens: Sequence[str] = (), vocabulary: Path | None = None
     ) -> None:
         self._spm = read_spm(path)
-        special, pieces = _sorted_out(self._spm)
+        special, pieces = _special_and_others(self._spm)
         if vocabulary is not None:
             every = read_vocabulary(vocabulary)
-            self.ids = {name: every[name] for name in (*special, *specials) if name in every}
-        elif specials:
-            self.ids = {name: i for i, name in enumerate(specials)}
-            # The model's own special tokens are its first, as fairseq's are here.
-            shift = len(specials) - len(special)
+            self.ids = {name: every[name] for name in (*special, *special_tokens) if name in every}
+        elif special_tokens:
+            self.ids = {name: i for i, name in enumerate(special_tokens)}
+            # Both lists of special tokens come first: all other ids move by the difference.
+            shift = len(special_tokens) - len(special)
             every = {piece: i + shift for piece, i in pieces.items()}
         else:
             self.ids, every = special, pieces
@@ -77,22 +88,24 @@ class SentencePieceModel:
         return [self._known.get(piece, self._unknown) for piece in self._split(text)]
 
     def unknown(self, text: str) -> tuple[str, ...]:
-        return tuple(p.replace(_SPACE, "") for p in self._split(text) if p not in self._known)
+        return tuple(p.replace(SPACE, "") for p in self._split(text) if p not in self._known)
 
     def decode(self, ids: Iterable[int]) -> str:
         text: str = self._spm.decode_pieces([self._pieces[i] for i in ids if i in self._pieces])
-        return text.replace(_SPACE, " ").strip()
+        return text.replace(SPACE, " ").strip()
 
     def _split(self, text: str) -> list[str]:
-        pieces: list[str] = self._spm.encode(text.translate(_SURROGATES), out_type=str)
+        pieces: list[str] = self._spm.encode(text.translate(SURROGATES), out_type=str)
         return pieces
 
 
 class TokenizersModel:
-    """A tokenizer.json, which is all that recent exports have.
+    """A tokenizer.json, the only tokenizer file of recent exports.
 
-    Its special tokens are taken out of the model, whose Unigram kind would find them in texts.
-    Raises CheckpointError for a missing or damaged file.
+    Its special tokens are removed from the model: a Unigram model would find them in texts.
+
+    Raises:
+        CheckpointError: The file is missing or damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -100,12 +113,12 @@ class TokenizersModel:
         try:
             added = content.get("added_tokens") or []
             special = {str(t["content"]): int(t["id"]) for t in added if t.get("special")}
-            _hide(content["model"], set(special))
+            _hide_special(content["model"], set(special))
             content |= dict.fromkeys(("post_processor", "truncation", "padding"))
             content["added_tokens"] = [t for t in added if not t.get("special")]
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
         except Exception as error:  # the library raises nothing narrower
-            raise CheckpointError(f"{path} makes no sense: {error}") from error
+            raise CheckpointError(f"{path} is invalid: {error}") from error
         self.ids = special
         self.size = max([*self._tokenizer.get_vocab().values(), *special.values()]) + 1
         self._special = frozenset(special.values())
@@ -129,12 +142,12 @@ class TokenizersModel:
         return text.strip()
 
     def _encoding(self, text: str) -> Any:
-        plain = text.translate(_SURROGATES).replace(_NO_ID, _REPLACEMENT)
+        plain = text.translate(SURROGATES).replace(_NONCHARACTER, REPLACEMENT)
         return self._tokenizer.encode(plain, add_special_tokens=False)
 
 
-def _sorted_out(spm: SentencePieceProcessor) -> tuple[dict[str, int], dict[str, int]]:
-    """The special pieces of a model, and the others."""
+def _special_and_others(spm: SentencePieceProcessor) -> tuple[dict[str, int], dict[str, int]]:
+    """Piece → id of the special tokens (control, unknown), and of all others."""
     special: dict[str, int] = {}
     others: dict[str, int] = {}
     for i, piece in enumerate(spm.id_to_piece(list(range(spm.get_piece_size())))):
@@ -143,19 +156,22 @@ def _sorted_out(spm: SentencePieceProcessor) -> tuple[dict[str, int], dict[str, 
     return special, others
 
 
-def _hide(model: dict[str, Any], special: set[str]) -> None:
-    """Spell the special tokens of a model's vocabulary as no text can, but for the unknown one,
-    by which a BPE model names what it does not know."""
+def _hide_special(model: dict[str, Any], special: set[str]) -> None:
+    """Rename the special tokens in a model's vocabulary, so that no text contains them.
+
+    A BPE model refers to its unknown token by name: that one is kept.
+    """
     vocabulary = model["vocab"]
     if isinstance(vocabulary, dict):
         keep = model.get("unk_token")
         model["vocab"] = {
-            _NO_ID + piece if piece in special and piece != keep else piece: i
+            _NONCHARACTER + piece if piece in special and piece != keep else piece: i
             for piece, i in vocabulary.items()
         }
     else:
         model["vocab"] = [
-            [_NO_ID + piece if piece in special else piece, score] for piece, score in vocabulary
+            [_NONCHARACTER + piece if piece in special else piece, score]
+            for piece, score in vocabulary
         ]
 
 

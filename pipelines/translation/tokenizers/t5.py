@@ -1,6 +1,6 @@
-"""T5's tokenizer: what to do with a text is said in words in front of it.
+"""T5's tokenizer: the task is a prefix of the text, "translate English to German: ".
 
-Equal to transformers' T5Tokenizer, but that nothing in a text becomes a special token.
+Equal to transformers' T5Tokenizer, except that nothing in a text becomes a special token.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["T5Tokenizer"]
 
 _SPM, _JSON = "spiece.model", "tokenizer.json"
 _TASK = re.compile(r"translation_([a-z]{2,3})_to_([a-z]{2,3})")
-# What T5 and Flan-T5 were trained with, for exports of Flan-T5 that leave it out.
+# The training prefixes of T5 and Flan-T5, for exports of Flan-T5 that omit them.
 _FLAN = {
     ("en", code): f"translate English to {name}: "
     for code, name in (("de", "German"), ("fr", "French"), ("ro", "Romanian"))
@@ -29,17 +29,22 @@ _FLAN = {
 
 
 class T5Tokenizer:
-    """As TextTokenizer; codes are two letters, from the translation tasks in config.json.
+    """Implements TextTokenizer for T5; codes are the two letters of config.json's tasks.
 
-    Raises CheckpointError for a folder with missing or damaged files, UnsupportedTask for a T5
-    that was trained for other things.
+    Args:
+        folder: The model folder.
+        name: The model's name: it tells Flan-T5 from other T5 models.
+
+    Raises:
+        CheckpointError: A file is missing or damaged.
+        UnsupportedTask: The model was not trained for translation.
     """
 
     plain_quotes = False
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._pieces = _open(folder)
-        self._eos = self._pieces.ids["</s>"]
+        self._subwords = _open(folder)
+        self._eos = self._subwords.ids["</s>"]
         self._prefixes = _prefixes(folder, name)
         self.model_max_length = longest_source(
             read_json(folder / "tokenizer_config.json", optional=True)
@@ -49,31 +54,35 @@ class T5Tokenizer:
         self.source_language = self.source_codes[0] if len(self.source_codes) == 1 else None
         self.target_language = self.target_codes[0] if len(self.target_codes) == 1 else None
 
-    def encode(self, text: str, code: str | None = None, origin: str | None = None) -> list[int]:
-        """Source ids of the task and the sentence, eos last.
+    def encode(
+        self, text: str, target_language: str | None = None, source_language: str | None = None
+    ) -> list[int]:
+        """Source ids: the task's prefix, the sentence, eos.
 
-        Raises OptionError for a pair that the model was not trained for.
+        Raises:
+            OptionError: The model was not trained for this pair of languages.
         """
-        pair = (origin or self.source_language or "?", code or self.target_language or "?")
-        prefix = self._prefixes.get(pair)
+        source = source_language or self.source_language or "?"
+        target = target_language or self.target_language or "?"
+        prefix = self._prefixes.get((source, target))
         if prefix is None:
-            known = ", ".join(f"{source} to {target}" for source, target in self._prefixes)
-            raise OptionError(f"this model does not translate {pair[0]} to {pair[1]}, but {known}")
-        return [*self._pieces.encode(prefix + text), self._eos]
+            pairs = ", ".join(f"{source} to {target}" for source, target in self._prefixes)
+            raise OptionError(f"this model does not translate {source} to {target}, but {pairs}")
+        return [*self._subwords.encode(prefix + text), self._eos]
 
     def unknown(self, text: str) -> tuple[str, ...]:
-        return self._pieces.unknown(text)
+        return self._subwords.unknown(text)
 
     def decode(self, ids: Iterable[int]) -> str:
-        return self._pieces.decode(ids)
+        return self._subwords.decode(ids)
 
     def source_text(self, ids: Iterable[int]) -> str:
         return self.decode(ids)
 
-    def start(self, code: str | None) -> int | None:
+    def decoder_start_id(self, target_language: str | None) -> int | None:
         return None
 
-    def opening(self, code: str | None) -> tuple[int, ...]:
+    def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
         return ()
 
 
@@ -84,18 +93,18 @@ def _open(folder: Path) -> SubwordModel:
 
 
 def _prefixes(folder: Path, name: str) -> dict[tuple[str, str], str]:
-    """(source, target) → what stands before a text."""
+    """(source, target) → the prefix of its task."""
     config = read_json(folder / "config.json")
-    found: dict[tuple[str, str], str] = {}
+    prefixes: dict[tuple[str, str], str] = {}
     try:
         for task, values in (config.get("task_specific_params") or {}).items():
             match = _TASK.fullmatch(task)
             if match:
-                found[match[1], match[2]] = str(values["prefix"])
+                prefixes[match[1], match[2]] = str(values["prefix"])
     except (AttributeError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{folder / 'config.json'} makes no sense: {error!r}") from error
-    if not found and "flan" in f"{name} {config.get('_name_or_path')}".lower():
-        found |= _FLAN
-    if not found:
+        raise CheckpointError(f"{folder / 'config.json'} is invalid: {error!r}") from error
+    if not prefixes and "flan" in f"{name} {config.get('_name_or_path')}".lower():
+        prefixes |= _FLAN
+    if not prefixes:
         raise UnsupportedTask(f"{name} is a T5 model whose config.json names no translation task")
-    return found
+    return prefixes

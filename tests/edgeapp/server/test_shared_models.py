@@ -84,7 +84,7 @@ def test_a_text(pool: SharedModelPool, hub_cache: Path) -> None:
     told: list[dict[str, object]] = []
     TextTask(pool, ModelChoice(language="en", target="de"), "Good morning.", 7).run(told.append)
     assert {message["number"] for message in told} == {7}
-    (expected,) = pool.translator(None, "en", "de").translate("Good morning.")
+    expected = pool.translator(None, "en", "de").translate("Good morning.")
     assert told[-1]["text"] == expected.text
     assert "".join(str(m["text"]) for m in told if m["type"] == "text_delta") == expected.text
 

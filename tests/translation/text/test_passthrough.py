@@ -1,4 +1,4 @@
-"""What goes around the model: marks of lists, quotes, links, and what it cannot read."""
+"""Parts of a sentence that are copied: list markers, quotes, links, unknown words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _unreadable(text: str) -> bool:
 def _parts(sentence: str, language: str = "en") -> str:
     """What is kept in curly braces."""
     return "".join(
-        span.before + (f"{{{span.text}}}" if keep else span.text)
+        span.leading_space + (f"{{{span.text}}}" if keep else span.text)
         for span, keep in split_passthrough(SentenceSpan("", sentence), language, _unreadable)
     )
 
@@ -109,13 +109,13 @@ _TEXT = st.text(alphabet=st.sampled_from("ab1 .,!?-*()\"'“”@/:🍕漢>#\u00a
 
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)).map(str.strip), st.sampled_from(" \n"))
-def test_nothing_is_lost(sentence: str, before: str) -> None:
+def test_no_character_is_lost(sentence: str, before: str) -> None:
     spans = [
         span for span, _ in split_passthrough(SentenceSpan(before, sentence), "en", _unreadable)
     ]
-    assert "".join(span.before + span.text for span in spans) == before + sentence
+    assert "".join(span.leading_space + span.text for span in spans) == before + sentence
     assert all(span.text == span.text.strip() for span in spans)
-    assert all(not span.before.strip() for span in spans)
+    assert all(not span.leading_space.strip() for span in spans)
     assert all(span.text for span in spans) or not sentence
 
 

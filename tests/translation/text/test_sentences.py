@@ -1,4 +1,4 @@
-"""Sentence splitting: nothing lost, lines kept, long sentences taken apart where it hurts least."""
+"""Sentence splitting: no character is lost, lines are kept, cuts are at good places."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ _TEXT = st.text(alphabet=st.sampled_from("aBé1 .!?…\"'()“”«»\n\r\t\u00a
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)), st.sampled_from(["en", "de", "zh", "xx"]))
-def test_nothing_is_lost(text: str, language: str) -> None:
+def test_no_character_is_lost(text: str, language: str) -> None:
     spans = split_sentences(text, language)
-    assert "".join(span.before + span.text for span in spans) == text
+    assert "".join(span.leading_space + span.text for span in spans) == text
     for index, span in enumerate(spans):
         assert span.text == span.text.strip()
-        assert not span.before.strip()
+        assert not span.leading_space.strip()
         assert span.text or index == len(spans) - 1
         assert "\n" not in span.text
 
@@ -77,7 +77,7 @@ def test_nothing_is_lost(text: str, language: str) -> None:
 @given(st.text(min_size=1).map(str.strip).filter(bool), st.integers(2, 20))
 def test_a_shortened_sentence_is_still_all_there(sentence: str, limit: int) -> None:
     spans = split_to_fit(sentence, limit, len)
-    assert "".join(span.before + span.text for span in spans) == sentence
+    assert "".join(span.leading_space + span.text for span in spans) == sentence
     assert all(span.text and span.text == span.text.strip() for span in spans)
 
 

@@ -14,7 +14,8 @@ import pytest
 import sentencepiece
 
 from pipelines.errors import CheckpointError
-from pipelines.translation.tokenizers.marian import MarianTokenizer, StreamingDetokenizer
+from pipelines.translation.tokenizers.base import StreamingDetokenizer
+from pipelines.translation.tokenizers.marian import MarianTokenizer
 from tests.translation.corpus import ODD, SENTENCES, random_texts
 
 TEXTS = [*SENTENCES, *ODD, *random_texts(300, seed=1)]

@@ -1,4 +1,4 @@
-"""Models that have to be told both languages: what people type, what they get, what is refused."""
+"""Models that need both languages: names of languages, translations, refusals."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_translating_lines(nllb: Translator) -> None:
     assert [translation.source for translation in done] == lines
     assert [done[i].text for i in (1, 2, 4, 5)] == ["", "  ", "12.30", "漢字"]
     assert done[3].text.count("\n") == 2
-    assert "does not know it" in done[5].warnings[0]
+    assert "not in the model's vocabulary" in done[5].warnings[0]
 
 
 def test_streaming_adds_up(nllb: Translator) -> None:
@@ -112,10 +112,10 @@ def test_streaming_adds_up(nllb: Translator) -> None:
 def test_live_translation_keeps_the_language(nllb: Translator) -> None:
     """What is said again and again as a sentence grows begins with the language each time."""
     options = TranslateOptions(target="de", source_language="en")
-    german = nllb.tokenizer.opening("deu_Latn")
-    _, tokens = nllb.redecode("We want some bread", options)
+    german = nllb.tokenizer.forced_prefix("deu_Latn")
+    _, tokens = nllb.retranslate("We want some bread", options)
     assert tokens[:1] == german
-    _, again = nllb.redecode("We want some bread today", options, tokens[:2], tokens)
+    _, again = nllb.retranslate("We want some bread today", options, tokens[:2], tokens)
     assert again[:2] == tokens[:2]
     live = LiveTranslator(nllb, options)
     assert live.add("We want some bread. They ") == ["We want some bread."]
@@ -124,8 +124,8 @@ def test_live_translation_keeps_the_language(nllb: Translator) -> None:
 
 def test_a_text_may_choose_its_target(nllb: Translator) -> None:
     options = TranslateOptions(source_language="en")
-    (chosen,) = nllb.translate(">>fra_Latn<< We want some bread.", options)
-    assert chosen.sentences[0].tokens[:1] in (nllb.tokenizer.opening("fra_Latn"), ())
+    chosen = nllb.translate(">>fra_Latn<< We want some bread.", options)
+    assert chosen.sentences[0].tokens[:1] in (nllb.tokenizer.forced_prefix("fra_Latn"), ())
 
 
 def test_languages_that_a_model_lacks(nllb: Translator) -> None:
@@ -133,17 +133,19 @@ def test_languages_that_a_model_lacks(nllb: Translator) -> None:
         nllb.translate("x", TranslateOptions(target="Klingon", source_language="en"))
     with pytest.raises(UnsupportedTask, match=r"from 'xx'; it has ace_Arab, .*zul_Latn"):
         nllb.translate("x", TranslateOptions(target="de", source_language="xx"))
-    with pytest.raises(OptionError, match=r"needs the language of the text \(--from\); it has"):
+    with pytest.raises(
+        OptionError, match=r"needs the language of the text: name it \(source_language\); it has"
+    ):
         nllb.translate("x", TranslateOptions(target="de"))
     with pytest.raises(OptionError, match="needs a target language; it has"):
         nllb.translate("Hello.", TranslateOptions(source_language="en"))
 
 
-def test_the_source_may_be_settled_once(nllb: Translator) -> None:
-    settled = Translator(nllb.model.folder, engine=nllb.engine, source="en")
+def test_the_source_language_may_be_set_in_the_constructor(nllb: Translator) -> None:
+    translator = Translator(nllb.model.folder, engine=nllb.engine, source="en")
     options = TranslateOptions(target="de")
-    told = replace(options, source_language="en")
-    assert settled.translate(SENTENCES[:3], options) == nllb.translate(SENTENCES[:3], told)
+    explicit = replace(options, source_language="en")
+    assert translator.translate(SENTENCES[:3], options) == nllb.translate(SENTENCES[:3], explicit)
 
 
 def test_models_for_one_target(many_folder: Folders, exact_engine: Engine) -> None:
@@ -183,11 +185,11 @@ def test_languages_added_by_fine_tuning(many_folder: Folders, tmp_path: Path) ->
     config["added_tokens_decoder"] = {"605": {"content": "tyv_Cyrl", "special": True}}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     tokenizer = MultilingualTokenizer(folder, "m2m_100")
-    assert tokenizer.opening("tyv_Cyrl") == (605,)
+    assert tokenizer.forced_prefix("tyv_Cyrl") == (605,)
     assert len(tokenizer.target_codes) == 203
     config["legacy_behaviour"] = True
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    (english,) = tokenizer.opening("eng_Latn")
+    (english,) = tokenizer.forced_prefix("eng_Latn")
     legacy = MultilingualTokenizer(folder, "m2m_100").encode("We want", None, "eng_Latn")
     assert legacy[-2:] == [2, english]
 

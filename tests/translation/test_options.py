@@ -1,0 +1,44 @@
+"""Options of a translation and their keyword form."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import get_type_hints
+
+import pytest
+
+from pipelines.errors import OptionError
+from pipelines.translation import ParallelTranslator, TranslateOptions, Translator
+from pipelines.translation.options import TranslateOverrides, with_overrides
+
+
+def test_overrides_have_the_fields_and_types_of_the_options() -> None:
+    names = [field.name for field in fields(TranslateOptions)]
+    assert list(get_type_hints(TranslateOverrides)) == names
+    assert get_type_hints(TranslateOverrides) == get_type_hints(TranslateOptions)
+    assert TranslateOverrides.__required_keys__ == frozenset()
+
+
+def test_overrides_replace_fields() -> None:
+    options = TranslateOptions(target="fr", beam_size=2)
+    assert with_overrides(None, {}) == TranslateOptions()
+    assert with_overrides(options, {"beam_size": 4}) == TranslateOptions(target="fr", beam_size=4)
+    with pytest.raises(OptionError, match="beam_size must be 1 or more"):
+        with_overrides(options, {"beam_size": 0})
+    with pytest.raises(OptionError, match="no such option: .*beams"):
+        with_overrides(options, {"beams": 4})  # type: ignore[typeddict-unknown-key]
+
+
+def test_every_method_takes_overrides(demo: Translator) -> None:
+    text = "He is tired. He is ill."
+    assert len(demo.translate(text).sentences) == 2
+    assert len(demo.translate(text, split_sentences=False).sentences) == 1
+    (done,) = demo.translate_lines([text], TranslateOptions(), split_sentences=False)
+    assert len(done.sentences) == 1
+    *_, last = demo.stream(text, split_sentences=False)
+    assert last.translation == done  # type: ignore[union-attr]
+    with pytest.raises(OptionError, match="no such option"):
+        demo.translate_lines([text], language="de")  # type: ignore[call-arg]
+    with ParallelTranslator(demo, 1) as workers:
+        (parallel,) = workers.translate_lines([text], split_sentences=False)
+    assert parallel.text == done.text
