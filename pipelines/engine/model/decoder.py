@@ -19,6 +19,7 @@ from pipelines.engine.model.layers import (
     FeedForward,
     LayerBuilder,
     RelativeBias,
+    affine_of,
     embedding_name,
 )
 from pipelines.engine.model.lm_head import LMHead
@@ -69,7 +70,7 @@ class _DecoderLayer:
     def block(self) -> CompiledLayer | None:
         """This layer for a kernel that does all of them; None where it cannot."""
         products = (self._qkv, self._out, self._cross_q, self._cross_out)
-        norms = (self._attention_norm, self._cross_norm, self._final_norm)
+        norms = (self._attention_norm.affine, self._cross_norm.affine, self._final_norm.affine)
         return CompiledLayer.of((*products, *self._feed_forward.products), norms)
 
     def __call__(
@@ -199,7 +200,7 @@ class Decoder:
         self._layers = [_DecoderLayer(build, i, plan.encoder) for i in range(stack.layers)]
         self._final_norm = build.norm("model.decoder.layer_norm") if stack.final_norm else None
         self._compiled = CompiledDecoder.of(
-            stack, [layer.block for layer in self._layers], self._final_norm
+            stack, [layer.block for layer in self._layers], affine_of(self._final_norm)
         )
         # Windows of audio are long: at every step their keys and values are most of what is read.
         self.source_dtype = plan.encoder.activations if self._long else self.cache_dtype

@@ -16,6 +16,7 @@ from pipelines.engine.model.layers import (
     FeedForward,
     LayerBuilder,
     RelativeBias,
+    affine_of,
     embedding_name,
 )
 from pipelines.engine.model.precision import ComputePlan
@@ -45,7 +46,8 @@ class _EncoderLayer:
     def block(self) -> CompiledLayer | None:
         """This layer for a kernel that does all of them; None where it cannot."""
         products = (self._qkv, self._out, *self._feed_forward.products)
-        return CompiledLayer.of(products, (self._attention_norm, self._final_norm))
+        norms = (self._attention_norm.affine, self._final_norm.affine)
+        return CompiledLayer.of(products, norms)
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x [rows, length, d_model]; mask [rows, 1, 1, length], added to the scores."""
@@ -112,7 +114,7 @@ class Encoder:
         self._layers = [_EncoderLayer(build, name) for name in names]
         self._final_norm = build.norm("model.encoder.layer_norm") if stack.final_norm else None
         self._compiled = CompiledEncoder.of(
-            stack, [layer.block for layer in self._layers], self._final_norm
+            stack, [layer.block for layer in self._layers], affine_of(self._final_norm)
         )
 
     @property

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pipelines.engine.kernels.host.stack import AffineNorm
 from pipelines.engine.model.linear import Linear, make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Activation, Architecture, RelativePositions, Stack
@@ -23,6 +24,7 @@ __all__ = [
     "LayerNorm",
     "Norm",
     "RelativeBias",
+    "affine_of",
     "embedding_name",
 ]
 
@@ -131,13 +133,16 @@ class Embedding:
 
 class LayerNorm:
     def __init__(self, weight: Tensor, bias: Tensor, eps: float) -> None:
-        self.weight, self.bias, self._shape, self._eps = weight, bias, weight.shape, eps
+        self.affine = AffineNorm(weight, bias)
+        self._weight, self._bias, self._shape, self._eps = weight, bias, weight.shape, eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self._shape, self.weight, self.bias, self._eps)
+        return torch.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
 
 
 class _RMSNorm:
+    affine = None  # the compiled kernels have no RMS norm
+
     def __init__(self, weight: Tensor, eps: float) -> None:
         self._weight, self._shape, self._eps = weight, weight.shape, eps
 
@@ -146,6 +151,11 @@ class _RMSNorm:
 
 
 Norm = LayerNorm | _RMSNorm
+
+
+def affine_of(norm: Norm | None) -> AffineNorm | None:
+    """Weight and bias of a layer norm; None for any other norm, and for none."""
+    return None if norm is None else norm.affine
 
 
 class FeedForward:

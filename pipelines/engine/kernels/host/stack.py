@@ -14,10 +14,17 @@ from torch import Tensor
 from pipelines.engine.kernels import abi as at
 from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, aligned_bytes
 from pipelines.engine.kernels.loader import KernelLibrary, load_kernels
-from pipelines.engine.model.layers import LayerNorm, Norm
 from pipelines.engine.weights.architecture import Stack
 
-__all__ = ["CompiledLayer", "CompiledStack"]
+__all__ = ["AffineNorm", "CompiledLayer", "CompiledStack"]
+
+
+@dataclass(frozen=True, eq=False)
+class AffineNorm:
+    """Weight and bias of a layer norm, both float32 [d_model]."""
+
+    weight: Tensor
+    bias: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,13 +33,15 @@ class CompiledLayer:
     parts."""
 
     products: tuple[CompiledLinear, ...]
-    norms: tuple[LayerNorm, ...]
+    norms: tuple[AffineNorm, ...]
 
     @classmethod
-    def of(cls, products: Sequence[object], norms: Sequence[object]) -> CompiledLayer | None:
+    def of(
+        cls, products: Sequence[object], norms: Sequence[AffineNorm | None]
+    ) -> CompiledLayer | None:
         """None where the kernels lack one of them."""
         known = tuple(op for op in products if isinstance(op, CompiledLinear))
-        affine = tuple(norm for norm in norms if isinstance(norm, LayerNorm))
+        affine = tuple(norm for norm in norms if norm is not None)
         whole = len(known) == len(products) and len(affine) == len(norms)
         return cls(known, affine) if whole else None
 
@@ -45,13 +54,13 @@ class CompiledStack:
         self,
         stack: Stack,
         blocks: Sequence[CompiledLayer],
-        final: LayerNorm | None,
-        load_kernels: KernelLibrary,
+        final: AffineNorm | None,
+        library: KernelLibrary,
     ) -> None:
-        self._stack, self._layers, self._library = stack, len(blocks), load_kernels
+        self._stack, self._layers, self._library = stack, len(blocks), library
         self._program = np.concatenate([op.op for block in blocks for op in block.products])
         # Before a block lies its own norm, or that which ends the block before it.
-        norms: list[LayerNorm | None] = [norm for block in blocks for norm in block.norms]
+        norms: list[AffineNorm | None] = [norm for block in blocks for norm in block.norms]
         norms = [*norms, final] if stack.norm_first else [None, *norms]
         self._norms = np.array(
             [[norm.weight.data_ptr(), norm.bias.data_ptr()] if norm else [0, 0] for norm in norms],
@@ -65,21 +74,21 @@ class CompiledStack:
         table[at.NORM_FIRST] = stack.norm_first
         table[at.ACTIVATION] = at.ACTIVATIONS.index(stack.activation)
         table[at.SCALE] = _float64_bits(stack.head_dim**-0.5 if stack.scaled else 1.0)
-        table[at.EPSILON], table[at.LARGEST] = _float64_bits(stack.norm_eps), load_kernels.largest
+        table[at.EPSILON], table[at.LARGEST] = _float64_bits(stack.norm_eps), library.largest
         table[at.PROGRAM], table[at.NORMS] = self._program.ctypes.data, self._norms.ctypes.data
         self._buffers: dict[int, Tensor] = {}
         self._room: tuple[int, ...] = ()
 
     @classmethod
     def of(
-        cls, stack: Stack, blocks: Sequence[CompiledLayer | None], final: Norm | None = None
+        cls, stack: Stack, blocks: Sequence[CompiledLayer | None], final: AffineNorm | None = None
     ) -> Self | None:
         """None where there are no kernels for these layers."""
         known, kernels = [block for block in blocks if block is not None], load_kernels()
         other = stack.relative is not None or stack.rms or stack.gated
         if kernels is None or len(known) < len(blocks) or other:
             return None
-        return cls(stack, known, final if isinstance(final, LayerNorm) else None, kernels)
+        return cls(stack, known, final, kernels)
 
     @property
     def level(self) -> str:
