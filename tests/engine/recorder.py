@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_iter, tree_map
 
-from pipelines.engine.model.cuda_recorder import Work
+from pipelines.engine.model.cuda_graphs import Work
 
 # What a CUDA graph cannot hold, for it waits for the GPU.
 _FORBIDDEN = ("_local_scalar_dense", "item", "is_nonzero", "nonzero")

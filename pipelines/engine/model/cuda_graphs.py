@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -12,7 +13,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from pipelines.engine.model.cuda_recorder import Recorder, Work
+from pipelines.engine.kernels.loader import kernels_disabled
 from pipelines.engine.state.encoded_source import SourceGroups
 from pipelines.engine.state.forward_batch import (
     AttentionMetadata,
@@ -22,7 +23,7 @@ from pipelines.engine.state.forward_batch import (
 )
 from pipelines.engine.state.kv_cache import CrossCache, KVCache
 
-__all__ = ["CudaGraphRunner", "bucket"]
+__all__ = ["CudaGraphRunner", "Recorder", "Work", "bucket", "recorders_for"]
 
 # Longer passes read prompts: each comes once, and keeps a GPU busy by itself.
 _MOST_TOKENS = 16
@@ -33,6 +34,13 @@ _KEPT = 64
 # A recording is believed when its states differ from computed ones by no more than so much of the
 # largest of them: they come from the same kernels.
 _TOLERANCE = 0.02
+
+
+# Computes a result out of tensors that stay where they are, and of nothing else.
+Work = Callable[[], Tensor]
+
+# Does a piece of work, perhaps more than once, and returns what does it again.
+Recorder = Callable[[Work], Work]
 
 
 class _Decode(Protocol):
@@ -231,3 +239,40 @@ def bucket(count: int) -> int:
     """1, 2, 4, 8, 16, 24, 32, …: few numbers, none far above what is needed, nor above the next
     power of two, which is what caches have room for."""
     return 1 << (count - 1).bit_length() if count <= 8 else -(-count // 8) * 8
+
+
+def recorders_for(device: torch.device) -> Callable[[], Recorder] | None:
+    """What makes recorders of work on a device; None where it is done operation by operation: on
+    CPUs, and where EDGEAPP_KERNELS is "torch"."""
+    if device.type != "cuda" or kernels_disabled():
+        return None
+    return partial(_CudaRecorder, device)
+
+
+class _CudaRecorder:
+    """Its graphs share one pool of memory, so none may be played while another one runs. The
+    allocator takes no pool back once all of its graphs are gone: then make another recorder."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._pool = device, torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def __call__(self, work: Work) -> Work:
+        with torch.cuda.device(self._device):
+            here = torch.cuda.current_stream()
+            self._stream.wait_stream(here)
+            with torch.cuda.stream(self._stream):
+                work()  # whatever libraries set up for this stream must not be recorded
+            graph = torch.cuda.CUDAGraph()
+            # Other threads may use the GPU meanwhile.
+            with torch.cuda.graph(
+                graph, self._pool, self._stream, capture_error_mode="thread_local"
+            ):
+                result = work()
+            here.wait_stream(self._stream)
+
+        def play() -> Tensor:
+            graph.replay()
+            return result
+
+        return play

@@ -12,8 +12,7 @@ from torch import Tensor
 from pipelines.engine.kernels.host.cross_kv import CompiledCrossKV
 from pipelines.engine.kernels.host.decoder import CompiledDecoder
 from pipelines.engine.kernels.host.stack import CompiledLayer
-from pipelines.engine.model.cuda_graphs import CudaGraphRunner
-from pipelines.engine.model.cuda_recorder import recorders_for
+from pipelines.engine.model.cuda_graphs import CudaGraphRunner, recorders_for
 from pipelines.engine.model.layers import (
     Embedding,
     FeedForward,

@@ -28,8 +28,13 @@ from pipelines.engine import engine as engine_module
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.model import cuda_graphs as replays_module
 from pipelines.engine.model import decoder as decoder_module
-from pipelines.engine.model.cuda_graphs import CudaGraphRunner, bucket
-from pipelines.engine.model.cuda_recorder import Recorder, Work, recorders_for
+from pipelines.engine.model.cuda_graphs import (
+    CudaGraphRunner,
+    Recorder,
+    Work,
+    bucket,
+    recorders_for,
+)
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.other_device import OTHER, other_device
 from tests.engine.recorder import OperationRecorder
