@@ -12,7 +12,7 @@ import torch
 
 from pipelines.engine import EncodedSource, Engine, LoadedModel, ModelDrafter, NgramDrafter, Request
 from tests.engine.conftest import Folders
-from tests.engine.model.test_cuda_graphs import replays_of, requests_of, sources_of
+from tests.engine.model.test_cuda_graphs import graph_runner_of, requests_of, sources_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -64,9 +64,9 @@ def test_it_chooses_what_the_cpu_would(
     ]
     encoded_sources, requests = zip(*plain, strict=True)
     assert agreement(exact, encoded_sources, gpu, requests) >= least
-    recordings = replays_of(model, torch.device("cuda"))
-    assert recordings.works
-    assert recordings.played > 40
+    runner = graph_runner_of(model, torch.device("cuda"))
+    assert runner.enabled
+    assert runner.replays > 40
     drafted = [
         Request(r.encoded, r.prompt, r.options, drafter=drafter)
         for r in requests
@@ -74,7 +74,7 @@ def test_it_chooses_what_the_cpu_would(
     ]
     doubled = [encoded for encoded in encoded_sources for _ in range(2)]
     assert agreement(exact, doubled, gpu, drafted) >= least
-    assert recordings.works
+    assert runner.enabled
 
 
 @pytest.mark.parametrize("spec", SPECS)

@@ -26,14 +26,14 @@ from pipelines.engine import (
 )
 from pipelines.engine import engine as engine_module
 from pipelines.engine.backends.native import NativeBackend
-from pipelines.engine.model import cuda_graphs as replays_module
+from pipelines.engine.model import cuda_graphs as cuda_graphs_module
 from pipelines.engine.model import decoder as decoder_module
 from pipelines.engine.model.cuda_graphs import (
     CudaGraphRunner,
-    Recorder,
-    Work,
+    GraphRecorder,
+    StaticPass,
     bucket,
-    recorders_for,
+    graph_recorders,
 )
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.other_device import OTHER, other_device
@@ -48,8 +48,10 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Makes engines on the other device, in float32, whose passes go through these recorders."""
     engines: list[Engine] = []
 
-    def make(recorders: Callable[[], Recorder] = OperationRecorder, max_batch: int = 64) -> Engine:
-        monkeypatch.setattr(decoder_module, "recorders_for", lambda device: recorders)
+    def make(
+        recorders: Callable[[], GraphRecorder] = OperationRecorder, max_batch: int = 64
+    ) -> Engine:
+        monkeypatch.setattr(decoder_module, "graph_recorders", lambda device: recorders)
         engines.append(Engine(compute_type="float32", threads=1, max_batch=max_batch))
         return engines[-1]
 
@@ -60,13 +62,13 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             engine.close()
 
 
-def replays_of(model: LoadedModel, device: torch.device = OTHER) -> CudaGraphRunner:
+def graph_runner_of(model: LoadedModel, device: torch.device = OTHER) -> CudaGraphRunner:
     backend = model.backend
     assert isinstance(backend, NativeBackend)
     assert backend.plan.device == device
-    graphs = backend._decoder._graph_runner
-    assert graphs is not None
-    return graphs
+    runner = backend._decoder._graph_runner
+    assert runner is not None
+    return runner
 
 
 def sources_of(model: LoadedModel) -> list[Any]:
@@ -120,8 +122,8 @@ def test_tokens_are_the_same(spec: str, start: Start, engine: Engine, checkpoint
     """Rows join and leave, their caches grow, and cross the lengths at which forms change."""
     model, pairs = both(checkpoints(spec), start, engine, max_batch=4)
     assert_same(pairs)
-    assert replays_of(model).played > 40
-    assert replays_of(model).works
+    assert graph_runner_of(model).replays > 40
+    assert graph_runner_of(model).enabled
 
 
 @pytest.mark.parametrize("spec", ["marian:opus-mt-en-de", "whisper:tiny"])
@@ -130,7 +132,7 @@ def test_so_are_those_of_beams(
 ) -> None:
     model, pairs = both(checkpoints(spec), start, engine, most=20)
     assert_same([(each, requests[:3]) for each, requests in pairs], beam_size=3)
-    assert replays_of(model).played > 10
+    assert graph_runner_of(model).replays > 10
     for _, requests in pairs:  # of another width than its neighbours
         requests[1] = replace(requests[1], options=replace(requests[1].options, beam_size=2))
     assert_same(pairs)
@@ -148,7 +150,7 @@ def test_so_are_those_of_drafts(start: Start, engine: Engine, checkpoints: Folde
                 drafter = ModelDrafter(own, request.encoded, gamma=2)
             requests[index] = replace(request, drafter=drafter)
     assert_same(pairs)
-    assert replays_of(model).played > 10
+    assert graph_runner_of(model).replays > 10
 
 
 @pytest.mark.parametrize("kind", ["t5", "mbart"])
@@ -162,7 +164,7 @@ def test_so_are_those_of_other_families(
         pairs.append((each, requests_of(model, model.encode(SOURCES), 30)))
     assert_same(pairs)
     model = pairs[0][0].load(tmp_path)
-    assert replays_of(model).played > 10
+    assert graph_runner_of(model).replays > 10
     engine.unload(engine.load(tmp_path))
 
 
@@ -180,7 +182,7 @@ def test_attention_is_read_out_beside_them(
         assert mine.attention is not None
         assert other.attention is not None
         torch.testing.assert_close(mine.attention, other.attention, atol=1e-5, rtol=1e-4)
-    assert not replays_of(model).played
+    assert not graph_runner_of(model).replays
 
 
 class Refusing:
@@ -189,7 +191,7 @@ class Refusing:
     def __init__(self, wrong: bool) -> None:
         self._wrong = wrong
 
-    def __call__(self, work: Work) -> Work:
+    def __call__(self, work: StaticPass) -> StaticPass:
         if not self._wrong:
             raise RuntimeError("CUDA error: operation not permitted\nmore lines")
         return lambda: work() * 1.5
@@ -207,31 +209,31 @@ def test_where_recording_fails_it_goes_on_without(
     with pytest.warns(RuntimeWarning, match=f"CUDA graphs do not work here.*{why}") as seen:
         assert_same(pairs)
     assert len(seen) == 1
-    assert not replays_of(model).played
+    assert not graph_runner_of(model).replays
     assert "graphs" not in model.backend.kernels
 
 
 def test_caches_are_not_kept_alive(start: Start, checkpoints: Folders) -> None:
     other = start()
     model = other.load(checkpoints("marian:opus-mt-en-de"))
-    graphs, batch = replays_of(model), model._batch
+    graphs, batch = graph_runner_of(model), model._batch
     other.generate(requests_of(model, model.encode(sources_of(model))))
-    assert len(graphs._made) == 1
+    assert len(graphs._caches) == 1
     batch.release()
     gc.collect()
-    assert not graphs._made
+    assert not graphs._caches
 
 
 def test_few_are_kept(
     start: Start, engine: Engine, checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replays_module, "_KEPT", 2)
+    monkeypatch.setattr(cuda_graphs_module, "_MAX_GRAPHS", 2)
     model, pairs = both(checkpoints("marian:opus-mt-en-de"), start, engine)
     for _ in range(2):
         assert_same(pairs)
-    (recordings,) = replays_of(model)._made.values()
-    assert len(recordings.made) == 2
-    assert replays_of(model).played > 40
+    (graph_cache,) = graph_runner_of(model)._caches.values()
+    assert len(graph_cache.graphs) == 2
+    assert graph_runner_of(model).replays > 40
 
 
 @given(st.integers(1, 1000))
@@ -243,7 +245,7 @@ def test_buckets_hold_what_is_in_them_and_fit_their_caches(count: int) -> None:
 
 
 def test_only_gpus_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recorders_for(torch.device("cpu")) is None
-    assert recorders_for(torch.device("cuda")) is not None
+    assert graph_recorders(torch.device("cpu")) is None
+    assert graph_recorders(torch.device("cuda")) is not None
     monkeypatch.setenv("EDGEAPP_KERNELS", "torch")
-    assert recorders_for(torch.device("cuda")) is None
+    assert graph_recorders(torch.device("cuda")) is None

@@ -76,7 +76,7 @@ def test_gpu_plans(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda can=can, **_: can)
         plan = compute_plan("auto", gpu)
         assert (plan.compute_type, plan.on_gpu) == (chosen, True)
-        assert plan.decoder.weights == getattr(torch, chosen)
+        assert plan.decoder.weight_dtype == getattr(torch, chosen)
     assert compute_plan("int8", gpu).decoder.kernel == "int8"
 
 
@@ -84,11 +84,14 @@ def test_t5_keeps_the_range_of_float32_on_a_gpu() -> None:
     gpu = torch.device("cuda")
     for compute_type in ("float16", "int8"):
         plan = compute_plan(compute_type, gpu)
-        assert plan.decoder.activations == torch.float16
-        assert plan.with_range().decoder.activations == torch.float32
-    assert compute_plan("float16", gpu).with_range().decoder.weights == torch.float32
+        assert plan.decoder.activation_dtype == torch.float16
+        assert plan.without_float16_activations().decoder.activation_dtype == torch.float32
+    assert (
+        compute_plan("float16", gpu).without_float16_activations().decoder.weight_dtype
+        == torch.float32
+    )
     exact = compute_plan("bfloat16", gpu)
-    assert exact.with_range() == exact
+    assert exact.without_float16_activations() == exact
 
 
 def test_int8_weights_as_a_gpu_uses_them_stay_in_range() -> None:
@@ -141,7 +144,7 @@ def test_int8_by_torch_is_close_to_float32(
     spec: str, checkpoints: Folders, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on machines where no kernels can be compiled."""
-    monkeypatch.setattr(linear, "library", lambda: None)
+    monkeypatch.setattr(linear, "load_kernels", lambda: None)
     test_lower_precisions_are_close_to_float32(spec, "int8", checkpoints, engine)
 
 

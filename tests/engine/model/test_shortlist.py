@@ -89,7 +89,13 @@ def test_models_are_shared_by_those_with_the_same_one(engine: Engine, marian: Lo
 
 
 @pytest.mark.parametrize(
-    ("ids", "why"), [([0, 58_101], "58101"), ([0, -1], "-1"), ([5, 6], "no end"), ([], "no end")]
+    ("ids", "why"),
+    [
+        ([0, 58_101], "58101"),
+        ([0, -1], "-1"),
+        ([5, 6], "must include an end-of-text id"),
+        ([], "must include an end-of-text id"),
+    ],
 )
 def test_senseless_ones_are_refused(
     engine: Engine, marian: LoadedModel, ids: list[int], why: str

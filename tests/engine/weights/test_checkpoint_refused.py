@@ -142,11 +142,11 @@ def test_tensors_of_integers(stored_marian: Stored, tmp_path: Path, load: Any) -
 @pytest.mark.parametrize(
     ("index", "said"),
     [
-        ("not json", "is no index of weights"),
-        ("[]", "is no index of weights"),
-        ("{}", "is no index of weights: 'weight_map'"),
-        ('{"weight_map": [1]}', "is no index of weights"),
-        ('{"weight_map": {"a": [1]}}', "is no index of weights"),
+        ("not json", "is not an index of weights"),
+        ("[]", "is not an index of weights"),
+        ("{}", "is not an index of weights: 'weight_map'"),
+        ('{"weight_map": [1]}', "is not an index of weights"),
+        ('{"weight_map": {"a": [1]}}', "is not an index of weights"),
         ('{"weight_map": {"a": 1}}', "is damaged or incomplete"),
         ('{"weight_map": {"a": "gone.safetensors"}}', "gone.safetensors is damaged or incomplete"),
         ('{"weight_map": {"a": "../x.safetensors"}}', "points outside its folder: '../x.safe"),
@@ -178,7 +178,7 @@ def test_no_weights_at_all(stored_marian: Stored, tmp_path: Path, load: Any) -> 
 def test_no_config(stored_marian: Stored, tmp_path: Path, load: Any) -> None:
     folder = stored_marian.write(tmp_path)
     (folder / "config.json").unlink()
-    assert refused(load, folder) == f"{folder} is no model folder: it has no config.json"
+    assert refused(load, folder) == f"{folder} is not a model folder: it has no config.json"
     (folder / "config.json").mkdir()
     assert "config.json cannot be read" in refused(load, folder)
 
@@ -198,7 +198,7 @@ def test_a_config_that_is_no_object(
 ) -> None:
     folder = stored_marian.write(tmp_path)
     (folder / "config.json").write_text(content)
-    assert "config.json holds no JSON object" in refused(load, folder)
+    assert "config.json does not hold a JSON object" in refused(load, folder)
 
 
 @pytest.mark.parametrize("family", ["bert", "wav2vec2", "pegasus", "llama", None, 3, ["whisper"]])
@@ -225,13 +225,13 @@ def test_another_familys_weights(
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("d_model", None, "makes no sense"),
-        ("d_model", "wide", "makes no sense"),
+        ("d_model", None, "is invalid"),
+        ("d_model", "wide", "is invalid"),
         ("d_model", 17, "does not divide into 2 heads"),
-        ("decoder_attention_heads", 0, "makes no sense"),
+        ("decoder_attention_heads", 0, "is invalid"),
         ("activation_function", "tanh", "'tanh' is not one of"),
         ("normalize_before", True, "normalize_before is set"),
-        ("eos_token_id", "</s>", "makes no sense"),
+        ("eos_token_id", "</s>", "is invalid"),
         ("encoder_layers", 2, "the weights lack 'model.encoder.layers.1."),
     ],
 )
