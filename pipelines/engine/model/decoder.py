@@ -43,7 +43,7 @@ class _DecoderLayer:
     """Self-attention, cross-attention and feed-forward, operation by operation.
 
     Args:
-        encoder: precision of the encoder, also for the projection of sources.
+        encoder: the encoder's precision, in which sources are projected to keys and values.
     """
 
     def __init__(self, build: LayerBuilder, index: int, encoder: StackPrecision) -> None:

@@ -1,4 +1,4 @@
-"""Recorded passes, on a device that stands in for a GPU: what they hold, and when they are left."""
+"""CUDA graphs, on a simulated device: replays equal eager passes, fallbacks, memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Start = Callable[..., Engine]
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Makes engines on the other device, in float32, whose passes go through these recorders."""
+    """Makes float32 engines on the simulated device, with these graph recorders."""
     engines: list[Engine] = []
 
     def make(
@@ -80,7 +80,7 @@ def sources_of(model: LoadedModel) -> list[Any]:
 def requests_of(
     model: LoadedModel, encoded_sources: Sequence[EncodedSource], most: int = 80
 ) -> list[Request]:
-    """Of many lengths, so that they join and leave; with prompts, rules and log-probabilities."""
+    """Of many lengths, so that they join and leave; with prompts, filters and log-probabilities."""
     start, requests = model.architecture.start_id, []
     for index, encoded in enumerate(encoded_sources):
         options = GenerationOptions(
@@ -93,7 +93,7 @@ def requests_of(
 
 
 def assert_same(pairs: Sequence[tuple[Engine, Sequence[Request]]], **changed: Any) -> None:
-    """Both engines generate the same for their requests, so changed."""
+    """Both engines generate the same for their requests with these options changed."""
     ours, theirs = (
         engine.generate(
             [replace(each, options=replace(each.options, **changed)) for each in requests]
@@ -108,7 +108,7 @@ def assert_same(pairs: Sequence[tuple[Engine, Sequence[Request]]], **changed: An
 def both(
     folder: Path, start: Start, engine: Engine, most: int = 80, **how: Any
 ) -> tuple[LoadedModel, list[tuple[Engine, list[Request]]]]:
-    """A model on the other device, and each engine with the same requests."""
+    """A model on the simulated device, and the same requests for each engine."""
     other, pairs = start(**how), []
     for each in (other, engine):
         model = each.load(folder)
@@ -118,8 +118,10 @@ def both(
 
 
 @pytest.mark.parametrize("spec", ["marian:opus-mt-en-de", "whisper:tiny"])
-def test_tokens_are_the_same(spec: str, start: Start, engine: Engine, checkpoints: Folders) -> None:
-    """Rows join and leave, their caches grow, and cross the lengths at which forms change."""
+def test_tokens_equal_eager_ones(
+    spec: str, start: Start, engine: Engine, checkpoints: Folders
+) -> None:
+    """Rows join and leave, their caches grow, and their lengths cross graph keys."""
     model, pairs = both(checkpoints(spec), start, engine, max_batch=4)
     assert_same(pairs)
     assert graph_runner_of(model).replays > 40
@@ -127,7 +129,7 @@ def test_tokens_are_the_same(spec: str, start: Start, engine: Engine, checkpoint
 
 
 @pytest.mark.parametrize("spec", ["marian:opus-mt-en-de", "whisper:tiny"])
-def test_so_are_those_of_beams(
+def test_beams_equal_eager_ones(
     spec: str, start: Start, engine: Engine, checkpoints: Folders
 ) -> None:
     model, pairs = both(checkpoints(spec), start, engine, most=20)
@@ -138,8 +140,8 @@ def test_so_are_those_of_beams(
     assert_same(pairs)
 
 
-def test_so_are_those_of_drafts(start: Start, engine: Engine, checkpoints: Folders) -> None:
-    """What several tokens at once are read by is recorded, too, of both models."""
+def test_drafts_equal_eager_ones(start: Start, engine: Engine, checkpoints: Folders) -> None:
+    """Verification passes of several tokens are recorded, of both models."""
     folder = checkpoints("marian:opus-mt-en-de")
     model, pairs = both(folder, start, engine, most=30)
     for _, requests in pairs:
@@ -154,7 +156,7 @@ def test_so_are_those_of_drafts(start: Start, engine: Engine, checkpoints: Folde
 
 
 @pytest.mark.parametrize("kind", ["t5", "mbart"])
-def test_so_are_those_of_other_families(
+def test_other_families_equal_eager_ones(
     kind: str, start: Start, engine: Engine, tmp_path: Path
 ) -> None:
     made(kind).save_pretrained(tmp_path)
@@ -168,9 +170,7 @@ def test_so_are_those_of_other_families(
     engine.unload(engine.load(tmp_path))
 
 
-def test_attention_is_read_out_beside_them(
-    start: Start, engine: Engine, checkpoints: Folders
-) -> None:
+def test_attention_capture_runs_eagerly(start: Start, engine: Engine, checkpoints: Folders) -> None:
     model, pairs = both(checkpoints("whisper:tiny"), start, engine, most=8)
     wanted = ((0, 1), (1, 0))
     ours, theirs = (
@@ -185,8 +185,8 @@ def test_attention_is_read_out_beside_them(
     assert not graph_runner_of(model).replays
 
 
-class Refusing:
-    """A driver that cannot record, or records something else."""
+class FailingRecorder:
+    """A recorder that fails, or whose replay computes something else."""
 
     def __init__(self, wrong: bool) -> None:
         self._wrong = wrong
@@ -200,11 +200,11 @@ class Refusing:
 @pytest.mark.parametrize(
     ("wrong", "why"), [(False, "operation not permitted$"), (True, "computes something else$")]
 )
-def test_where_recording_fails_it_goes_on_without(
+def test_failed_recording_disables_graphs(
     wrong: bool, why: str, start: Start, engine: Engine, checkpoints: Folders
 ) -> None:
     folder = checkpoints("marian:opus-mt-en-de")
-    model, pairs = both(folder, start, engine, 30, recorders=lambda: Refusing(wrong))
+    model, pairs = both(folder, start, engine, 30, recorders=lambda: FailingRecorder(wrong))
     assert "graphs" in model.backend.kernels
     with pytest.warns(RuntimeWarning, match=f"CUDA graphs do not work here.*{why}") as seen:
         assert_same(pairs)
@@ -224,7 +224,7 @@ def test_caches_are_not_kept_alive(start: Start, checkpoints: Folders) -> None:
     assert not graphs._caches
 
 
-def test_few_are_kept(
+def test_number_of_graphs_is_limited(
     start: Start, engine: Engine, checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda_graphs_module, "_MAX_GRAPHS", 2)
@@ -237,14 +237,14 @@ def test_few_are_kept(
 
 
 @given(st.integers(1, 1000))
-def test_buckets_hold_what_is_in_them_and_fit_their_caches(count: int) -> None:
+def test_buckets_are_large_enough_and_fit_the_caches(count: int) -> None:
     room = 1 << (count - 1).bit_length()
     assert count <= bucket(count) <= room
     assert bucket(bucket(count)) == bucket(count)
     assert bucket(count) - count < 8
 
 
-def test_only_gpus_record(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_are_recorded_on_gpus_only(monkeypatch: pytest.MonkeyPatch) -> None:
     assert graph_recorders(torch.device("cpu")) is None
     assert graph_recorders(torch.device("cuda")) is not None
     monkeypatch.setenv("EDGEAPP_KERNELS", "torch")
