@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_iter, tree_map
 
-from pipelines.engine.model.cuda_recorder import Work
+from pipelines.engine.model.cuda_graphs import StaticPass
 
 # What a CUDA graph cannot hold, for it waits for the GPU.
 _FORBIDDEN = ("_local_scalar_dense", "item", "is_nonzero", "nonzero")
@@ -31,7 +31,7 @@ class OperationRecorder:
     """Like a CUDA graph, what it plays knows nothing of Python: neither the numbers nor the
     branches of another pass than the one that was recorded."""
 
-    def __call__(self, work: Work) -> Work:
+    def __call__(self, work: StaticPass) -> StaticPass:
         work()
         done: list[tuple[Any, Any, Any, Any]] = []
 
@@ -50,7 +50,7 @@ class OperationRecorder:
         return _player(done, result)
 
 
-def _player(done: Sequence[tuple[Any, Any, Any, Any]], result: Tensor) -> Work:
+def _player(done: Sequence[tuple[Any, Any, Any, Any]], result: Tensor) -> StaticPass:
     def play() -> Tensor:
         now: dict[int, Tensor] = {}
 

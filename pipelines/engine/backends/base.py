@@ -1,4 +1,4 @@
-"""What a running batch needs of a model, whoever computes it."""
+"""The protocol of a model as the decoding layer uses it, and of its caches."""
 
 from __future__ import annotations
 
@@ -17,77 +17,105 @@ from pipelines.engine.weights.architecture import Architecture
 __all__ = ["Backend", "DecoderCache", "SourceCache"]
 
 
-class _Reordered(Protocol):
+class _SlotCache(Protocol):
+    """A cache with numbered slots; the used ones are 0 … n − 1."""
+
     def __len__(self) -> int: ...
 
     def alloc(self) -> int:
-        """A new slot, empty, behind the others."""
+        """Add an empty slot after the others and return its number."""
         ...
 
     def reorder(self, sources: Sequence[int]) -> None:
-        """Slot i becomes a copy of what slot sources[i] was."""
+        """Make slot i a copy of the former slot sources[i], for all i at once."""
         ...
 
     def erase(self, slot: int) -> None:
-        """Put zeros for NaN that a slot may hold: behind a mask, too, NaN would spread to the
-        next one there. Other slots are left as they are."""
+        """Remove NaN from a slot; other slots do not change.
+
+        Even behind a mask NaN would spread to the slot's next user.
+        """
         ...
 
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Memory that is allocated now."""
+        ...
 
 
-class DecoderCache(_Reordered, Protocol):
-    """What each lane has read. Reading does not lengthen a slot: `advance` does."""
+class DecoderCache(_SlotCache, Protocol):
+    """What the decoder has read, one slot per sequence.
+
+    A pass writes to a slot without lengthening it; `advance` does that.
+    """
 
     @property
-    def lengths(self) -> list[int]: ...
+    def lengths(self) -> list[int]:
+        """Valid tokens of each slot."""
+        ...
 
     def bytes_for(self, slots: int, tokens: int, source: int) -> int:
-        """What it may need at the worst, while growing too, with so many slots in use, of at most
-        `tokens` tokens on sources of at most `source` positions."""
+        """Upper bound of the memory, also while the cache grows.
+
+        Args:
+            slots: slots in use.
+            tokens: longest sequence.
+            source: longest source, in positions.
+        """
         ...
 
-    def advance(self, slots: slice, tokens: int) -> None: ...
+    def advance(self, slots: slice, tokens: int) -> None:
+        """Count `tokens` more tokens of each slot as valid."""
+        ...
 
-    def truncate(self, slot: int, length: int) -> None: ...
+    def truncate(self, slot: int, length: int) -> None:
+        """Discard all but the first `length` tokens of a slot."""
+        ...
 
 
-class SourceCache(_Reordered, Protocol):
-    """The memories of the generations, where they are kept side by side."""
+class SourceCache(_SlotCache, Protocol):
+    """Encoded sources of the running requests, one slot each, where the backend copies them."""
 
     def bytes_for(self, slots: int, source: int) -> int:
-        """As Slots.bytes_for."""
+        """Upper bound of the memory, as DecoderCache.bytes_for."""
         ...
 
-    def store(self, slot: int, encoded: EncodedSource) -> None: ...
+    def store(self, slot: int, encoded: EncodedSource) -> None:
+        """Put a source into a slot."""
+        ...
 
 
 class Backend(Protocol):
-    """A model that reads tokens into slots: the native network, or one of transformers'."""
+    """A model that decodes tokens into cache slots: the native one, or a transformers module."""
 
     plan: ComputePlan
     architecture: Architecture
 
     @property
     def reports_attention(self) -> bool:
-        """Whether it can report where its decoder looks."""
+        """Whether `decode` accepts a capture of cross-attention weights."""
         ...
 
     @property
-    def folder(self) -> Path: ...
+    def folder(self) -> Path:
+        """The model folder, or the name of a wrapped module."""
+        ...
 
     @property
-    def source_dtype(self) -> torch.dtype: ...
+    def source_dtype(self) -> torch.dtype:
+        """Of encoded sources."""
+        ...
 
-    def owns(self, encoded: EncodedSource) -> bool: ...
+    def owns(self, encoded: EncodedSource) -> bool:
+        """Whether this backend can decode from a source."""
+        ...
 
     def caches(self) -> tuple[Any, Any]:
-        """Empty Slots and Sources, which `decode` of this very backend understands."""
+        """An empty DecoderCache and SourceCache, for `decode` of this backend only."""
         ...
 
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
-        """Sources that have been checked → memories, in one pass."""
+        """Encode validated sources."""
         ...
 
     def decode(
@@ -100,17 +128,36 @@ class Backend(Protocol):
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """One pass over the lanes `slots`, as many new tokens for each → states [lanes, tokens,
-        width]. The cache is written, not advanced."""
+        """Run one pass. The cache is written but not advanced.
+
+        Args:
+            ids: [rows][tokens], as many new tokens for each row; rows may stand at different
+                positions.
+            slots: slots of the rows in `cache`.
+            encoded_sources: one per row.
+            capture: collects cross-attention weights.
+            source_groups: which rows share a source; by default none.
+
+        Returns:
+            Hidden states [rows, tokens, d_model], for `logits` and `argmax`.
+        """
         ...
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """States [n, width] → float32 [n, vocab], which the caller may change."""
+        """Hidden states [n, d_model] → float32 [n, vocab], which the caller may overwrite."""
         ...
 
     def argmax(
-        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+        self, hidden: Tensor, suppressed: Sequence[Tensor], logprobs: bool
     ) -> tuple[Tensor, Tensor]:
-        """States [n, width] → of each the likeliest token other than these ids, and its logit or
-        log-probability."""
+        """The most likely tokens, as the function `argmax` in model.lm_head.
+
+        Args:
+            hidden: [n, d_model].
+            suppressed: tensors of ids that are not chosen.
+            logprobs: whether to return log-probabilities instead of logits.
+
+        Returns:
+            Tokens [n], and their logits or log-probabilities [n].
+        """
         ...

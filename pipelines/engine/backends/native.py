@@ -1,4 +1,4 @@
-"""A whole network in memory: sources → memories, and one decoder pass over any set of rows."""
+"""The native model as a backend: encodes sources and runs decoder passes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.kernels.malloc import trim_heap
-from pipelines.engine.model.decoder import Decoder, Place
+from pipelines.engine.model.decoder import Decoder, SourceSpan
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.precision import ComputePlan
 from pipelines.engine.model.threads import ComputeThreads
@@ -21,23 +21,27 @@ from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.forward_batch import ForwardBatch, padding_mask
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.checkpoint import open_weights
-from pipelines.engine.weights.hf_config import architecture_of, read_config
-from pipelines.engine.weights.weight_names import checkpoint_names
+from pipelines.engine.weights.hf_config import architecture_of, checkpoint_names, read_config
 from pipelines.errors import OptionError
 
 __all__ = ["NativeBackend"]
 
-# How much text is read at once on a CPU: few enough tokens that what the layers hand on stays in
-# its caches.
-_ENCODER_PART_TOKENS = 512
+# Text tokens encoded in one pass on a CPU, so that activations between layers stay in its caches.
+_ENCODER_BATCH_TOKENS = 512
 
 
 class NativeBackend:
     """The weights of one model folder, laid out for one plan. Not thread-safe.
 
-    workers: to encode several recordings side by side. shortlist: the ids that can be generated,
-    each once, or None for all. Raises CheckpointError when the folder is no usable model,
-    OptionError for a shortlist of ids that it lacks, or without an end of text.
+    Args:
+        folder: the model folder.
+        plan: device and precision; adapted to the architecture.
+        compute_threads: encodes several audio windows in parallel.
+        shortlist: the only ids that can be generated, without duplicates; None for all.
+
+    Raises:
+        CheckpointError: the folder is not a usable model.
+        OptionError: the shortlist names ids outside the vocabulary, or no end-of-text id.
     """
 
     def __init__(
@@ -51,13 +55,15 @@ class NativeBackend:
         self.architecture = architecture_of(read_config(folder), str(folder))
         self.shortlist = shortlist
         self._check_shortlist()
-        plan = plan if self.architecture.source == "audio" else plan.for_text()
-        plan = plan if self.architecture.decoder.relative is None else plan.with_range()
+        if self.architecture.source != "audio":
+            plan = plan.for_text_source()
+        if self.architecture.decoder.relative is not None:
+            plan = plan.without_float16_activations()
         self.plan = plan
         self._compute_threads = compute_threads or ComputeThreads()
         weights = open_weights(folder).named(checkpoint_names(self.architecture.family))
         with torch.inference_mode():
-            # First what takes the most memory to lay out, the decoder's table of tokens.
+            # The decoder first: laying out its token embedding takes the most memory.
             self._decoder = Decoder(weights, self.architecture, plan, self.shortlist)
             trim_heap()
             self._encoder = Encoder(weights, self.architecture, plan)
@@ -71,25 +77,30 @@ class NativeBackend:
         wrong = next((index for index in self.shortlist if not 0 <= index < size), None)
         if wrong is not None:
             raise OptionError(
-                f"the shortlist for {self.folder.name} names the id {wrong} of {size}"
+                f"the shortlist for {self.folder.name} contains the id {wrong}, "
+                f"but the vocabulary has {size} ids"
             )
         if not set(self.shortlist).intersection(self.architecture.eos_ids):
-            raise OptionError(f"the shortlist for {self.folder.name} has no end")
+            raise OptionError(
+                f"the shortlist for {self.folder.name} must include an end-of-text id"
+            )
 
     @property
     def source_dtype(self) -> torch.dtype:
+        """Of encoded sources."""
         return self._decoder.source_dtype
 
     @property
     def kernels(self) -> str:
-        """Whose kernels the decoder's layers run on."""
+        """The kernels that the decoder's layers run on, for the user."""
         return self._decoder.kernels
 
     def owns(self, encoded: EncodedSource) -> bool:
+        """Whether a source was encoded by this model, or by one that it has adopted."""
         return encoded.owner is self._owner
 
     def shares_encoder_with(self, other: NativeBackend) -> bool:
-        """Whether both encoders have one shape, and take the same sources."""
+        """Whether both encoders have the same shape and accept the same sources."""
         mine, theirs = self.architecture, other.architecture
         return (mine.encoder, mine.source, mine.num_mel_bins, mine.source_vocab_size) == (
             theirs.encoder,
@@ -99,84 +110,92 @@ class NativeBackend:
         )
 
     def adopt(self, other: NativeBackend) -> None:
-        """Accept the memories of `other`, the same weights under another plan."""
+        """Accept the encoded sources of `other`, the same weights under another plan."""
         self._owner = other._owner
 
     def caches(self) -> tuple[KVCache, CrossCache | NullCrossCache]:
-        """Empty caches for a batch of generations."""
+        """Empty caches for a batch of requests."""
         return self._decoder.caches()
 
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
-        """Audio: log-mel tensors [mels, frames] of one even length; text: token ids of any
-        lengths."""
+        """Encode sources.
+
+        Args:
+            sources: audio: log-mel tensors [mels, frames] of one even length; text: lists of token
+                ids of any length.
+        """
         return [own for (own,) in self._encode(sources, [self])]
 
     def encode_sharing(
         self, sources: Sequence[Any], other: NativeBackend
     ) -> list[tuple[EncodedSource, EncodedSource]]:
-        """Encode once for two models with the same encoder: (own memory, the other's) each."""
+        """Encode once for two models with the same encoder.
+
+        Returns:
+            For each source the one for this model and the one for `other`.
+        """
         return [(own, others) for own, others in self._encode(sources, [self, other])]
 
     def _encode(
-        self, sources: Sequence[Any], readers: Sequence[NativeBackend]
+        self, sources: Sequence[Any], backends: Sequence[NativeBackend]
     ) -> list[tuple[EncodedSource, ...]]:
-        """For each source the memory of every reader."""
-        parts = self._parts(sources)
+        """Encode sources in batches; one EncodedSource per source and backend."""
+        batches = self._encoder_batches(sources)
         jobs = [
-            partial(self._encode_together, [sources[at] for at in part], readers) for part in parts
+            partial(self._encode_batch, [sources[i] for i in batch], backends) for batch in batches
         ]
         if self.architecture.source == "audio":
-            done = self._compute_threads.run(jobs)
+            results = self._compute_threads.run(jobs)
         else:
-            done = [job() for job in jobs]
-        places = [at for part in parts for at in part]
-        found = dict(zip(places, chain.from_iterable(done), strict=True))
-        return [found[at] for at in range(len(sources))]
+            results = [job() for job in jobs]
+        order = chain.from_iterable(batches)
+        encoded = dict(zip(order, chain.from_iterable(results), strict=True))
+        return [encoded[i] for i in range(len(sources))]
 
-    def _parts(self, sources: Sequence[Any]) -> list[list[int]]:
-        """Places of the sources that are encoded together."""
+    def _encoder_batches(self, sources: Sequence[Any]) -> list[list[int]]:
+        """Indices of the sources that are encoded together."""
         if self.plan.on_gpu:
             return [list(range(len(sources)))]
         if self.architecture.source == "audio":
-            # On a CPU one window fills the caches: eight together took longer than one by one, and
-            # each of four at a time on a thread of its own an eighth less than that.
-            return [[at] for at in range(len(sources))]
-        return _alike([len(source) for source in sources], _ENCODER_PART_TOKENS)
+            # On a CPU one window fills the caches: eight in one batch took longer than one by one,
+            # and four at a time on a thread each an eighth less than one by one.
+            return [[i] for i in range(len(sources))]
+        return _batches_by_length([len(source) for source in sources], _ENCODER_BATCH_TOKENS)
 
-    def _encode_together(
-        self, sources: Sequence[Any], readers: Sequence[NativeBackend]
+    def _encode_batch(
+        self, sources: Sequence[Any], backends: Sequence[NativeBackend]
     ) -> list[tuple[EncodedSource, ...]]:
         if self.architecture.source == "audio":
             hidden = self._encoder.encode_audio(torch.stack(list(sources)))
-            places = [(row, 0, hidden.shape[1]) for row in range(len(hidden))]
+            spans = [(row, 0, hidden.shape[1]) for row in range(len(hidden))]
         else:
-            hidden, places = self._hidden(sources)
-        kept = [
-            reader._project_cross_kv(hidden.to(reader.plan.device, reader._encoder.dtype), places)
-            for reader in readers
+            hidden, spans = self._encode_texts(sources)
+        by_backend = [
+            backend._project_cross_kv(hidden.to(backend.plan.device, backend._encoder.dtype), spans)
+            for backend in backends
         ]
-        return list(zip(*kept, strict=True))
+        return list(zip(*by_backend, strict=True))
 
-    def _hidden(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, list[Place]]:
-        """States [rows, length, d_model] of texts, and where each lies."""
+    def _encode_texts(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, list[SourceSpan]]:
+        """Hidden states [rows, length, d_model] of texts, and where each text is in them."""
         lengths = [len(source) for source in sources]
         if self._encoder.can_encode_flat:
-            ends = list(accumulate(lengths))
-            places = [(0, end - own, end) for own, end in zip(lengths, ends, strict=True)]
-            return self._encoder.encode_text_flat(sources)[None], places
+            stops = list(accumulate(lengths))
+            spans = [(0, stop - length, stop) for length, stop in zip(lengths, stops, strict=True)]
+            return self._encoder.encode_text_flat(sources)[None], spans
         ids = torch.full((len(sources), max(lengths)), self.architecture.pad_id)
         for row, source in enumerate(sources):
             ids[row, : len(source)] = torch.tensor(source)
         mask = padding_mask(lengths, max(lengths), self.plan.device, self._encoder.dtype)
-        places = [(row, 0, own) for row, own in enumerate(lengths)]
-        return self._encoder.encode_text(ids.to(self.plan.device), mask), places
+        spans = [(row, 0, length) for row, length in enumerate(lengths)]
+        return self._encoder.encode_text(ids.to(self.plan.device), mask), spans
 
-    def _project_cross_kv(self, hidden: Tensor, places: Sequence[Place]) -> list[EncodedSource]:
-        found = []
-        for layers in self._decoder.project_cross_kv(hidden, places):
+    def _project_cross_kv(self, hidden: Tensor, spans: Sequence[SourceSpan]) -> list[EncodedSource]:
+        encoded_sources = []
+        for layers in self._decoder.project_cross_kv(hidden, spans):
             keys, values = zip(*(layer.unbind() for layer in layers), strict=True)
-            found.append(EncodedSource(keys, values, self._owner))
-        return found
+            encoded_sources.append(EncodedSource(keys, values, self._owner))
+        return encoded_sources
 
     def decode(
         self,
@@ -188,12 +207,7 @@ class NativeBackend:
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """One pass over the rows `slots`, as many new tokens for each → hidden states.
-
-        ids: [rows][tokens]. memories: one a row. sharing: which rows have a source in common;
-        none by default. The cache is written, not advanced.
-        Returns [rows, tokens, d_model]. Rows may stand at different positions.
-        """
+        """Run one pass, as Backend.decode."""
         batch = ForwardBatch(
             (len(ids), len(ids[0])),
             slots,
@@ -202,27 +216,31 @@ class NativeBackend:
             source_groups or SourceGroups(slots.start, (1,) * len(ids)),
             capture,
         )
-        cache.reserve(batch.length)
-        side_by_side = None if isinstance(cross, NullCrossCache) else cross
-        return self._decoder.forward(ids, batch, cache, side_by_side)
+        cache.reserve(batch.kv_length)
+        cross_cache = None if isinstance(cross, NullCrossCache) else cross
+        return self._decoder.forward(ids, batch, cache, cross_cache)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[n, d_model] → float32 [n, vocab]."""
-        return self._decoder.head.logits(hidden)
+        """Hidden states [n, d_model] → float32 [n, vocab]."""
+        return self._decoder.lm_head.logits(hidden)
 
     def argmax(
-        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+        self, hidden: Tensor, suppressed: Sequence[Tensor], logprobs: bool
     ) -> tuple[Tensor, Tensor]:
-        """As Backend.likeliest."""
-        return self._decoder.head.argmax(hidden, ruled_out, logprobs)
+        """The most likely tokens, as Backend.argmax."""
+        return self._decoder.lm_head.argmax(hidden, suppressed, logprobs)
 
 
-def _alike(lengths: Sequence[int], most: int) -> list[list[int]]:
-    """Places of sources of like length, as many as have `most` tokens together with their
-    padding, but one at least."""
-    parts: list[list[int]] = []
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if not parts or (len(parts[-1]) + 1) * lengths[place] > most:
-            parts.append([])
-        parts[-1].append(place)
-    return parts
+def _batches_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+    """Group sources of similar length.
+
+    Returns:
+        Indices of each batch: one source, or several with at most `max_tokens` tokens, padding
+        included.
+    """
+    batches: list[list[int]] = []
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if not batches or (len(batches[-1]) + 1) * lengths[index] > max_tokens:
+            batches.append([])
+        batches[-1].append(index)
+    return batches

@@ -1,7 +1,7 @@
-"""Any transformers model in memory, encoder-decoder or decoder-only, as the engine's backend.
+"""Any transformers model, encoder-decoder or decoder-only, as a backend.
 
-It runs through its own forward and its own cache objects, with its own tensors, dtype and device:
-slower than the native network, with the same interface.
+The module runs through its own forward and its own cache objects, with its own tensors, dtype and
+device: slower than the native model, with the same interface.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from pipelines.errors import RequestError
 
 __all__ = ["TransformersBackend"]
 
-# Of models whose configuration names no longest sequence (relative positions).
+# For models whose config states no longest sequence (relative positions).
 _UNLIMITED_POSITIONS = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
 class _Encoded(EncodedSource):
-    """An encoder's output, as the module's forward takes it; None where there is no encoder."""
+    """An encoder's output, as the module's forward accepts it; None if there is no encoder."""
 
     outputs: Any
 
@@ -48,7 +48,7 @@ class _Encoded(EncodedSource):
         return 0 if self.outputs is None else int(self.outputs[0].nbytes)
 
     def to(self, device: torch.device, dtype: torch.dtype) -> EncodedSource:
-        """Itself: a module stays where it is."""
+        """Itself: a module does not move."""
         return self
 
 
@@ -66,7 +66,7 @@ class TransformersBackend:
 
     @property
     def reports_attention(self) -> bool:
-        """Whether its attention is computed the way that leaves it to be seen."""
+        """Whether the module can return cross-attention weights: in "eager" attention only."""
         if self.architecture.source == "none":
             return False
         config = self._module.get_decoder().config
@@ -88,8 +88,12 @@ class TransformersBackend:
         return ModuleKVCache(self._decoder_config, self._module.dtype.itemsize), NullCrossCache()
 
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
-        """Each source alone, as its module would be called with it: token ids, or a tensor of what
-        the encoder takes (pixels, features) without the batch dimension; None without encoder."""
+        """Encode sources one by one.
+
+        Args:
+            sources: what the module's encoder takes, without the batch dimension: token ids, or a
+                tensor (pixels, features). Ignored if there is no encoder.
+        """
         return [_Encoded((), (), self._owner, self._encode(source)) for source in sources]
 
     def _encode(self, source: Any) -> Any:
@@ -112,62 +116,69 @@ class TransformersBackend:
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """As Backend.decode; the "states" are the logits themselves."""
+        """Run one pass, as Backend.decode, row by row; the "hidden states" are the logits."""
         logits = []
         rows = zip(ids, cache.slots[slots], encoded_sources, strict=True)
         for row, (new, slot, encoded) in enumerate(rows):
-            seen = capture is not None and capture.wanted(row)
-            out = self._read(list(new), slot, encoded, seen)
+            attention = capture is not None and capture.captures(row)
+            out = self._forward(list(new), slot, encoded, attention)
             logits.append(out.logits[0, -len(new) :])
-            if capture is not None and seen:
-                capture.take(row, out.cross_attentions or ())
+            if capture is not None and attention:
+                capture.add_weights(row, out.cross_attentions or ())
         return torch.stack(logits)
 
-    def _read(self, new: list[int], slot: ModuleSlot, encoded: EncodedSource, seen: bool) -> Any:
+    def _forward(
+        self, new: list[int], slot: ModuleSlot, encoded: EncodedSource, attention: bool
+    ) -> Any:
+        """The module's output for new tokens of a slot, or for all where its cache was lost."""
         assert isinstance(encoded, _Encoded)
         slot.rewind()
-        read = new if slot.past is not None else [*slot.ids, *new]
-        tokens = torch.tensor([read], device=self._module.device)
+        ids = new if slot.past is not None else [*slot.ids, *new]
+        tokens = torch.tensor([ids], device=self._module.device)
         if encoded.outputs is None:
-            given: dict[str, Any] = {"input_ids": tokens}
+            inputs: dict[str, Any] = {"input_ids": tokens}
         else:
-            given = {"decoder_input_ids": tokens, "encoder_outputs": encoded.outputs}
-        past, slot.past = slot.past, None  # half written, should the pass fail
-        if seen:
-            given["output_attentions"] = True
-        out = self._module(**given, past_key_values=past, use_cache=True, return_dict=True)
+            inputs = {"decoder_input_ids": tokens, "encoder_outputs": encoded.outputs}
+        past, slot.past = slot.past, None  # if the pass fails, the cache is half written
+        if attention:
+            inputs["output_attentions"] = True
+        out = self._module(**inputs, past_key_values=past, use_cache=True, return_dict=True)
         slot.past = out.past_key_values
         slot.ids += new
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
+        """[n, vocab] in any dtype → a float32 copy."""
         return hidden.float() if hidden.dtype != torch.float32 else hidden.clone()
 
     def argmax(
-        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+        self, hidden: Tensor, suppressed: Sequence[Tensor], logprobs: bool
     ) -> tuple[Tensor, Tensor]:
-        return argmax(self.logits(hidden), ruled_out, logprobs)
+        return argmax(self.logits(hidden), suppressed, logprobs)
 
 
 def _architecture(module: Any) -> Architecture:
+    """As far as it follows from the config and the generation config.
+
+    Raises:
+        RequestError: an encoder-decoder without decoder_start_token_id.
+    """
     config = module.config
-    both = bool(config.is_encoder_decoder)
-    decoder = config.get_text_config(decoder=True)
-    side = _stack(decoder)
+    encoder_decoder = bool(config.is_encoder_decoder)
     source: Literal["tokens", "none", "other"] = "none"
-    if both:
+    if encoder_decoder:
         tokens = module.get_encoder().main_input_name == "input_ids"
         source = "tokens" if tokens else "other"
     defaults = module.generation_config
     start = _first(defaults, config, "decoder_start_token_id", "bos_token_id")
     eos = _first(defaults, config, "eos_token_id")
-    if both and start is None:
-        raise RequestError(f"{type(module).__name__} names no decoder_start_token_id")
+    if encoder_decoder and start is None:
+        raise RequestError(f"{type(module).__name__} has no decoder_start_token_id")
     return Architecture(
         family="other",
         source=source,
         encoder=_stack(config if source == "tokens" else getattr(config, "encoder", config)),
-        decoder=side,
+        decoder=_stack(config.get_text_config(decoder=True)),
         vocab_size=int(module.get_output_embeddings().weight.shape[0]),
         source_vocab_size=int(getattr(config, "vocab_size", 0) or 0),
         num_mel_bins=0,
@@ -180,6 +191,7 @@ def _architecture(module: Any) -> Architecture:
 
 
 def _first(defaults: Any, config: Any, *names: str) -> Any:
+    """The first of these values that is set in the generation config or the config."""
     for name in names:
         for holder in (defaults, config):
             value = getattr(holder, name, None)
@@ -189,10 +201,10 @@ def _first(defaults: Any, config: Any, *names: str) -> Any:
 
 
 def _stack(config: Any) -> Stack:
-    """What can be known of a stack from outside; only its longest sequence matters."""
+    """What the config of a module says of a stack; the engine only uses max_positions."""
     names = ("max_position_embeddings", "max_target_positions", "n_positions")
-    found = [int(value) for name in names if (value := getattr(config, name, None))]
-    # T5 names a number that its relative positions do not keep to.
+    limits = [int(value) for name in names if (value := getattr(config, name, None))]
+    # T5's config states a limit that its relative positions do not have.
     relative = getattr(config, "relative_attention_num_buckets", None) is not None
     return Stack(
         layers=int(getattr(config, "num_hidden_layers", 0) or 0),
@@ -200,7 +212,7 @@ def _stack(config: Any) -> Stack:
         head_dim=0,
         d_model=int(getattr(config, "hidden_size", 0) or 0),
         ffn=0,
-        max_positions=_UNLIMITED_POSITIONS if relative or not found else found[0],
+        max_positions=_UNLIMITED_POSITIONS if relative or not limits else limits[0],
         activation="gelu",
         positions="table",
         position_offset=0,

@@ -1,4 +1,4 @@
-"""What a transformers module has read, in transformers' own cache objects."""
+"""The decoder cache of a transformers module: transformers' own cache objects in slots."""
 
 from __future__ import annotations
 
@@ -12,14 +12,20 @@ __all__ = ["ModuleKVCache", "ModuleSlot"]
 
 @dataclass
 class ModuleSlot:
-    """ids: all that was read, of which `length` count. past: transformers' cache of them."""
+    """One sequence.
+
+    Attributes:
+        ids: all tokens the module has read.
+        length: how many of them are valid.
+        past: transformers' cache of `ids`; None if they have to be read again.
+    """
 
     ids: list[int] = field(default_factory=list)
     length: int = 0
     past: Any = None
 
     def rewind(self) -> None:
-        """Forget what was read beyond `length`; the cache as a whole where it cannot be cut."""
+        """Discard tokens beyond `length`; the whole cache if it cannot be cropped."""
         extra = len(self.ids) - self.length
         del self.ids[self.length :]
         if extra and self.past is not None:
@@ -30,21 +36,23 @@ class ModuleSlot:
 
 
 class ModuleKVCache:
-    """What each lane has read, in caches of one row each.
+    """A DecoderCache of one transformers cache per sequence.
 
-    config: the decoder's. width: bytes of one of its numbers.
+    Args:
+        config: the decoder's.
+        itemsize: bytes of one number of the cache.
     """
 
-    def __init__(self, config: Any, width: int) -> None:
+    def __init__(self, config: Any, itemsize: int) -> None:
         self.slots: list[ModuleSlot] = []
         self._layers = max(1, int(getattr(config, "num_hidden_layers", 0) or 0))
         heads = int(getattr(config, "num_attention_heads", 0) or 1)
-        size = getattr(config, "head_dim", None) or getattr(config, "d_kv", None)
-        size = int(size or int(getattr(config, "hidden_size", 0) or 0) // heads)
-        own = int(getattr(config, "num_key_value_heads", None) or heads)
-        # Keys and values, of a token read and of a source position.
-        self._token_bytes = 2 * self._layers * own * size * width
-        self._source_bytes = 2 * self._layers * heads * size * width
+        head_dim = getattr(config, "head_dim", None) or getattr(config, "d_kv", None)
+        head_dim = int(head_dim or int(getattr(config, "hidden_size", 0) or 0) // heads)
+        kv_heads = int(getattr(config, "num_key_value_heads", None) or heads)
+        # Keys and values of all layers, of one token and of one source position.
+        self._token_bytes = 2 * self._layers * kv_heads * head_dim * itemsize
+        self._source_bytes = 2 * self._layers * heads * head_dim * itemsize
 
     def __len__(self) -> int:
         return len(self.slots)
@@ -58,9 +66,9 @@ class ModuleKVCache:
         return len(self.slots) - 1
 
     def bytes_for(self, slots: int, tokens: int, source: int) -> int:
-        """As Slots.bytes_for. A cache grows by writing a longer copy of one layer's."""
-        lane = tokens * self._token_bytes + source * self._source_bytes
-        return slots * lane + -(-tokens * self._token_bytes // self._layers)
+        """As DecoderCache.bytes_for. While a cache grows, one of its layers exists twice."""
+        slot_bytes = tokens * self._token_bytes + source * self._source_bytes
+        return slots * slot_bytes + -(-tokens * self._token_bytes // self._layers)
 
     def advance(self, slots: slice, tokens: int) -> None:
         for slot in self.slots[slots]:
@@ -70,18 +78,18 @@ class ModuleKVCache:
         self.slots[slot].length = length
 
     def reorder(self, sources: Sequence[int]) -> None:
-        for place in set(range(len(self.slots))).difference(sources):
-            self.slots[place].past = None  # before others are copied
+        for slot in set(range(len(self.slots))).difference(sources):
+            self.slots[slot].past = None  # frees memory before others are copied
         taken: set[int] = set()
-        moved = []
+        reordered = []
         for source in sources:
-            slot = self.slots[source]
-            moved.append(copy.deepcopy(slot) if source in taken else slot)
+            original = self.slots[source]
+            reordered.append(copy.deepcopy(original) if source in taken else original)
             taken.add(source)
-        self.slots = moved
+        self.slots = reordered
 
     def erase(self, slot: int) -> None:
-        """Slots share no tensors."""
+        """Does nothing: slots share no tensors, so NaN cannot spread."""
 
     @property
     def bytes(self) -> int:

@@ -1,4 +1,7 @@
-"""A backend that reads everything anew at every step: what caches are measured against."""
+"""A backend without a KV cache, which recomputes every step from the beginning.
+
+It wraps another backend, for comparing speed and results with and without cache.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ __all__ = ["UncachedBackend"]
 
 
 class _TokenLog:
-    """The tokens of each slot, and nothing computed from them."""
+    """Both caches of an UncachedBackend: the token ids of each slot, no tensors."""
 
     bytes = 0
 
@@ -33,7 +36,6 @@ class _TokenLog:
         return len(self.ids) - 1
 
     def bytes_for(self, slots: int, *longest: int) -> int:
-        """Nothing is kept."""
         return 0
 
     def advance(self, slots: slice, tokens: int) -> None:
@@ -48,22 +50,22 @@ class _TokenLog:
         self.lengths = [self.lengths[source] for source in sources]
 
     def erase(self, slot: int) -> None:
-        """Ids are all that is kept."""
+        """Does nothing."""
 
     def store(self, slot: int, encoded: EncodedSource) -> None:
-        """Memories are handed to each pass."""
+        """Does nothing: `decode` is given the sources."""
 
 
 class UncachedBackend:
-    """Wraps a backend; its memories are those of the backend inside."""
+    """A backend whose `decode` reads each sequence anew; the rest is the wrapped backend's."""
 
-    def __init__(self, inside: Backend) -> None:
-        self._inside = inside
-        self.plan, self.architecture = inside.plan, inside.architecture
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.plan, self.architecture = backend.plan, backend.architecture
         self.reports_attention = False
-        self.folder, self.source_dtype = inside.folder, inside.source_dtype
-        self.owns, self.encode = inside.owns, inside.encode
-        self.logits, self.argmax = inside.logits, inside.argmax
+        self.folder, self.source_dtype = backend.folder, backend.source_dtype
+        self.owns, self.encode = backend.owns, backend.encode
+        self.logits, self.argmax = backend.logits, backend.argmax
 
     def caches(self) -> tuple[_TokenLog, _TokenLog]:
         return _TokenLog(), _TokenLog()
@@ -78,20 +80,22 @@ class UncachedBackend:
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """As Backend.decode."""
+        """Run one pass, as Backend.decode; each row alone and from its first token."""
         states = []
         for slot, (new, encoded) in enumerate(zip(ids, encoded_sources, strict=True), slots.start):
-            written = cache.ids[slot]
-            written[cache.lengths[slot] :] = new
-            states.append(self._read(written, encoded)[-len(new) :])
+            sequence = cache.ids[slot]
+            sequence[cache.lengths[slot] :] = new
+            states.append(self._decode_sequence(sequence, encoded)[-len(new) :])
         return torch.stack(states)
 
-    def _read(self, ids: list[int], encoded: EncodedSource) -> Tensor:
-        cache, cross = self._fresh(encoded)
-        return self._inside.decode([ids], slice(0, 1), [encoded], cache, cross)[0]
+    def _decode_sequence(self, ids: list[int], encoded: EncodedSource) -> Tensor:
+        """Hidden states [len(ids), d_model]."""
+        cache, cross = self._fresh_caches(encoded)
+        return self._backend.decode([ids], slice(0, 1), [encoded], cache, cross)[0]
 
-    def _fresh(self, encoded: EncodedSource) -> tuple[Any, Any]:
-        cache, cross = self._inside.caches()
+    def _fresh_caches(self, encoded: EncodedSource) -> tuple[Any, Any]:
+        """The wrapped backend's caches with one empty slot for this source."""
+        cache, cross = self._backend.caches()
         cache.alloc()
         slot = cross.alloc()
         cross.store(slot, encoded)

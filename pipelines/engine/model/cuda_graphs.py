@@ -1,10 +1,16 @@
-"""Passes in few forms, each recorded once and played again: a GPU waits for Python no longer."""
+"""CUDA graphs: decoder passes recorded once per shape and replayed with one call.
+
+A replay launches all kernels of a pass at once, so that the GPU no longer waits for Python. The
+shapes of passes are rounded up to few (`_GraphKey`); a pass is recorded the second time its key
+comes up.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -12,7 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from pipelines.engine.model.cuda_recorder import Recorder, Work
+from pipelines.engine.kernels.loader import kernels_disabled
 from pipelines.engine.state.encoded_source import SourceGroups
 from pipelines.engine.state.forward_batch import (
     AttentionMetadata,
@@ -22,24 +28,31 @@ from pipelines.engine.state.forward_batch import (
 )
 from pipelines.engine.state.kv_cache import CrossCache, KVCache
 
-__all__ = ["CudaGraphRunner", "bucket"]
+__all__ = ["CudaGraphRunner", "GraphRecorder", "StaticPass", "bucket", "graph_recorders"]
 
-# Longer passes read prompts: each comes once, and keeps a GPU busy by itself.
-_MOST_TOKENS = 16
+# Longer passes are not recorded: they read prompts, each once, and keep a GPU busy by themselves.
+_MAX_TOKENS = 16
 
-# So many recordings are kept for a cache; the one that was played longest ago goes.
-_KEPT = 64
+# Graphs kept per cache; the least recently used one is dropped.
+_MAX_GRAPHS = 64
 
-# A recording is believed when its states differ from computed ones by no more than so much of the
-# largest of them: they come from the same kernels.
+# A graph is accepted if max abs(replay − eager) ≤ 2 % of max abs(eager): both use the same kernels.
 _TOLERANCE = 0.02
+
+# A computation whose inputs and outputs stay at fixed addresses.
+StaticPass = Callable[[], Tensor]
+
+# Runs a computation, perhaps more than once, and returns its replay.
+GraphRecorder = Callable[[StaticPass], StaticPass]
 
 
 class _Decode(Protocol):
+    """`Decoder._decode`: a pass operation by operation."""
+
     def __call__(
         self,
         ids: Tensor,
-        places: Tensor,
+        position_index: Tensor,
         batch: ForwardBatch,
         metadata: AttentionMetadata,
         cache: KVCache,
@@ -49,17 +62,20 @@ class _Decode(Protocol):
 
 @dataclass(frozen=True)
 class _GraphKey:
-    """What passes have in common that one recording serves.
+    """The shape of the passes that one graph serves.
 
-    sources: how many, each with `width` rows of `tokens` new tokens; there may be fewer, and what
-        the rest computes counts for nothing. length, source_length: how much of the caches is
-        read. masked: whether sources may be shorter.
+    Attributes:
+        sources: number of sources; a pass may have fewer, the results of the rest are ignored.
+        width: rows per source.
+        tokens: new tokens per row.
+        kv_length, source_length: positions of the caches that are read.
+        masked: whether sources may be shorter than source_length.
     """
 
     sources: int
     width: int
     tokens: int
-    length: int
+    kv_length: int
     source_length: int
     masked: bool
 
@@ -68,166 +84,240 @@ class _GraphKey:
         return self.sources * self.width
 
 
-class _RecordedGraph:
-    """One form, recorded. Its inputs lie in one tensor, which one copy fills."""
+class _Graph:
+    """A pass of one shape, eager at first, replayed once it is recorded.
+
+    All inputs are parts of one int64 tensor, so that one copy to the device fills them.
+    """
 
     def __init__(
         self,
-        form: _GraphKey,
+        key: _GraphKey,
         decode: _Decode,
         caches: tuple[KVCache, CrossCache],
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        self._form = form
-        sizes = [form.rows * form.tokens, form.rows, form.sources]
+        self._key = key
+        sizes = [key.rows * key.tokens, key.rows, key.sources]
         self._inputs = torch.zeros(sum(sizes), dtype=torch.int64, device=device)
-        ids, starts, lengths = torch.split(self._inputs, sizes)
-        ids = ids.view(form.rows, form.tokens)
-        source_groups = SourceGroups(0, (form.width,) * form.sources)
+        ids, past_lengths, source_lengths = torch.split(self._inputs, sizes)
+        ids = ids.view(key.rows, key.tokens)
+        source_groups = SourceGroups(0, (key.width,) * key.sources)
         batch = ForwardBatch(
-            (form.rows, form.tokens), slice(0, form.rows), (), (), source_groups, None
+            (key.rows, key.tokens), slice(0, key.rows), (), (), source_groups, None
         )
 
-        def work() -> Tensor:
-            places = starts[:, None] + torch.arange(form.tokens, device=device)
-            sources = (form.source_length, lengths if form.masked else None)
+        def static_pass() -> Tensor:
+            positions = past_lengths[:, None] + torch.arange(key.tokens, device=device)
+            sources = (key.source_length, source_lengths if key.masked else None)
             metadata = static_attention_metadata(
-                places, form.length, *sources, source_groups, dtype
+                positions, key.kv_length, *sources, source_groups, dtype
             )
-            return decode(ids, places, batch, metadata, *caches)
+            return decode(ids, positions, batch, metadata, *caches)
 
-        self._work: Work = work
+        self._pass: StaticPass = static_pass
 
-    def compute(
-        self, ids: Sequence[Sequence[int]], starts: Sequence[int], lengths: Sequence[int]
+    def run(
+        self,
+        ids: Sequence[Sequence[int]],
+        past_lengths: Sequence[int],
+        source_lengths: Sequence[int],
     ) -> Tensor:
-        """The states of a pass, by the recording if there is one."""
-        form = self._form
-        missing = form.rows - len(ids)
-        given = chain(
-            chain.from_iterable(ids), [0] * (missing * form.tokens), starts, [0] * missing,
-            lengths, [form.source_length] * (form.sources - len(lengths)),
+        """Hidden states [rows, tokens, d_model] of a pass; the next run overwrites them."""
+        key = self._key
+        missing = key.rows - len(ids)
+        inputs = chain(
+            chain.from_iterable(ids), [0] * (missing * key.tokens), past_lengths, [0] * missing,
+            source_lengths, [key.source_length] * (key.sources - len(source_lengths)),
         )  # fmt: skip
-        self._inputs.copy_(torch.tensor(list(given)))
-        return self._work()[: len(ids)]
+        self._inputs.copy_(torch.tensor(list(inputs)))
+        return self._pass()[: len(ids)]
 
-    def record(self, record: Recorder, expected: Tensor) -> bool:
-        """Make a recording of the pass that was computed last, with these states; returns whether
-        it computes the same."""
-        # What was recorded knows the caches by where they lie, and does not keep them alive.
-        self._work = record(self._work)
-        apart = (self._work()[: len(expected)] - expected).abs().amax()
-        # Damaged weights make NaN, however they are multiplied.
-        return bool((apart <= _TOLERANCE * expected.abs().amax()) | expected.isnan().any())
+    def record(self, record: GraphRecorder, expected: Tensor) -> bool:
+        """Record the last pass again.
+
+        Args:
+            expected: its hidden states, computed eagerly.
+
+        Returns:
+            Whether the replay computes the same.
+        """
+        # The recorded graph holds addresses only, so it does not keep the caches alive.
+        self._pass = record(self._pass)
+        error = (self._pass()[: len(expected)] - expected).abs().amax()
+        # Damaged weights give NaN in either way.
+        return bool((error <= _TOLERANCE * expected.abs().amax()) | expected.isnan().any())
 
 
 class _GraphCache:
-    """All that was recorded over one pair of caches, as they lie in memory."""
+    """The graphs over one pair of caches, valid as long as their storage keys stay the same."""
 
-    def __init__(self, home: tuple[object, object], record: Recorder) -> None:
-        self.home, self.record = home, record
+    def __init__(self, storage_keys: tuple[object, object], record: GraphRecorder) -> None:
+        self.storage_keys, self.record = storage_keys, record
         self.seen: set[_GraphKey] = set()
-        self.made: dict[_GraphKey, _RecordedGraph] = {}
+        self.graphs: dict[_GraphKey, _Graph] = {}
 
 
 class CudaGraphRunner:
-    """The recorded passes of a decoder. Not thread-safe.
+    """Runs passes of a decoder by CUDA graphs. Not thread-safe.
 
-    decode: what a pass does. longest, whole_source: how many tokens a row may come to, and how many
-    positions a source usually has (None: any number).
+    Args:
+        decode: an eager pass.
+        recorders: makes a recorder for each pair of caches.
+        max_length: longest sequence.
+        full_source: source positions of sources that are all of one length (audio), which need no
+            mask; None for text.
+        dtype: of the masks.
+
+    Attributes:
+        enabled: False once recording has failed; `__call__` then always returns None.
+        replays: number of passes replayed.
     """
 
     def __init__(
         self,
         decode: _Decode,
-        recorders: Callable[[], Recorder],
-        longest: int,
-        whole_source: int | None,
+        recorders: Callable[[], GraphRecorder],
+        max_length: int,
+        full_source: int | None,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self._decode, self._recorders = decode, recorders
-        self._longest, self._whole_source = longest, whole_source
-        self._numbers = device, dtype
-        self._made: WeakKeyDictionary[KVCache, _GraphCache] = WeakKeyDictionary()
-        self.works = True
-        self.played = 0
+        self._max_length, self._full_source = max_length, full_source
+        self._device, self._dtype = device, dtype
+        self._caches: WeakKeyDictionary[KVCache, _GraphCache] = WeakKeyDictionary()
+        self.enabled = True
+        self.replays = 0
 
     def __call__(
         self, ids: Sequence[Sequence[int]], batch: ForwardBatch, cache: KVCache, cross: CrossCache
     ) -> Tensor | None:
-        """The states [rows, tokens, d_model] of a pass, its tokens in the cache; None for one that
-        must be computed without a recording."""
-        form = self._form_of(batch, cache, cross)
-        if form is None:
+        """Run a pass, writing its tokens to the cache.
+
+        Args:
+            ids: [rows][tokens].
+
+        Returns:
+            Hidden states [rows, tokens, d_model]; None for a pass that has to run eagerly.
+        """
+        key = self._key_of(batch, cache, cross)
+        if key is None:
             return None
-        recordings = self._recordings(cache, cross)
-        given = ids, batch.starts, cross.lengths[batch.sources]
-        recording = recordings.made.pop(form, None)
-        if recording is None:
-            if form not in recordings.seen:  # who comes twice will come again
-                recordings.seen.add(form)
+        graph_cache = self._graph_cache(cache, cross)
+        inputs = ids, batch.past_lengths, cross.lengths[batch.source_slots]
+        graph = graph_cache.graphs.pop(key, None)
+        if graph is None:
+            if key not in graph_cache.seen:  # recorded the second time
+                graph_cache.seen.add(key)
                 return None
-            recording = _RecordedGraph(form, self._decode, (cache, cross), *self._numbers)
-            states = recording.compute(*given).clone()
-            if not self._record(recording, recordings.record, states):
+            graph = _Graph(key, self._decode, (cache, cross), self._device, self._dtype)
+            states = graph.run(*inputs).clone()
+            if not self._record(graph, graph_cache.record, states):
                 return states
         else:
-            # The next pass of any form may write where this one's result lies.
-            states = recording.compute(*given).clone()
-            self.played += 1
-        recordings.made[form] = recording
-        if len(recordings.made) > _KEPT:
-            del recordings.made[next(iter(recordings.made))]
+            # Cloned: graphs share a memory pool, so the next replay may overwrite the result.
+            states = graph.run(*inputs).clone()
+            self.replays += 1
+        graph_cache.graphs[key] = graph
+        if len(graph_cache.graphs) > _MAX_GRAPHS:
+            del graph_cache.graphs[next(iter(graph_cache.graphs))]
         return states
 
-    def _record(self, recording: _RecordedGraph, record: Recorder, states: Tensor) -> bool:
-        """Whether a recording can be played from now on; else there will be no others either."""
+    def _record(self, graph: _Graph, record: GraphRecorder, states: Tensor) -> bool:
+        """Record a graph; returns whether it can be replayed. If not, disables this runner."""
         try:
-            same = recording.record(record, states)
-            why = None if same else "a recorded step computes something else"
-        except RuntimeError as error:  # torch's for everything that a GPU or its driver cannot do
-            why = str(error).partition("\n")[0]
-        if why is None:
+            same = graph.record(record, states)
+            reason = None if same else "a recorded step computes something else"
+        except RuntimeError as error:  # torch's for whatever a GPU or its driver cannot do
+            reason = str(error).partition("\n")[0]
+        if reason is None:
             return True
         warnings.warn(
-            f"CUDA graphs do not work here, going on without them: {why}",
+            f"CUDA graphs do not work here, going on without them: {reason}",
             RuntimeWarning,
             stacklevel=2,
         )
-        self.works = False
-        self._made.clear()
+        self.enabled = False
+        self._caches.clear()
         return False
 
-    def _recordings(self, cache: KVCache, cross: CrossCache) -> _GraphCache:
-        home = cache.home, cross.home
-        found = self._made.get(cache)
-        if found is None or found.home != home:
-            found = self._made[cache] = _GraphCache(home, self._recorders())
-        return found
+    def _graph_cache(self, cache: KVCache, cross: CrossCache) -> _GraphCache:
+        """The graphs over these caches; none yet if the caches were reallocated."""
+        storage_keys = cache.storage_key, cross.storage_key
+        graph_cache = self._caches.get(cache)
+        if graph_cache is None or graph_cache.storage_keys != storage_keys:
+            graph_cache = self._caches[cache] = _GraphCache(storage_keys, self._recorders())
+        return graph_cache
 
-    def _form_of(self, batch: ForwardBatch, cache: KVCache, cross: CrossCache) -> _GraphKey | None:
+    def _key_of(self, batch: ForwardBatch, cache: KVCache, cross: CrossCache) -> _GraphKey | None:
+        """The key of a pass, or None if no graph can serve it."""
         tokens, widths = batch.shape[1], batch.source_groups.widths
-        if not self.works or tokens > _MOST_TOKENS or batch.capture is not None:
+        if not self.enabled or tokens > _MAX_TOKENS or batch.capture is not None:
             return None
         if batch.slots.start or batch.source_groups.first or len(set(widths)) > 1:
             return None
         width, sources = widths[0], bucket(len(widths))
-        # Rows that count for nothing write into slots that nobody has.
-        free = batch.slots.stop == len(cache) and len(widths) == len(cross)
-        if not free or sources * width > cache.capacity or sources > cross.capacity:
+        # The rows that pad a pass to its key write to slots, which must be unused.
+        unused = batch.slots.stop == len(cache) and len(widths) == len(cross)
+        fits = sources * width <= cache.slot_capacity and sources <= cross.slot_capacity
+        if not unused or not fits:
             sources = len(widths)
-        length = padded_length(batch.length, self._longest)
-        lengths = cross.lengths[batch.sources]
-        if all(own == self._whole_source for own in lengths):
-            return _GraphKey(sources, width, tokens, length, lengths[0], masked=False)
+        kv_length = padded_length(batch.kv_length, self._max_length)
+        lengths = cross.lengths[batch.source_slots]
+        if all(length == self._full_source for length in lengths):
+            return _GraphKey(sources, width, tokens, kv_length, lengths[0], masked=False)
         source_length = 1 << (max(lengths) - 1).bit_length()
-        source_length = min(max(source_length, 32), cross.room)
-        return _GraphKey(sources, width, tokens, length, source_length, masked=True)
+        source_length = min(max(source_length, 32), cross.position_capacity)
+        return _GraphKey(sources, width, tokens, kv_length, source_length, masked=True)
 
 
 def bucket(count: int) -> int:
-    """1, 2, 4, 8, 16, 24, 32, …: few numbers, none far above what is needed, nor above the next
-    power of two, which is what caches have room for."""
+    """Round a number of sources up to 1, 2, 4, 8, 16, 24, 32, …
+
+    Never above the next power of two, which is the slot capacity of the caches.
+    """
     return 1 << (count - 1).bit_length() if count <= 8 else -(-count // 8) * 8
+
+
+def graph_recorders(device: torch.device) -> Callable[[], GraphRecorder] | None:
+    """A factory of recorders for a device.
+
+    None where passes run eagerly: on CPUs, and where EDGEAPP_KERNELS is "torch".
+    """
+    if device.type != "cuda" or kernels_disabled():
+        return None
+    return partial(_CudaRecorder, device)
+
+
+class _CudaRecorder:
+    """Records CUDA graphs that share one memory pool.
+
+    None of them may be replayed while another one runs. The allocator does not reuse a pool once
+    all its graphs are gone; a new recorder is needed then.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._pool = device, torch.cuda.graph_pool_handle()
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+
+    def __call__(self, static_pass: StaticPass) -> StaticPass:
+        with torch.cuda.device(self._device):
+            current = torch.cuda.current_stream()
+            self._stream.wait_stream(current)
+            with torch.cuda.stream(self._stream):
+                static_pass()  # warm-up: libraries initialise their state for this stream
+            graph = torch.cuda.CUDAGraph()
+            # thread_local: other threads may use the GPU meanwhile.
+            with torch.cuda.graph(
+                graph, self._pool, self._stream, capture_error_mode="thread_local"
+            ):
+                result = static_pass()
+            current.wait_stream(self._stream)
+
+        def replay() -> Tensor:
+            graph.replay()
+            return result
+
+        return replay

@@ -1,4 +1,8 @@
-"""The native decoder: one for every family, told apart by data."""
+"""The native decoder: one for every family, whose differences are data (`Architecture`).
+
+A pass runs in one of three ways: one call of a compiled kernel (CPU, int8), a CUDA graph, or
+operation by operation in torch.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pipelines.engine.kernels.host.cross_kv import CompiledCrossKV
 from pipelines.engine.kernels.host.decoder import CompiledDecoder
+from pipelines.engine.kernels.host.encoder import CompiledCrossKV
 from pipelines.engine.kernels.host.stack import CompiledLayer
-from pipelines.engine.model.cuda_graphs import CudaGraphRunner
-from pipelines.engine.model.cuda_recorder import recorders_for
+from pipelines.engine.model.cuda_graphs import CudaGraphRunner, graph_recorders
 from pipelines.engine.model.layers import (
     Embedding,
     FeedForward,
     LayerBuilder,
     RelativeBias,
+    affine_of,
     embedding_name,
 )
 from pipelines.engine.model.lm_head import LMHead
@@ -29,13 +33,19 @@ from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
 
-__all__ = ["Decoder", "Place"]
+__all__ = ["Decoder", "SourceSpan"]
 
-# Where a source's states lie: row, first position, last + 1.
-Place = tuple[int, int, int]
+# Where the states of a source are: row, first position, last position + 1.
+SourceSpan = tuple[int, int, int]
 
 
 class _DecoderLayer:
+    """Self-attention, cross-attention and feed-forward, operation by operation.
+
+    Args:
+        encoder: the encoder's precision, in which sources are projected to keys and values.
+    """
+
     def __init__(self, build: LayerBuilder, index: int, encoder: StackPrecision) -> None:
         name, width, inner = f"model.decoder.layers.{index}", build.stack.d_model, build.stack.inner
         self._scale = None if build.stack.scaled else 1.0
@@ -45,7 +55,7 @@ class _DecoderLayer:
         self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], inner, width)
         self._out = build.linear([f"{attn}.out_proj"], width, inner)
         self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
-        self._cross_q = build.linear([f"{cross}.q_proj"], inner, width)
+        self._cross_query = build.linear([f"{cross}.q_proj"], inner, width)
         # Runs once per source over all its positions: the encoder's kind of work.
         self._cross_kv = build.linear([f"{cross}.k_proj", f"{cross}.v_proj"], inner, width, encoder)
         self._cross_out = build.linear([f"{cross}.out_proj"], width, inner)
@@ -54,23 +64,29 @@ class _DecoderLayer:
         self._final_norm = build.norm(f"{name}.final_layer_norm")
 
     def project_cross_kv(self, hidden: Tensor) -> Tensor:
-        """Encoder states [rows, length, d_model] → [2 (keys, values), rows, heads, length,
-        head_dim]."""
+        """Keys and values of encoder states.
+
+        Args:
+            hidden: [rows, length, d_model].
+
+        Returns:
+            [2 (keys, values), rows, heads, length, head_dim].
+        """
         rows, length, _ = hidden.shape
         both = self._cross_kv(hidden).view(rows, length, 2, self._heads, -1)
         return both.permute(2, 0, 3, 1, 4)
 
     @property
-    def encoded(self) -> CompiledLayer | None:
-        """What a source's states become keys and values by, as below."""
+    def compiled_cross_kv(self) -> CompiledLayer | None:
+        """The weights of `project_cross_kv` for the compiled kernels; None if unsupported."""
         return CompiledLayer.of((self._cross_kv,), ())
 
     @property
-    def block(self) -> CompiledLayer | None:
-        """This layer for a kernel that does all of them; None where it cannot."""
-        products = (self._qkv, self._out, self._cross_q, self._cross_out)
-        norms = (self._attention_norm, self._cross_norm, self._final_norm)
-        return CompiledLayer.of((*products, *self._feed_forward.products), norms)
+    def compiled(self) -> CompiledLayer | None:
+        """The weights of this layer for the compiled kernels; None if unsupported."""
+        linears = (self._qkv, self._out, self._cross_query, self._cross_out)
+        norms = (self._attention_norm.affine, self._cross_norm.affine, self._final_norm.affine)
+        return CompiledLayer.of((*linears, *self._feed_forward.linears), norms)
 
     def __call__(
         self,
@@ -80,81 +96,101 @@ class _DecoderLayer:
         cache: KVCache,
         cross: CrossCache | None,
     ) -> Tensor:
-        """x [rows × tokens, d_model] → the same, having written this layer's cache."""
+        """x [rows × tokens, d_model] → the same shape; writes this layer's part of the cache."""
         if self._norm_first:
-            x = x + self._attend(self._attention_norm(x), batch, metadata, cache)
-            x = x + self._consult(self._cross_norm(x), batch, metadata, cross)
+            x = x + self._self_attention(self._attention_norm(x), batch, metadata, cache)
+            x = x + self._cross_attention(self._cross_norm(x), batch, metadata, cross)
             return x + self._feed_forward(self._final_norm(x))
-        x = self._attention_norm(x + self._attend(x, batch, metadata, cache))
-        x = self._cross_norm(x + self._consult(x, batch, metadata, cross))
+        x = self._attention_norm(x + self._self_attention(x, batch, metadata, cache))
+        x = self._cross_norm(x + self._cross_attention(x, batch, metadata, cross))
         return self._final_norm(x + self._feed_forward(x))
 
-    def _attend(
+    def _self_attention(
         self, x: Tensor, batch: ForwardBatch, metadata: AttentionMetadata, cache: KVCache
     ) -> Tensor:
         rows, tokens = batch.shape
         qkv = self._qkv(x).view(rows, tokens, 3, self._heads, -1)
-        cache.write(self._index, batch.slots, metadata.at, qkv[:, :, 1:])
-        keys, values = cache.read(self._index, batch.slots, metadata.length)
+        cache.write(self._index, batch.slots, metadata.write_index, qkv[:, :, 1:])
+        keys, values = cache.read(self._index, batch.slots, metadata.kv_length)
         query = qkv[:, :, 0].transpose(1, 2)
         mixed = F.scaled_dot_product_attention(
             query, keys, values, attn_mask=metadata.mask, scale=self._scale
         )
         return self._out(mixed.transpose(1, 2).reshape(len(x), -1))
 
-    def _consult(
+    def _cross_attention(
         self, x: Tensor, batch: ForwardBatch, metadata: AttentionMetadata, cross: CrossCache | None
     ) -> Tensor:
-        query = self._cross_q(x).view(*batch.shape, self._heads, -1).transpose(1, 2)
+        query = self._cross_query(x).view(*batch.shape, self._heads, -1).transpose(1, 2)
         if batch.capture is not None:
-            batch.capture.note(self._index, query, self._scale)
+            batch.capture.add_queries(self._index, query, self._scale)
         if cross is not None:
-            keys, values = cross.read(self._index, batch.sources, metadata.source_length)
-            mixed = _attend_shared(query, keys, values, metadata, self._scale)
+            keys, values = cross.read(self._index, batch.source_slots, metadata.source_length)
+            mixed = _attend_cached(query, keys, values, metadata, self._scale)
         else:
-            mixed = self._consult_each(query, batch.encoded_sources)
+            mixed = self._attend_in_place(query, batch.encoded_sources)
         return self._cross_out(mixed.transpose(1, 2).reshape(len(x), -1))
 
-    def _consult_each(self, query: Tensor, encoded_sources: tuple[EncodedSource, ...]) -> Tensor:
-        """Long sources are read where they lie. Neighbouring rows on one memory (beams,
-        fallbacks) become more queries on it, so its bytes are read once for all of them."""
+    def _attend_in_place(self, query: Tensor, encoded_sources: tuple[EncodedSource, ...]) -> Tensor:
+        """Attention on long sources, without copying them to a cache.
+
+        Neighbouring rows on one source (beams, fallbacks) are folded into one set of queries, so
+        that its bytes are read once for all of them.
+
+        Args:
+            query: [rows, heads, tokens, head_dim].
+
+        Returns:
+            The same shape.
+        """
         if len(encoded_sources) == 1:
-            return self._consult_one(query, encoded_sources[0])
+            return self._attend_one(query, encoded_sources[0])
         parts, start, (_, heads, tokens, head_dim) = [], 0, query.shape
         while start < len(encoded_sources):
             encoded, stop = encoded_sources[start], start + 1
             while stop < len(encoded_sources) and encoded_sources[stop] is encoded:
                 stop += 1
             folded = query[start:stop].transpose(0, 1).reshape(1, heads, -1, head_dim)
-            mixed = self._consult_one(folded, encoded)
+            mixed = self._attend_one(folded, encoded)
             parts.append(mixed.view(heads, stop - start, tokens, head_dim).transpose(0, 1))
             start = stop
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _consult_one(self, query: Tensor, encoded: EncodedSource) -> Tensor:
-        """Any number of queries [1, heads, queries, head_dim] on one source."""
+    def _attend_one(self, query: Tensor, encoded: EncodedSource) -> Tensor:
+        """Attention of any number of queries [1, heads, queries, head_dim] on one source."""
         keys, values = encoded.keys[self._index], encoded.values[self._index]
         if keys.dtype == query.dtype:
             return F.scaled_dot_product_attention(
                 query, keys[None], values[None], scale=self._scale
             )
-        # Half the bytes, and faster than float32 from one query on (12 heads of 1,500 positions:
-        # 0.6 of its time); torch's fused attention is several times slower in bfloat16.
+        # bfloat16 sources: half the bytes, and faster than float32 even for one query (12 heads of
+        # 1,500 positions: 0.6 of its time). torch's fused attention is several times slower in
+        # bfloat16.
         scaled = query * (query.shape[-1] ** -0.5 if self._scale is None else self._scale)
         weights = torch.matmul(scaled[0].to(keys.dtype), keys.transpose(1, 2)).softmax(dim=-1)
         return torch.matmul(weights, values).to(query.dtype)[None]
 
 
-def _attend_shared(
+def _attend_cached(
     query: Tensor, keys: Tensor, values: Tensor, metadata: AttentionMetadata, scale: float | None
 ) -> Tensor:
-    """query [rows, heads, tokens, head_dim] on sources [sources, heads, length, head_dim]. Rows on
-    one source become more queries on it, so that it is neither copied nor read twice."""
+    """Attention on sources in the cross cache.
+
+    The rows on one source are folded into one set of queries, so that it is neither copied nor
+    read twice.
+
+    Args:
+        query: [rows, heads, tokens, head_dim].
+        keys, values: [sources, heads, length, head_dim].
+
+    Returns:
+        [rows, heads, tokens, head_dim].
+    """
     mask = metadata.source_mask
-    if metadata.runs is None:
+    if metadata.source_runs is None:
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
     parts, row, source, (_, heads, tokens, head_dim) = [], 0, 0, query.shape
-    for count, width in metadata.runs:
+    for count, width in metadata.source_runs:
         own = slice(source, source + count)
         folded = query[row : row + count * width].view(count, width, heads, tokens, head_dim)
         folded = folded.transpose(1, 2).reshape(count, heads, width * tokens, head_dim)
@@ -172,7 +208,14 @@ def _attend_shared(
 
 
 class Decoder:
-    """Tokens and memories → hidden states, over the caches; `head` makes logits of them."""
+    """Tokens and encoded sources → hidden states, with the caches; `lm_head` computes logits.
+
+    Args:
+        shortlist: the only ids that can be generated; None for the whole vocabulary.
+
+    Attributes:
+        source_dtype: of encoded sources.
+    """
 
     def __init__(
         self,
@@ -183,9 +226,9 @@ class Decoder:
     ) -> None:
         stack = architecture.decoder
         build = LayerBuilder(weights, stack, plan.decoder, plan.device)
-        self.dtype, self.device = plan.decoder.activations, plan.device
-        self._stack, self._long = stack, architecture.source == "audio"
-        self._width, self._longest = stack.d_model, architecture.max_target_positions
+        self.dtype, self.device = plan.decoder.activation_dtype, plan.device
+        self._stack, self._long_sources = stack, architecture.source == "audio"
+        self._width, self._max_length = stack.d_model, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
         self._embedding = Embedding(build, name, architecture.vocab_size)
         self._relative = self._positions = None
@@ -199,61 +242,68 @@ class Decoder:
         self._layers = [_DecoderLayer(build, i, plan.encoder) for i in range(stack.layers)]
         self._final_norm = build.norm("model.decoder.layer_norm") if stack.final_norm else None
         self._compiled = CompiledDecoder.of(
-            stack, [layer.block for layer in self._layers], self._final_norm
+            stack, [layer.compiled for layer in self._layers], affine_of(self._final_norm)
         )
-        # Windows of audio are long: at every step their keys and values are most of what is read.
-        self.source_dtype = plan.encoder.activations if self._long else self.cache_dtype
+        # Audio windows are long: at every step their keys and values are most of the bytes read, so
+        # they have the encoder's dtype.
+        self.source_dtype = (
+            plan.encoder.activation_dtype if self._long_sources else self.cache_dtype
+        )
         self._cross_kv_projection = None
-        if self._compiled is not None and not self._long:
+        if self._compiled is not None and not self._long_sources:
             self._cross_kv_projection = CompiledCrossKV.of(
-                stack, [layer.encoded for layer in self._layers]
+                stack, [layer.compiled_cross_kv for layer in self._layers]
             )
-        recorders = recorders_for(plan.device)
+        recorders = graph_recorders(plan.device)
         self._graph_runner = None
         if recorders is not None:
-            whole = architecture.max_source_positions if self._long else None
-            numbers = plan.device, self.dtype
+            full_source = architecture.max_source_positions if self._long_sources else None
             self._graph_runner = CudaGraphRunner(
-                self._decode, recorders, self._longest, whole, *numbers
+                self._decode, recorders, self._max_length, full_source, plan.device, self.dtype
             )
-        self.head = LMHead(weights, architecture, name, plan.decoder, plan.device, shortlist)
+        self.lm_head = LMHead(weights, architecture, name, plan.decoder, plan.device, shortlist)
 
     @property
     def cache_dtype(self) -> torch.dtype:
-        """Of what is kept of each token; the compiled layers read half the bytes."""
+        """Of the KV cache: bfloat16 for the compiled kernels, which halves the bytes they read."""
         return self.dtype if self._compiled is None else torch.bfloat16
 
     @property
     def kernels(self) -> str:
-        """Whose kernels the layers run on."""
+        """The kernels that the layers run on, for the user."""
         if self._compiled is not None:
             return f"kernels compiled for {self._compiled.level}"
-        recorded = self._graph_runner is not None and self._graph_runner.works
+        recorded = self._graph_runner is not None and self._graph_runner.enabled
         return "torch's kernels in CUDA graphs" if recorded else "torch's kernels"
 
-    def project_cross_kv(self, hidden: Tensor, places: Sequence[Place]) -> list[list[Tensor]]:
-        """Encoder states [rows, length, d_model] → of each place, for each layer, [2 (keys,
-        values), heads, its length, head_dim]. None shares storage with its neighbours, or the
-        longest-lived one would keep them all alive."""
+    def project_cross_kv(self, hidden: Tensor, spans: Sequence[SourceSpan]) -> list[list[Tensor]]:
+        """Keys and values of encoded sources.
+
+        Args:
+            hidden: encoder states [rows, length, d_model].
+            spans: where each source is in them.
+
+        Returns:
+            For each source and layer [2 (keys, values), heads, source length, head_dim]. Sources
+            share no storage, since the longest-lived one would keep all of them alive.
+        """
         if self._cross_kv_projection is not None and len(hidden) == 1:
-            found = self._cross_kv_projection(
-                hidden[0], [stop - start for _, start, stop in places]
-            )
-            return [list(layers) for layers in found]
+            lengths = [stop - start for _, start, stop in spans]
+            return [list(layers) for layers in self._cross_kv_projection(hidden[0], lengths)]
         layers = [layer.project_cross_kv(hidden).to(self.source_dtype) for layer in self._layers]
-        kept = torch.contiguous_format
+        contiguous = torch.contiguous_format
         return [
-            [layer[:, row, :, start:stop].clone(memory_format=kept) for layer in layers]
-            for row, start, stop in places
+            [layer[:, row, :, start:stop].clone(memory_format=contiguous) for layer in layers]
+            for row, start, stop in spans
         ]
 
     def caches(self) -> tuple[KVCache, CrossCache | NullCrossCache]:
-        """Empty ones."""
-        stack, kept = self._stack, (self.device, self.cache_dtype)
-        cache = KVCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *kept)
-        if self._compiled is not None or (self._long and self._graph_runner is None):
+        """Empty caches. Where sources are read in place, the second stores no tensors."""
+        stack, options = self._stack, (self.device, self.cache_dtype)
+        cache = KVCache(stack.layers, stack.heads, stack.max_positions, stack.head_dim, *options)
+        if self._compiled is not None or (self._long_sources and self._graph_runner is None):
             return cache, NullCrossCache()
-        return cache, CrossCache(stack.layers, stack.heads, stack.head_dim, *kept)
+        return cache, CrossCache(stack.layers, stack.heads, stack.head_dim, *options)
 
     def forward(
         self,
@@ -262,44 +312,60 @@ class Decoder:
         cache: KVCache,
         cross: CrossCache | None,
     ) -> Tensor:
-        """ids [rows][tokens] → hidden states [rows, tokens, d_model], writing the cache.
-        cross: None when memories are read where they lie."""
+        """Run a pass, writing its tokens to the cache.
+
+        Args:
+            ids: [rows][tokens].
+            cross: None when sources are read in place.
+
+        Returns:
+            Hidden states [rows, tokens, d_model].
+        """
         if self._graph_runner is not None and cross is not None:
             states = self._graph_runner(ids, batch, cache, cross)
             if states is not None:
                 return states
-        tokens, places = torch.tensor(ids, device=self.device), batch.places(self.device)
+        tokens = torch.tensor(ids, device=self.device)
+        position_index = batch.position_index(self.device)
         if self._compiled is not None:
-            return self._compiled(self._embedded(tokens, places), batch, cache).view(
-                *batch.shape, -1
-            )
-        metadata = attention_metadata(batch, cross, self._longest, self.device, self.dtype)
-        return self._decode(tokens, places, batch, metadata, cache, cross)
+            states = self._compiled(self._embed(tokens, position_index), batch, cache)
+            return states.view(*batch.shape, -1)
+        metadata = attention_metadata(batch, cross, self._max_length, self.device, self.dtype)
+        return self._decode(tokens, position_index, batch, metadata, cache, cross)
 
-    def _embedded(self, ids: Tensor, places: slice | Tensor) -> Tensor:
+    def _embed(self, ids: Tensor, position_index: slice | Tensor) -> Tensor:
         """ids [rows, tokens] → [rows × tokens, d_model]."""
         x = self._embedding(ids)
         if self._positions is not None:
-            x = x + self._positions[places]
+            x = x + self._positions[position_index]
         if self._embedding_norm is not None:
             x = self._embedding_norm(x)
-        return x.view(-1, self._width)  # two views fewer around each of its linear layers
+        return x.view(-1, self._width)  # flat: saves two views around each linear layer
 
     def _decode(
         self,
         ids: Tensor,
-        places: slice | Tensor,
+        position_index: slice | Tensor,
         batch: ForwardBatch,
         metadata: AttentionMetadata,
         cache: KVCache,
         cross: CrossCache | None,
     ) -> Tensor:
-        """A pass operation by operation; places: where the tokens stand, as Step has it."""
-        x = self._embedded(ids, places)
+        """A pass operation by operation.
+
+        Args:
+            ids: [rows, tokens].
+            position_index: of the tokens, as `ForwardBatch.position_index`.
+
+        Returns:
+            [rows, tokens, d_model].
+        """
+        x = self._embed(ids, position_index)
         if self._relative is not None:
-            if isinstance(places, slice):
-                places = torch.arange(places.start, places.stop, device=self.device)[None]
-            mask = self._relative(places, metadata.length, metadata.mask)
+            positions = position_index
+            if isinstance(positions, slice):
+                positions = torch.arange(positions.start, positions.stop, device=self.device)[None]
+            mask = self._relative(positions, metadata.kv_length, metadata.mask)
             metadata = replace(metadata, mask=mask)
         for layer in self._layers:
             x = layer(x, batch, metadata, cache, cross)

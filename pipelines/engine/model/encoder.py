@@ -1,4 +1,4 @@
-"""The native encoder: one for every family, told apart by data."""
+"""The native encoder: one for every family, whose differences are data (`Architecture`)."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pipelines.engine.model.layers import (
     FeedForward,
     LayerBuilder,
     RelativeBias,
+    affine_of,
     embedding_name,
 )
 from pipelines.engine.model.precision import ComputePlan
@@ -24,12 +25,15 @@ from pipelines.engine.weights.checkpoint import Weights
 
 __all__ = ["Encoder"]
 
-# From so many positions on, bfloat16 attention on a CPU goes head by head. 6 heads of 1,500
-# positions took 9.8 ms on four cores, torch's fused attention 16.7; at 200 positions it lost.
-_LONG = 400
+# From so many positions on, bfloat16 attention on a CPU is computed head by head. 6 heads of 1,500
+# positions took 9.8 ms on four cores, with torch's fused attention 16.7; at 200 positions the fused
+# one was faster.
+_HEAD_BY_HEAD_LENGTH = 400
 
 
 class _EncoderLayer:
+    """Self-attention and feed-forward, operation by operation."""
+
     def __init__(self, build: LayerBuilder, name: str) -> None:
         width, inner = build.stack.d_model, build.stack.inner
         self._scale = None if build.stack.scaled else 1.0
@@ -42,25 +46,31 @@ class _EncoderLayer:
         self._final_norm = build.norm(f"{name}.final_layer_norm")
 
     @property
-    def block(self) -> CompiledLayer | None:
-        """This layer for a kernel that does all of them; None where it cannot."""
-        products = (self._qkv, self._out, *self._feed_forward.products)
-        return CompiledLayer.of(products, (self._attention_norm, self._final_norm))
+    def compiled(self) -> CompiledLayer | None:
+        """The weights of this layer for the compiled kernels; None if unsupported."""
+        linears = (self._qkv, self._out, *self._feed_forward.linears)
+        norms = (self._attention_norm.affine, self._final_norm.affine)
+        return CompiledLayer.of(linears, norms)
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x [rows, length, d_model]; mask [rows, 1, 1, length], added to the scores."""
+        """x [rows, length, d_model] → the same shape; mask [rows, 1, 1, length] or None."""
         if self._norm_first:
-            x = x + self._attend(self._attention_norm(x), mask)
+            x = x + self._self_attention(self._attention_norm(x), mask)
             return x + self._feed_forward(self._final_norm(x))
-        x = self._attention_norm(x + self._attend(x, mask))
+        x = self._attention_norm(x + self._self_attention(x, mask))
         return self._final_norm(x + self._feed_forward(x))
 
-    def _attend(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def _self_attention(self, x: Tensor, mask: Tensor | None) -> Tensor:
         rows, length, _ = x.shape
         query, keys, values = (
             self._qkv(x).view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
         )
-        if mask is None and length >= _LONG and x.dtype == torch.bfloat16 and x.is_cpu:
+        if (
+            mask is None
+            and length >= _HEAD_BY_HEAD_LENGTH
+            and x.dtype == torch.bfloat16
+            and x.is_cpu
+        ):
             mixed = _head_by_head(query, keys, values, self._scale)
         else:
             mixed = F.scaled_dot_product_attention(
@@ -70,8 +80,11 @@ class _EncoderLayer:
 
 
 def _head_by_head(query: Tensor, keys: Tensor, values: Tensor, scale: float | None) -> Tensor:
-    """Attention [rows, heads, length, head_dim], with one head's scores at a time in the cache.
-    The scores are bfloat16, as in transformers' own attention at this precision."""
+    """Attention [rows, heads, length, head_dim], one head at a time.
+
+    The scores of one head stay in the CPU's caches. They are bfloat16, as in transformers' own
+    attention at this precision.
+    """
     rows, heads, length, head_dim = query.shape
     query = query * (head_dim**-0.5 if scale is None else scale)
     mixed = query.new_empty(rows, length, heads, head_dim).transpose(1, 2)
@@ -88,7 +101,7 @@ class Encoder:
     def __init__(self, weights: Weights, architecture: Architecture, plan: ComputePlan) -> None:
         stack = architecture.encoder
         build = LayerBuilder(weights, stack, plan.encoder, plan.device)
-        self.dtype, self.device = plan.encoder.activations, plan.device
+        self.dtype, self.device = plan.encoder.activation_dtype, plan.device
         width = stack.d_model
         if architecture.source == "audio":
             name, mels = "model.encoder", architecture.num_mel_bins
@@ -112,12 +125,12 @@ class Encoder:
         self._layers = [_EncoderLayer(build, name) for name in names]
         self._final_norm = build.norm("model.encoder.layer_norm") if stack.final_norm else None
         self._compiled = CompiledEncoder.of(
-            stack, [layer.block for layer in self._layers], self._final_norm
+            stack, [layer.compiled for layer in self._layers], affine_of(self._final_norm)
         )
 
     @property
     def can_encode_flat(self) -> bool:
-        """Whether it can read sources one behind the other, without padding."""
+        """Whether `encode_text_flat` is available: several texts without padding."""
         return self._compiled is not None
 
     def encode_audio(self, frames: Tensor) -> Tensor:
@@ -128,12 +141,20 @@ class Encoder:
         return self._run(x.transpose(1, 2), None)
 
     def encode_text(self, ids: Tensor, mask: Tensor | None) -> Tensor:
-        """Token ids [rows, length] → hidden states; mask [rows, 1, 1, length] hides padding."""
+        """Encode padded texts.
+
+        Args:
+            ids: [rows, length].
+            mask: [rows, 1, 1, length], −∞ for padding; None if there is no padding.
+
+        Returns:
+            Hidden states [rows, length, d_model].
+        """
         return self._run(self._embedding(ids), mask)
 
     def encode_text_flat(self, sources: Sequence[Sequence[int]]) -> Tensor:
-        """Token ids → hidden states [all tokens, d_model], one source's behind the other's."""
-        assert self._compiled is not None, "asked before"
+        """Token ids of texts → hidden states [sum of lengths, d_model], concatenated."""
+        assert self._compiled is not None, "the caller checks can_encode_flat"
         lengths = [len(source) for source in sources]
         x = self._embedding(torch.tensor(list(chain.from_iterable(sources))))
         if self._positions is not None:
@@ -142,11 +163,12 @@ class Encoder:
         return self._compiled(x, lengths)
 
     def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Embedded sources [rows, length, d_model] → hidden states of the same shape."""
         if self._positions is not None:
             x = x + self._positions[: x.shape[1]]
         if self._relative is not None:
-            places = torch.arange(x.shape[1], device=x.device)[None]
-            mask = self._relative(places, x.shape[1], mask)
+            positions = torch.arange(x.shape[1], device=x.device)[None]
+            mask = self._relative(positions, x.shape[1], mask)
         if self._embedding_norm is not None:
             x = self._embedding_norm(x)
         for layer in self._layers:

@@ -1,4 +1,4 @@
-"""What encoder and decoder layers are made of, built from a checkpoint as a plan says."""
+"""The parts of encoder and decoder layers, built from a checkpoint in the precision of a plan."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pipelines.engine.kernels.host.stack import AffineNorm
 from pipelines.engine.model.linear import Linear, make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Activation, Architecture, RelativePositions, Stack
@@ -17,16 +18,18 @@ from pipelines.engine.weights.checkpoint import Weights
 from pipelines.engine.weights.quantised import QuantisedWeight
 
 __all__ = [
-    "LayerBuilder",
     "Embedding",
     "FeedForward",
+    "LayerBuilder",
     "LayerNorm",
     "Norm",
     "RelativeBias",
+    "affine_of",
     "embedding_name",
 ]
 
-_FEW_ROWS = 8_192
+# Up to so many numbers GELU beside int8 weights is approximated.
+_APPROXIMATE_GELU_NUMEL = 8_192
 
 _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -37,14 +40,23 @@ _ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 def _gelu_beside_int8(x: Tensor) -> Tensor:
-    """GELU beside int8 weights. For a few rows by its tanh form, which differs by at most 5e-4: the
-    exact one goes through oneDNN, which takes 10 to 40 µs to call, a tenth of a small model's
-    step."""
-    return F.gelu(x, approximate="tanh" if x.is_cpu and x.numel() <= _FEW_ROWS else "none")
+    """GELU beside int8 weights: for a few rows its tanh form, which differs by at most 5e-4.
+
+    The exact form goes through oneDNN, which takes 10 to 40 µs to call, a tenth of a small model's
+    step.
+    """
+    few = x.is_cpu and x.numel() <= _APPROXIMATE_GELU_NUMEL
+    return F.gelu(x, approximate="tanh" if few else "none")
 
 
 class LayerBuilder:
-    """Reads one side's tensors and lays them out as its plan says."""
+    """Builds layers of one side of a model: reads tensors and converts them to its precision.
+
+    Args:
+        weights: the checkpoint.
+        stack: the side's architecture.
+        side: its precision.
+    """
 
     def __init__(
         self, weights: Weights, stack: Stack, side: StackPrecision, device: torch.device
@@ -54,7 +66,15 @@ class LayerBuilder:
     def linear(
         self, names: Sequence[str], out: int, inner: int, side: StackPrecision | None = None
     ) -> Linear:
-        """One layer out of one or several stacked ones; a missing bias counts as zero."""
+        """One linear layer from one or several of the checkpoint, stacked along the outputs.
+
+        A missing bias counts as zero.
+
+        Args:
+            names: of the checkpoint's layers.
+            out, inner: outputs and inputs of each of them.
+            side: instead of this side's precision.
+        """
         weight = self.weights.stacked([f"{name}.weight" for name in names], out, inner)
         biases = [
             self.weights.take(f"{name}.bias", out)
@@ -65,6 +85,7 @@ class LayerBuilder:
         return make_linear(weight, torch.cat(biases), side or self.side, self.device)
 
     def norm(self, name: str) -> Norm:
+        """A layer norm, or an RMS norm where the architecture has those."""
         width, eps = self.stack.d_model, self.stack.norm_eps
         weight = self.tensor(f"{name}.weight", width)
         if self.stack.rms:
@@ -72,19 +93,20 @@ class LayerBuilder:
         return LayerNorm(weight, self.tensor(f"{name}.bias", width), eps)
 
     def tensor(self, name: str, *shape: int) -> Tensor:
-        return self.weights.take(name, *shape).to(self.device, self.side.activations)
+        """A tensor of this shape, in the dtype of the activations."""
+        return self.weights.take(name, *shape).to(self.device, self.side.activation_dtype)
 
     def positions(self, name: str) -> Tensor:
-        """[max_positions, d_model], in the activations' dtype."""
+        """Position embeddings [max_positions, d_model], read or computed."""
         stack = self.stack
         if stack.positions == "fairseq":
             table = _fairseq_sinusoids(stack.max_positions + stack.position_offset, stack.d_model)
-            return table[stack.position_offset :].to(self.device, self.side.activations)
+            return table[stack.position_offset :].to(self.device, self.side.activation_dtype)
         if stack.positions == "table" or name in self.weights:
             rows = stack.max_positions + stack.position_offset
             return self.tensor(name, rows, stack.d_model)[stack.position_offset :]
         table = _sinusoids(stack.max_positions, stack.d_model)
-        return table.to(self.device, self.side.activations)
+        return table.to(self.device, self.side.activation_dtype)
 
 
 def _sinusoids(length: int, width: int) -> Tensor:
@@ -95,7 +117,7 @@ def _sinusoids(length: int, width: int) -> Tensor:
 
 
 def _fairseq_sinusoids(length: int, width: int) -> Tensor:
-    """The same with the slowest wave at 1 / 10000, in float32 throughout, as fairseq has it."""
+    """The same with 1 / 10000 as the lowest rate, in float32 throughout, as fairseq does it."""
     half = width // 2
     rates = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
     angles = torch.arange(length).float()[:, None] * rates
@@ -104,40 +126,47 @@ def _fairseq_sinusoids(length: int, width: int) -> Tensor:
 
 
 class Embedding:
-    """Token ids of any shape → their rows of the table, in the activations' dtype.
+    """Token ids [...] → their embeddings [..., d_model], in the dtype of the activations.
 
-    Beside int8 layers the table is int8, too; T5's is float16, for its logits would be a third
-    further off. Scaled when they have been looked up: so the table is that of the checkpoint, and
-    where both sides have it in common, it is there once.
+    Beside int8 layers the table is int8, except for T5: its logits would be a third less accurate,
+    so its table is float16. Embeddings are scaled after the lookup, so the table stays that of the
+    checkpoint and both sides of a model can share it.
     """
 
     def __init__(self, build: LayerBuilder, name: str, rows: int) -> None:
-        dtype, self._scale = build.side.weights, build.stack.embedding_scale
+        dtype, self._scale = build.side.weight_dtype, build.stack.embedding_scale
         if dtype == torch.int8 and build.stack.relative is not None:
             dtype = torch.float16
         table = build.weights.shared(name, rows, build.stack.d_model, build.device, dtype)
-        self._dtype = build.side.activations
-        self._steps: Tensor | None = None
+        self._dtype = build.side.activation_dtype
+        self._scales: Tensor | None = None
         if isinstance(table, QuantisedWeight):
-            self.table, self._steps = table.numbers, table.scales[:, None]
+            self.table, self._scales = table.numbers, table.scales[:, None]
         else:
             self.table = table
 
     def __call__(self, ids: Tensor) -> Tensor:
         x = F.embedding(ids, self.table)
-        x = (x if self._steps is None else x * F.embedding(ids, self._steps)).to(self._dtype)
+        x = (x if self._scales is None else x * F.embedding(ids, self._scales)).to(self._dtype)
         return x if self._scale == 1.0 else x * self._scale
 
 
 class LayerNorm:
+    """Layer norm over the last dimension."""
+
     def __init__(self, weight: Tensor, bias: Tensor, eps: float) -> None:
-        self.weight, self.bias, self._shape, self._eps = weight, bias, weight.shape, eps
+        self.affine = AffineNorm(weight, bias)
+        self._weight, self._bias, self._shape, self._eps = weight, bias, weight.shape, eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self._shape, self.weight, self.bias, self._eps)
+        return torch.layer_norm(x, self._shape, self._weight, self._bias, self._eps)
 
 
 class _RMSNorm:
+    """RMS norm over the last dimension (Zhang & Sennrich 2019)."""
+
+    affine = None  # the compiled kernels have no RMS norm
+
     def __init__(self, weight: Tensor, eps: float) -> None:
         self._weight, self._shape, self._eps = weight, weight.shape, eps
 
@@ -148,10 +177,17 @@ class _RMSNorm:
 Norm = LayerNorm | _RMSNorm
 
 
+def affine_of(norm: Norm | None) -> AffineNorm | None:
+    """Weight and bias of a layer norm; None for any other norm, and for none."""
+    return None if norm is None else norm.affine
+
+
 class FeedForward:
+    """Two linear layers with an activation, or a gated one, between them."""
+
     def __init__(self, build: LayerBuilder, name: str) -> None:
         width, inner, self._gated = build.stack.d_model, build.stack.ffn, build.stack.gated
-        # The activated half first.
+        # Gated: the activated half first.
         halves = [f"{name}.gate", f"{name}.value"] if self._gated else [f"{name}.fc1"]
         self._up = build.linear(halves, inner, width)
         self._down = build.linear([f"{name}.fc2"], width, inner)
@@ -160,8 +196,7 @@ class FeedForward:
             self._activation = _gelu_beside_int8
 
     @property
-    def products(self) -> tuple[Linear, ...]:
-        """The two of them."""
+    def linears(self) -> tuple[Linear, Linear]:
         return self._up, self._down
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -172,45 +207,53 @@ class FeedForward:
 
 
 class RelativeBias:
-    """Relative positions (T5): what is added to attention scores for each distance."""
+    """The bias that T5's relative positions add to attention scores, by distance."""
 
     def __init__(self, build: LayerBuilder, name: str) -> None:
         relative, stack = build.stack.relative, build.stack
         assert relative is not None, "the stack has relative positions"
         table = build.tensor(name, relative.buckets, stack.heads)
-        self._reach = stack.max_positions
-        distances = torch.arange(1 - self._reach, self._reach)
+        self._max_positions = stack.max_positions
+        distances = torch.arange(1 - self._max_positions, self._max_positions)
         # [heads, distances], from far left to far right.
         self._values = table[_buckets(distances, relative).to(build.device)].T.contiguous()
 
     def __call__(self, positions: Tensor, keys: int, mask: Tensor | None) -> Tensor:
-        """positions [rows, tokens] of the queries, keys from 0 on → [rows, heads, tokens, keys],
-        with the mask of that shape, or one that broadcasts to it, added."""
+        """The bias for attention scores, with a mask added.
+
+        Args:
+            positions: [rows, tokens], of the queries.
+            keys: number of keys; their positions start at 0.
+            mask: broadcasts to the result.
+
+        Returns:
+            [rows, heads, tokens, keys].
+        """
         distances = torch.arange(keys, device=positions.device) - positions[:, :, None]
-        # Beyond the reach lies only what is masked.
-        places = (distances + (self._reach - 1)).clamp(0, 2 * self._reach - 2)
-        bias = self._values[:, places].transpose(0, 1)
+        # Distances beyond the table are those of masked keys.
+        index = (distances + (self._max_positions - 1)).clamp(0, 2 * self._max_positions - 2)
+        bias = self._values[:, index].transpose(0, 1)
         return bias if mask is None else bias + mask
 
 
 def _buckets(distances: Tensor, relative: RelativePositions) -> Tensor:
-    """T5's buckets: one for each small distance, and ever wider ones (Raffel et al. 2020)."""
-    count, found = relative.buckets, torch.zeros_like(distances)
+    """T5's buckets of distances: exact for short ones, then logarithmic (Raffel et al. 2020)."""
+    count, offset = relative.buckets, torch.zeros_like(distances)
     if relative.bidirectional:
         count //= 2
-        found = (distances > 0) * count
+        offset = (distances > 0) * count
         far = distances.abs()
     else:
         far = (-distances).clamp_min(0)
     exact = count // 2
-    # As transformers rounds it, in float32.
+    # In float32, so that it rounds as in transformers.
     wide = torch.log(far.float().clamp_min(1) / exact) / math.log(relative.max_distance / exact)
     wide = (exact + (wide * (count - exact)).long()).clamp_max(count - 1)
-    return found + torch.where(far < exact, far, wide)
+    return offset + torch.where(far < exact, far, wide)
 
 
 def embedding_name(weights: Weights, architecture: Architecture, side: str) -> str:
-    """Where the token table lies: shared, or with its side of the model."""
+    """Name of the token embedding of a side ("encoder" or "decoder"): shared, or its own."""
     own = f"model.{side}.embed_tokens.weight"
     if architecture.separate_embeddings or "model.shared.weight" not in weights:
         return own

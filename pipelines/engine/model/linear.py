@@ -1,4 +1,4 @@
-"""Linear layers: one call, y = x Wᵀ + b, over the weight layouts and kernels of each precision."""
+"""Linear layers y = x Wᵀ + b: one interface over the weight layouts and kernels of precisions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from pipelines.engine.weights.quantised import (
 
 __all__ = ["Linear", "make_linear"]
 
-# How many rows oneDNN should lay the weights out for. The layout for 8 rows was as fast as one
-# made to measure at 1, 25, 200 and 1,500 rows.
+# Rows that oneDNN optimises the weight layout for. The layout for 8 rows was as fast as one made
+# for the actual number at 1, 25, 200 and 1,500 rows.
 _PACKED_ROWS = 8
 
-# Weights of up to so many numbers are kept in a second layout for single rows: there its kernel
-# took 13 µs for 384 × 384 and 44 for 512 × 2048 where fbgemm's took 25 and 55, but no longer less
-# for 768 × 3072. In a whole step of whisper-tiny it saves a sixth.
-_SMALL = 2**20
+# Weights of at most this many numbers are kept in a second layout for single rows. Its kernel took
+# 13 µs for 384 × 384 and 44 for 512 × 2048, where fbgemm's took 25 and 55, but was not faster for
+# 768 × 3072. It saves a sixth of a whole step of a decoder of 4 layers of 384.
+_SINGLE_ROW_WEIGHTS = 2**20
 
 
 class Linear(Protocol):
@@ -43,22 +43,28 @@ def make_linear(
     side: StackPrecision,
     device: torch.device,
 ) -> Linear:
-    """The linear layer that a plan asks for; weight [out, in], bias [out] in any float dtype. For
-    int8, weights may be so already."""
+    """Make the linear layer of a precision.
+
+    Args:
+        weight: [out, in] of any float dtype; for int8 it may be quantised already.
+        bias: [out] of any float dtype, or None.
+    """
     if side.kernel == "int8" and device.type == "cpu":
         kernels = load_kernels()
         return _Int8(weight, bias) if kernels is None else CompiledLinear(weight, bias, kernels)
     if side.kernel == "int8":
-        return _Int8Weights(weight, bias, side.activations, device)
-    assert isinstance(weight, Tensor), "nothing else is made of int8"
+        return _Int8Weights(weight, bias, side.activation_dtype, device)
+    assert isinstance(weight, Tensor), "weights are quantised for int8 only"
     if side.kernel == "half":
         return _HalfWeights(weight, bias)
     if side.kernel == "packed":
-        return _Packed(weight, bias, side.weights)
-    return _Dense(weight, bias, side.weights, device)
+        return _Packed(weight, bias, side.weight_dtype)
+    return _Dense(weight, bias, side.weight_dtype, device)
 
 
 class _Dense:
+    """torch's own linear."""
+
     def __init__(
         self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, device: torch.device
     ) -> None:
@@ -98,41 +104,45 @@ class _HalfWeights:
 
 
 class _Int8:
-    """Where kernels of our own cannot be had: int8 weights with a scale per output. Activations are
-    quantised on the fly, to 8 bits or (narrow) 7; single rows on small weights stay bfloat16."""
+    """int8 weights with a scale per output, by fbgemm: the fallback without compiled kernels.
+
+    Activations are quantised on the fly to 8 bits, or to 7 where 8 overflow. Single rows on small
+    weights stay bfloat16.
+    """
 
     def __init__(self, weight: Tensor | QuantisedWeight, bias: Tensor | None) -> None:
-        whole = quantise_weight(weight)
+        quantised = quantise_weight(weight)
         self._bias = None if bias is None else bias.float()
-        self._packed, self._narrow = packed(whole, self._bias), fbgemm_overflows()
-        self._outputs = len(whole.scales)
-        small = whole.numbers.numel() <= _SMALL
-        self._small = (whole.numbers, whole.scales.bfloat16()) if small else None
-        # Without the packet's detour for fake objects, which costs 2 µs a call.
+        self._packed, self._reduce_range = packed(quantised, self._bias), fbgemm_overflows()
+        self._outputs = len(quantised.scales)
+        small = quantised.numbers.numel() <= _SINGLE_ROW_WEIGHTS
+        self._single_row = (quantised.numbers, quantised.scales.bfloat16()) if small else None
+        # `_op` skips the dispatch for fake tensors of the OpOverload, which costs 2 µs a call.
         self._multiply = torch.ops.quantized.linear_dynamic.default._op
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.numel() == x.shape[-1]:
-            if self._small is None:
-                # fbgemm makes numbers of NaN, or raises an error where there is nothing else.
+            if self._single_row is None:
+                # fbgemm turns NaN into numbers, or raises an error if the row is all NaN.
                 if not math.isfinite(x.sum().item()):
                     return x.new_full((*x.shape[:-1], self._outputs), torch.nan)
-                whole: Tensor = self._multiply(x, self._packed, self._narrow)
-                return whole
+                row: Tensor = self._multiply(x, self._packed, self._reduce_range)
+                return row
             flat = x if x.dim() == 2 else x.view(1, -1)
-            y = torch._weight_int8pack_mm(flat.bfloat16(), *self._small)
+            y = torch._weight_int8pack_mm(flat.bfloat16(), *self._single_row)
             y = y.float() if self._bias is None else self._bias + y
             return y if x.dim() == 2 else y.view(*x.shape[:-1], -1)
-        # One scale serves the whole of x: the rows are brought to one size, and back, which the
-        # bias, added in between, must not follow. (The norm of order infinity took nine times as
-        # long as these two operations.) NaN is in the peak of its row and comes back with it.
+        # fbgemm quantises all of x with one scale. So every row is divided by its peak first, and
+        # the product multiplied by it; lerp applies this to the product but not to the bias, which
+        # fbgemm has added. (The infinity norm took nine times as long as abs and amax.) NaN is in
+        # the peak of its row and comes back with it.
         peak = x.abs().amax(dim=-1, keepdim=True).clamp_min_(1e-12)
-        y = self._multiply((x / peak).nan_to_num_(0.0), self._packed, self._narrow)
+        y = self._multiply((x / peak).nan_to_num_(0.0), self._packed, self._reduce_range)
         return y.mul_(peak) if self._bias is None else torch.lerp(self._bias, y, peak, out=y)
 
 
 class _Int8Weights:
-    """int8 weights on a GPU, widened at use: saves memory, not time."""
+    """int8 weights on a GPU, dequantised at use: saves memory, not time."""
 
     def __init__(
         self,
@@ -141,11 +151,11 @@ class _Int8Weights:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        whole = quantise_weight(weight).to(device)
-        self._weight, self._scale = whole.numbers, whole.scales.to(dtype)
+        quantised = quantise_weight(weight).to(device)
+        self._weight, self._scale = quantised.numbers, quantised.scales.to(dtype)
         self._bias = None if bias is None else bias.to(device, dtype)
 
     def __call__(self, x: Tensor) -> Tensor:
-        # Scaled before the product: sums of bare int8 leave float16's range.
+        # Scaled before the product: sums of unscaled int8 leave the range of float16.
         weight = self._weight.to(x.dtype) * self._scale[:, None]
         return F.linear(x, weight, self._bias)

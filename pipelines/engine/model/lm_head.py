@@ -1,4 +1,4 @@
-"""The last layer: hidden states → logits, or at once the likeliest tokens."""
+"""The LM head: hidden states → logits, or directly the argmax tokens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,28 @@ from pipelines.engine.weights.quantised import QuantisedWeight
 
 __all__ = ["LMHead", "argmax", "logprobs_of"]
 
-# So many sets of ids that are ruled out are remembered as biases.
+# Bias vectors that are cached, one per set of suppressed ids.
 _CACHED_BIASES = 8
 
 
 def argmax(
-    logits: Tensor, ruled_out: Sequence[Tensor] = (), logprobs: bool = False
+    logits: Tensor, suppressed: Sequence[Tensor] = (), logprobs: bool = False
 ) -> tuple[Tensor, Tensor]:
-    """The likeliest token of each row of logits [n, vocab] other than these ids, and its logit or
-    log-probability: NaN where a logit is, −∞ where all are. Changes the logits."""
-    for ids in ruled_out:
+    """The most likely token of each row, suppressed ids excluded.
+
+    Args:
+        logits: [n, vocab]; overwritten.
+        suppressed: tensors of token ids.
+        logprobs: whether to return log-probabilities instead of logits.
+
+    Returns:
+        tokens: int64 [n].
+        chosen: [n], logits or log-probabilities of the tokens: NaN if the row contains NaN, −∞ if
+            all its logits are −∞.
+    """
+    for ids in suppressed:
         logits.index_fill_(1, ids, -torch.inf)
-    if logits.device.type == "cpu":  # numpy's is several times as fast as torch's
+    if logits.device.type == "cpu":  # numpy's argmax is several times as fast as torch's
         tokens = torch.from_numpy(logits.numpy().argmax(axis=-1))
     else:
         tokens = logits.argmax(dim=-1)
@@ -36,13 +46,28 @@ def argmax(
 
 
 def logprobs_of(chosen: Tensor, logits: Tensor) -> Tensor:
-    """Log-probabilities of chosen logits [n], each of a row of logits [n, vocab]: NaN where a logit
-    is, −∞ where all of them are."""
-    # Without a lower limit −∞ − −∞ would be NaN, too.
+    """Log-probabilities of chosen tokens.
+
+    Args:
+        chosen: [n], a logit of each row.
+        logits: [n, vocab].
+
+    Returns:
+        [n]: NaN if the row contains NaN, −∞ if all its logits are −∞.
+    """
+    # Without the lower bound −∞ − −∞ would be NaN.
     return chosen - logits.logsumexp(dim=-1).clamp_min_(torch.finfo(logits.dtype).min)
 
 
 class LMHead:
+    """The linear layer from hidden states to logits.
+
+    Args:
+        tied: name of the token embedding, used as weights by models without a head of their own.
+        side: the decoder's precision.
+        shortlist: the only ids that can be generated; None for the whole vocabulary.
+    """
+
     def __init__(
         self,
         weights: Weights,
@@ -52,27 +77,26 @@ class LMHead:
         device: torch.device,
         shortlist: Sequence[int] | None,
     ) -> None:
-        """tied: the name of the table of tokens, for models that have no other. shortlist: the ids
-        that can be generated, where not all."""
         vocab, width = architecture.vocab_size, architecture.decoder.d_model
         name = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
-        own = name in weights if architecture.tied_head is None else not architecture.tied_head
+        untied = name in weights if architecture.tied_head is None else not architecture.tied_head
         table: Tensor | QuantisedWeight
-        if own:
+        if untied:
             table = weights.take(name, vocab, width)
         else:
-            table = weights.shared(tied, vocab, width, device, side.weights)
+            table = weights.shared(tied, vocab, width, device, side.weight_dtype)
         if architecture.head_scale != 1.0:
             exact = table if isinstance(table, QuantisedWeight) else table.float()
             table = exact * architecture.head_scale
-        # What a family adds to the logits after the head is often absent, and else often zero.
+        # Some families add a bias to the logits. It is often absent, and otherwise often zero.
         bias = None
         if "final_logits_bias" in weights:
             bias = weights.take("final_logits_bias", 1, vocab)[0]
             bias = bias if bias.any() else None
+        # Output i of the linear layer is the logit of id _kept[i]; id j is output _places[j].
         self._kept = self._places = None
         if shortlist is not None:
-            # Behind those kept the head has an output for all others, whatever it computes.
+            # One more output stands for all other ids; its value is never used.
             kept = torch.tensor([*shortlist, 0])
             table = table[kept.to(table.device)]
             bias = None if bias is None else bias[kept]
@@ -83,7 +107,7 @@ class LMHead:
         self._biases: dict[tuple[int, ...], tuple[Sequence[Tensor], Tensor]] = {}
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """States [n, d_model] → float32 [n, vocab]: −∞ outside the shortlist."""
+        """Hidden states [n, d_model] → float32 [n, vocab]; −∞ outside the shortlist."""
         logits = self._linear(hidden).float()
         if self._places is None:
             return logits
@@ -91,27 +115,31 @@ class LMHead:
         return logits.index_select(1, self._places)
 
     def argmax(
-        self, hidden: Tensor, ruled_out: Sequence[Tensor], logprobs: bool
+        self, hidden: Tensor, suppressed: Sequence[Tensor], logprobs: bool
     ) -> tuple[Tensor, Tensor]:
-        """As the function, of the states' logits, which a kernel need not write down."""
+        """As the function `argmax`, of hidden states [n, d_model].
+
+        The compiled kernel computes it without storing the logits.
+        """
         if not isinstance(self._linear, CompiledLinear):
-            return argmax(self.logits(hidden), ruled_out, logprobs)
-        bias = self._bias(self._linear, ruled_out)
+            return argmax(self.logits(hidden), suppressed, logprobs)
+        bias = self._suppressing_bias(self._linear, suppressed)
         tokens, chosen, totals = self._linear.argmax(hidden, bias, logprobs)
         if logprobs:
             chosen = torch.where(chosen.isfinite(), -totals.log(), chosen)
         return tokens if self._kept is None else self._kept[tokens], chosen
 
-    def _bias(self, linear: CompiledLinear, ruled_out: Sequence[Tensor]) -> Tensor:
-        """What is added to the products, −∞ for what is not to be chosen."""
-        key = tuple(map(id, ruled_out))
+    def _suppressing_bias(self, linear: CompiledLinear, suppressed: Sequence[Tensor]) -> Tensor:
+        """The layer's bias with −∞ for suppressed ids; cached by the identity of the tensors."""
+        key = tuple(map(id, suppressed))
         if key not in self._biases:
             bias = linear.bias.clone()
-            for ids in ruled_out:
+            for ids in suppressed:
                 bias[ids if self._places is None else self._places[ids]] = -torch.inf
             if self._places is not None:
                 bias[-1] = -torch.inf
             if len(self._biases) == _CACHED_BIASES:
                 self._biases.clear()
-            self._biases[key] = ruled_out, bias  # who is remembered keeps its identity
+            # The entry keeps the tensors alive, so that their ids stay unique.
+            self._biases[key] = suppressed, bias
         return self._biases[key][1]

@@ -1,4 +1,4 @@
-"""Threads that compute side by side, each alone, where that beats all of them on one operation."""
+"""A thread pool that runs one single-threaded computation per CPU thread."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ T = TypeVar("T")
 
 
 class ComputeThreads:
-    """So many CPU threads, for several long jobs at a time.
+    """Runs long computations in parallel, each on a single thread.
 
-    Only for operations that take milliseconds each. Between two of them a thread needs Python's
-    lock: four threads that each stepped 16 rows of a translation, at some 40 µs an operation, did
-    half as much as four on every operation.
+    An alternative to using all threads on every operation. Pays off only for operations that take
+    milliseconds each: between two of them a thread needs the GIL. Four threads that each stepped
+    16 rows of a translation, at some 40 µs an operation, did half as much as four on every
+    operation.
+
+    Args:
+        count: number of CPU threads.
     """
 
     def __init__(self, count: int = 1) -> None:
@@ -26,8 +30,10 @@ class ComputeThreads:
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Do all jobs and return what they return, in order; raises what the first of them raised,
-        after all have ended."""
+        """Run all jobs and return their results in order.
+
+        If jobs fail, the error of the first of them is raised after all have ended.
+        """
         if len(jobs) <= 1 or self.count == 1:
             return [job() for job in jobs]
         if self._pool is None:
@@ -35,9 +41,9 @@ class ComputeThreads:
         futures: list[Future[T]] = [self._pool.submit(_single_threaded, job) for job in jobs]
         try:
             wait(futures)
-        finally:  # Ctrl-C must not leave them at work on what the caller puts in order
+        finally:  # after Ctrl-C no job may still use what the caller cleans up
             wait(futures)
-            torch.set_num_threads(self.count)  # which for MKL is a setting of the whole process
+            torch.set_num_threads(self.count)  # MKL's setting is one for the whole process
         return [future.result() for future in futures]
 
 

@@ -1,4 +1,4 @@
-"""Reading out where the decoder looks in its source, for the rows that ask."""
+"""Cross-attention weights of selected heads, collected during a decoder pass."""
 
 from __future__ import annotations
 
@@ -17,17 +17,27 @@ __all__ = ["AttentionCapture"]
 
 @dataclass(frozen=True, eq=False)
 class _CaptureRequest:
+    """The heads of one layer that a row captures; places: their indices in the row's result."""
+
     row: int
     encoded: EncodedSource
     heads: list[int]
-    places: list[int]  # of these heads in the row's answer
+    places: list[int]
 
 
 class AttentionCapture:
-    """Collects cross-attention during one decoder pass.
+    """Collects cross-attention weights during one decoder pass.
 
-    The pass itself uses kernels that never write attention down; these few heads are computed
-    again beside it.
+    The kernels of the pass never store attention weights; those of the few requested heads are
+    computed again from their queries.
+
+    Args:
+        encoded_sources: the source of each row.
+        heads: for each row its (layer, head) pairs; may be empty.
+        tokens: new tokens per row of the pass.
+
+    Attributes:
+        weights: for each row float32 [pairs, tokens, source length].
     """
 
     def __init__(
@@ -36,35 +46,44 @@ class AttentionCapture:
         heads: Sequence[Sequence[tuple[int, int]]],
         tokens: int,
     ) -> None:
-        """heads: for each row the (layer, head) pairs it wants. tokens: those of the pass."""
         self.weights = [
             torch.zeros(len(pairs), tokens, encoded.length, device=encoded.device)
             for encoded, pairs in zip(encoded_sources, heads, strict=True)
         ]
         self._pairs = heads
-        self._wishes: defaultdict[int, list[_CaptureRequest]] = defaultdict(list)
+        self._requests: defaultdict[int, list[_CaptureRequest]] = defaultdict(list)  # by layer
         for row, (encoded, pairs) in enumerate(zip(encoded_sources, heads, strict=True)):
             for layer in {layer for layer, _ in pairs}:
                 places = [i for i, (other, _) in enumerate(pairs) if other == layer]
-                wish = _CaptureRequest(row, encoded, [pairs[i][1] for i in places], places)
-                self._wishes[layer].append(wish)
+                request = _CaptureRequest(row, encoded, [pairs[i][1] for i in places], places)
+                self._requests[layer].append(request)
 
-    def note(self, layer: int, query: Tensor, scale: float | None) -> None:
-        """Take in a layer's cross-attention queries [rows, heads, tokens, head_dim]; scale: what
-        scores are multiplied with, None for one over the root of head_dim."""
-        for wish in self._wishes[layer]:
-            q = query[wish.row, wish.heads].float()
-            k = wish.encoded.keys[layer][wish.heads].float()
+    def add_queries(self, layer: int, query: Tensor, scale: float | None) -> None:
+        """Compute the weights of one layer.
+
+        Args:
+            query: cross-attention queries [rows, heads, tokens, head_dim].
+            scale: factor on the scores; None for 1 / √head_dim.
+        """
+        for request in self._requests[layer]:
+            q = query[request.row, request.heads].float()
+            k = request.encoded.keys[layer][request.heads].float()
             scores = q @ k.transpose(1, 2) * (scale or q.shape[-1] ** -0.5)
-            self.weights[wish.row][wish.places] = scores.softmax(-1)
+            self.weights[request.row][request.places] = scores.softmax(-1)
 
-    def wanted(self, row: int) -> bool:
-        """Whether a row asks for anything."""
+    def captures(self, row: int) -> bool:
+        """Whether any head of a row is captured."""
         return bool(self._pairs[row])
 
-    def take(self, row: int, layers: Sequence[Tensor]) -> None:
-        """Take in a row's cross-attention as transformers reports it, [1, heads, tokens, length]
-        a layer, of which the last tokens are those of the pass."""
+    def add_weights(self, row: int, layers: Sequence[Tensor]) -> None:
+        """Copy a row's weights out of what transformers reports as cross_attentions.
+
+        Args:
+            layers: [1, heads, tokens, length] per layer; the pass's tokens are the last ones.
+
+        Raises:
+            EngineError: a requested layer is missing.
+        """
         for place, (layer, head) in enumerate(self._pairs[row]):
             if layer >= len(layers):
                 raise EngineError("the module reported no cross-attention, though it was asked to")

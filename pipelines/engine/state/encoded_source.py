@@ -1,4 +1,4 @@
-"""Memory: an encoded source, as the decoder reads it."""
+"""Encoded sources: the encoder's result as the decoder's cross-attention reads it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ class EncodedSource:
     """The cross-attention keys and values of every decoder layer, computed once per source.
 
     Shared, never copied, by any number of requests: temperature fallbacks, beams, re-decodes.
-    keys, values: one [heads, source length, head_dim] a layer.
-    owner: identity of the model that made it; no other model can read it.
+
+    Attributes:
+        keys, values: one tensor [heads, source length, head_dim] per layer.
+        owner: identity of the model that computed them; no other model can use them.
     """
 
     keys: tuple[Tensor, ...]
@@ -28,12 +30,13 @@ class EncodedSource:
 
     @cached_property
     def addresses(self) -> bytes:
-        """Where keys and values of each layer lie, int64 [layers, 2]; on a CPU."""
+        """Addresses of keys and values of each layer, int64 [layers, 2] as bytes; CPU only."""
         both = chain.from_iterable(zip(self.keys, self.values, strict=True))
         return array("q", [part.data_ptr() for part in both]).tobytes()
 
     @cached_property
     def length(self) -> int:
+        """Number of source positions."""
         return self.keys[0].shape[1]
 
     @property
@@ -42,10 +45,11 @@ class EncodedSource:
 
     @property
     def bytes(self) -> int:
+        """Memory that the tensors take."""
         return sum(t.numel() * t.element_size() for t in (*self.keys, *self.values))
 
     def to(self, device: torch.device, dtype: torch.dtype) -> EncodedSource:
-        """The same memory elsewhere; itself when it is there already."""
+        """This source on a device and in a dtype; itself if it is there already."""
         there = self.device.type == device.type and device.index in (None, self.device.index)
         if there and self.keys[0].dtype == dtype:
             return self
@@ -55,8 +59,12 @@ class EncodedSource:
 
 @dataclass(frozen=True)
 class SourceGroups:
-    """How the lanes of a pass share sources: generation i, whose source lies in slot `first` + i
-    of the cross cache, has widths[i] neighbouring lanes."""
+    """Which rows of a pass share a source: the sequences of one request are neighbouring rows.
+
+    Attributes:
+        first: slot of the first source in the cross cache; the others follow.
+        widths: number of rows on each source.
+    """
 
     first: int
     widths: tuple[int, ...]

@@ -1,4 +1,9 @@
-"""What one decoder pass reads, and its geometry for layers that go operation by operation."""
+"""The inputs of one decoder pass, and what its attention layers derive from them.
+
+`ForwardBatch` describes a pass. `AttentionMetadata` holds masks and indices for layers that run
+operation by operation; it is computed once per pass and shared by all layers. The compiled kernels
+read the batch directly.
+"""
 
 from __future__ import annotations
 
@@ -22,54 +27,56 @@ __all__ = [
     "static_attention_metadata",
 ]
 
-# When rows stand at different positions the cache is read up to a multiple of this, behind a
-# mask: few shapes where libraries build a kernel per shape. For float32 on a CPU none does, and
-# the padding costs its full time.
+# When rows stand at different positions, the cache is read up to a multiple of this, behind a
+# mask: libraries that build a kernel per shape then see few shapes. For float32 on a CPU no
+# library does, and the padding costs its full time, so the multiple is smaller there.
 _LENGTH_STEP, _CPU_LENGTH_STEP = 64, 8
 _SOURCE_STEP = 16
 
 
 @dataclass(frozen=True, eq=False)
 class ForwardBatch:
-    """Which rows read how many new tokens.
+    """One decoder pass: the same number of new tokens for each of some rows.
 
-    shape: (rows, new tokens of each). slots: the rows, a contiguous range. starts: how many tokens
-        each has read before.
-    memories: one per row, for layers that read each where it lies. sharing: where they are in the
-        cross cache, for others.
-    readout: collects cross-attention, where anyone wants it.
+    Attributes:
+        shape: (rows, new tokens per row).
+        slots: slots of the rows in the KV cache, a contiguous range.
+        past_lengths: for each row, tokens in the cache before this pass.
+        encoded_sources: one per row, for layers that read sources in place.
+        source_groups: where the sources are in the cross cache, for layers that read that.
+        capture: collects cross-attention weights, or None.
     """
 
     shape: tuple[int, int]
     slots: slice
-    starts: Sequence[int]
+    past_lengths: Sequence[int]
     encoded_sources: tuple[EncodedSource, ...]
     source_groups: SourceGroups
     capture: AttentionCapture | None
 
     @property
-    def length(self) -> int:
-        """How long the cache is when the tokens have been read."""
-        return max(self.starts) + self.shape[1]
+    def kv_length(self) -> int:
+        """Tokens of the longest row in the cache after this pass."""
+        return max(self.past_lengths) + self.shape[1]
 
     @property
     def uniform(self) -> bool:
-        """Whether all rows stand at one position."""
-        return all(start == self.starts[0] for start in self.starts)
+        """Whether all rows have the same past length."""
+        return all(length == self.past_lengths[0] for length in self.past_lengths)
 
     def positions(self, device: torch.device) -> Tensor:
-        """Where the new tokens stand, [rows, tokens]."""
-        starts = torch.tensor(self.starts, device=device)
+        """Positions of the new tokens, int64 [rows, tokens]."""
+        starts = torch.tensor(self.past_lengths, device=device)
         return starts[:, None] + torch.arange(self.shape[1], device=device)
 
-    def places(self, device: torch.device) -> slice | Tensor:
-        """The same for an index: a slice where all rows agree."""
-        first = self.starts[0]
+    def position_index(self, device: torch.device) -> slice | Tensor:
+        """The same as an index into a table of positions: a slice if all rows agree."""
+        first = self.past_lengths[0]
         return slice(first, first + self.shape[1]) if self.uniform else self.positions(device)
 
     @property
-    def sources(self) -> slice:
-        """Slots of the cross cache."""
+    def source_slots(self) -> slice:
+        """Slots of the sources in the cross cache."""
         return slice(
             self.source_groups.first, self.source_groups.first + len(self.source_groups.widths)
         )
@@ -77,118 +84,136 @@ class ForwardBatch:
 
 @dataclass(frozen=True, eq=False)
 class AttentionMetadata:
-    """Worked out once for a step and shared by all layers.
+    """Masks and indices of one pass, shared by all layers.
 
-    at: the first new position when it is the same for all rows, else the slots [rows, 1] and all
-        new positions [rows, tokens].
-    length: how much of the cache is read. mask [rows, 1, tokens, length], added to the scores, or
-        None when every row may see all of it.
-    source_length, source_mask [sources, 1, 1, source_length]: of the cross cache.
-    runs: (how many sources, rows on each of them) where rows share sources; None when each row has
-        its own.
+    Attributes:
+        write_index: where new keys and values are stored: their first position if that is the same
+            for all rows, else (slots [rows, 1], positions [rows, tokens]).
+        kv_length: positions of the KV cache that are read.
+        mask: [rows, 1, tokens, kv_length], added to the scores; None if every row may see all.
+        source_length: positions of the cross cache that are read.
+        source_mask: [sources, 1, 1, source_length], added to the scores, or None.
+        source_runs: consecutive sources with the same number of rows, as (sources, rows on each);
+            None if each row has a source of its own.
     """
 
-    at: int | tuple[Tensor, Tensor]
-    length: int
+    write_index: int | tuple[Tensor, Tensor]
+    kv_length: int
     mask: Tensor | None
     source_length: int
     source_mask: Tensor | None
-    runs: tuple[tuple[int, int], ...] | None
+    source_runs: tuple[tuple[int, int], ...] | None
 
 
 def attention_metadata(
     batch: ForwardBatch,
     cross: CrossCache | None,
-    longest: int,
+    max_length: int,
     device: torch.device,
     dtype: torch.dtype,
 ) -> AttentionMetadata:
-    """cross: None when memories are read where they lie. longest: how far the cache may be read at
-    most."""
-    (_, tokens), length = batch.shape, batch.length
+    """Compute the metadata of a pass.
+
+    Args:
+        cross: None when sources are read in place.
+        max_length: longest sequence; bounds how far the cache is read.
+        dtype: of the masks.
+    """
+    (_, tokens), kv_length = batch.shape, batch.kv_length
     uniform = batch.uniform
-    at: int | tuple[Tensor, Tensor] = batch.starts[0]
+    write_index: int | tuple[Tensor, Tensor] = batch.past_lengths[0]
     mask = None
     if not uniform or tokens > 1:
         positions = batch.positions(device)
         if not uniform:
             exact = dtype == torch.float32 and device.type == "cpu"
             multiple = _CPU_LENGTH_STEP if exact else _LENGTH_STEP
-            at = _column(batch.slots, device), positions
-            length = padded_length(length, longest, multiple)
-        mask = _causal_mask(positions, length, dtype)
+            write_index = _slot_column(batch.slots, device), positions
+            kv_length = padded_length(kv_length, max_length, multiple)
+        mask = _causal_mask(positions, kv_length, dtype)
     if cross is None:
-        return AttentionMetadata(at, length, mask, 0, None, None)
-    lengths = cross.lengths[batch.sources]
+        return AttentionMetadata(write_index, kv_length, mask, 0, None, None)
+    lengths = cross.lengths[batch.source_slots]
     source_length = max(lengths)
     if min(lengths) != source_length:
-        source_length = min(-(-source_length // _SOURCE_STEP) * _SOURCE_STEP, cross.room)
+        padded = -(-source_length // _SOURCE_STEP) * _SOURCE_STEP
+        source_length = min(padded, cross.position_capacity)
     source_mask = padding_mask(lengths, source_length, device, dtype)
-    return AttentionMetadata(
-        at, length, mask, source_length, source_mask, _runs(batch.source_groups)
-    )
+    runs = _source_runs(batch.source_groups)
+    return AttentionMetadata(write_index, kv_length, mask, source_length, source_mask, runs)
 
 
 def static_attention_metadata(
     positions: Tensor,
-    length: int,
+    kv_length: int,
     source_length: int,
     source_lengths: Tensor | None,
     source_groups: SourceGroups,
     dtype: torch.dtype,
 ) -> AttentionMetadata:
-    """The same with whatever changes from pass to pass in tensors, for the first slots.
+    """The metadata for a CUDA graph: tensors hold whatever changes between replays.
 
-    positions: of the new tokens, [rows, tokens]. length, source_length: how much of the caches is
-    read. source_lengths [sources]: how much of the sources there is; None: all of it.
+    The rows use the first slots of the caches.
+
+    Args:
+        positions: of the new tokens, [rows, tokens].
+        kv_length, source_length: positions of the caches that are read.
+        source_lengths: [sources], or None if all sources have `source_length` positions.
+        dtype: of the masks.
     """
     device = positions.device
     source_mask = None
     if source_lengths is not None:
         source_mask = _source_mask(source_lengths, source_length, dtype)
-    at = _column(slice(0, len(positions)), device), positions
-    mask = _causal_mask(positions, length, dtype)
-    return AttentionMetadata(at, length, mask, source_length, source_mask, _runs(source_groups))
+    write_index = _slot_column(slice(0, len(positions)), device), positions
+    mask = _causal_mask(positions, kv_length, dtype)
+    runs = _source_runs(source_groups)
+    return AttentionMetadata(write_index, kv_length, mask, source_length, source_mask, runs)
 
 
-def padded_length(length: int, longest: int, multiple: int = _LENGTH_STEP) -> int:
-    """How far a cache is read behind a mask."""
-    return min(-(-length // multiple) * multiple, longest)
+def padded_length(length: int, max_length: int, multiple: int = _LENGTH_STEP) -> int:
+    """`length` rounded up to a multiple, at most `max_length`."""
+    return min(-(-length // multiple) * multiple, max_length)
 
 
-def _column(slots: slice, device: torch.device) -> Tensor:
+def padding_mask(
+    lengths: Sequence[int], max_length: int, device: torch.device, dtype: torch.dtype
+) -> Tensor | None:
+    """A mask for right-padded sequences.
+
+    Returns:
+        [rows, 1, 1, max_length], −∞ beyond each length; None if there is no padding.
+    """
+    if min(lengths) == max_length:
+        return None
+    return _source_mask(torch.tensor(lengths), max_length, dtype).to(device)
+
+
+def _slot_column(slots: slice, device: torch.device) -> Tensor:
+    """Slot numbers as a column [rows, 1], to broadcast against positions [rows, tokens]."""
     return torch.arange(slots.start, slots.stop, device=device)[:, None]
 
 
 def _causal_mask(positions: Tensor, length: int, dtype: torch.dtype) -> Tensor:
-    """[rows, 1, tokens, length], −∞ behind each position."""
+    """positions [rows, tokens] → [rows, 1, tokens, length], −∞ after each position."""
     later = torch.arange(length, device=positions.device) > positions[:, :, None]
-    return _additive(later, dtype)[:, None]
+    return _additive_mask(later, dtype)[:, None]
 
 
-def _source_mask(lengths: Tensor, longest: int, dtype: torch.dtype) -> Tensor:
-    """[sources, 1, 1, longest], −∞ beyond each length."""
-    beyond = torch.arange(longest, device=lengths.device) >= lengths[:, None]
-    return _additive(beyond, dtype)[:, None, None]
+def _source_mask(lengths: Tensor, max_length: int, dtype: torch.dtype) -> Tensor:
+    """lengths [sources] → [sources, 1, 1, max_length], −∞ beyond each length."""
+    beyond = torch.arange(max_length, device=lengths.device) >= lengths[:, None]
+    return _additive_mask(beyond, dtype)[:, None, None]
 
 
-def _additive(hidden: Tensor, dtype: torch.dtype) -> Tensor:
-    """What is added to scores to hide some."""
+def _additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
+    """A boolean mask of hidden positions → 0 and −∞, to be added to the scores."""
     mask = torch.zeros(hidden.shape, device=hidden.device, dtype=dtype)
     return mask.masked_fill_(hidden, -torch.inf)
 
 
-def _runs(source_groups: SourceGroups) -> tuple[tuple[int, int], ...] | None:
-    """Neighbouring generations of equal width: (how many, their width); None for one lane each."""
+def _source_runs(source_groups: SourceGroups) -> tuple[tuple[int, int], ...] | None:
+    """Consecutive sources of equal width as (sources, width); None if every width is 1."""
     if all(width == 1 for width in source_groups.widths):
         return None
     return tuple((len(list(same)), width) for width, same in groupby(source_groups.widths))
-
-
-def padding_mask(
-    lengths: Sequence[int], longest: int, device: torch.device, dtype: torch.dtype
-) -> Tensor | None:
-    """[rows, 1, 1, longest], −∞ beyond each length; None when nothing is padded."""
-    if min(lengths) == longest:
-        return None
-    return _source_mask(torch.tensor(lengths), longest, dtype).to(device)

@@ -1,7 +1,7 @@
 """Preallocated, slot-indexed caches of keys and values.
 
-Used slots are always 0 … n − 1: what leaves is overwritten by what stays, so that a step reads
-plain views and never gathers.
+The used slots are always 0 … n − 1: `reorder` moves the remaining slots into the gaps of those
+that leave, so that a pass reads plain views and never gathers.
 """
 
 from __future__ import annotations
@@ -13,42 +13,47 @@ from torch import Tensor
 
 from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["CrossCache", "NullCrossCache", "KVCache"]
+__all__ = ["CrossCache", "KVCache", "NullCrossCache"]
 
 # Source positions are reserved in multiples of this, so that a slightly longer source does not
-# move the whole cache.
+# reallocate the whole cache.
 _SOURCE_STEP = 32
 
-# Targets get room for so many tokens, then twice as many, and so on. Room for the longest from the
-# beginning would put the rows at distances that share few lines of the CPU's caches: steps of 32
-# rows took a third longer.
+# Target positions are reserved for so many tokens, then twice as many, and so on. Room for the
+# longest sequence from the beginning would place the rows at distances that share few lines of the
+# CPU's caches: steps of 32 rows took a third longer.
 _TARGET_STEP = 64
 
 
 class _SlotCache:
-    """The slot bookkeeping both caches share.
+    """Slot bookkeeping that both caches share.
 
-    Per layer one tensor [2, slots, heads, room, head_dim]: keys and values together, so that one
-    copy writes both. home: another object whenever they have moved in memory.
+    Per layer one tensor [2 (keys, values), slot capacity, heads, position capacity, head_dim]:
+    keys and values together, so that one copy writes both.
+
+    Attributes:
+        lengths: valid positions of each used slot.
+        position_capacity: positions that are allocated per slot.
+        storage_key: an object that is replaced whenever the tensors are reallocated.
     """
 
     def __init__(
         self,
         layers: int,
         heads: int,
-        room: int,
+        position_capacity: int,
         head_dim: int,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
         self._shape = (heads, head_dim)
         # zeros, not empty: masked positions still enter a product, where NaN × 0 is NaN.
-        # The memory is only touched, and so only taken, when written.
+        # The system assigns memory to the pages only when they are written.
         self._layers = [
-            torch.zeros(2, 0, heads, room, head_dim, device=device, dtype=dtype)
+            torch.zeros(2, 0, heads, position_capacity, head_dim, device=device, dtype=dtype)
             for _ in range(layers)
         ]
-        self.room, self.home = room, object()
+        self.position_capacity, self.storage_key = position_capacity, object()
         self.lengths: list[int] = []
 
     def __len__(self) -> int:
@@ -56,28 +61,29 @@ class _SlotCache:
 
     @property
     def layers(self) -> Sequence[Tensor]:
-        """[2, slots, heads, room, head_dim] each."""
+        """The tensors: [2, slot capacity, heads, position capacity, head_dim] per layer."""
         return self._layers
 
     @property
-    def capacity(self) -> int:
-        """For how many slots there is room."""
+    def slot_capacity(self) -> int:
+        """Slots that are allocated."""
         return self._layers[0].shape[1]
 
     def alloc(self) -> int:
-        """A new slot, empty. Doubles the room for slots when they run out."""
+        """Add an empty slot and return its number; doubles the slot capacity when needed."""
         slot = len(self.lengths)
-        if slot == self.capacity:
-            self._grow(slots=max(1, slot * 2), room=self.room)
+        if slot == self.slot_capacity:
+            self._grow(slots=max(1, slot * 2), positions=self.position_capacity)
         self.lengths.append(0)
         return slot
 
     def reorder(self, sources: Sequence[int]) -> None:
-        """Slot i becomes a copy of what slot sources[i] was, for all i at once; these are the
-        used slots from then on. Only what changes its place is copied.
+        """Make slot i a copy of the former slot sources[i], for all i at once.
+
+        Afterwards len(sources) slots are in use. Only slots that change their place are copied.
         """
-        while len(sources) > self.capacity:
-            self._grow(slots=2 * self.capacity, room=self.room)
+        while len(sources) > self.slot_capacity:
+            self._grow(slots=2 * self.slot_capacity, positions=self.position_capacity)
         moved = [(slot, source) for slot, source in enumerate(sources) if slot != source]
         longest = max((self.lengths[source] for _, source in moved), default=0)
         if longest:
@@ -88,107 +94,122 @@ class _SlotCache:
         self.lengths = [self.lengths[source] for source in sources]
 
     def erase(self, slot: int) -> None:
-        """As Slots.erase."""
+        """Fill a slot with zeros: NaN would spread from behind a mask to the slot's next user."""
         for layer in self._layers:
             layer[:, slot].zero_()
 
-    def _grow(self, slots: int, room: int) -> None:
+    def _grow(self, slots: int, positions: int) -> None:
+        """Reallocate the tensors with this capacity and copy what is in use."""
         heads, head_dim = self._shape
         used, longest = len(self.lengths), max(self.lengths, default=0)
         for i, old in enumerate(self._layers):
-            new = torch.zeros(2, slots, heads, room, head_dim, device=old.device, dtype=old.dtype)
+            new = torch.zeros(
+                2, slots, heads, positions, head_dim, device=old.device, dtype=old.dtype
+            )
             new[:, :used, :, :longest] = old[:, :used, :, :longest]
             self._layers[i] = new
-        self.room, self.home = room, object()
+        self.position_capacity, self.storage_key = positions, object()
 
-    def _bytes_for(self, slots: int, room: int) -> int:
-        """What this needs at the worst to have so many slots in use: their number doubles as it
-        grows, and while it grows or moves them, a layer is there twice."""
+    def _bytes_for(self, slots: int, positions: int) -> int:
+        """Upper bound of the memory for so many slots in use.
+
+        Capacity doubles as it grows, and while the tensors are reallocated or reordered, one layer
+        exists twice.
+        """
         first = self._layers[0]
-        capacity = max(1, self.capacity)
+        capacity = max(1, self.slot_capacity)
         while capacity < slots:
             capacity *= 2
         heads, head_dim = self._shape
-        layer = 2 * capacity * heads * max(room, self.room) * head_dim * first.element_size()
+        positions = max(positions, self.position_capacity)
+        layer = 2 * capacity * heads * positions * head_dim * first.element_size()
         return (len(self._layers) + 1) * layer
 
     @property
     def bytes(self) -> int:
+        """Memory that is allocated now."""
         return sum(layer.numel() * layer.element_size() for layer in self._layers)
 
 
 class KVCache(_SlotCache):
-    """Keys and values of the decoder's own tokens, a slot for each lane; none gets longer than
-    `longest`.
+    """Self-attention keys and values, one slot per sequence of at most `max_length` tokens.
 
-    `lengths[slot]` tokens of a slot are valid. Writing does not lengthen a slot: `advance`
-    does, once a whole step has gone well, so that a step can be repeated after an error.
+    The first `lengths[slot]` tokens of a slot are valid. `write` does not lengthen a slot; only
+    `advance` does, once a whole pass has succeeded, so that a pass can be repeated after an error.
     """
 
     def __init__(
         self,
         layers: int,
         heads: int,
-        longest: int,
+        max_length: int,
         head_dim: int,
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        self._longest = longest
-        super().__init__(layers, heads, self._room_for(1), head_dim, device, dtype)
+        self._max_length = max_length
+        super().__init__(layers, heads, self._positions_for(1), head_dim, device, dtype)
 
     def bytes_for(self, slots: int, tokens: int, source: int) -> int:
-        """As Slots.bytes_for."""
-        return self._bytes_for(slots, self._room_for(tokens))
+        """Upper bound of the memory for so many slots of so many tokens; `source` is ignored."""
+        return self._bytes_for(slots, self._positions_for(tokens))
 
     def reserve(self, tokens: int) -> None:
-        """Make room for slots of so many tokens."""
-        if tokens > self.room:
-            self._grow(slots=self.capacity, room=self._room_for(tokens))
+        """Make every slot large enough for so many tokens."""
+        if tokens > self.position_capacity:
+            self._grow(slots=self.slot_capacity, positions=self._positions_for(tokens))
 
-    def _room_for(self, tokens: int) -> int:
-        room = _TARGET_STEP
-        while room < tokens:
-            room *= 2
-        return min(room, self._longest)
+    def _positions_for(self, tokens: int) -> int:
+        positions = _TARGET_STEP
+        while positions < tokens:
+            positions *= 2
+        return min(positions, self._max_length)
 
     def write(
-        self, layer: int, slots: slice, at: int | tuple[Tensor, Tensor], keys_values: Tensor
+        self, layer: int, slots: slice, index: int | tuple[Tensor, Tensor], keys_values: Tensor
     ) -> None:
-        """Store keys_values [rows, tokens, 2, heads, head_dim] of the rows `slots`.
+        """Store the keys and values of new tokens.
 
-        at: the first position when all rows agree, which makes it one plain copy; else the slots
-        [rows, 1] and where each token belongs [rows, tokens].
+        Args:
+            slots: one per row.
+            index: the first position if it is the same for all rows, which makes this one plain
+                copy; else (slots [rows, 1], positions [rows, tokens]).
+            keys_values: [rows, tokens, 2, heads, head_dim].
         """
         tokens = keys_values.shape[1]
-        if isinstance(at, int):
-            target = self._layers[layer][:, slots, :, at : at + tokens]
+        if isinstance(index, int):
+            target = self._layers[layer][:, slots, :, index : index + tokens]
             target.copy_(keys_values.permute(2, 0, 3, 1, 4))
             return
-        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_(at, keys_values)
+        self._layers[layer].permute(1, 3, 0, 2, 4).index_put_(index, keys_values)
 
     def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of the rows `slots`, each a view [rows, heads, length, head_dim]."""
+        """Keys and values of the first `length` tokens: views [rows, heads, length, head_dim]."""
         view = self._layers[layer][:, slots, :, :length]
         return view[0], view[1]
 
     def advance(self, slots: slice, tokens: int) -> None:
+        """Count `tokens` more tokens of each slot as valid."""
         for slot in range(slots.start, slots.stop):
             self.lengths[slot] += tokens
 
     def truncate(self, slot: int, length: int) -> None:
-        """Forget all but the first `length` tokens of a slot."""
+        """Discard all but the first `length` tokens of a slot.
+
+        Raises:
+            IndexError: the slot holds fewer tokens.
+        """
         if not 0 <= length <= self.lengths[slot]:
             raise IndexError(f"slot {slot} holds {self.lengths[slot]} tokens, not {length}")
         self.lengths[slot] = length
 
 
 class CrossCache(_SlotCache):
-    """Memories of short sources side by side, so that one product serves all rows of a step. The
-    lanes of one generation share a slot.
+    """Cross-attention keys and values of short sources in one tensor per layer.
 
-    Only for text, and layers that go operation by operation: 25 positions copied once cost less
-    than a loop over rows at every step.
+    One product then serves all rows of a pass. All sequences of a request share a slot. Only for
+    text, and for layers that run operation by operation: copying 25 positions once costs less
+    than a loop over the rows at every step.
     """
 
     def __init__(
@@ -197,26 +218,26 @@ class CrossCache(_SlotCache):
         super().__init__(layers, heads, _SOURCE_STEP, head_dim, device, dtype)
 
     def bytes_for(self, slots: int, source: int) -> int:
-        """As Sources.bytes_for."""
+        """Upper bound of the memory for so many slots of so many source positions."""
         return self._bytes_for(slots, _rounded(source))
 
     def store(self, slot: int, encoded: EncodedSource) -> None:
-        """Put a memory into a slot; makes room when its source is the longest so far."""
-        if encoded.length > self.room:
-            self._grow(slots=self.capacity, room=_rounded(encoded.length))
+        """Copy a source into a slot; grows for a source longer than all before."""
+        if encoded.length > self.position_capacity:
+            self._grow(slots=self.slot_capacity, positions=_rounded(encoded.length))
         for layer, keys, values in zip(self._layers, encoded.keys, encoded.values, strict=True):
             layer[0, slot, :, : encoded.length] = keys
             layer[1, slot, :, : encoded.length] = values
         self.lengths[slot] = encoded.length
 
     def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
-        """As KVCache.read, over source positions."""
+        """Keys and values of the first `length` positions, as KVCache.read."""
         view = self._layers[layer][:, slots, :, :length]
         return view[0], view[1]
 
 
 class NullCrossCache:
-    """Memories are read where they lie; only their number is kept."""
+    """Stands in for CrossCache where sources are read in place: counts slots, stores no tensors."""
 
     bytes = 0
 
@@ -231,18 +252,18 @@ class NullCrossCache:
         return self._count - 1
 
     def bytes_for(self, slots: int, source: int) -> int:
-        """Nothing is kept."""
         return 0
 
     def store(self, slot: int, encoded: EncodedSource) -> None:
-        """Nothing to store."""
+        """Does nothing."""
 
     def reorder(self, sources: Sequence[int]) -> None:
         self._count = len(sources)
 
     def erase(self, slot: int) -> None:
-        """Nothing is stored."""
+        """Does nothing."""
 
 
 def _rounded(source: int) -> int:
+    """A number of source positions, rounded up to a multiple of `_SOURCE_STEP`."""
     return -(-source // _SOURCE_STEP) * _SOURCE_STEP

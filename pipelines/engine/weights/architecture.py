@@ -1,21 +1,25 @@
-"""What a model is made of, as data: the same few differences for every family."""
+"""The architecture of a model as data: the differences between the families of encoder-decoders."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Activation", "Architecture", "Family", "Positions", "RelativePositions", "Stack"]
+__all__ = ["Activation", "Architecture", "Positions", "RelativePositions", "Stack"]
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu"]
-Family = Literal["whisper", "marian", "bart", "mbart", "m2m_100", "t5", "other"]
 Positions = Literal["table", "sinusoidal", "fairseq", "relative"]
 
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """Relative positions (Raffel et al. 2020): a bias per head for each bucket of distances, of
-    which those from max_distance on share one. bidirectional: keys may lie on either side."""
+    """Relative positions (Raffel et al. 2020): a bias per attention head and bucket of distances.
+
+    Attributes:
+        buckets: number of buckets.
+        max_distance: distances from here on share the last bucket.
+        bidirectional: keys may lie before and after the query (encoders).
+    """
 
     buckets: int
     max_distance: int
@@ -24,20 +28,28 @@ class RelativePositions:
 
 @dataclass(frozen=True)
 class Stack:
-    """One side of the model (encoder or decoder): everything that its layers need to know.
+    """One side of the model, encoder or decoder: its sizes and the variant of its layers.
 
-    head_dim: width of an attention head; heads × head_dim may differ from d_model (T5).
-    positions: "table" reads them from the checkpoint; "sinusoidal" computes them where the
-        checkpoint leaves them out (first half sine, second half cosine, as in Marian); "fairseq"
-        the same at other rates (M2M100); "relative" adds `relative` to the scores instead.
-    position_offset: rows of the position table before position 0 (2 in BART).
-    norm_first: layer norm before each block and once at the end (Whisper), or after each
-        residual sum (Marian).
-    final_norm: one at the end of the stack.
-    embedding_norm: a layer norm on the embeddings (BART, mBART).
-    rms: norms without mean and bias (Zhang & Sennrich 2019). norm_eps: in their denominator.
-    gated: the feed-forward block multiplies an activated and a linear half (Shazeer 2020).
-    scaled: attention scores are divided by the root of head_dim.
+    Attributes:
+        head_dim: width of an attention head; heads × head_dim may differ from d_model (T5).
+        d_model: width of the hidden states.
+        ffn: width of the feed-forward block.
+        max_positions: longest sequence.
+        positions: "table" reads position embeddings from the checkpoint; "sinusoidal" computes
+            those that the checkpoint leaves out (first half sine, second half cosine, as in
+            Marian); "fairseq" does so at other rates (M2M100); "relative" adds `relative` to the
+            attention scores instead.
+        position_offset: rows of the position table before position 0 (2 in BART).
+        embedding_scale: factor on the token embeddings.
+        norm_first: a norm before each block (pre-norm) instead of after each residual sum
+            (post-norm, as in Marian).
+        final_norm: one more norm after the last layer.
+        embedding_norm: a layer norm on the embeddings (BART, mBART).
+        relative: the relative positions where `positions` is "relative".
+        rms: norms without mean and bias (Zhang & Sennrich 2019).
+        norm_eps: constant in the norms' denominator.
+        gated: the feed-forward block multiplies an activated and a linear half (Shazeer 2020).
+        scaled: attention scores are divided by the square root of head_dim.
     """
 
     layers: int
@@ -55,31 +67,36 @@ class Stack:
     embedding_norm: bool
     relative: RelativePositions | None = None
     rms: bool = False
-    norm_eps: float = 1e-5  # torch's default, which all but T5 were trained with
+    norm_eps: float = 1e-5  # torch's default, which all families but T5 were trained with
     gated: bool = False
     scaled: bool = True
 
     @property
     def inner(self) -> int:
-        """Width of all heads together."""
+        """Width of all attention heads together: heads × head_dim."""
         return self.heads * self.head_dim
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """An encoder-decoder model in full.
+    """An encoder-decoder model.
 
-    family: as in config.json's model_type; "other" is a transformers module in the adapter.
-    source: "audio" (log-mel frames through two convolutions, halving their number), "tokens",
-        "other" (what a module's own encoder takes) or "none" (decoder-only).
-    num_mel_bins: 0 for token sources.
-    start_id: what the decoder starts from; eos_ids: what ends it; pad_id: never generated.
-    separate_embeddings: encoder and decoder have vocabularies of their own.
-    tied_head: the head is the embedding; None: unless the weights have one.
-    head_scale: what the last hidden states are multiplied with before the head.
+    Attributes:
+        family: the config's model_type; "other" for a wrapped transformers module.
+        source: input of the encoder. "audio": log-mel frames, through two convolutions that halve
+            their number; "tokens": token ids; "other": whatever the encoder of a wrapped module
+            takes; "none": there is no encoder (decoder-only models).
+        num_mel_bins: mel bands of an audio source, else 0.
+        start_id: first token of the decoder.
+        eos_ids: tokens that end a sequence.
+        pad_id: padding; never generated.
+        separate_embeddings: encoder and decoder have vocabularies of their own.
+        tied_head: the LM head is the decoder's token embedding. None: only if the checkpoint has
+            no head.
+        head_scale: factor on the last hidden states before the LM head.
     """
 
-    family: Family
+    family: str
     source: Literal["audio", "tokens", "other", "none"]
     encoder: Stack
     decoder: Stack
@@ -95,6 +112,7 @@ class Architecture:
 
     @property
     def d_model(self) -> int:
+        """Width of the decoder's hidden states."""
         return self.decoder.d_model
 
     @property
@@ -107,6 +125,7 @@ class Architecture:
 
     @property
     def decoder_heads(self) -> int:
+        """Attention heads of a decoder layer."""
         return self.decoder.heads
 
     @property

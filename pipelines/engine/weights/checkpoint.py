@@ -1,5 +1,7 @@
-"""A Hugging Face model folder → named tensors. Safetensors, or a PyTorch .bin read with
-weights_only=True and nothing looser."""
+"""Named tensors of a Hugging Face model folder.
+
+Reads safetensors, or a PyTorch .bin with `weights_only=True`, which runs no code of the file.
+"""
 
 from __future__ import annotations
 
@@ -20,24 +22,28 @@ from pipelines.notices import ignore_warning
 
 __all__ = ["Weights", "open_weights"]
 
+# A file is mapped into memory anew after this many bytes were read from it.
+_REMAP_BYTES = 16 << 20
 
-# Bytes of a file that are read before it is mapped anew.
-_READ_CHUNK_BYTES = 16 << 20
-_SMALL = 1 << 16
+# Tensors of at most this many bytes are copied out of the mapped file.
+_COPY_BYTES = 1 << 16
+
+_Reader = Callable[[], Tensor]
 
 
 class Weights:
-    """The tensors of a checkpoint by name, each read when asked for and checked for its shape.
+    """The tensors of a checkpoint by name, each read on demand and checked for its shape.
 
-    Names are tried as given and with the prefix "model.", which some exports leave out.
-    translate: what the checkpoint calls what the engine calls by the names of BART's family.
+    Names are looked up as given and without the prefix "model.", which some exports leave out.
+
+    Args:
+        folder: the model folder, for errors.
+        readers: a function for each tensor of the checkpoint that reads it.
+        translate: the native model's name of a tensor → the checkpoint's.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        readers: dict[str, Callable[[], Tensor]],
-        translate: Callable[[str], str] = str,
+        self, folder: Path, readers: dict[str, _Reader], translate: Callable[[str], str] = str
     ) -> None:
         self._folder = folder
         self._readers = readers
@@ -45,16 +51,17 @@ class Weights:
         self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | QuantisedWeight] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
-        """The same weights, found under names of another family."""
+        """The same weights with another translation of names."""
         return Weights(self._folder, self._readers, translate)
 
     def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """The tensor `name` in its stored precision, of exactly this shape.
+        """Read the tensor `name` in its stored dtype, on the CPU.
 
-        Raises CheckpointError when it is missing, of another shape, or not of floats.
+        Raises:
+            CheckpointError: it is missing, not of this shape, or not of a floating-point dtype.
         """
         read = self._find(name)
         if read is None:
@@ -72,49 +79,64 @@ class Weights:
     def shared(
         self, name: str, rows: int, width: int, device: torch.device, dtype: torch.dtype
     ) -> Tensor | QuantisedWeight:
-        """As `take`, on a device and in a dtype (int8: quantised): one and the same to all who ask
-        for it."""
+        """Read a matrix [rows, width], once per device and dtype: all callers share one object.
+
+        For embeddings that encoder, decoder and LM head have in common.
+
+        Args:
+            dtype: a floating-point dtype, or int8 for a QuantisedWeight.
+
+        Raises:
+            CheckpointError: as `take`.
+        """
         key = (self._translate(name), device, dtype)
         if key not in self._shared:
-            whole = self.take(name, rows, width)
-            small = dtype == torch.int8
+            weight = self.take(name, rows, width)
             self._shared[key] = (
-                quantise_weight(whole).to(device) if small else whole.to(device, dtype)
+                quantise_weight(weight).to(device)
+                if dtype == torch.int8
+                else weight.to(device, dtype)
             )
         return self._shared[key]
 
     def stacked(self, names: Sequence[str], *shape: int) -> Tensor:
-        """Several tensors of one shape, one below the other."""
+        """Read several tensors of one shape and concatenate them along the first dimension."""
         return torch.cat([self.take(name, *shape) for name in names])
 
-    def _find(self, name: str) -> Callable[[], Tensor] | None:
+    def _find(self, name: str) -> _Reader | None:
         name = self._translate(name)
         return self._readers.get(name) or self._readers.get(name.removeprefix("model."))
 
 
 def open_weights(folder: Path) -> Weights:
-    """The weights in a model folder, read lazily.
+    """Open the weights of a model folder; tensors are read on demand.
 
     Looks for model.safetensors, its sharded index, then pytorch_model.bin and its sharded index.
-    Raises CheckpointError when there is none, a file is damaged, or a .bin holds more than tensors.
+
+    Raises:
+        CheckpointError: there is none of them, a file is damaged, or a .bin holds more than
+            tensors.
     """
     for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
         single = folder / index.removesuffix(".index.json")
         if single.exists():
             return Weights(folder, _readers(single))
         if (folder / index).exists():
-            return Weights(folder, _sharded(folder / index))
+            return Weights(folder, _sharded_readers(folder / index))
     raise CheckpointError(
         f"{folder} holds no weights: neither model.safetensors nor pytorch_model.bin is there"
     )
 
 
-def _sharded(index: Path) -> dict[str, Callable[[], Tensor]]:
+def _sharded_readers(index: Path) -> dict[str, _Reader]:
+    """Readers for all shards that an index.json lists. Shards lie in the index's own folder."""
     try:
         files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{index} is no index of weights: {_reason(error)}") from error
-    readers: dict[str, Callable[[], Tensor]] = {}
+        raise CheckpointError(
+            f"{index} is not an index of weights: {_first_line(error)}"
+        ) from error
+    readers: dict[str, _Reader] = {}
     for file in sorted(map(str, files)):
         if Path(file).name != file:
             raise CheckpointError(f"{index} points outside its folder: {file!r}")
@@ -122,63 +144,68 @@ def _sharded(index: Path) -> dict[str, Callable[[], Tensor]]:
     return readers
 
 
-def _readers(path: Path) -> dict[str, Callable[[], Tensor]]:
+def _readers(path: Path) -> dict[str, _Reader]:
+    """Readers for the tensors of one file."""
     try:
-        return _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
+        return _safetensors_readers(path) if path.suffix == ".safetensors" else _bin_readers(path)
     except CheckpointError:
         raise
     except (OSError, SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path} is damaged or incomplete: {_reason(error)}") from error
+        raise CheckpointError(f"{path} is damaged or incomplete: {_first_line(error)}") from error
 
 
-class _Safetensors:
-    """A file that is mapped into memory anew from time to time, so that what has been read of it,
-    and laid out elsewhere, does not stay."""
+class _SafetensorsFile:
+    """A safetensors file, mapped into memory anew every `_REMAP_BYTES`.
+
+    The pages that were read stay resident as long as their mapping does. By then their tensors
+    have been converted to another layout, so they would only take memory.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._path, self._read = path, 0
+        self._path, self._read_bytes = path, 0
         self._file: Any = safe_open(path, framework="pt")
 
     def names(self) -> list[str]:
         return list(self._file.keys())
 
     def take(self, name: str) -> Tensor:
-        if self._read > _READ_CHUNK_BYTES:
-            self._file, self._read = safe_open(self._path, framework="pt"), 0
+        if self._read_bytes > _REMAP_BYTES:
+            self._file, self._read_bytes = safe_open(self._path, framework="pt"), 0
         tensor: Tensor = self._file.get_tensor(name)
-        self._read += tensor.nbytes
-        # A norm's weights would keep everything mapped that has been read beside them.
-        return tensor.clone() if tensor.nbytes <= _SMALL else tensor
+        self._read_bytes += tensor.nbytes
+        # Small tensors are used as they are, such as the weights of a norm: a view would keep the
+        # whole mapping alive.
+        return tensor.clone() if tensor.nbytes <= _COPY_BYTES else tensor
 
 
-def _safetensors(path: Path) -> dict[str, Callable[[], Tensor]]:
-    file = _Safetensors(path)
+def _safetensors_readers(path: Path) -> dict[str, _Reader]:
+    file = _SafetensorsFile(path)
     return {name: partial(file.take, name) for name in file.names()}
 
 
-def _pickled(path: Path) -> dict[str, Callable[[], Tensor]]:
+def _bin_readers(path: Path) -> dict[str, _Reader]:
     try:
-        state = _load(path, mmap=True)
+        state = _torch_load(path, mmap=True)
     except RuntimeError:
-        # The format before zip files cannot be mapped into memory.
-        state = _load(path, mmap=False)
+        # The legacy format, from before zip files, cannot be mapped into memory.
+        state = _torch_load(path, mmap=False)
     if not isinstance(state, dict):
         raise CheckpointError(f"{path} holds no named tensors")
     tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
     return {name: partial(tensors.__getitem__, name) for name in tensors}
 
 
-def _load(path: Path, *, mmap: bool) -> object:
+def _torch_load(path: Path, *, mmap: bool) -> object:
     try:
-        # Both announce what, if it is so, ends in an error of this reader.
+        # Both warn of files that this function refuses with an error of its own.
         ignore_warning("Detected pickle protocol", UserWarning)
         ignore_warning("'torch.load' received a zip file that looks like", UserWarning)
         return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError as error:
-        if "GLOBAL " in str(error):  # the name of something to import and call
+        if "GLOBAL " in str(error):  # names an object to import and call
             raise CheckpointError(
                 f"{path} holds more than tensors, which could run code; it is not loaded. "
-                "Convert it to safetensors where you trust it"
+                "If you trust it, convert it to safetensors"
             ) from error
         raise _unreadable(path) from error
     except RuntimeError as error:
@@ -190,12 +217,12 @@ def _load(path: Path, *, mmap: bool) -> object:
 def _unreadable(path: Path) -> CheckpointError:
     return CheckpointError(
         f"{path} is damaged, or of a kind that cannot be read without running its code; "
-        "it is not loaded. Convert it to safetensors where you trust it"
+        "it is not loaded. If you trust it, convert it to safetensors"
     )
 
 
-def _reason(error: Exception) -> str:
-    """One line; some of torch's errors have many, some none."""
+def _first_line(error: Exception) -> str:
+    """The first line of an error's message; some of torch's have many lines, some none."""
     lines = str(error).strip().splitlines()
     if lines:
         return lines[0]

@@ -1,8 +1,13 @@
-"""Model families as data: what a Hugging Face config says, in the terms of the one native stack."""
+"""Hugging Face checkpoints of each model family, translated into the terms of the native model.
+
+`architecture_of` translates a config.json, `checkpoint_names` the names of tensors. A new family
+is one function here.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,15 +15,14 @@ from typing import Any
 from pipelines.engine.weights.architecture import (
     Activation,
     Architecture,
-    Family,
     RelativePositions,
     Stack,
 )
 from pipelines.errors import CheckpointError
 
-__all__ = ["architecture_of", "read_config"]
+__all__ = ["architecture_of", "checkpoint_names", "read_config"]
 
-# Configs spell some activations in their own way.
+# Names of activations in configs; some have several.
 _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_new": "gelu_new",
@@ -30,24 +34,32 @@ _ACTIVATIONS: dict[str, Activation] = {
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """config.json of a model folder. Raises CheckpointError when it is missing or not JSON."""
+    """Read config.json of a model folder.
+
+    Raises:
+        CheckpointError: it is missing, unreadable, or not a JSON object.
+    """
     path = folder / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise CheckpointError(f"{folder} is no model folder: it has no config.json") from None
+        raise CheckpointError(f"{folder} is not a model folder: it has no config.json") from None
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(config, dict):
-        raise CheckpointError(f"{path} holds no JSON object")
+        raise CheckpointError(f"{path} does not hold a JSON object")
     return config
 
 
 def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
-    """The architecture that a config.json describes; `where` names it in errors.
+    """The architecture that a config.json describes.
 
-    Raises CheckpointError for a family this engine does not know, or values that are
-    missing or impossible.
+    Args:
+        config: content of the file.
+        where: name of the model in errors.
+
+    Raises:
+        CheckpointError: the family is not supported, or a value is missing or impossible.
     """
     family = config.get("model_type")
     build = _BUILDERS.get(str(family))
@@ -61,11 +73,16 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     except KeyError as error:
         raise CheckpointError(f"{where}: config.json lacks {error.args[0]!r}") from None
     except (TypeError, ValueError, ZeroDivisionError) as error:
-        raise CheckpointError(f"{where}: config.json makes no sense: {error}") from error
+        raise CheckpointError(f"{where}: config.json is invalid: {error}") from error
 
 
 def _stack(config: Mapping[str, Any], side: str, **differences: Any) -> Stack:
-    """The keys that every family of this tree shares."""
+    """A stack from the keys that BART, Marian and their relatives share.
+
+    Args:
+        side: "encoder" or "decoder", the prefix of the keys.
+        differences: further fields of Stack, of the family.
+    """
     d_model, heads = int(config["d_model"]), int(config[f"{side}_attention_heads"])
     if d_model % heads:
         raise ValueError(f"d_model {d_model} does not divide into {heads} heads")
@@ -127,7 +144,7 @@ def _marian(config: Mapping[str, Any]) -> Architecture:
             config,
             name,
             max_positions=int(config["max_position_embeddings"]),
-            # Fixed by formula; older checkpoints store them (in fp16), recent ones do not.
+            # Older checkpoints store these positions (in fp16), recent ones leave them out.
             positions="sinusoidal",
             norm_first=False,
             final_norm=False,
@@ -153,7 +170,7 @@ def _marian(config: Mapping[str, Any]) -> Architecture:
 
 
 def _bart(config: Mapping[str, Any]) -> Architecture:
-    """BART, and mBART: the same with its norms first, and one more at the end."""
+    """BART, and mBART: BART with pre-norm and a final norm."""
     multilingual = config["model_type"] == "mbart"
 
     def side(name: str) -> Stack:
@@ -190,8 +207,9 @@ def _m2m_100(config: Mapping[str, Any]) -> Architecture:
 
 
 def _translator(
-    family: Family, config: Mapping[str, Any], side: Callable[[str], Stack]
+    family: str, config: Mapping[str, Any], side: Callable[[str], Stack]
 ) -> Architecture:
+    """Text to text with one vocabulary: BART, mBART, M2M100."""
     vocab = int(config["vocab_size"])
     return Architecture(
         family=family,
@@ -215,9 +233,9 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
     # "gated-gelu" has always meant the approximation that the first T5 code used.
     activation = "gelu_new" if gated and name == "gelu" else name
     if activation not in _ACTIVATIONS:
-        raise ValueError(f"feed_forward_proj {block!r} is not known")
+        raise ValueError(f"feed_forward_proj {block!r} is not supported")
     width = int(config["d_model"])
-    # Recent files say so; older ones where they say that the head is the embedding.
+    # Recent configs have the first key; in older ones a tied head implies scaling.
     scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
 
     def side(layers: int, bidirectional: bool) -> Stack:
@@ -227,7 +245,7 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
             head_dim=int(config["d_kv"]),
             d_model=width,
             ffn=int(config["d_ff"]),
-            # Relative positions know no end; this much room is kept, as much as training had.
+            # Relative positions have no limit; the cache gets room for the length of training.
             max_positions=max(512, int(config.get("n_positions") or 512)),
             activation=_ACTIVATIONS[activation],
             positions="relative",
@@ -274,3 +292,47 @@ _BUILDERS: dict[str, Callable[[Mapping[str, Any]], Architecture]] = {
     "m2m_100": _m2m_100,
     "t5": _t5,
 }
+
+
+_LAYER = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.(.*)\.(weight|bias)")
+
+# Native name → T5's: outside the layers, blocks of a layer, projections of attention.
+_T5 = {
+    "shared": "shared",
+    "encoder.layer_norm": "encoder.final_layer_norm",
+    "decoder.layer_norm": "decoder.final_layer_norm",
+    "encoder.relative_bias": "encoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+    "decoder.relative_bias": "decoder.block.0.layer.0.SelfAttention.relative_attention_bias",
+}
+_T5_BLOCK = {
+    "self_attn_layer_norm": "layer.0.layer_norm",
+    "self_attn": "layer.0.SelfAttention",
+    "encoder_attn_layer_norm": "layer.1.layer_norm",
+    "encoder_attn": "layer.1.EncDecAttention",
+    "final_layer_norm": "layer.{last}.layer_norm",
+    "fc1": "layer.{last}.DenseReluDense.wi",
+    "gate": "layer.{last}.DenseReluDense.wi_0",
+    "value": "layer.{last}.DenseReluDense.wi_1",
+    "fc2": "layer.{last}.DenseReluDense.wo",
+}
+_T5_PROJECTIONS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
+
+
+def checkpoint_names(family: str) -> Callable[[str], str]:
+    """A function from the native model's name of a tensor to the checkpoint's.
+
+    The native model uses the names of BART, Marian and M2M100 checkpoints in transformers.
+    """
+    return _t5_name if family == "t5" else str
+
+
+def _t5_name(name: str) -> str:
+    match = _LAYER.fullmatch(name)
+    if match is None:
+        bare, _, kind = name.removeprefix("model.").rpartition(".")
+        return f"{_T5.get(bare, bare)}.{kind}"
+    side, index, block, kind = match.groups()
+    part, _, projection = block.partition(".")
+    inside = _T5_BLOCK[part].format(last=1 if side == "encoder" else 2)
+    end = f".{_T5_PROJECTIONS[projection]}" if projection else ""
+    return f"{side}.block.{index}.{inside}{end}.{kind}"

@@ -1,4 +1,4 @@
-"""int8 on a CPU: weights as numbers and scales, laid out for fbgemm, and what it can add up."""
+"""int8 weights on a CPU: quantisation, fbgemm's layout, and a test of its accumulators."""
 
 from __future__ import annotations
 
@@ -13,13 +13,18 @@ from pipelines.notices import ignore_warning
 
 __all__ = ["QuantisedWeight", "fbgemm_overflows", "packed", "quantise_weight"]
 
-# A table of 58,000 tokens is quantised in parts of so many rows: as float32 it takes 119 MB.
+# Rows quantised at a time: an embedding of 58,000 tokens takes 119 MB as float32.
 _ROWS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True, eq=False)
 class QuantisedWeight:
-    """Weights as int8 [out, in], and what its rows are to be multiplied with, float32 [out]."""
+    """A weight matrix in int8, with one scale per row (symmetric: the zero point is 0).
+
+    Attributes:
+        numbers: int8 [out, in].
+        scales: float32 [out]; the weights are numbers × scales.
+    """
 
     numbers: Tensor
     scales: Tensor
@@ -43,7 +48,7 @@ class QuantisedWeight:
 
 
 def quantise_weight(weight: Tensor | QuantisedWeight) -> QuantisedWeight:
-    """[out, in] of any float dtype in int8; itself if it is so already."""
+    """Quantise a matrix [out, in] of any float dtype; a QuantisedWeight is returned as it is."""
     if isinstance(weight, QuantisedWeight):
         return weight
     numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
@@ -56,22 +61,23 @@ def quantise_weight(weight: Tensor | QuantisedWeight) -> QuantisedWeight:
 
 
 def packed(weight: QuantisedWeight, bias: Tensor | None) -> Any:
-    """The layout that torch.ops.quantized.linear_dynamic reads; bias float32 [out]."""
+    """Pack a weight and its bias (float32 [out]) for torch.ops.quantized.linear_dynamic."""
     ignore_warning("torch.quantize_per_tensor, torch.quantize_per_channel and", UserWarning)
-    nowhere = torch.zeros(len(weight.scales), dtype=torch.long)
-    whole = torch._make_per_channel_quantized_tensor(weight.numbers, weight.scales, nowhere, 0)
-    return torch.ops.quantized.linear_prepack(whole, bias)
+    zero_points = torch.zeros(len(weight.scales), dtype=torch.long)
+    tensor = torch._make_per_channel_quantized_tensor(weight.numbers, weight.scales, zero_points, 0)
+    return torch.ops.quantized.linear_prepack(tensor, bias)
 
 
 @cache
 def fbgemm_overflows() -> bool:
-    """Whether 8 bits of activations times 8 bits of weights are too much here.
+    """Whether fbgemm's sums overflow for 8-bit activations times 8-bit weights on this machine.
 
-    Without VNNI fbgemm adds pairs of products in 16 bits, where the largest do not fit; with 7 bits
-    of activations they do. Found out by trying, for what it uses depends on more than the CPU.
+    Without VNNI fbgemm adds pairs of products in 16 bits, where the largest do not fit; with 7-bit
+    activations they do. Measured with a product, since fbgemm's choice of instructions depends on
+    more than the CPU.
     """
     terms = 64
     numbers = torch.full((16, terms), 127, dtype=torch.int8)
     ones = packed(QuantisedWeight(numbers, torch.full((16,), 1 / 127)), None)
-    found = torch.ops.quantized.linear_dynamic(torch.ones(1, terms), ones)
-    return bool((found < 0.9 * terms).any())
+    sums = torch.ops.quantized.linear_dynamic(torch.ones(1, terms), ones)
+    return bool((sums < 0.9 * terms).any())

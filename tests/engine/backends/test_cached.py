@@ -1,4 +1,4 @@
-"""The cache changes nothing: every prefix, every mix of neighbours."""
+"""Decoding with a cache equals decoding without: every prefix, every mix of neighbours."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_row_does_not_depend_on_its_neighbours(engine: Engine, marian: LoadedM
         assert crowd.logprobs == pytest.approx(alone.logprobs, abs=TOLERANCE)
 
 
-def test_one_memory_serves_many_requests(engine: Engine, whisper: LoadedModel) -> None:
+def test_one_source_serves_many_requests(engine: Engine, whisper: LoadedModel) -> None:
     start = whisper.architecture.start_id
     encoded = whisper.encode([mel_source(whisper)])[0]
     other = whisper.encode([mel_source(whisper, 1)])[0]

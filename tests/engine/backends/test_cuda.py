@@ -1,4 +1,4 @@
-"""On a GPU, where there is one: what it chooses, by the CPU's own float32 logits."""
+"""On a GPU, if there is one: its tokens, judged by the CPU's float32 logits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 
 from pipelines.engine import EncodedSource, Engine, LoadedModel, ModelDrafter, NgramDrafter, Request
 from tests.engine.conftest import Folders
-from tests.engine.model.test_cuda_graphs import replays_of, requests_of, sources_of
+from tests.engine.model.test_cuda_graphs import graph_runner_of, requests_of, sources_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
 
@@ -48,15 +48,15 @@ def agreement(
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_it_chooses_what_the_cpu_would(
+def test_tokens_are_the_likeliest_by_the_cpu(
     spec: str, gpu: Engine, engine: Engine, checkpoints: Folders
 ) -> None:
-    """Rows join and leave, alone and with drafts; most of it played from recordings."""
+    """Rows join and leave, alone and with drafts; most passes are graph replays."""
     exact, model = engine.load(checkpoints(spec)), gpu.load(checkpoints(spec))
     sources = sources_of(exact)
     theirs, ours = exact.encode(sources), model.encode(sources)
     least = 1.0 if gpu.models[0].compute_type == "float32" else 0.95
-    # Those without rules: what those leave is not in the logits.
+    # Requests without filters: `exact.score` does not apply them.
     plain = [
         (encoded, request)
         for encoded, request in zip(theirs, requests_of(model, ours), strict=True)
@@ -64,9 +64,9 @@ def test_it_chooses_what_the_cpu_would(
     ]
     encoded_sources, requests = zip(*plain, strict=True)
     assert agreement(exact, encoded_sources, gpu, requests) >= least
-    recordings = replays_of(model, torch.device("cuda"))
-    assert recordings.works
-    assert recordings.played > 40
+    runner = graph_runner_of(model, torch.device("cuda"))
+    assert runner.enabled
+    assert runner.replays > 40
     drafted = [
         Request(r.encoded, r.prompt, r.options, drafter=drafter)
         for r in requests
@@ -74,14 +74,14 @@ def test_it_chooses_what_the_cpu_would(
     ]
     doubled = [encoded for encoded in encoded_sources for _ in range(2)]
     assert agreement(exact, doubled, gpu, drafted) >= least
-    assert recordings.works
+    assert runner.enabled
 
 
 @pytest.mark.parametrize("spec", SPECS)
-def test_recordings_say_what_is_computed_without(
+def test_graphs_equal_eager_passes(
     spec: str, checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """float32, beams too."""
+    """In float32, beams too."""
     found = []
     for recorded in (True, False):
         if not recorded:
@@ -99,12 +99,12 @@ def test_recordings_say_what_is_computed_without(
     assert found[0] == found[1]
 
 
-def test_memory_comes_back(checkpoints: Folders) -> None:
+def test_memory_is_freed(checkpoints: Folders) -> None:
     with Engine(device="cuda", compute_type="float16") as engine:
         model = engine.load(checkpoints("whisper:tiny"))
         before = torch.cuda.memory_allocated()
         engine.generate(requests_of(model, model.encode(sources_of(model))))
         model._batch.release()
         gc.collect()
-        # What cuBLAS keeps for the stream that records.
+        # cuBLAS keeps a workspace for the recording stream.
         assert torch.cuda.memory_allocated() - before < 40 * 2**20

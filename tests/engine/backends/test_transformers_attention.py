@@ -1,4 +1,4 @@
-"""Attention of wrapped modules: what the module itself reports, for the rows that ask."""
+"""Captured attention of wrapped modules equals what the module itself reports."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def eager(kind: str) -> Any:
 
 @pytest.mark.parametrize("kind", [*BOTH, *VISION])
 def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
-    """Alone, beside a row that asks for nothing, after a draft that was half wrong, and scored."""
+    """Alone, beside a row without capture, after a draft that was half wrong, and scored."""
     module = eager(kind)
     model = engine.wrap(module)
     given: dict[str, Any]
@@ -47,8 +47,8 @@ def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
     )[0]
     read = [*prompt, *alone.tokens]
     with torch.inference_mode():
-        said = module(**given, decoder_input_ids=torch.tensor([read]), output_attentions=True)
-    expected = torch.stack([said.cross_attentions[layer][0, head] for layer, head in HEADS])
+        output = module(**given, decoder_input_ids=torch.tensor([read]), output_attentions=True)
+    expected = torch.stack([output.cross_attentions[layer][0, head] for layer, head in HEADS])
     for result in (alone, beside, drafted):
         assert result.tokens == alone.tokens
         assert result.attention is not None
@@ -58,8 +58,8 @@ def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("kind", ["bart", "gpt2"])
-def test_those_that_cannot_say_so(kind: str, engine: Engine) -> None:
-    """Another implementation never writes its attention down; a model without source has none."""
+def test_modules_without_attention_weights(kind: str, engine: Engine) -> None:
+    """Other implementations never store attention weights; decoder-only models have none."""
     model = engine.wrap(made(kind))
     encoded = model.encode([[5, 6, 2]])[0] if kind == "bart" else model.null_source()
     request = Request(
@@ -74,7 +74,7 @@ def test_those_that_cannot_say_so(kind: str, engine: Engine) -> None:
         model.attend(encoded, [model.architecture.start_id], HEADS)
 
 
-def test_a_head_that_is_not_there(engine: Engine) -> None:
+def test_an_unknown_head_is_refused(engine: Engine) -> None:
     model = engine.wrap(eager("bart"))
     encoded = model.encode([[5, 6, 2]])[0]
     with pytest.raises(RequestError, match="2 layers of 4"):

@@ -55,7 +55,8 @@ texts = {
     for precision in ("float32", "auto")
 }
 ones = [layer(torch.ones(rows, 64)).flatten().tolist() for rows in (1, 4)]
-print(json.dumps({"precision": plan.compute_type, "why": plan.why, "ones": ones, "texts": texts}))
+found = {"precision": plan.compute_type, "why": plan.reason, "ones": ones, "texts": texts}
+print(json.dumps(found))
 """
 
 

@@ -1,4 +1,4 @@
-"""Attention read-out: what transformers reports, however the tokens came about."""
+"""Captured attention equals what transformers reports, with drafts and neighbours too."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def test_equals_transformers(engine: Engine, whisper: LoadedModel, checkpoints: 
     )
     ids = torch.tensor([[*request.prompt, *result.tokens]])
     with torch.inference_mode():
-        said = oracle(
+        output = oracle(
             input_features=mel[None], decoder_input_ids=ids[:, :-1], output_attentions=True
         )
-    expected = torch.stack([said.cross_attentions[layer][0, head] for layer, head in HEADS])
+    expected = torch.stack([output.cross_attentions[layer][0, head] for layer, head in HEADS])
     assert result.attention is not None
     torch.testing.assert_close(
         result.attention, expected[:, len(request.prompt) - 1 :], atol=1e-5, rtol=0
@@ -60,7 +60,7 @@ def test_does_not_depend_on_drafts_and_neighbours(
         torch.testing.assert_close(again.attention, alone.attention, atol=1e-5, rtol=0)
 
 
-def test_a_head_that_is_not_there(engine: Engine, marian: LoadedModel) -> None:
+def test_an_unknown_head_is_refused(engine: Engine, marian: LoadedModel) -> None:
     encoded = marian.encode(token_sources(marian, [4]))[0]
     request = Request(encoded, (marian.architecture.start_id,), OPTIONS, attention=((99, 0),))
     with pytest.raises(RequestError, match="attention head"):

@@ -1,4 +1,4 @@
-"""Recorded passes, on a device that stands in for a GPU: what they hold, and when they are left."""
+"""CUDA graphs, on a simulated device: replays equal eager passes, fallbacks, memory."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ from pipelines.engine import (
 )
 from pipelines.engine import engine as engine_module
 from pipelines.engine.backends.native import NativeBackend
-from pipelines.engine.model import cuda_graphs as replays_module
+from pipelines.engine.model import cuda_graphs as cuda_graphs_module
 from pipelines.engine.model import decoder as decoder_module
-from pipelines.engine.model.cuda_graphs import CudaGraphRunner, bucket
-from pipelines.engine.model.cuda_recorder import Recorder, Work, recorders_for
+from pipelines.engine.model.cuda_graphs import (
+    CudaGraphRunner,
+    GraphRecorder,
+    StaticPass,
+    bucket,
+    graph_recorders,
+)
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.other_device import OTHER, other_device
 from tests.engine.recorder import OperationRecorder
@@ -40,11 +45,13 @@ Start = Callable[..., Engine]
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
-    """Makes engines on the other device, in float32, whose passes go through these recorders."""
+    """Makes float32 engines on the simulated device, with these graph recorders."""
     engines: list[Engine] = []
 
-    def make(recorders: Callable[[], Recorder] = OperationRecorder, max_batch: int = 64) -> Engine:
-        monkeypatch.setattr(decoder_module, "recorders_for", lambda device: recorders)
+    def make(
+        recorders: Callable[[], GraphRecorder] = OperationRecorder, max_batch: int = 64
+    ) -> Engine:
+        monkeypatch.setattr(decoder_module, "graph_recorders", lambda device: recorders)
         engines.append(Engine(compute_type="float32", threads=1, max_batch=max_batch))
         return engines[-1]
 
@@ -55,13 +62,13 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
             engine.close()
 
 
-def replays_of(model: LoadedModel, device: torch.device = OTHER) -> CudaGraphRunner:
+def graph_runner_of(model: LoadedModel, device: torch.device = OTHER) -> CudaGraphRunner:
     backend = model.backend
     assert isinstance(backend, NativeBackend)
     assert backend.plan.device == device
-    graphs = backend._decoder._graph_runner
-    assert graphs is not None
-    return graphs
+    runner = backend._decoder._graph_runner
+    assert runner is not None
+    return runner
 
 
 def sources_of(model: LoadedModel) -> list[Any]:
@@ -73,7 +80,7 @@ def sources_of(model: LoadedModel) -> list[Any]:
 def requests_of(
     model: LoadedModel, encoded_sources: Sequence[EncodedSource], most: int = 80
 ) -> list[Request]:
-    """Of many lengths, so that they join and leave; with prompts, rules and log-probabilities."""
+    """Of many lengths, so that they join and leave; with prompts, filters and log-probabilities."""
     start, requests = model.architecture.start_id, []
     for index, encoded in enumerate(encoded_sources):
         options = GenerationOptions(
@@ -86,7 +93,7 @@ def requests_of(
 
 
 def assert_same(pairs: Sequence[tuple[Engine, Sequence[Request]]], **changed: Any) -> None:
-    """Both engines generate the same for their requests, so changed."""
+    """Both engines generate the same for their requests with these options changed."""
     ours, theirs = (
         engine.generate(
             [replace(each, options=replace(each.options, **changed)) for each in requests]
@@ -101,7 +108,7 @@ def assert_same(pairs: Sequence[tuple[Engine, Sequence[Request]]], **changed: An
 def both(
     folder: Path, start: Start, engine: Engine, most: int = 80, **how: Any
 ) -> tuple[LoadedModel, list[tuple[Engine, list[Request]]]]:
-    """A model on the other device, and each engine with the same requests."""
+    """A model on the simulated device, and the same requests for each engine."""
     other, pairs = start(**how), []
     for each in (other, engine):
         model = each.load(folder)
@@ -111,28 +118,30 @@ def both(
 
 
 @pytest.mark.parametrize("spec", ["marian:opus-mt-en-de", "whisper:tiny"])
-def test_tokens_are_the_same(spec: str, start: Start, engine: Engine, checkpoints: Folders) -> None:
-    """Rows join and leave, their caches grow, and cross the lengths at which forms change."""
+def test_tokens_equal_eager_ones(
+    spec: str, start: Start, engine: Engine, checkpoints: Folders
+) -> None:
+    """Rows join and leave, their caches grow, and their lengths cross graph keys."""
     model, pairs = both(checkpoints(spec), start, engine, max_batch=4)
     assert_same(pairs)
-    assert replays_of(model).played > 40
-    assert replays_of(model).works
+    assert graph_runner_of(model).replays > 40
+    assert graph_runner_of(model).enabled
 
 
 @pytest.mark.parametrize("spec", ["marian:opus-mt-en-de", "whisper:tiny"])
-def test_so_are_those_of_beams(
+def test_beams_equal_eager_ones(
     spec: str, start: Start, engine: Engine, checkpoints: Folders
 ) -> None:
     model, pairs = both(checkpoints(spec), start, engine, most=20)
     assert_same([(each, requests[:3]) for each, requests in pairs], beam_size=3)
-    assert replays_of(model).played > 10
+    assert graph_runner_of(model).replays > 10
     for _, requests in pairs:  # of another width than its neighbours
         requests[1] = replace(requests[1], options=replace(requests[1].options, beam_size=2))
     assert_same(pairs)
 
 
-def test_so_are_those_of_drafts(start: Start, engine: Engine, checkpoints: Folders) -> None:
-    """What several tokens at once are read by is recorded, too, of both models."""
+def test_drafts_equal_eager_ones(start: Start, engine: Engine, checkpoints: Folders) -> None:
+    """Verification passes of several tokens are recorded, of both models."""
     folder = checkpoints("marian:opus-mt-en-de")
     model, pairs = both(folder, start, engine, most=30)
     for _, requests in pairs:
@@ -143,11 +152,11 @@ def test_so_are_those_of_drafts(start: Start, engine: Engine, checkpoints: Folde
                 drafter = ModelDrafter(own, request.encoded, gamma=2)
             requests[index] = replace(request, drafter=drafter)
     assert_same(pairs)
-    assert replays_of(model).played > 10
+    assert graph_runner_of(model).replays > 10
 
 
 @pytest.mark.parametrize("kind", ["t5", "mbart"])
-def test_so_are_those_of_other_families(
+def test_other_families_equal_eager_ones(
     kind: str, start: Start, engine: Engine, tmp_path: Path
 ) -> None:
     made(kind).save_pretrained(tmp_path)
@@ -157,13 +166,11 @@ def test_so_are_those_of_other_families(
         pairs.append((each, requests_of(model, model.encode(SOURCES), 30)))
     assert_same(pairs)
     model = pairs[0][0].load(tmp_path)
-    assert replays_of(model).played > 10
+    assert graph_runner_of(model).replays > 10
     engine.unload(engine.load(tmp_path))
 
 
-def test_attention_is_read_out_beside_them(
-    start: Start, engine: Engine, checkpoints: Folders
-) -> None:
+def test_attention_capture_runs_eagerly(start: Start, engine: Engine, checkpoints: Folders) -> None:
     model, pairs = both(checkpoints("whisper:tiny"), start, engine, most=8)
     wanted = ((0, 1), (1, 0))
     ours, theirs = (
@@ -175,16 +182,16 @@ def test_attention_is_read_out_beside_them(
         assert mine.attention is not None
         assert other.attention is not None
         torch.testing.assert_close(mine.attention, other.attention, atol=1e-5, rtol=1e-4)
-    assert not replays_of(model).played
+    assert not graph_runner_of(model).replays
 
 
-class Refusing:
-    """A driver that cannot record, or records something else."""
+class FailingRecorder:
+    """A recorder that fails, or whose replay computes something else."""
 
     def __init__(self, wrong: bool) -> None:
         self._wrong = wrong
 
-    def __call__(self, work: Work) -> Work:
+    def __call__(self, work: StaticPass) -> StaticPass:
         if not self._wrong:
             raise RuntimeError("CUDA error: operation not permitted\nmore lines")
         return lambda: work() * 1.5
@@ -193,52 +200,52 @@ class Refusing:
 @pytest.mark.parametrize(
     ("wrong", "why"), [(False, "operation not permitted$"), (True, "computes something else$")]
 )
-def test_where_recording_fails_it_goes_on_without(
+def test_failed_recording_disables_graphs(
     wrong: bool, why: str, start: Start, engine: Engine, checkpoints: Folders
 ) -> None:
     folder = checkpoints("marian:opus-mt-en-de")
-    model, pairs = both(folder, start, engine, 30, recorders=lambda: Refusing(wrong))
+    model, pairs = both(folder, start, engine, 30, recorders=lambda: FailingRecorder(wrong))
     assert "graphs" in model.backend.kernels
     with pytest.warns(RuntimeWarning, match=f"CUDA graphs do not work here.*{why}") as seen:
         assert_same(pairs)
     assert len(seen) == 1
-    assert not replays_of(model).played
+    assert not graph_runner_of(model).replays
     assert "graphs" not in model.backend.kernels
 
 
 def test_caches_are_not_kept_alive(start: Start, checkpoints: Folders) -> None:
     other = start()
     model = other.load(checkpoints("marian:opus-mt-en-de"))
-    graphs, batch = replays_of(model), model._batch
+    graphs, batch = graph_runner_of(model), model._batch
     other.generate(requests_of(model, model.encode(sources_of(model))))
-    assert len(graphs._made) == 1
+    assert len(graphs._caches) == 1
     batch.release()
     gc.collect()
-    assert not graphs._made
+    assert not graphs._caches
 
 
-def test_few_are_kept(
+def test_number_of_graphs_is_limited(
     start: Start, engine: Engine, checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replays_module, "_KEPT", 2)
+    monkeypatch.setattr(cuda_graphs_module, "_MAX_GRAPHS", 2)
     model, pairs = both(checkpoints("marian:opus-mt-en-de"), start, engine)
     for _ in range(2):
         assert_same(pairs)
-    (recordings,) = replays_of(model)._made.values()
-    assert len(recordings.made) == 2
-    assert replays_of(model).played > 40
+    (graph_cache,) = graph_runner_of(model)._caches.values()
+    assert len(graph_cache.graphs) == 2
+    assert graph_runner_of(model).replays > 40
 
 
 @given(st.integers(1, 1000))
-def test_buckets_hold_what_is_in_them_and_fit_their_caches(count: int) -> None:
+def test_buckets_are_large_enough_and_fit_the_caches(count: int) -> None:
     room = 1 << (count - 1).bit_length()
     assert count <= bucket(count) <= room
     assert bucket(bucket(count)) == bucket(count)
     assert bucket(count) - count < 8
 
 
-def test_only_gpus_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert recorders_for(torch.device("cpu")) is None
-    assert recorders_for(torch.device("cuda")) is not None
+def test_graphs_are_recorded_on_gpus_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert graph_recorders(torch.device("cpu")) is None
+    assert graph_recorders(torch.device("cuda")) is not None
     monkeypatch.setenv("EDGEAPP_KERNELS", "torch")
-    assert recorders_for(torch.device("cuda")) is None
+    assert graph_recorders(torch.device("cuda")) is None

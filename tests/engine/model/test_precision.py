@@ -1,4 +1,4 @@
-"""Where and in which numbers: the choice of device, precision and threads."""
+"""The choice of device, compute type and threads, and the accuracy of each compute type."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_gpu_plans(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda can=can, **_: can)
         plan = compute_plan("auto", gpu)
         assert (plan.compute_type, plan.on_gpu) == (chosen, True)
-        assert plan.decoder.weights == getattr(torch, chosen)
+        assert plan.decoder.weight_dtype == getattr(torch, chosen)
     assert compute_plan("int8", gpu).decoder.kernel == "int8"
 
 
@@ -84,11 +84,14 @@ def test_t5_keeps_the_range_of_float32_on_a_gpu() -> None:
     gpu = torch.device("cuda")
     for compute_type in ("float16", "int8"):
         plan = compute_plan(compute_type, gpu)
-        assert plan.decoder.activations == torch.float16
-        assert plan.with_range().decoder.activations == torch.float32
-    assert compute_plan("float16", gpu).with_range().decoder.weights == torch.float32
+        assert plan.decoder.activation_dtype == torch.float16
+        assert plan.without_float16_activations().decoder.activation_dtype == torch.float32
+    assert (
+        compute_plan("float16", gpu).without_float16_activations().decoder.weight_dtype
+        == torch.float32
+    )
     exact = compute_plan("bfloat16", gpu)
-    assert exact.with_range() == exact
+    assert exact.without_float16_activations() == exact
 
 
 def test_int8_weights_as_a_gpu_uses_them_stay_in_range() -> None:
@@ -127,8 +130,8 @@ def test_threads_are_set_where_the_engine_computes(checkpoints: Folders) -> None
         torch.set_num_threads(before)
 
 
-def test_who_waits_for_the_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "to_compile", lambda: True)
+def test_needs_compiling_is_reported_for_int8_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "needs_compiling", lambda: True)
     waits = {}
     for compute_type in ("int8", "float32"):
         with Engine(device="cpu", compute_type=compute_type) as engine:
@@ -141,7 +144,7 @@ def test_int8_by_torch_is_close_to_float32(
     spec: str, checkpoints: Folders, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on machines where no kernels can be compiled."""
-    monkeypatch.setattr(linear, "library", lambda: None)
+    monkeypatch.setattr(linear, "load_kernels", lambda: None)
     test_lower_precisions_are_close_to_float32(spec, "int8", checkpoints, engine)
 
 
@@ -228,7 +231,7 @@ _SPANS = [(10, 3), (100, 6), (300, 9), (1000, 5), (2000, 7)]
 def test_out_of_gpu_memory_at_load_is_one_warning_and_the_cpu(
     checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Played without a GPU: the device claims to be one, and building there to be out of memory."""
+    """Simulated: the device claims to be a GPU, and building there raises out of memory."""
     gpu, asked = torch.device("cuda"), []
     monkeypatch.setattr(engine_module, "choose_device", lambda device: gpu)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: True)
@@ -258,8 +261,8 @@ def test_out_of_gpu_memory_at_load_is_one_warning_and_the_cpu(
 
 @pytest.mark.parametrize("shape", [(1100, 1024), (64, 64)], ids=["large", "small"])
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_torchs_int8_products_tell_of_damage(shape: tuple[int, int], value: float) -> None:
-    """fbgemm makes numbers of NaN, and raises an error where there is nothing else."""
+def test_torchs_int8_products_keep_nan(shape: tuple[int, int], value: float) -> None:
+    """fbgemm alone turns NaN into numbers, and raises an error if all is NaN."""
     generator = torch.Generator().manual_seed(0)
     layer = _Int8(torch.randn(shape, generator=generator), torch.ones(shape[0]))
     x = torch.rand(4, shape[1], generator=generator)
@@ -269,7 +272,7 @@ def test_torchs_int8_products_tell_of_damage(shape: tuple[int, int], value: floa
         assert torch.isfinite(layer(bad)).all(-1).tolist() == [True, False, True, True]
         assert not torch.isfinite(layer(bad[1:2])).all()
         assert layer(bad[1:2]).shape == (1, shape[0])
-        # Only its neighbours' size counts for a row, and zeros have none.
+        # A row depends on its neighbours by their magnitude only, and zeros have none.
         without = bad.clone()
         without[1] = 0
         assert torch.equal(layer(bad)[[0, 2, 3]], layer(without)[[0, 2, 3]])

@@ -1,4 +1,4 @@
-"""A shortlist: what is in it is computed as ever, the rest cannot be generated."""
+"""A shortlist: its ids have the same logits as without it, others cannot be generated."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ MARIAN, WHISPER = "marian:opus-mt-en-de", "whisper:tiny"
 
 
 def some_of(model: LoadedModel, share: float = 0.3) -> list[int]:
-    """Ids of a model, its end among them, in no order."""
+    """Ids of a model in random order, with its end-of-text ids."""
     ids = range(model.architecture.vocab_size)
     kept = random.Random(3).sample(ids, round(len(ids) * share))
     return [*{*kept, *model.architecture.eos_ids}]
 
 
 @pytest.mark.parametrize("compute_type", ["float32", "bfloat16", "float16", "int8"])
-def test_what_is_in_it_is_computed_as_ever(checkpoints: Folders, compute_type: str) -> None:
+def test_its_logits_equal_those_of_the_whole_vocabulary(
+    checkpoints: Folders, compute_type: str
+) -> None:
     folder = checkpoints(MARIAN)
     with Engine(device="cpu", compute_type=compute_type, threads=1) as engine:
         whole = engine.load(folder)
@@ -38,27 +40,29 @@ def test_what_is_in_it_is_computed_as_ever(checkpoints: Folders, compute_type: s
 
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.8, "seed": 4}], ids=str)
-def test_generates_as_if_the_rest_were_suppressed(
+def test_equals_suppression_of_all_other_ids(
     engine: Engine, marian: LoadedModel, changes: dict[str, object]
 ) -> None:
     kept = some_of(marian)
     others = tuple({*range(marian.architecture.vocab_size)} - {*kept})
     short = engine.load(marian.folder, kept)
-    told = {"max_new_tokens": 12, "eos_ids": marian.architecture.eos_ids, **changes}
+    shared = {"max_new_tokens": 12, "eos_ids": marian.architecture.eos_ids, **changes}
     for source in token_sources(marian, [5, 12, 30]):
         results = [
             engine.generate([Request(model.encode([source])[0], (58_100,), options)])[0]
             for model, options in (
-                (marian, GenerationOptions(**told, logit_filters=(SuppressTokens(others),))),
-                (short, GenerationOptions(**told)),
+                (marian, GenerationOptions(**shared, logit_filters=(SuppressTokens(others),))),
+                (short, GenerationOptions(**shared)),
             )
         ]
         assert results[0].tokens == results[1].tokens
         assert {*results[1].tokens} <= {*kept}
 
 
-def test_beams_weigh_it_alone(engine: Engine, marian: LoadedModel) -> None:
-    """Their log-probabilities are shares of the shortlist, as they are of the whole elsewhere."""
+def test_log_probabilities_of_beams_are_over_the_shortlist(
+    engine: Engine, marian: LoadedModel
+) -> None:
+    """The softmax is over the shortlist only."""
     kept = some_of(marian)
     short = engine.load(marian.folder, kept)
     options = GenerationOptions(max_new_tokens=8, beam_size=4, n_best=2, logprobs=True)
@@ -70,7 +74,7 @@ def test_beams_weigh_it_alone(engine: Engine, marian: LoadedModel) -> None:
     torch.testing.assert_close(torch.tensor(found.logprobs), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_model_that_hears_can_have_one(engine: Engine, whisper: LoadedModel) -> None:
+def test_an_audio_model_can_have_one(engine: Engine, whisper: LoadedModel) -> None:
     kept = some_of(whisper)
     short = engine.load(whisper.folder, kept)
     mel = torch.zeros(80, 2 * whisper.architecture.max_source_positions)
@@ -79,7 +83,7 @@ def test_a_model_that_hears_can_have_one(engine: Engine, whisper: LoadedModel) -
     assert {*engine.generate([request])[0].tokens} <= {*kept}
 
 
-def test_models_are_shared_by_those_with_the_same_one(engine: Engine, marian: LoadedModel) -> None:
+def test_models_with_equal_shortlists_are_shared(engine: Engine, marian: LoadedModel) -> None:
     kept = some_of(marian)
     short = engine.load(marian.folder, kept)
     assert engine.load(marian.folder, kept) is short
@@ -89,9 +93,15 @@ def test_models_are_shared_by_those_with_the_same_one(engine: Engine, marian: Lo
 
 
 @pytest.mark.parametrize(
-    ("ids", "why"), [([0, 58_101], "58101"), ([0, -1], "-1"), ([5, 6], "no end"), ([], "no end")]
+    ("ids", "why"),
+    [
+        ([0, 58_101], "58101"),
+        ([0, -1], "-1"),
+        ([5, 6], "must include an end-of-text id"),
+        ([], "must include an end-of-text id"),
+    ],
 )
-def test_senseless_ones_are_refused(
+def test_invalid_ones_are_refused(
     engine: Engine, marian: LoadedModel, ids: list[int], why: str
 ) -> None:
     with pytest.raises(OptionError, match=why):

@@ -1,4 +1,4 @@
-"""The slot cache against the simplest thing that could be right: a list of rows."""
+"""The slot cache against a reference implementation: a list of rows."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_cross_cache_grows_for_longer_sources_and_keeps_the_others() -> None:
 
 
 @pytest.mark.parametrize("compute_type", ["float32", "int8"])
-def test_a_table_of_both_sides_is_in_memory_once(compute_type: str, checkpoints: Folders) -> None:
+def test_a_shared_embedding_is_in_memory_once(compute_type: str, checkpoints: Folders) -> None:
     with Engine(device="cpu", compute_type=compute_type, threads=1) as engine:
         backend = engine.load(checkpoints("marian:opus-mt-en-de")).backend
         assert isinstance(backend, NativeBackend)

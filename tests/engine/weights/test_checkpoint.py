@@ -1,4 +1,4 @@
-"""What Engine.load takes: every form that repositories have, tied tables or not."""
+"""Engine.load reads every file format of repositories, with tied embeddings or not."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def test_whisper_too(form: str, stored_whisper: Stored, tmp_path: Path, load: An
     )
 
 
-def test_safetensors_go_before_a_bin(stored_marian: Stored, tmp_path: Path, load: Any) -> None:
+def test_safetensors_are_preferred_to_a_bin(
+    stored_marian: Stored, tmp_path: Path, load: Any
+) -> None:
     folder = stored_marian.write(tmp_path)
     (folder / "pytorch_model.bin").write_bytes(b"not read at all")
     logits(load, folder)
@@ -138,9 +140,7 @@ def test_no_logits_bias_counts_as_zero(stored_marian: Stored, tmp_path: Path, lo
     assert torch.allclose(found, expected, atol=1e-5)
 
 
-def test_positions_are_worked_out_where_they_are_left_out(
-    stored_marian: Stored, tmp_path: Path, load: Any
-) -> None:
+def test_missing_positions_are_computed(stored_marian: Stored, tmp_path: Path, load: Any) -> None:
     from transformers import MarianMTModel
 
     assert not [name for name in stored_marian.state if "embed_positions" in name]

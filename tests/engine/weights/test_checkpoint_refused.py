@@ -1,4 +1,4 @@
-"""What Engine.load refuses, and why: code in pickles, damage, folders that are no models."""
+"""What Engine.load refuses, and why: code in pickles, damage, folders without a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.engine.stored import Stored, refused
 
 
 class Trap:
-    """What a poisoned checkpoint holds: something to call when it is unpickled."""
+    """An object of a malicious checkpoint, whose unpickling calls a function."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,7 +59,7 @@ def test_a_poisoned_shard_is_refused(stored_marian: Stored, tmp_path: Path, load
 def test_archives_that_cannot_be_read_safely(
     stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
-    """torch's very first format was a tar, and TorchScript is code by design."""
+    """torch's first format was a tar, and TorchScript is code by design."""
     folder = stored_marian.write(tmp_path / "bad", "bin")
     (folder / "pytorch_model.bin").unlink()
     with tarfile.open(folder / "pytorch_model.bin", "w") as tar:
@@ -94,7 +94,7 @@ def test_a_truncated_file(
     [b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n", b"<html></html>"],
     ids=["git-lfs pointer", "web page"],
 )
-def test_something_else_under_the_name_of_weights(
+def test_other_content_in_a_weights_file(
     form: str, content: bytes, stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
     folder = stored_marian.write(tmp_path, form)
@@ -103,7 +103,7 @@ def test_something_else_under_the_name_of_weights(
     assert f"{file} is damaged" in refused(load, folder)
 
 
-def test_a_bin_with_no_names_in_it(stored_marian: Stored, tmp_path: Path, load: Any) -> None:
+def test_a_bin_without_names(stored_marian: Stored, tmp_path: Path, load: Any) -> None:
     folder = stored_marian.write(tmp_path, "bin")
     torch.save([torch.zeros(3)], folder / "pytorch_model.bin")
     assert "holds no named tensors" in refused(load, folder)
@@ -122,7 +122,7 @@ def test_a_wrong_shape_is_named(stored_whisper: Stored, tmp_path: Path, load: An
     assert "config.json asks for [16, 128, 3]" in message
 
 
-def test_another_size_than_the_config_says(
+def test_a_size_that_differs_from_the_config(
     stored_whisper: Stored, tmp_path: Path, load: Any
 ) -> None:
     stored_whisper.config |= {
@@ -140,13 +140,13 @@ def test_tensors_of_integers(stored_marian: Stored, tmp_path: Path, load: Any) -
 
 
 @pytest.mark.parametrize(
-    ("index", "said"),
+    ("index", "message"),
     [
-        ("not json", "is no index of weights"),
-        ("[]", "is no index of weights"),
-        ("{}", "is no index of weights: 'weight_map'"),
-        ('{"weight_map": [1]}', "is no index of weights"),
-        ('{"weight_map": {"a": [1]}}', "is no index of weights"),
+        ("not json", "is not an index of weights"),
+        ("[]", "is not an index of weights"),
+        ("{}", "is not an index of weights: 'weight_map'"),
+        ('{"weight_map": [1]}', "is not an index of weights"),
+        ('{"weight_map": {"a": [1]}}', "is not an index of weights"),
         ('{"weight_map": {"a": 1}}', "is damaged or incomplete"),
         ('{"weight_map": {"a": "gone.safetensors"}}', "gone.safetensors is damaged or incomplete"),
         ('{"weight_map": {"a": "../x.safetensors"}}', "points outside its folder: '../x.safe"),
@@ -155,15 +155,15 @@ def test_tensors_of_integers(stored_marian: Stored, tmp_path: Path, load: Any) -
         ('{"weight_map": {}}', "the weights lack"),
     ],
 )
-def test_an_index_that_leads_nowhere(
-    index: str, said: str, stored_marian: Stored, tmp_path: Path, load: Any
+def test_an_invalid_index(
+    index: str, message: str, stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
     folder = stored_marian.write(tmp_path, "sharded")
     (folder / "model.safetensors.index.json").write_text(index)
-    assert said in refused(load, folder)
+    assert message in refused(load, folder)
 
 
-# Folders that are no models
+# Folders without a model
 
 
 def test_no_weights_at_all(stored_marian: Stored, tmp_path: Path, load: Any) -> None:
@@ -178,7 +178,7 @@ def test_no_weights_at_all(stored_marian: Stored, tmp_path: Path, load: Any) -> 
 def test_no_config(stored_marian: Stored, tmp_path: Path, load: Any) -> None:
     folder = stored_marian.write(tmp_path)
     (folder / "config.json").unlink()
-    assert refused(load, folder) == f"{folder} is no model folder: it has no config.json"
+    assert refused(load, folder) == f"{folder} is not a model folder: it has no config.json"
     (folder / "config.json").mkdir()
     assert "config.json cannot be read" in refused(load, folder)
 
@@ -198,11 +198,11 @@ def test_a_config_that_is_no_object(
 ) -> None:
     folder = stored_marian.write(tmp_path)
     (folder / "config.json").write_text(content)
-    assert "config.json holds no JSON object" in refused(load, folder)
+    assert "config.json does not hold a JSON object" in refused(load, folder)
 
 
 @pytest.mark.parametrize("family", ["bert", "wav2vec2", "pegasus", "llama", None, 3, ["whisper"]])
-def test_a_family_that_does_not_run_here(
+def test_an_unsupported_family(
     family: Any, stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
     stored_marian.config["model_type"] = family
@@ -214,7 +214,7 @@ def test_a_family_that_does_not_run_here(
 def test_another_familys_weights(
     stored_marian: Stored, stored_whisper: Stored, tmp_path: Path
 ) -> None:
-    """A config copied from elsewhere: the first tensor that is not there is named."""
+    """A config of another model: the error names the first missing tensor."""
     stored_marian.state, stored_whisper.state = stored_whisper.state, stored_marian.state
     with Engine(device="cpu", compute_type="float32", threads=2) as engine:
         for name, checkpoint in (("marian", stored_marian), ("whisper", stored_whisper)):
@@ -223,29 +223,27 @@ def test_another_familys_weights(
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "message"),
     [
-        ("d_model", None, "makes no sense"),
-        ("d_model", "wide", "makes no sense"),
+        ("d_model", None, "is invalid"),
+        ("d_model", "wide", "is invalid"),
         ("d_model", 17, "does not divide into 2 heads"),
-        ("decoder_attention_heads", 0, "makes no sense"),
+        ("decoder_attention_heads", 0, "is invalid"),
         ("activation_function", "tanh", "'tanh' is not one of"),
         ("normalize_before", True, "normalize_before is set"),
-        ("eos_token_id", "</s>", "makes no sense"),
+        ("eos_token_id", "</s>", "is invalid"),
         ("encoder_layers", 2, "the weights lack 'model.encoder.layers.1."),
     ],
 )
-def test_a_config_that_makes_no_sense(
-    key: str, value: Any, said: str, stored_marian: Stored, tmp_path: Path, load: Any
+def test_an_invalid_config(
+    key: str, value: Any, message: str, stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
     stored_marian.config[key] = value
-    assert said in refused(load, stored_marian.write(tmp_path))
+    assert message in refused(load, stored_marian.write(tmp_path))
 
 
 @pytest.mark.parametrize("key", ["d_model", "vocab_size", "decoder_start_token_id", "pad_token_id"])
-def test_a_key_that_is_not_there(
-    key: str, stored_marian: Stored, tmp_path: Path, load: Any
-) -> None:
+def test_a_missing_key(key: str, stored_marian: Stored, tmp_path: Path, load: Any) -> None:
     del stored_marian.config[key]
     assert f"config.json lacks {key!r}" in refused(load, stored_marian.write(tmp_path))
 
@@ -256,7 +254,7 @@ def test_no_folder(tmp_path: Path, load: Any) -> None:
     assert "is not a folder" in refused(load, tmp_path / "file")
 
 
-def test_a_failed_load_leaves_nothing_behind(stored_marian: Stored, tmp_path: Path) -> None:
+def test_a_failed_load_can_be_repeated(stored_marian: Stored, tmp_path: Path) -> None:
     with Engine(device="cpu", compute_type="float32", threads=2) as engine:
         folder = stored_marian.write(tmp_path)
         weights = (folder / "model.safetensors").read_bytes()

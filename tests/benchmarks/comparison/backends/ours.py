@@ -106,16 +106,16 @@ class _Engine(Runner):
         plan = self._model.backend.plan
         encoding = encoded[0]
         numbers = sum(each.numel() for each in (*encoding.keys, *encoding.values))
-        return plan.decoder.weights.itemsize, encoding.bytes / numbers
+        return plan.decoder.weight_dtype.itemsize, encoding.bytes / numbers
 
     def explain(self) -> str:
         network = self._model.backend
         plan, kernels = network.plan, getattr(network, "kernels", "")
         sides = (
-            f"{name} {side.kernel} {str(side.weights).removeprefix('torch.')}"
+            f"{name} {side.kernel} {str(side.weight_dtype).removeprefix('torch.')}"
             for name, side in (("encoder", plan.encoder), ("decoder", plan.decoder))
         )
-        return f"{plan.compute_type}: {', '.join(sides)} ({kernels}); {plan.why}"
+        return f"{plan.compute_type}: {', '.join(sides)} ({kernels}); {plan.reason}"
 
     def translate(self, lines: Sequence[Line]) -> int:
         # The longest first: those that end last are short then, and leave the batch soon.
