@@ -17,12 +17,9 @@ from pipelines.engine.autoregressive import (
 from pipelines.engine.decoding.request import (
     Event,
     FinishReason,
-    GenerationOptions,
     Hypothesis,
-    Priority,
     Request,
     Result,
-    StoppingRule,
 )
 from pipelines.engine.decoding.sampling.logit_filters import (
     AllowOnlyTokens,
@@ -46,6 +43,7 @@ from pipelines.engine.decoding.sampling.logits_processors import (
     TopKNucleusProcessor,
     TopKProcessor,
 )
+from pipelines.engine.decoding.sampling.options import GenerationOptions, StoppingRule
 from pipelines.engine.decoding.speculative.drafters import (
     Drafter,
     DraftSession,
@@ -88,7 +86,6 @@ __all__ = [
     "NoRepeatNgram",
     "NucleusProcessor",
     "AllowOnlyTokens",
-    "Priority",
     "Proposal",
     "RepetitionPenalty",
     "Request",

@@ -12,8 +12,9 @@ from typing import Any, Literal
 import torch
 
 from pipelines.engine.backends.transformers import TransformersBackend
-from pipelines.engine.decoding.request import GenerationOptions, Request, Result
+from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.sampling.logits_processors import GreedyProcessor, LogitsProcessor
+from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.decoding.speculative.drafters import (
     Drafter,

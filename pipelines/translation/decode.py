@@ -14,7 +14,6 @@ from pipelines.engine import (
     GenerationOptions,
     LoadedModel,
     LogitFilter,
-    Priority,
     Request,
     Stream,
 )
@@ -50,7 +49,7 @@ class SentenceRequest:
     ids: Sequence[int] = ()
     code: str | None = None
     origin: str | None = None
-    priority: Priority = Priority.INTERACTIVE
+    priority: int = 2
     warnings: tuple[str, ...] = ()
     beams: int = 1
     aligned: bool = False

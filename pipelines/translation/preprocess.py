@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelines.engine import Priority
 from pipelines.errors import OptionError, UnsupportedTask
 from pipelines.languages import (
     find_language,
@@ -125,7 +124,7 @@ class Preprocessor:
     longest: int
     language: str | None
     split: bool
-    priority: Priority
+    priority: int
     beams: int = 1
     aligned: bool = False
 

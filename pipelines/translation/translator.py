@@ -8,7 +8,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal
 
-from pipelines.engine import Engine, Priority
+from pipelines.engine import Engine
 from pipelines.errors import OptionError
 from pipelines.hub import folder_of
 from pipelines.languages import pair_in_name, two_letter
@@ -51,7 +51,7 @@ class TranslateOptions:
     split_sentences: bool = True
     beam_size: int = 1
     word_alignments: bool = False
-    priority: Priority = Priority.INTERACTIVE
+    priority: int = 2
 
     def __post_init__(self) -> None:
         if self.beam_size < 1:

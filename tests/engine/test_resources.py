@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.engine import Engine, FinishReason, GenerationOptions, LoadedModel, Priority, Request
+from pipelines.engine import Engine, FinishReason, GenerationOptions, LoadedModel, Request
 from pipelines.errors import EngineError, OptionError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -69,7 +69,7 @@ def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
     ) as tight:
         models = [tight.load(folder) for folder in folders]
         requests = [request for model in models for request in requests_of(model, 4)]
-        requests[6] = replace(requests[6], priority=Priority.LIVE_RECOGNITION)
+        requests[6] = replace(requests[6], priority=0)
         results = tight.generate(requests)
         expected = [result.tokens for each in plain for result in each]
         assert [result.tokens for result in results] == expected
@@ -90,12 +90,12 @@ def test_live_work_comes_within_a_step(
     engine: Engine, marian: LoadedModel, whisper: LoadedModel
 ) -> None:
     """Across models: a live request gets the very next step, and keeps all until it is done."""
-    batch = engine.stream(replace(requests_of(marian, 1)[0], priority=Priority.BATCH))
+    batch = engine.stream(replace(requests_of(marian, 1)[0], priority=3))
     next(batch)
     before = marian.statistics.steps
     start = whisper.architecture.start_id
     encoded = whisper.encode([mel_source(whisper)])[0]
-    live = Request(encoded, (start,), OPTIONS, priority=Priority.LIVE_RECOGNITION)
+    live = Request(encoded, (start,), OPTIONS, priority=0)
     assert len(engine.generate([live])[0].tokens) == 12
     assert marian.statistics.steps == before
     assert len(batch.result().tokens) == 12

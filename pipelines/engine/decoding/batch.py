@@ -8,10 +8,13 @@ from functools import partial
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.decoding.attention_recording import make_attention_capture, record_attention
 from pipelines.engine.decoding.draft_proposers import DraftProposers
 from pipelines.engine.decoding.memory_budget import MemoryBudget, cache_bytes_needed
-from pipelines.engine.decoding.model_runner import ModelRunner
+from pipelines.engine.decoding.model_runner import (
+    ModelRunner,
+    make_attention_capture,
+    record_attention,
+)
 from pipelines.engine.decoding.request import FinishReason
 from pipelines.engine.decoding.request_queue import RequestQueue
 from pipelines.engine.decoding.request_state import RequestState
@@ -60,7 +63,7 @@ class Batch:
     @property
     def priority(self) -> int:
         """The most urgent priority in here; lower is sooner."""
-        running = [int(state.request.priority) for state in self._running]
+        running = [state.request.priority for state in self._running]
         return min([*running, *self._waiting.priorities])
 
     @property

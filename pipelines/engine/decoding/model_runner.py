@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.decoding.attention_recording import make_attention_capture, record_attention
 from pipelines.engine.decoding.rejection_sampling import verify_draft
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.sampler import (
@@ -20,7 +19,7 @@ from pipelines.engine.decoding.speculative.drafters import Proposal
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import SourceGroups
 
-__all__ = ["ModelRunner"]
+__all__ = ["ModelRunner", "make_attention_capture", "record_attention"]
 
 
 class ModelRunner:
@@ -150,3 +149,23 @@ class ModelRunner:
         seen = [p for p, _ in state.request.token_probs if p < len(hidden_states)]
         if seen:
             record_token_probs(state, seen, self.backend.logits(hidden_states[seen]))
+
+
+def make_attention_capture(states: Sequence[RequestState], tokens: int) -> AttentionCapture | None:
+    """What collects the attention of a pass over all lanes; None where nobody asks."""
+    if not any(state.request.attention for state in states):
+        return None
+    wishes = [(state.encoded, state.request.attention) for state in states for _ in state.sequences]
+    return AttentionCapture(
+        [encoded for encoded, _ in wishes], [heads for _, heads in wishes], tokens
+    )
+
+
+def record_attention(states: Sequence[RequestState], found: Sequence[Tensor]) -> None:
+    """Before a step of one token for every lane is decided; found: [heads, tokens, length] each,
+    of which the first token counts."""
+    sequences = ((state, sequence) for state in states for sequence in state.sequences)
+    for (state, sequence), weights in zip(sequences, found, strict=True):
+        if state.request.attention:
+            del sequence.attention[len(sequence.generated) :]  # of a step that was interrupted
+            sequence.attention.append(weights[:, 0])

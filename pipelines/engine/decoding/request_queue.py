@@ -28,9 +28,7 @@ class RequestQueue:
     @property
     def priorities(self) -> list[int]:
         """Of those that could be next."""
-        return [
-            int(state.request.priority) for state in [*self._inbox, *(e[2] for e in self._heap[:1])]
-        ]
+        return [state.request.priority for state in [*self._inbox, *(e[2] for e in self._heap[:1])]]
 
     def next(self) -> RequestState | None:
         """Who is to be let in first; it stays until `pop`."""
@@ -61,4 +59,4 @@ class RequestQueue:
     def _sort_in(self) -> None:
         while self._inbox:
             state = self._inbox.popleft()
-            heapq.heappush(self._heap, (int(state.request.priority), next(self._arrivals), state))
+            heapq.heappush(self._heap, (state.request.priority, next(self._arrivals), state))

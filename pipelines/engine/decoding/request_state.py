@@ -13,8 +13,13 @@ from pipelines.engine.decoding.request import Event, FinishReason, Hypothesis, R
 from pipelines.engine.decoding.sampling.beam_search import BeamSearch
 from pipelines.engine.decoding.sampling.distributions import generator_for
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter, SuppressTokens
-from pipelines.engine.decoding.sampling.search import BestOfSearch, ScoredSequence, SearchStrategy
-from pipelines.engine.decoding.sampling.sequence_state import Candidate, SequenceState
+from pipelines.engine.decoding.sampling.search import (
+    BestOfSearch,
+    Candidate,
+    ScoredSequence,
+    SearchStrategy,
+    SequenceState,
+)
 from pipelines.errors import EdgeError
 
 __all__ = ["RequestState"]

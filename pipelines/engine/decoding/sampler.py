@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.sampling.distributions import sample_from, token_distribution
-from pipelines.engine.decoding.sampling.sequence_state import SequenceState
+from pipelines.engine.decoding.sampling.options import GenerationOptions
+from pipelines.engine.decoding.sampling.search import SequenceState
 from pipelines.engine.model.lm_head import argmax, logprobs_of
 from pipelines.errors import EngineError, NumericalError
 

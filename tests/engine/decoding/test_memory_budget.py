@@ -19,7 +19,6 @@ from pipelines.engine import (
     LoadedModel,
     ModelDrafter,
     NgramDrafter,
-    Priority,
     Request,
 )
 from pipelines.engine.state import kv_cache as caches
@@ -97,12 +96,10 @@ def request_of(luck: random.Random, models: dict[str, LoadedModel]) -> tuple[str
     elif drafter is None and luck.random() < 0.4:
         return name, Request(
             encoded, (model.architecture.start_id,), options, drafter=NgramDrafter(gamma=2),
-            priority=luck.choice(list(Priority)),
+            priority=luck.choice(range(4)),
         )  # fmt: skip
     prompt = (model.architecture.start_id, *range(20, 20 + luck.randrange(4)))
-    return name, Request(
-        encoded, prompt, options, drafter=drafter, priority=luck.choice(list(Priority))
-    )
+    return name, Request(encoded, prompt, options, drafter=drafter, priority=luck.choice(range(4)))
 
 
 def need_of(engine: Engine, request: Request) -> int:

@@ -22,7 +22,6 @@ from pipelines.engine import (
     FinishReason,
     GenerationOptions,
     LoadedModel,
-    Priority,
     Request,
     Stream,
     SuppressTokens,
@@ -164,11 +163,9 @@ def test_urgent_requests_get_the_next_free_slot(checkpoints: Folders) -> None:
         model = one.load(checkpoints("marian:opus-mt-en-de"))
         encoded = model.encode(token_sources(model, [4]))[0]
         pad, options = model.architecture.pad_id, GenerationOptions(max_new_tokens=5)
-        batch = [
-            one.stream(Request(encoded, (pad,), options, priority=Priority.BATCH)) for _ in "ab"
-        ]
+        batch = [one.stream(Request(encoded, (pad,), options, priority=3)) for _ in "ab"]
         next(batch[0])
-        live = one.stream(Request(encoded, (pad,), options, priority=Priority.LIVE_RECOGNITION))
+        live = one.stream(Request(encoded, (pad,), options, priority=0))
         live.result()
         assert batch[1]._row.generated == []
 
@@ -443,7 +440,7 @@ def test_who_becomes_unwanted_while_others_are_dropped_stays_to_be_dropped() -> 
     class Late:
         """A row whose time is over from the `after`th time on that anybody asks."""
 
-        request = SimpleNamespace(priority=Priority.BATCH)
+        request = SimpleNamespace(priority=3)
 
         def __init__(self, after: int) -> None:
             self._left = after

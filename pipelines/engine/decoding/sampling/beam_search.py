@@ -9,9 +9,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import GenerationOptions
-from pipelines.engine.decoding.sampling.search import ScoredSequence, hypothesis_score
-from pipelines.engine.decoding.sampling.sequence_state import Candidate, SequenceState
+from pipelines.engine.decoding.sampling.options import GenerationOptions
+from pipelines.engine.decoding.sampling.search import (
+    Candidate,
+    ScoredSequence,
+    SequenceState,
+    hypothesis_score,
+)
 
 __all__ = ["BeamSearch"]
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.sampling.distributions import token_distribution
+from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.errors import OptionError
 
 __all__ = [

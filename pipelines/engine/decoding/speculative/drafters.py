@@ -12,7 +12,7 @@ from torch import Tensor
 from pipelines.errors import OptionError, RequestError
 
 if TYPE_CHECKING:
-    from pipelines.engine.decoding.request import GenerationOptions
+    from pipelines.engine.decoding.sampling.options import GenerationOptions
 
 __all__ = [
     "Drafter",

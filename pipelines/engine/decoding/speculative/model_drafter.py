@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -27,15 +27,27 @@ from pipelines.engine.model.lm_head import argmax
 from pipelines.errors import RequestError
 
 if TYPE_CHECKING:
-    from pipelines.engine.decoding.request import GenerationOptions
-    from pipelines.engine.loaded_model import LoadedModel
+    from pipelines.engine.decoding.sampling.options import GenerationOptions
     from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["ModelDrafter", "ModelDraftSession", "BatchedDraftModel"]
+__all__ = ["BatchedDraftModel", "DraftModel", "ModelDraftSession", "ModelDrafter"]
 
 # A generation has one or two tokens to read before it can be drafted for: the last of its guesses,
 # when all were right, and what was chosen after it. Who has more has just come.
 _USUAL_UNREAD_TOKENS = 2
+
+
+class DraftModel(Protocol):
+    """What a drafter needs of a loaded model."""
+
+    @property
+    def backend(self) -> Backend:
+        """Computes the drafts; used between the steps of the target only."""
+        ...
+
+    def owns(self, encoded: EncodedSource) -> bool:
+        """Whether this model encoded the source, and so can read it."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +57,7 @@ class ModelDrafter:
     memory: the source as this model has encoded it. gamma, adaptive: as in NgramDrafter.
     """
 
-    model: LoadedModel
+    model: DraftModel
     encoded: EncodedSource
     gamma: int = 4
     adaptive: bool = False
@@ -56,10 +68,11 @@ class ModelDrafter:
             raise RequestError("the memory of a drafter was made by another model")
 
     def check(self, vocab_size: int) -> None:
-        own = self.model.architecture.vocab_size
+        backend = self.model.backend
+        own = backend.architecture.vocab_size
         if own != vocab_size:
             raise RequestError(
-                f"{self.model.folder.name} has a vocabulary of {own}, the model it should draft "
+                f"{backend.folder.name} has a vocabulary of {own}, the model it should draft "
                 f"for one of {vocab_size}; they must be the same"
             )
 
