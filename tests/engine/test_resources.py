@@ -31,7 +31,7 @@ def test_time_is_over(engine: Engine, marian: LoadedModel) -> None:
     assert engine.generate([replace(request, timeout_s=60.0)])[0].tokens == whole.tokens
     stream = engine.stream(replace(request, timeout_s=60.0))
     next(stream)
-    stream._row._deadline = 0.0
+    stream._state._deadline = 0.0
     result = stream.result()
     assert result.reason is FinishReason.TIMEOUT
     assert result.tokens == whole.tokens[: len(result.tokens)] != ()
@@ -56,7 +56,7 @@ def test_statistics(checkpoints: Folders) -> None:
 
 
 def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
-    """Two models under a budget that holds two lanes of one of them."""
+    """Two models under a budget that holds two sequences of one of them."""
     folders = [checkpoints(f"marian:{name}") for name in ("opus-mt-en-de", "opus-mt-de-en")]
     with Engine(device="cpu", compute_type="float32", threads=1) as free:
         models = [free.load(folder) for folder in folders]
@@ -76,13 +76,13 @@ def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
         assert sum(model.statistics.cache_bytes for model in models) <= budget
         wide = replace(requests[0], options=replace(OPTIONS, beam_size=5))
         neighbour = tight.stream(requests[1])
-        with pytest.raises(EngineError, match=r"needs .* MiB of cache for 5 lane.*budget is"):
+        with pytest.raises(EngineError, match=r"needs .* MiB of cache for 5 sequence.*budget is"):
             tight.generate([wide])
         assert neighbour.result().tokens == expected[1]
 
 
 def test_no_budget_at_all_is_refused() -> None:
-    with pytest.raises(OptionError, match="memory_budget"):
+    with pytest.raises(OptionError, match="cache_budget_bytes"):
         Engine(device="cpu", cache_budget_bytes=0)
 
 

@@ -1,4 +1,4 @@
-"""What goes into the engine and what comes out of it: plain frozen data, token ids only."""
+"""What goes into the engine and what comes out of it: frozen data, token ids only."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ if TYPE_CHECKING:
     from pipelines.engine.decoding.speculative.drafters import Drafter
     from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = [
-    "Event",
-    "FinishReason",
-    "Hypothesis",
-    "Request",
-    "Result",
-]
+__all__ = ["Event", "FinishReason", "Hypothesis", "Request", "Result"]
 
 
 class FinishReason(StrEnum):
@@ -33,20 +27,25 @@ class FinishReason(StrEnum):
 
 @dataclass(frozen=True)
 class Request:
-    """One generation: an encoded source, the tokens the decoder starts from, and the options.
-
-    prompt: starts with the model's start token; at least one id.
-    watch: (prompt position, token id) pairs whose probabilities under the raw logits are
-        reported in the result: Whisper reads its no-speech probability this way.
-    draft: what the output will probably be. It is read together with the prompt, in one pass,
-        and kept up to where the model would have chosen otherwise: the output is the same as
-        without it, only sooner. Searches with several lanes make no use of it.
-    drafter: guesses at every step what comes next (see drafting.py), to the same effect; when
-        sampling, the distribution stays the same, not each draw.
-    timeout_s: seconds from its submission after which it ends with what there is.
-    attention: (decoder layer, head) pairs whose attention to the source is reported.
+    """One generation: an encoded source, the decoder's prompt and the options.
 
     The engine checks a request when it is submitted and raises RequestError.
+
+    Attributes:
+        encoded: The source, encoded by the model that runs the request.
+        prompt: Token ids that the decoder starts from, at least one; the first is the model's
+            start token.
+        options: How tokens are chosen.
+        token_probs: (prompt position, token id) pairs whose probabilities under the raw logits
+            are reported in the result, such as the no-speech probability of speech recognition.
+        priority: Requests with a lower number are stepped first.
+        draft: The expected output. It is verified together with the prompt in one pass and kept
+            up to the first token that the model would choose otherwise: the output does not
+            change, it only comes sooner. Ignored with several sequences.
+        attention: (decoder layer, head) pairs whose cross-attention is reported.
+        drafter: Proposes tokens before every step (see speculative/drafters.py), with the same
+            guarantee as a draft; when sampling, the distribution stays the same, not each draw.
+        timeout_s: Seconds after submission at which the request ends with what it has generated.
     """
 
     encoded: EncodedSource
@@ -62,12 +61,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Event:
-    """News of one request: the tokens added since the last event, and whether it has ended.
+    """Progress of one request: the tokens added since the last event, and whether it has ended.
 
-    tokens: usually one id; the eos that ended the generation is among them. Of a search with
-        several lanes: what has become certain, since all lanes agree on it.
-    logprobs: as many as tokens when asked for, else empty.
-    reason: set on the last event (final), which may carry no tokens.
+    Attributes:
+        tokens: New token ids, usually one, including the eos that ended the generation. A search
+            over several sequences reports tokens once all its hypotheses agree on them.
+        logprobs: One for each token when requested, else empty.
+        reason: Set on the last event, which may carry no tokens.
     """
 
     tokens: tuple[int, ...] = ()
@@ -76,14 +76,19 @@ class Event:
 
     @property
     def final(self) -> bool:
+        """Whether this is the last event of its request."""
         return self.reason is not None
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One way in which a search with several lanes ended.
+    """One output of a search over several sequences.
 
-    tokens, logprobs, reason: as in Result. score: what it was ranked by.
+    Attributes:
+        tokens: As in Result.
+        logprobs: As in Result.
+        score: What the hypotheses are ranked by, higher is better.
+        reason: As in Result.
     """
 
     tokens: tuple[int, ...]
@@ -94,16 +99,20 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Result:
-    """A whole generation.
+    """The whole output of a request.
 
-    tokens: without the prompt, with the eos that ended it, if any.
-    logprobs: one a token when asked for, else empty.
-    token_probs: as many as the request's.
-    accepted: how many guessed tokens were kept, of the request's draft and of its drafter.
-    drafted: how many were guessed.
-    attention: float32 [heads, tokens, source length], where each token was looked for in the
-        source when it was chosen; None when the request asked for no heads.
-    hypotheses: of a search with several lanes the `n_best` best, the result first; else empty.
+    Attributes:
+        tokens: Token ids after the prompt, including the eos that ended the generation, if any.
+        logprobs: One for each token when requested, else empty.
+        reason: Why the generation ended.
+        token_probs: The probabilities named in the request, in its order; fewer when the
+            generation ended before the prompt was read.
+        accepted: How many drafted tokens were accepted, of the request's draft and its drafter.
+        drafted: How many tokens were drafted.
+        attention: float32 [heads, tokens, source length], the cross-attention weights with which
+            each token was chosen; None when the request names no heads.
+        hypotheses: The `n_best` best of a search over several sequences, the result first; else
+            empty.
     """
 
     tokens: tuple[int, ...]

@@ -121,7 +121,7 @@ def test_whoever_comes_and_goes(
         if index % 2:
             streams[index].cancel()
         else:
-            streams[index]._row._deadline = 0.0
+            streams[index]._state._deadline = 0.0
     for index, stream in streams.items():
         result, wanted = stream.result(), expected[index]
         if index in gone and result.reason is not FinishReason.LENGTH:
@@ -129,7 +129,7 @@ def test_whoever_comes_and_goes(
         else:
             assert result.tokens == wanted.tokens
             assert (result.accepted, result.drafted) == (wanted.accepted, wanted.drafted)
-    assert not pair[0]._batch._drafts._shared, "nothing is kept of generations that have ended"
+    assert not pair[0]._batch._drafts._shared, "the cache slots of ended requests are freed"
 
 
 def test_one_pass_a_guess(

@@ -13,30 +13,37 @@ if TYPE_CHECKING:
 __all__ = ["GenerationOptions", "StoppingRule"]
 
 StoppingRule = Literal["hf", "openai", "ct2"]
+"""The implementation whose beam search and ranking are followed."""
 
 
 @dataclass(frozen=True)
 class GenerationOptions:
-    """How to choose tokens.
+    """How tokens are chosen, and when a generation ends.
 
-    max_new_tokens: at most this many tokens after the prompt (eos counts); 0 generates nothing.
-    eos_ids: any of these ends the generation; may be empty.
-    temperature: 0 is greedy; otherwise logits are divided by it before sampling.
-    top_k: keep the k most probable tokens (0 = off). top_p: then the smallest set that holds
-        this much probability (1 = off). min_p: then what has at least this share of the best
-        token's probability (0 = off). They only matter when sampling.
-    best_of: sample so many times side by side and take the likeliest; needs a temperature.
-    beam_size: above 1, beam search with so many beams; needs temperature 0.
-    stopping: whose beam search it is: transformers' ("hf"), openai-whisper's or CTranslate2's;
-        see beam.py. patience: scales how many hypotheses that rule collects (Kasai et al. 2022).
-    length_penalty: how much length counts in the ranking; None is the rule's own default: log-
-        probability over length. n_best: how many hypotheses are reported.
-    seed: makes sampling repeatable, whatever else is in the batch.
-    rules: applied to the logits in this order, before the choice (see rules.py).
-    logprobs: also report the log-probability of each chosen token, after the rules,
-        at temperature 1 (as openai-whisper does).
+    Attributes:
+        max_new_tokens: Limit of tokens after the prompt, eos included; 0 generates none.
+        eos_ids: Any of these ends the generation; may be empty.
+        temperature: 0 is greedy; otherwise the logits are divided by it before sampling.
+        top_k: Keep the k most probable tokens when sampling (0 = off).
+        top_p: Then keep the smallest set that holds this much probability (1 = off).
+        min_p: Then keep tokens with at least this share of the best token's probability (0 = off).
+        best_of: Samples drawn in parallel, of which the most probable is the result; above 1 it
+            needs a temperature.
+        beam_size: Above 1, the number of beams of a beam search, which needs temperature 0.
+        stopping: The implementation whose beam search is followed: "hf" is transformers',
+            "openai" that of OpenAI's reference implementation of speech recognition, "ct2"
+            CTranslate2's. See sampling/beam_search.py.
+        patience: Scales how many hypotheses the search collects (Kasai et al. 2022).
+        length_penalty: Weight of the length in the ranking; None is the default of the stopping
+            rule, log-probability over length.
+        n_best: How many hypotheses are reported.
+        seed: Makes sampling repeatable, independently of the other requests in the batch.
+        logit_filters: Applied to the logits in this order, before the choice.
+        logprobs: Report the log-probability of each chosen token, after the filters and at
+            temperature 1.
 
-    Raises OptionError for values out of range.
+    Raises:
+        OptionError: A value is out of range, or two contradict each other.
     """
 
     max_new_tokens: int
@@ -70,7 +77,7 @@ class GenerationOptions:
 
     @property
     def width(self) -> int:
-        """How many lanes of a batch this takes at most."""
+        """How many sequences of a batch the generation takes at most."""
         return max(self.beam_size, self.best_of)
 
     def _check_search(self) -> None:

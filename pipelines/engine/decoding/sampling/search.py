@@ -1,4 +1,4 @@
-"""Generations that follow several lanes at once, and the ranking of what they end with."""
+"""Searches that follow several sequences at once, and the ranking of their hypotheses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,15 @@ __all__ = [
 
 @dataclass(slots=True)
 class SequenceState:
-    """What lies in one slot of a running batch. A plain generation has one lane.
+    """One hypothesis of a request, in one slot of a batch. A plain generation has one sequence.
 
-    total: the sum of its log-probabilities. attention: [heads, source length] a token, where the
-    request asks for it. rules: bound to this lane alone.
+    Attributes:
+        logit_filters: Bound to this sequence.
+        generated: Output ids.
+        logprobs: Their log-probabilities.
+        attention: For each output id the cross-attention [heads, source length] with which it was
+            chosen; empty unless requested.
+        total: Sum of the log-probabilities.
     """
 
     logit_filters: list[BoundFilter]
@@ -38,7 +43,7 @@ class SequenceState:
     total: float = 0.0
 
     def child(self, candidate: Candidate, logit_filters: list[BoundFilter]) -> SequenceState:
-        """This lane, one token longer."""
+        """A copy of this sequence with one more token."""
         return SequenceState(
             logit_filters,
             [*self.generated, candidate.token],
@@ -50,7 +55,14 @@ class SequenceState:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to go on: from which lane, with which token, and what that makes its total."""
+    """A possible next token of a sequence.
+
+    Attributes:
+        parent: Index of the sequence.
+        token: Token id.
+        logprob: Its log-probability.
+        total: Log-probability of the sequence with this token.
+    """
 
     parent: int
     token: int
@@ -63,11 +75,14 @@ ScoredSequence = tuple[float, SequenceState]
 
 
 class SearchStrategy(Protocol):
-    """Decides which lanes a generation goes on with.
+    """Decides which sequences a request continues with.
 
-    scores_first: the rules work on log-probabilities of the bare logits, which are not
-    normalised again. each_goes_on: every lane has to find a token, not just one of them.
-    found: what has ended so far; done: nothing further is to come.
+    Attributes:
+        scores_first: The logit filters are applied to log-probabilities, which are not normalised
+            again.
+        each_goes_on: Every sequence needs a possible next token, not just one of them.
+        done: The search is over.
+        found: Hypotheses that have ended so far.
     """
 
     scores_first: bool
@@ -76,21 +91,36 @@ class SearchStrategy(Protocol):
     found: list[ScoredSequence]
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
-        """The lanes to go on with, from logits [lanes, vocab] after the rules."""
+        """Choose the next tokens.
+
+        Args:
+            sequences: The present sequences.
+            logits: [sequences, vocab] after the logit filters.
+
+        Returns:
+            The sequences to continue with.
+        """
         ...
 
     def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
-        """The hypotheses, best first; `sequences` are those of the last step."""
+        """The hypotheses, best first; `sequences` are those after the last step."""
         ...
 
 
 def hypothesis_score(
     rule: StoppingRule, penalty: float | None, total: float, length: int, ended: bool
 ) -> float:
-    """What a hypothesis of `length` tokens, with the eos if it has `ended`, is ranked by.
+    """The score that a hypothesis is ranked by.
 
-    hf, ct2: total / length ** penalty (1 when None). openai: total over the length without eos,
-    or, with a penalty, over ((5 + length) / 6) ** penalty (Wu et al. 2016).
+    hf, ct2: total / length ** penalty (1 when None). openai: total / length without eos, or, with
+    a penalty, total / ((5 + length) / 6) ** penalty (Wu et al. 2016).
+
+    Args:
+        rule: The stopping rule.
+        penalty: The length penalty.
+        total: Log-probability of the hypothesis.
+        length: Its tokens, eos included.
+        ended: Whether the last token is an eos.
     """
     if rule != "openai":
         return float(total / length ** (1.0 if penalty is None else penalty))
@@ -99,10 +129,15 @@ def hypothesis_score(
 
 
 class BestOfSearch:
-    """Best of n: as many samples side by side, the likeliest of which is the result.
+    """Best of n: n samples drawn in parallel, of which the most probable is the result.
 
-    Ranked as openai-whisper ranks them: by log-probability over length, at temperature 1 and
-    after the rules.
+    Ranked as in the reference implementation of the `openai` rule: by log-probability over length,
+    at temperature 1 and after the logit filters.
+
+    Args:
+        options: `best_of` samples are drawn.
+        limit: Upper bound of the tokens of a hypothesis, eos included.
+        generator: Random numbers.
     """
 
     scores_first, each_goes_on = False, True
@@ -113,6 +148,7 @@ class BestOfSearch:
         self.found: list[ScoredSequence] = []
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
+        """Draw a token for each sequence; in the first step, all samples from the one prompt."""
         options, candidates = self._options, []
         parents = [0] * options.best_of if not sequences[0].generated else range(len(sequences))
         logprobs = logits.log_softmax(-1)
@@ -136,4 +172,5 @@ class BestOfSearch:
         return candidates
 
     def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
+        """The samples, best first."""
         return sorted(self.found, key=lambda found: -found[0])
