@@ -1,9 +1,9 @@
 """Cached encoder-decoder generation: token ids in, token ids out.
 
-engine = Engine(device="auto", precision="auto")
+engine = Engine(device="auto", compute_type="auto")
 model = engine.load(folder)
-memory, = model.encode([source])
-for event in engine.stream(Request(memory, prompt, GenerationOptions(max_new_tokens=50))):
+(encoded,) = model.encode([source])
+for event in engine.stream(Request(encoded, prompt, GenerationOptions(max_new_tokens=50))):
     event.tokens
 """
 
@@ -61,12 +61,13 @@ from pipelines.engine.stream import Stream
 from pipelines.engine.weights.architecture import Architecture
 
 __all__ = [
+    "AllowOnlyTokens",
     "Architecture",
     "BadWords",
-    "ProcessPool",
     "DebugEvent",
     "Drafter",
     "DraftSession",
+    "EncodedSource",
     "Engine",
     "Event",
     "FinishReason",
@@ -74,28 +75,27 @@ __all__ = [
     "GenerationOptions",
     "GreedyProcessor",
     "Hypothesis",
+    "LoadedModel",
+    "LogitFilter",
     "LogitsProcessor",
-    "EncodedSource",
     "MinNewTokens",
     "MinPProcessor",
-    "LoadedModel",
     "ModelDrafter",
     "MultinomialProcessor",
     "NgramDrafter",
     "NgramStore",
     "NoRepeatNgram",
     "NucleusProcessor",
-    "AllowOnlyTokens",
+    "ProcessPool",
     "Proposal",
     "RepetitionPenalty",
     "Request",
     "Result",
-    "LogitFilter",
     "Statistics",
     "StoppingRule",
     "Stream",
-    "SuppressTokens",
     "SuppressAtBegin",
+    "SuppressTokens",
     "TopKNucleusProcessor",
     "TopKProcessor",
     "WhisperTimestamps",

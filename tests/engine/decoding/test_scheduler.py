@@ -416,7 +416,9 @@ def test_every_sampling_method_reports_nan(
     assert [stream.result().tokens for stream in streams[1:]] == jobs.alone
 
 
-def test_a_sample_without_possible_tokens_fails_only_its_own_request(jobs: Jobs, engine: Engine) -> None:
+def test_a_sample_without_possible_tokens_fails_only_its_own_request(
+    jobs: Jobs, engine: Engine
+) -> None:
     a, b, c = 40, 41, 42
     dead = GenerationOptions(
         max_new_tokens=6,
