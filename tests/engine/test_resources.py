@@ -1,4 +1,4 @@
-"""Timeouts, the memory budget, and what the engine reports of itself."""
+"""Timeouts, the memory budget, and statistics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def requests_of(model: LoadedModel, count: int) -> list[Request]:
     return [Request(encoded, (start,), OPTIONS) for encoded in encoded_sources]
 
 
-def test_time_is_over(engine: Engine, marian: LoadedModel) -> None:
+def test_timeouts(engine: Engine, marian: LoadedModel) -> None:
     request, other = requests_of(marian, 2)
     whole = engine.generate([request])[0]
     late = engine.stream(replace(request, timeout_s=0.0))
@@ -55,7 +55,7 @@ def test_statistics(checkpoints: Folders) -> None:
         assert (model.statistics.running, model.statistics.waiting) == (2, 3)
 
 
-def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
+def test_requests_without_memory_wait(checkpoints: Folders) -> None:
     """Two models under a budget that holds two sequences of one of them."""
     folders = [checkpoints(f"marian:{name}") for name in ("opus-mt-en-de", "opus-mt-de-en")]
     with Engine(device="cpu", compute_type="float32", threads=1) as free:
@@ -81,15 +81,15 @@ def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
         assert neighbour.result().tokens == expected[1]
 
 
-def test_no_budget_at_all_is_refused() -> None:
+def test_a_budget_of_zero_is_refused() -> None:
     with pytest.raises(OptionError, match="cache_budget_bytes"):
         Engine(device="cpu", cache_budget_bytes=0)
 
 
-def test_live_work_comes_within_a_step(
+def test_an_urgent_request_gets_the_next_step(
     engine: Engine, marian: LoadedModel, whisper: LoadedModel
 ) -> None:
-    """Across models: a live request gets the very next step, and keeps all until it is done."""
+    """Across models: an urgent request gets the next step, and all steps until it ends."""
     batch = engine.stream(replace(requests_of(marian, 1)[0], priority=3))
     next(batch)
     before = marian.statistics.steps
