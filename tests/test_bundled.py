@@ -149,7 +149,9 @@ class TestTranslator:
         model, oracle = engine.load(folder), reference(folder)
         tokenizer = MarianTokenizer.from_pretrained(folder)
         pad, eos = model.architecture.pad_id, model.architecture.eos_ids
-        options = GenerationOptions(max_new_tokens=40, eos_ids=eos, rules=(SuppressTokens((pad,)),))
+        options = GenerationOptions(
+            max_new_tokens=40, eos_ids=eos, logit_filters=(SuppressTokens((pad,)),)
+        )
         sources = [tokenizer(sentence).input_ids for sentence in SENTENCES]
         memories = model.encode(sources)
         results = engine.generate([Request(memory, (pad,), options) for memory in memories])

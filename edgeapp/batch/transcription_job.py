@@ -102,8 +102,8 @@ class TranscriptionJob:
         return self.transcript
 
     def _translate(self, translator: Translator, view: ProgressView, passage: Cue) -> None:
+        from edgeapp.priorities import Priority
         from pipelines import TranslateOptions, TranslationDelta, TranslationDone
-        from pipelines.engine import Priority
 
         several = bool(translator.target_codes)
         options = TranslateOptions(

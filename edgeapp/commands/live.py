@@ -131,8 +131,8 @@ def _session(
     translation_model: str | None,
 ) -> LiveSession:
     from edgeapp.live.session import LiveSession
+    from edgeapp.priorities import Priority
     from pipelines import LiveTranscriber, LiveTranslator, TranslateOptions
-    from pipelines.engine import Priority
 
     spoken, task = options.transcribe.language, options.transcribe.task
     recogniser = pool.transcriber(model, spoken, task)

@@ -110,6 +110,7 @@ class SharedModelPool(ModelPool):
     def live(self, wanted: ModelChoice) -> LiveSetup:
         """Somebody's own session on the shared models. Raises ModelError, OptionError."""
         from edgeapp.live.session import LiveSession
+        from edgeapp.priorities import Priority
         from pipelines import (
             LiveOptions,
             LiveTranscriber,
@@ -117,7 +118,6 @@ class SharedModelPool(ModelPool):
             TranscribeOptions,
             TranslateOptions,
         )
-        from pipelines.engine import Priority
 
         recogniser = self.transcriber(wanted.model, wanted.language)
         spoken = wanted.language if recogniser.capabilities.multilingual else "en"

@@ -20,7 +20,6 @@ from pipelines.engine import (
     ForcedPrefix,
     GenerationOptions,
     LogitFilter,
-    Priority,
     Request,
     Result,
     SuppressAtBegin,
@@ -152,6 +151,8 @@ class WindowDecoder:
         draft: Sequence[int],
         longest: int,
         heard_s: float,
+        *,
+        priority: int = 0,
     ) -> LiveWindowResult:
         """Decode a live buffer once more, greedily, ahead of all other work.
 
@@ -159,6 +160,7 @@ class WindowDecoder:
         draft: the last result, verified in one pass; it changes how long this takes, not what
         comes out. longest: at most so many tokens, besides what half the positions allow.
         heard_s: how much of the window is audio: no word is looked for behind it.
+        priority: of the request; the default goes ahead of all other work.
         """
         prompt, special = self.prompt(previous), self._tokenizer.special
         options = GenerationOptions(
@@ -172,7 +174,7 @@ class WindowDecoder:
             prompt,
             options,
             self._no_speech_probe(prompt),
-            Priority.LIVE_RECOGNITION,
+            priority,
             tuple(draft),
             self._alignment_heads,
         )

@@ -1,9 +1,9 @@
 """Cached encoder-decoder generation: token ids in, token ids out.
 
-engine = Engine(device="auto", precision="auto")
+engine = Engine(device="auto", compute_type="auto")
 model = engine.load(folder)
-memory, = model.encode([source])
-for event in engine.stream(Request(memory, prompt, GenerationOptions(max_new_tokens=50))):
+(encoded,) = model.encode([source])
+for event in engine.stream(Request(encoded, prompt, GenerationOptions(max_new_tokens=50))):
     event.tokens
 """
 
@@ -17,12 +17,9 @@ from pipelines.engine.autoregressive import (
 from pipelines.engine.decoding.request import (
     Event,
     FinishReason,
-    GenerationOptions,
     Hypothesis,
-    Priority,
     Request,
     Result,
-    StoppingRule,
 )
 from pipelines.engine.decoding.sampling.logit_filters import (
     AllowOnlyTokens,
@@ -46,6 +43,7 @@ from pipelines.engine.decoding.sampling.logits_processors import (
     TopKNucleusProcessor,
     TopKProcessor,
 )
+from pipelines.engine.decoding.sampling.options import GenerationOptions, StoppingRule
 from pipelines.engine.decoding.speculative.drafters import (
     Drafter,
     DraftSession,
@@ -63,12 +61,13 @@ from pipelines.engine.stream import Stream
 from pipelines.engine.weights.architecture import Architecture
 
 __all__ = [
+    "AllowOnlyTokens",
     "Architecture",
     "BadWords",
-    "ProcessPool",
     "DebugEvent",
     "Drafter",
     "DraftSession",
+    "EncodedSource",
     "Engine",
     "Event",
     "FinishReason",
@@ -76,29 +75,27 @@ __all__ = [
     "GenerationOptions",
     "GreedyProcessor",
     "Hypothesis",
+    "LoadedModel",
+    "LogitFilter",
     "LogitsProcessor",
-    "EncodedSource",
     "MinNewTokens",
     "MinPProcessor",
-    "LoadedModel",
     "ModelDrafter",
     "MultinomialProcessor",
     "NgramDrafter",
     "NgramStore",
     "NoRepeatNgram",
     "NucleusProcessor",
-    "AllowOnlyTokens",
-    "Priority",
+    "ProcessPool",
     "Proposal",
     "RepetitionPenalty",
     "Request",
     "Result",
-    "LogitFilter",
     "Statistics",
     "StoppingRule",
     "Stream",
-    "SuppressTokens",
     "SuppressAtBegin",
+    "SuppressTokens",
     "TopKNucleusProcessor",
     "TopKProcessor",
     "WhisperTimestamps",

@@ -1,5 +1,7 @@
-"""Generation as plain functions: ids in, ids out, on a transformers module in memory or on a model
-of the engine. The signatures follow romsto/Speculative-Decoding; the decoding is the engine's.
+"""Generation as plain functions: token ids in, token ids out.
+
+They take a transformers module in memory or a model of an engine. The signatures follow
+romsto/Speculative-Decoding; the decoding is the engine's.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import Any, Literal
 import torch
 
 from pipelines.engine.backends.transformers import TransformersBackend
-from pipelines.engine.decoding.request import GenerationOptions, Request, Result
+from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.sampling.logits_processors import GreedyProcessor, LogitsProcessor
+from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.engine.decoding.speculative.drafters import (
     Drafter,
@@ -38,15 +41,20 @@ __all__ = [
 
 @dataclass(frozen=True)
 class DebugEvent:
-    """What happened to tokens: chosen by the model alone, guessed and kept, guessed and refused,
-    or chosen in the place of a refused one."""
+    """What happened to tokens.
+
+    Attributes:
+        kind: "token": chosen without a draft. "accept", "reject": drafted, and accepted or
+            rejected. "resample": chosen in place of a rejected token.
+        tokens: Token ids.
+    """
 
     kind: Literal["token", "accept", "reject", "resample"]
     tokens: tuple[int, ...]
 
 
 Debug = bool | Callable[[DebugEvent], None]
-"""True writes events to stderr, in colours; a function gets them instead."""
+"""True writes debug events to stderr, in colours; a function is called with them instead."""
 
 _GREEDY = GreedyProcessor()
 _COLOURS = {"token": "0", "accept": "32", "reject": "31;9", "resample": "33"}
@@ -62,17 +70,26 @@ def autoregressive_generate_encoder_decoder(
     use_cache: bool = False,
     debug: Debug = False,
 ) -> list[int]:
-    """The output of an encoder-decoder for one source.
+    """Generate the output of an encoder-decoder for one source.
 
-    inputs: source ids. model: a transformers module, used as it is, or a Model of an engine.
-    max_gen_len: at most so many new tokens. eos_tokens_id: any of these ends the output.
-    pad_token_id: nothing is padded here; it is for callers that pass what they passed before.
-    use_cache: False reads the whole output anew for every token. The source is read once.
+    Args:
+        inputs: Source ids.
+        model: A transformers module, whose own forward is called, or an engine's LoadedModel.
+        max_gen_len: Limit of new tokens.
+        logits_processor: How tokens are sampled.
+        eos_tokens_id: Any of these ids ends the output.
+        pad_token_id: Ignored, since a single source is not padded; part of the original signature.
+        use_cache: False reads the whole output again for every token. The source is encoded once.
+        debug: True writes what happens to the tokens to stderr; a function is called with it.
 
-    Returns the ids from the start token up to and including eos. Raises RequestError for ids
-    outside the vocabulary or a model of the other kind, OptionError for impossible options.
+    Returns:
+        The ids from the start token up to and including eos.
+
+    Raises:
+        RequestError: Ids are outside the vocabulary, or the model is decoder-only.
+        OptionError: An option is out of range.
     """
-    target = _GenerationSide.of(model, use_cache, inputs, both=True)
+    target = _EncodedModel.of(model, use_cache, inputs, encoder_decoder=True)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
     return [*target.prompt, *target.generate(options, None, debug).tokens]
 
@@ -87,11 +104,14 @@ def autoregressive_generate(
     use_cache: bool = False,
     debug: Debug = False,
 ) -> list[int]:
-    """What a decoder-only model adds to `inputs`; else as its encoder-decoder twin.
+    """Continue `inputs` with a decoder-only model.
 
-    Returns the new ids alone, eos included.
+    The arguments are those of autoregressive_generate_encoder_decoder.
+
+    Returns:
+        The new ids only, eos included.
     """
-    target = _GenerationSide.of(model, use_cache, inputs, both=False)
+    target = _EncodedModel.of(model, use_cache, inputs, encoder_decoder=False)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
     return list(target.generate(options, None, debug).tokens)
 
@@ -110,15 +130,22 @@ def speculative_generate_encoder_decoder(
 ) -> tuple[list[int], float]:
     """As autoregressive_generate_encoder_decoder with `target`, in fewer passes.
 
-    drafter: a model of the same vocabulary (a module or an engine's), an NgramStore, or any
-    Drafter. gamma: how many tokens it guesses at once.
+    Args:
+        inputs: Source ids.
+        drafter: A model with the same vocabulary (a module or an engine's), an NgramStore, or any
+            Drafter.
+        target: The model whose output is generated.
+        gamma: How many tokens are drafted at once.
+        logits_processor, max_gen_len, eos_tokens_id, pad_token_id, use_cache, debug: As for
+            autoregressive_generate_encoder_decoder.
 
-    Returns the ids, and which share of the guesses was kept (0 when there were none).
+    Returns:
+        The ids, and the share of drafted tokens that was accepted (0 if none was drafted).
     """
-    side = _GenerationSide.of(target, use_cache, inputs, both=True)
+    model = _EncodedModel.of(target, use_cache, inputs, encoder_decoder=True)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
-    result = side.generate(options, _drafter(drafter, use_cache, inputs, gamma, True), debug)
-    return [*side.prompt, *result.tokens], _share(result)
+    result = model.generate(options, _drafter(drafter, use_cache, inputs, gamma, True), debug)
+    return [*model.prompt, *result.tokens], _acceptance_rate(result)
 
 
 def speculative_generate(
@@ -133,16 +160,22 @@ def speculative_generate(
     use_cache: bool = False,
     debug: Debug = False,
 ) -> tuple[list[int], float]:
-    """As autoregressive_generate with `target`, in fewer passes; see its encoder-decoder twin."""
-    side = _GenerationSide.of(target, use_cache, inputs, both=False)
+    """As autoregressive_generate with `target`, in fewer passes.
+
+    The arguments are those of speculative_generate_encoder_decoder.
+
+    Returns:
+        The new ids, and the share of drafted tokens that was accepted (0 if none was drafted).
+    """
+    model = _EncodedModel.of(target, use_cache, inputs, encoder_decoder=False)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
-    result = side.generate(options, _drafter(drafter, use_cache, inputs, gamma, False), debug)
-    return list(result.tokens), _share(result)
+    result = model.generate(options, _drafter(drafter, use_cache, inputs, gamma, False), debug)
+    return list(result.tokens), _acceptance_rate(result)
 
 
 @dataclass(frozen=True)
-class _GenerationSide:
-    """A model with its source read, and what its decoder starts from."""
+class _EncodedModel:
+    """A model with its encoded source, and the prompt that its decoder starts from."""
 
     model: LoadedModel
     encoded: EncodedSource
@@ -150,15 +183,15 @@ class _GenerationSide:
 
     @classmethod
     def of(
-        cls, model: Any, use_cache: bool, inputs: Sequence[int], *, both: bool
-    ) -> _GenerationSide:
+        cls, model: Any, use_cache: bool, inputs: Sequence[int], *, encoder_decoder: bool
+    ) -> _EncodedModel:
         loaded = model if isinstance(model, LoadedModel) else _wrapped(model)
         loaded = loaded if use_cache else loaded.uncached()
         source = loaded.architecture.source
-        if source != ("tokens" if both else "none"):
-            wanted = "encoder-decoder that reads ids" if both else "decoder-only model"
-            raise RequestError(f"{loaded.folder.name} is no {wanted}")
-        if both:
+        if source != ("tokens" if encoder_decoder else "none"):
+            kind = "encoder-decoder that reads ids" if encoder_decoder else "decoder-only model"
+            raise RequestError(f"{loaded.folder.name} is no {kind}")
+        if encoder_decoder:
             encoded = loaded.encode([inputs])[0]
             return cls(loaded, encoded, (loaded.architecture.start_id,))
         return cls(loaded, loaded.null_source(), tuple(inputs))
@@ -191,17 +224,17 @@ def _options(
 
 
 def _drafter(
-    drafter: Any, use_cache: bool, inputs: Sequence[int], gamma: int, both: bool
+    drafter: Any, use_cache: bool, inputs: Sequence[int], gamma: int, encoder_decoder: bool
 ) -> Drafter:
     if isinstance(drafter, NgramStore):
         return NgramDrafter(drafter, gamma=gamma)
     if isinstance(drafter, Drafter):
         return drafter
-    side = _GenerationSide.of(drafter, use_cache, inputs, both=both)
-    return ModelDrafter(side.model, side.encoded, gamma)
+    draft = _EncodedModel.of(drafter, use_cache, inputs, encoder_decoder=encoder_decoder)
+    return ModelDrafter(draft.model, draft.encoded, gamma)
 
 
-def _share(result: Result) -> float:
+def _acceptance_rate(result: Result) -> float:
     return result.accepted / result.drafted if result.drafted else 0.0
 
 
@@ -215,46 +248,47 @@ def _write(event: DebugEvent) -> None:
 
 
 class _DebugDrafter:
-    """A drafter whose guesses, and what became of them, are told to a listener."""
+    """Wraps a drafter, and reports its drafted tokens and their fate to a listener."""
 
     def __init__(self, drafter: Drafter, listener: Callable[[DebugEvent], None]) -> None:
         self._drafter, self._listener = drafter, listener
-        self._drafting: DraftSession | None = None
-        self._known = 0  # so much of the sequence has been reported
-        self._guesses: list[int] = []
-        self._kept = 0
+        self._session: DraftSession | None = None
+        self._num_reported = 0  # tokens of the sequence
+        self._drafted: list[int] = []
+        self._num_accepted = 0
         self.gamma = 0
 
     def check(self, vocab_size: int) -> None:
         self._drafter.check(vocab_size)
 
     def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
-        self._drafting = self._drafter.start(prompt, options)
-        self._known, self.gamma = len(prompt), self._drafting.gamma
+        self._session = self._drafter.start(prompt, options)
+        self._num_reported, self.gamma = len(prompt), self._session.gamma
         return self
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
-        assert self._drafting is not None, "it has been started"
+        assert self._session is not None, "propose needs a started session"
         self.report(sequence)
-        proposal = self._drafting.propose(sequence, most)
-        self._guesses, self._kept = proposal.tokens[:most], 0
+        proposal = self._session.propose(sequence, most)
+        self._drafted, self._num_accepted = proposal.tokens[:most], 0
         return proposal
 
     def on_verified(self, proposed: int, accepted: int) -> None:
-        assert self._drafting is not None, "it has been started"
-        self._drafting.on_verified(proposed, accepted)
-        self.gamma, self._kept = self._drafting.gamma, accepted
+        assert self._session is not None, "propose needs a started session"
+        self._session.on_verified(proposed, accepted)
+        self.gamma, self._num_accepted = self._session.gamma, accepted
 
     def report(self, sequence: Sequence[int]) -> None:
-        """Tell what came of the last guesses."""
-        new = list(sequence[self._known :])
-        kept, refused = self._guesses[: self._kept], self._guesses[self._kept :]
-        after = new[len(kept) :]
+        """Report what became of the last drafted tokens, and the tokens chosen after them."""
+        new = list(sequence[self._num_reported :])
+        count = self._num_accepted
+        accepted, rejected = self._drafted[:count], self._drafted[count:]
+        after = new[len(accepted) :]
         for event in (
-            DebugEvent("accept", tuple(kept)),
-            DebugEvent("reject", tuple(refused) if after else ()),
-            DebugEvent("resample" if refused else "token", tuple(after)),
+            DebugEvent("accept", tuple(accepted)),
+            DebugEvent("reject", tuple(rejected) if after else ()),
+            DebugEvent("resample" if rejected else "token", tuple(after)),
         ):
             if event.tokens:
                 self._listener(event)
-        self._known, self._guesses, self._kept = len(sequence), [], 0
+        self._num_reported, self._drafted, self._num_accepted = len(sequence), [], 0

@@ -1,6 +1,6 @@
-"""The engine: loads models, encodes sources, runs requests. Token ids in, token ids out.
+"""The engine: loads models, encodes sources, runs requests.
 
-It knows no text, no audio and no files but a model's folder.
+Token ids in, token ids out: it reads no text, no audio, and no files except a model's folder.
 """
 
 from __future__ import annotations
@@ -32,16 +32,21 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """One place that computes, shared by all models and callers.
+    """Loads models and runs their requests, one computation at a time for all callers.
 
-    device: "auto" (CUDA when present, else the CPU), "cpu", "cuda", "cuda:N".
-    precision: "float32" (token for token what transformers gives), "bfloat16", "float16",
-        "int8", or "auto", the fastest that this device runs well.
-    threads: CPU threads, or "auto". max_batch: at most so many lanes of a model at once.
-    memory_budget: bytes for the caches of all models together; a generation that finds it used up
-        waits, and one that could never fit fails. None: as much as there is.
+    All methods may be called from any thread.
 
-    All methods may be called from any thread. Raises OptionError for impossible choices.
+    Args:
+        device: "auto" (CUDA when present, else the CPU), "cpu", "cuda", "cuda:N".
+        compute_type: "float32" (the same tokens as transformers), "bfloat16", "float16", "int8",
+            or "auto", the fastest that the device runs well.
+        threads: CPU threads, or "auto".
+        max_batch: Upper bound of the sequences that a model decodes at once.
+        cache_budget_bytes: Limit for the caches of all models together. Requests wait while it is
+            used up, and one that can never fit fails. None is no limit.
+
+    Raises:
+        OptionError: A choice is impossible on this machine.
     """
 
     def __init__(
@@ -53,9 +58,9 @@ class Engine:
         cache_budget_bytes: int | None = None,
     ) -> None:
         if cache_budget_bytes is not None and cache_budget_bytes < 1:
-            raise OptionError(f"memory_budget must be 1 byte or more, not {cache_budget_bytes}")
+            raise OptionError(f"cache_budget_bytes must be 1 or more, not {cache_budget_bytes}")
         self._device = choose_device(device)
-        compute_plan(compute_type, self._device)  # fail here rather than at the first load
+        compute_plan(compute_type, self._device)  # raises here rather than at the first load
         self._compute_type = compute_type
         self.threads = choose_threads(threads)
         self._max_batch = max_batch
@@ -69,28 +74,35 @@ class Engine:
 
     @property
     def device(self) -> str:
-        """Where new models go: "cpu" or "cuda"."""
+        """The type of device that new models are loaded on: "cpu" or "cuda"."""
         return self._device.type
 
     @property
     def needs_compiling(self) -> bool:
-        """Whether the first model will take some 15 seconds longer, this once: kernels for int8 are
-        compiled for the CPU that they run on."""
-        side = compute_plan(self._compute_type, self._device).decoder
-        return side.kernel == "int8" and self.device == "cpu" and needs_compiling()
+        """Whether loading the first model will compile kernels, which takes some 15 seconds once.
+
+        The int8 kernels are compiled for the CPU that they run on, and cached.
+        """
+        precision = compute_plan(self._compute_type, self._device).decoder
+        return precision.kernel == "int8" and self.device == "cpu" and needs_compiling()
 
     @property
     def models(self) -> tuple[LoadedModel, ...]:
-        """The loaded models."""
+        """The loaded and wrapped models."""
         with self._lock:
             return (*self._models.values(), *self._wrapped)
 
     def load(self, folder: str | Path, shortlist: Sequence[int] | None = None) -> LoadedModel:
-        """The model in a Hugging Face folder; loaded once, then shared by everyone.
+        """Load the model in a Hugging Face folder; later calls return the same model.
 
-        shortlist: the only ids that are ever to be generated. The last layer computes no others:
-        all other logits are −∞. Raises CheckpointError when the folder holds no usable model,
-        OptionError for a shortlist of ids that it lacks, or without an end of text.
+        Args:
+            folder: Holds config.json and the weights.
+            shortlist: The only ids that can be generated. The last layer computes no others: all
+                other logits are −∞.
+
+        Raises:
+            CheckpointError: The folder holds no usable model.
+            OptionError: The shortlist names ids outside the vocabulary, or no end-of-text id.
         """
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
@@ -105,10 +117,10 @@ class Engine:
             return self._models[key]
 
     def wrap(self, module: Any) -> LoadedModel:
-        """A transformers model that is in memory already, encoder-decoder or decoder-only.
+        """Use a transformers module that is in memory already, encoder-decoder or decoder-only.
 
-        It is used with its own tensors, dtype and device, through its own forward, and stays with
-        its owner: the engine forgets it when the returned model is dropped.
+        The engine calls the module's own forward, with its tensors, dtype and device, and keeps no
+        reference to the returned model.
         """
         model = LoadedModel(
             TransformersBackend(module), self._scheduler, self._max_batch, self._budget
@@ -117,20 +129,22 @@ class Engine:
         return model
 
     def unload(self, model: LoadedModel) -> None:
-        """Give a model's memory back. Its generations that still run are ended as failed."""
+        """Free a model's memory. Its requests that still run fail."""
         with self._lock:
             self._models = {key: kept for key, kept in self._models.items() if kept is not model}
-        self._scheduler.run(model.release)
+        self._scheduler.run(model.unload)
 
     def stream(self, request: Request) -> Stream:
         """Start a generation; its events are read by iterating.
 
-        Raises RequestError at once for a request that no model could serve.
+        Raises:
+            RequestError: The source was encoded by no model of this engine, or the model cannot
+                run the request.
         """
         return self._model_of(request).stream(request)
 
     def generate(self, requests: Sequence[Request]) -> list[Result]:
-        """Run requests side by side and return their results in order."""
+        """Run requests in one batch and return their results in order."""
         streams = [self.stream(request) for request in requests]
         try:
             return [stream.result() for stream in streams]
@@ -139,7 +153,7 @@ class Engine:
                 stream.cancel()
 
     def close(self) -> None:
-        """Forget all models. Generations that still run fail."""
+        """Drop all models. Requests that still run fail."""
         self._scheduler.close()
         with self._lock:
             self._models.clear()
@@ -154,20 +168,20 @@ class Engine:
         for model in self.models:
             if model.owns(request.encoded):
                 return model
-        raise RequestError("the memory of this request was made by no model that is loaded here")
+        raise RequestError("the source of this request was encoded by no model of this engine")
 
     def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
         try:
             return self._load_backend(path, shortlist)
         except torch.cuda.OutOfMemoryError:
-            self._fall_back(path)
+            self._fall_back_to_cpu(path)
             return self._load_backend(path, shortlist)
 
     def _load_backend(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
         plan = compute_plan(self._compute_type, self._device)
         return NativeBackend(path, plan, self._compute_threads, shortlist)
 
-    def _fall_back(self, path: Path) -> None:
+    def _fall_back_to_cpu(self, path: Path) -> None:
         warnings.warn(
             f"GPU out of memory with {path.name}: going on with the CPU",
             RuntimeWarning,
@@ -177,19 +191,23 @@ class Engine:
         torch.cuda.empty_cache()
 
     def _move_to_cpu(self, batch: Batch) -> bool:
-        """A step ran out of GPU memory: reload the model on the CPU and go on from there."""
-        # Without the lock: a thread that loads a model holds it until this step is over.
-        model = next((m for m in list(self._models.values()) if m.runs(batch)), None)
+        """Recover from a step that ran out of GPU memory: reload the batch's model on the CPU.
+
+        Returns:
+            Whether the model was on a GPU. Its requests go on, or have failed if the reload did.
+        """
+        # Without the lock, as a thread that loads a model holds it until this step is over.
+        model = next((m for m in list(self._models.values()) if m.uses(batch)), None)
         former = batch.backend
         if model is None or not isinstance(former, NativeBackend) or not former.plan.on_gpu:
             return False
         states = batch.drain()
         try:
-            self._fall_back(former.folder)
+            self._fall_back_to_cpu(former.folder)
             backend = self._load_backend(former.folder, former.shortlist)
             backend.adopt(former)
-            model.move(backend, states)
-        except Exception as error:  # the folder is gone, or memory here is short as well
+            model.replace_backend(backend, states)
+        except Exception as error:  # such as a deleted folder, or too little memory
             failure = EngineError(f"out of GPU memory, and the CPU cannot take over: {error}")
             failure.__cause__ = error
             for state in states:

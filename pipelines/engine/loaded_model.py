@@ -1,4 +1,4 @@
-"""One loaded model: checks what goes in, runs it between everybody else's steps."""
+"""One loaded model: checks its inputs, and runs it through the scheduler."""
 
 from __future__ import annotations
 
@@ -30,7 +30,14 @@ T = TypeVar("T")
 
 
 class LoadedModel:
-    """One loaded model. Made by Engine.load, or by Engine.wrap."""
+    """One loaded model, returned by Engine.load and Engine.wrap.
+
+    Args:
+        backend: Computes.
+        scheduler: Runs all computations.
+        max_batch: Upper bound of the sequences decoded at once.
+        budget: The memory limit shared with other models; None for no limit.
+    """
 
     def __init__(
         self,
@@ -41,13 +48,13 @@ class LoadedModel:
     ) -> None:
         self._architecture, self._folder = backend.architecture, backend.folder
         self._scheduler = scheduler
-        self._loaded: Batch | None = Batch(backend, max_batch, budget or MemoryBudget())
+        self._loaded_batch: Batch | None = Batch(backend, max_batch, budget or MemoryBudget())
 
     @property
     def _batch(self) -> Batch:
-        if self._loaded is None:
+        if self._loaded_batch is None:
             raise EngineError(f"{self._folder.name} was unloaded; load it again")
-        return self._loaded
+        return self._loaded_batch
 
     @property
     def _backend(self) -> Backend:
@@ -55,82 +62,99 @@ class LoadedModel:
 
     @property
     def backend(self) -> Backend:
-        """What computes. Only for use between steps: by drafters, which the steps call."""
+        """Computes. To be used within a step or job of the scheduler only, as drafters do."""
         return self._backend
 
     @property
     def architecture(self) -> Architecture:
+        """Sizes and kinds of the layers, and the special ids."""
         return self._architecture
 
     @property
     def folder(self) -> Path:
+        """The model's folder; its name is used in messages."""
         return self._folder
 
     @property
     def device(self) -> str:
+        """The type of its device: "cpu" or "cuda"."""
         return self._backend.plan.device.type
 
     @property
     def compute_type(self) -> str:
-        """The precision in use: what "auto" became."""
+        """The compute type in use, with "auto" resolved."""
         return self._backend.plan.compute_type
 
     @property
     def statistics(self) -> Statistics:
-        """What it has done so far, and what it is doing."""
+        """Counters since the model was loaded, and its present load."""
         return self._batch.statistics
 
     def owns(self, encoded: EncodedSource) -> bool:
-        """Whether this model made the memory, and so can read it."""
-        return self._loaded is not None and self._loaded.backend.owns(encoded)
+        """Whether this model encoded the source, and so can read it."""
+        return self._loaded_batch is not None and self._loaded_batch.backend.owns(encoded)
 
     def null_source(self) -> EncodedSource:
-        """The memory of a decoder-only model, which has no source.
+        """The empty source that requests of a decoder-only model name.
 
-        Raises RequestError for a model with an encoder.
+        Raises:
+            RequestError: The model has an encoder.
         """
         if self.architecture.source != "none":
             raise RequestError(f"{self.folder.name} has an encoder: encode a source for it")
         return self._scheduler.run(lambda: self._backend.encode([None]))[0]
 
     def uncached(self) -> LoadedModel:
-        """The same model without a cache: it reads everything anew for every token."""
+        """The same model without a cache: each step reads the whole sequence again."""
         return LoadedModel(
             UncachedBackend(self._backend), self._scheduler, self._batch.max_sequences
         )
 
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
-        """Encode sources in one pass; callers choose what goes well together.
+        """Encode sources in one pass; the caller chooses how many, and which together.
 
-        Audio models: log-mel arrays or tensors [mels, frames], all of one even length of at most
-        2 × max_source_positions frames. Text models: sequences of token ids, of any lengths.
-        Wrapped models of other kinds: tensors of what their encoder takes, one a source.
-        Raises RequestError for anything the model cannot take in.
+        Args:
+            sources: For audio models log-mel arrays or tensors [mels, frames], all of one even
+                length of at most 2 × max_source_positions frames. For text models sequences of
+                token ids, of any lengths. For wrapped models of other kinds one tensor a source,
+                as their encoder takes it.
+
+        Raises:
+            RequestError: The model cannot encode such a source.
         """
         if not sources:
             return []
-        checked = self._checked(sources)
+        checked = self._checked_sources(sources)
         return self._run(lambda: self._backend.encode(checked))
 
     def encode_sharing(
         self, sources: Sequence[Any], drafter: LoadedModel
     ) -> list[tuple[EncodedSource, EncodedSource]]:
-        """As encode, with what a drafter that has the very same encoder makes of it (such as
-        distil-whisper's, beside the model that it was made from): the encoder runs once.
+        """Encode sources for this model and for a draft model with the same encoder, run once.
 
-        Only the shapes are checked; weights that differ cost guesses, never exactness. Raises
-        RequestError for models that cannot share.
+        For draft models distilled with a frozen encoder. Only the shapes of the two encoders are
+        compared: different weights lower the acceptance rate, but do not change the output.
+
+        Args:
+            sources: As for `encode`.
+            drafter: The draft model.
+
+        Returns:
+            For each source (encoded for this model, encoded for the draft model).
+
+        Raises:
+            RequestError: The encoders differ in shape, or a source cannot be encoded.
         """
-        self._pair(drafter)
-        checked = self._checked(sources)
+        self._sharing_backends(drafter)
+        checked = self._checked_sources(sources)
 
         def encode() -> list[tuple[EncodedSource, EncodedSource]]:
-            own, other = self._pair(drafter)
+            own, other = self._sharing_backends(drafter)
             return own.encode_sharing(checked, other)
 
         return self._run(encode)
 
-    def _pair(self, drafter: LoadedModel) -> tuple[NativeBackend, NativeBackend]:
+    def _sharing_backends(self, drafter: LoadedModel) -> tuple[NativeBackend, NativeBackend]:
         own, other = self._backend, drafter.backend
         if (
             isinstance(own, NativeBackend)
@@ -143,7 +167,7 @@ class LoadedModel:
             "source with each"
         )
 
-    def _checked(self, sources: Sequence[Any]) -> list[Any]:
+    def _checked_sources(self, sources: Sequence[Any]) -> list[Any]:
         checked: list[Any] = list(sources)
         if self.architecture.source == "audio":
             checked = self._check_frames(sources)
@@ -154,20 +178,43 @@ class LoadedModel:
         return checked
 
     def score(self, encoded: EncodedSource, tokens: Sequence[int]) -> Tensor:
-        """Logits after each token of a given target, in one pass: float32 [tokens, vocab]."""
+        """Logits after each token of a given target, in one pass.
+
+        Args:
+            encoded: The source, encoded by this model.
+            tokens: The target ids, the start token first.
+
+        Returns:
+            float32 [tokens, vocab].
+
+        Raises:
+            RequestError: The source is another model's, or the tokens do not fit the model.
+        """
         return self.attend(encoded, tokens, ())[0]
 
     def attend(
         self, encoded: EncodedSource, tokens: Sequence[int], heads: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor]:
-        """As score, and where each token looks in the source when it is read: float32 [heads,
-        tokens, source length] for (decoder layer, head) pairs."""
+        """Logits and cross-attention weights for a given target, in one pass.
+
+        Args:
+            encoded: As for `score`.
+            tokens: As for `score`.
+            heads: (decoder layer, head) pairs.
+
+        Returns:
+            Logits as `score` returns them, and weights float32 [heads, tokens, source length] on
+            the CPU.
+
+        Raises:
+            RequestError: As for `score`, or a head does not exist.
+        """
         self._check_target(encoded, tokens)
         self._check_heads(heads)
         return self._run(lambda: self._attend(encoded, list(tokens), heads))
 
     def stream(self, request: Request) -> Stream:
-        """As Engine.stream, for a memory that this model made."""
+        """Start a generation on a source that this model has encoded; see Engine.stream."""
         self._check_target(request.encoded, request.prompt)
         for position, token in request.token_probs:
             if not (
@@ -177,7 +224,7 @@ class LoadedModel:
                     f"token_probs ({position}, {token}) lies outside the prompt or vocabulary"
                 )
         self._check_heads(request.attention)
-        _inside(request.draft, self.architecture.vocab_size, "a draft")
+        _check_vocabulary(request.draft, self.architecture.vocab_size, "a draft")
         if request.drafter is not None:
             request.drafter.check(self.architecture.vocab_size)
         state = RequestState(
@@ -193,7 +240,7 @@ class LoadedModel:
         return Stream(state, self._scheduler)
 
     def _run(self, job: Callable[[], T]) -> T:
-        """A job between two steps; once more on the CPU when the GPU's memory is too small."""
+        """Run a job between two steps, and again on the CPU when the GPU is out of memory."""
         try:
             return self._scheduler.run(job)
         except torch.cuda.OutOfMemoryError as error:
@@ -207,31 +254,33 @@ class LoadedModel:
         cache, cross = self._backend.caches()
         cache.alloc()
         slot = cross.alloc()
-        encoded = self._local(encoded)
+        encoded = encoded.to(self._backend.plan.device, self._backend.source_dtype)
         cross.store(slot, encoded)
         capture = AttentionCapture([encoded], [heads], len(tokens)) if heads else None
         hidden = self._backend.decode([tokens], slice(0, 1), [encoded], cache, cross, capture)
-        seen = capture.weights[0] if capture is not None else torch.zeros(0, len(tokens), 0)
-        return self._backend.logits(hidden[0]), seen.cpu()
+        weights = capture.weights[0] if capture is not None else torch.zeros(0, len(tokens), 0)
+        return self._backend.logits(hidden[0]), weights.cpu()
 
-    def _local(self, encoded: EncodedSource) -> EncodedSource:
-        return encoded.to(self._backend.plan.device, self._backend.source_dtype)
-
-    def runs(self, batch: Batch) -> bool:
+    def uses(self, batch: Batch) -> bool:
         """Whether `batch` is this model's."""
-        return self._loaded is batch
+        return self._loaded_batch is batch
 
-    def move(self, backend: Backend, states: list[RequestState]) -> None:
-        """Go on with another network of the same weights; `states` read their tokens again."""
-        self._loaded = Batch(backend, self._batch.max_sequences, self._batch.budget)
+    def replace_backend(self, backend: Backend, states: list[RequestState]) -> None:
+        """Continue with another backend of the same weights.
+
+        Args:
+            backend: Such as the same model on the CPU.
+            states: Requests of the former batch, which are prefilled again.
+        """
+        self._loaded_batch = Batch(backend, self._batch.max_sequences, self._batch.budget)
         for state in states:
             self._scheduler.submit(self._batch, state)
 
-    def release(self) -> None:
-        """Give the memory back; what still runs fails."""
-        if self._loaded is not None:
-            self._loaded.fail(EngineError(f"{self.folder.name} was unloaded"))
-            self._loaded = None
+    def unload(self) -> None:
+        """Free the weights and caches; requests that still run fail."""
+        if self._loaded_batch is not None:
+            self._loaded_batch.fail(EngineError(f"{self.folder.name} was unloaded"))
+            self._loaded_batch = None
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 
@@ -261,7 +310,7 @@ class LoadedModel:
                 f"a source of {len(ids)} tokens is longer than the model's "
                 f"{architecture.max_source_positions} positions; split it"
             )
-        _inside(ids, architecture.source_vocab_size, "a source")
+        _check_vocabulary(ids, architecture.source_vocab_size, "a source")
         return ids
 
     def _check_heads(self, heads: Sequence[tuple[int, int]]) -> None:
@@ -280,7 +329,7 @@ class LoadedModel:
 
     def _check_target(self, encoded: EncodedSource, tokens: Sequence[int]) -> None:
         if not self.owns(encoded):
-            raise RequestError("the memory of this request was made by another model")
+            raise RequestError("the source of this request was encoded by another model")
         if not tokens:
             raise RequestError("a prompt needs at least the start token")
         if len(tokens) > self.architecture.max_target_positions:
@@ -288,10 +337,10 @@ class LoadedModel:
                 f"a prompt of {len(tokens)} tokens is longer than the model's "
                 f"{self.architecture.max_target_positions} positions"
             )
-        _inside(tokens, self.architecture.vocab_size, "a prompt")
+        _check_vocabulary(tokens, self.architecture.vocab_size, "a prompt")
 
 
-def _inside(ids: Sequence[int], vocab_size: int, what: str) -> None:
+def _check_vocabulary(ids: Sequence[int], vocab_size: int, what: str) -> None:
     for token in ids:
         if not 0 <= token < vocab_size:
             raise RequestError(

@@ -1,8 +1,8 @@
-"""Processes that work side by side, each with a tool of its own.
+"""Worker processes for long batches on a CPU.
 
-For long batches on a CPU. Each stays on its own core with a batch of its own, where the threads of
-one process wait for each other, and for what Python does between two steps. Four processes
-translate 1.3 to 1.5 times as much as one with four threads, and take four times its memory.
+Each process computes on its own core with a batch of its own. The threads of a single process wait
+for each other, and for the Python code between two steps. Four processes translate 1.3 to 1.5 times
+as much as one with four threads, and take four times its memory.
 """
 
 from __future__ import annotations
@@ -21,77 +21,91 @@ from pipelines.errors import EngineError
 
 __all__ = ["ProcessPool"]
 
-Part = TypeVar("Part")
-Done = TypeVar("Done")
+Task = TypeVar("Task")
+Output = TypeVar("Output")
 
-# Parts that are handed out to each, one of them ahead.
-_AHEAD = 2
+# Tasks submitted for each process, so that the next one is ready when a task ends.
+_TASKS_PER_PROCESS = 2
 
 
-class ProcessPool(Generic[Part, Done]):
-    """size: how many. make: called once in each process, as `pickle` carries it there; gives the
-    function that does a part of the work."""
+class ProcessPool(Generic[Task, Output]):
+    """Runs tasks in worker processes.
 
-    def __init__(self, size: int, make: Callable[[], Callable[[Part], Done]]) -> None:
+    Args:
+        size: How many processes.
+        make: Called once in each process, where it is unpickled; returns the function that runs a
+            task.
+    """
+
+    def __init__(self, size: int, make: Callable[[], Callable[[Task], Output]]) -> None:
         self.size = size
-        # Not forked: this process may have threads, which a fork would cut off in mid-work.
+        # Spawned, not forked: a fork would copy the locks of this process's threads as they are.
         context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(size, context, initializer=_start, initargs=(make,))
+        self._pool = ProcessPoolExecutor(size, context, initializer=_start_worker, initargs=(make,))
 
-    def map(self, parts: Iterable[Part | None]) -> Generator[Done, None, None]:
-        """What becomes of each part, in order. At most two for each process are taken in advance.
-        None is a pause: all before it are handed out before the next is asked for.
+    def map(self, tasks: Iterable[Task | None]) -> Generator[Output, None, None]:
+        """Run tasks, taking at most two for each process in advance.
 
-        Closing the iterator drops what nobody has begun. Raises what a part raised, and EngineError
-        when a process came to an end.
+        Closing the generator drops the tasks that have not started.
+
+        Args:
+            tasks: Task inputs. None is a pause: all outputs before it are yielded before the next
+                task is taken.
+
+        Yields:
+            The output of each task, in order.
+
+        Raises:
+            EngineError: A worker process ended.
+            Exception: What a task raised.
         """
-        pending: deque[Future[Done]] = deque()
+        pending: deque[Future[Output]] = deque()
         try:
-            for part in parts:
-                if part is not None:
-                    pending.append(self._pool.submit(_do, part))
-                while pending and (part is None or len(pending) >= _AHEAD * self.size):
+            for task in tasks:
+                if task is not None:
+                    pending.append(self._pool.submit(_run_task, task))
+                while pending and (task is None or len(pending) >= _TASKS_PER_PROCESS * self.size):
                     yield pending.popleft().result()
             while pending:
                 yield pending.popleft().result()
         except BrokenProcessPool as error:
             raise EngineError(
-                f"one of {self.size} worker processes has ended, perhaps for want of memory; "
-                "try fewer"
+                f"one of {self.size} worker processes has ended, perhaps for lack of memory; "
+                "use fewer processes"
             ) from error
         finally:
             for future in pending:
                 future.cancel()
 
     def close(self) -> None:
-        """Let them go, once they have done what they are at."""
+        """Stop the processes once their current tasks have ended."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def __enter__(self) -> ProcessPool[Part, Done]:
+    def __enter__(self) -> ProcessPool[Task, Output]:
         return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
 
 
-_tool: Callable[[Any], Any]
+_run: Callable[[Any], Any]  # set once in each worker process
 
 
-def _start(make: Callable[[], Callable[[Any], Any]]) -> None:
-    global _tool
-    # Ctrl-C in a terminal reaches all of them; whoever collects the work says what there is to say.
+def _start_worker(make: Callable[[], Callable[[Any], Any]]) -> None:
+    global _run
+    # Ctrl-C in a terminal reaches all processes; only the parent reports it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _tool = make()
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    _run = make()
 
 
-def _end_with_parent() -> None:
-    """A parent that was killed lets nobody go."""
+def _exit_with_parent() -> None:
+    """Exit when the parent dies, even if it was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os._exit(1)
 
 
-def _do(part: Any) -> Any:
-    return _tool(part)
+def _run_task(task: Any) -> Any:
+    return _run(task)

@@ -1,4 +1,4 @@
-"""A running generation, as its owner sees it."""
+"""A running generation, from the caller's side."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ __all__ = ["Stream"]
 
 
 class Stream:
-    """A running generation: iterate for its events, or ask for the whole result.
+    """The events of a running generation, read by iterating; `result` returns the whole output.
 
-    Dropping, closing or leaving a `with` block cancels it; its slot is free before the next step.
+    Iterating computes: a step runs whenever no event is ready and no other thread computes.
+    Closing the stream, leaving its `with` block, or dropping the last reference cancels the
+    generation, whose slots are free before the next step.
     """
 
     def __init__(self, state: RequestState, scheduler: Scheduler) -> None:
         self._state, self._scheduler = state, scheduler
-        self._read_to_the_end = False
+        self._exhausted = False
 
     def __iter__(self) -> Iterator[Event]:
         return self
 
     def __next__(self) -> Event:
-        if self._read_to_the_end:
+        if self._exhausted:
             raise StopIteration
         state = self._state
         if not state.events:
@@ -34,22 +36,26 @@ class Stream:
             assert state.error is not None
             raise state.error
         event = state.events.popleft()
-        self._read_to_the_end = event.final
+        self._exhausted = event.final
         return event
 
     @property
     def ready(self) -> bool:
-        """Whether the next event, or the end, is there without waiting for a step."""
-        return self._read_to_the_end or self._state.has_events
+        """Whether the next event, error or end can be read without computing a step."""
+        return self._exhausted or self._state.has_events
 
     def cancel(self) -> None:
-        """End the generation before its next step. Harmless when it has ended."""
+        """End the generation before its next step; no effect when it has ended."""
         self._state.cancelled = True
 
     close = cancel
 
     def result(self) -> Result:
-        """Wait for the end. Events not read so far are consumed."""
+        """Wait for the end and return the whole output, consuming all unread events.
+
+        Raises:
+            EngineError: The generation failed.
+        """
         for _ in self:
             pass
         return self._state.result()

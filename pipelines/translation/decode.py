@@ -19,7 +19,6 @@ from pipelines.engine import (
     GenerationOptions,
     LoadedModel,
     LogitFilter,
-    Priority,
     Request,
     Stream,
 )
@@ -59,7 +58,7 @@ class SentenceRequest:
     source_ids: Sequence[int] = ()
     target_language: str | None = None
     source_language: str | None = None
-    priority: Priority = Priority.INTERACTIVE
+    priority: int = 2
     warnings: tuple[str, ...] = ()
     beam_size: int = 1
     word_alignments: bool = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from pipelines.engine import Priority
 from pipelines.errors import OptionError
 
 __all__ = ["TranslateOptions", "TranslateOverrides", "with_overrides"]
@@ -24,7 +23,7 @@ class TranslateOptions:
         beam_size: Beams of the search. 1 is greedy; more are slower, and mostly a little better.
         word_alignments: Add the alignment between source words and translated words. It takes one
             more pass of the decoder.
-        priority: Priority on a shared engine.
+        priority: int on a shared engine.
 
     Raises:
         OptionError: A value is out of its range.
@@ -35,7 +34,7 @@ class TranslateOptions:
     split_sentences: bool = True
     beam_size: int = 1
     word_alignments: bool = False
-    priority: Priority = Priority.INTERACTIVE
+    priority: int = 2
 
     def __post_init__(self) -> None:
         if self.beam_size < 1:
@@ -50,7 +49,7 @@ class TranslateOverrides(TypedDict, total=False):
     split_sentences: bool
     beam_size: int
     word_alignments: bool
-    priority: Priority
+    priority: int
 
 
 def with_overrides(

@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from pipelines.engine import Priority
 from pipelines.errors import OptionError, UnsupportedTask
 from pipelines.languages import (
     find_language,
@@ -142,7 +141,7 @@ class Preprocessor:
     max_source_tokens: int
     sentence_language: str | None
     split_sentences: bool
-    priority: Priority
+    priority: int
     beam_size: int = 1
     word_alignments: bool = False
 

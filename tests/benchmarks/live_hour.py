@@ -21,11 +21,12 @@ from edgeapp.bench.machine import machine
 from edgeapp.bench.word_lag import plain_words, word_errors
 from edgeapp.live.session import LiveSession
 from edgeapp.live.sources import FileSource
+from edgeapp.priorities import Priority
 from pipelines.asr import Transcriber
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.live.events import CommittedText
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
-from pipelines.engine import Engine, Priority
+from pipelines.engine import Engine
 from pipelines.hub import choose_default
 from pipelines.translation import TranslateOptions, Translator
 from pipelines.translation.live import LiveTranslator

@@ -33,11 +33,11 @@ from tests.engine.modules import MODULES, VISION, made
 CAUSAL = ("gpt2", "llama")
 SEQ2SEQ = tuple(kind for kind in MODULES if kind not in CAUSAL)
 INPUTS = [[5, 17, 33, 8, 2], [9, 2], [40, 41, 42, 43, 40, 41, 42, 43, 40, 41, 2]]
-NEVER = (111,)  # an id that the modules hardly choose: runs to the end
+NEVER = (111,)  # an id that the modules rarely generate, so that outputs reach their full length
 
 
 def expected(module: Any, inputs: list[int], new: int, ends: tuple[int, ...]) -> list[int]:
-    """The module's own generate; as the functions return it."""
+    """The output of the module's own generate, in the format of the functions."""
     out = module.generate(
         torch.tensor([inputs]),
         attention_mask=torch.ones(1, len(inputs), dtype=torch.long),
@@ -74,7 +74,7 @@ def test_ids_equal_generate(kind: str, exactness: Exactness) -> None:
 
 
 @pytest.mark.parametrize("kind", ["t5", "gpt2"])
-def test_its_own_tensors_and_dtype(kind: str) -> None:
+def test_a_module_keeps_its_tensors_and_dtype(kind: str) -> None:
     module = made(kind).to(torch.bfloat16)
     before = {name: value.clone() for name, value in module.state_dict().items()}
     pointers = [p.data_ptr() for p in module.parameters()]
@@ -83,7 +83,7 @@ def test_its_own_tensors_and_dtype(kind: str) -> None:
     assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
 
 
-def test_an_engine_model_too(engine: Engine, marian: LoadedModel) -> None:
+def test_an_engine_model_gives_the_same(engine: Engine, marian: LoadedModel) -> None:
     inputs, start = token_sources(marian, [7])[0], marian.architecture.start_id
     options = GenerationOptions(max_new_tokens=12)
     plain = engine.generate([Request(marian.encode([inputs])[0], (start,), options)])[0].tokens
@@ -160,7 +160,7 @@ def _chances(
     return {int(i): float(found[i]) for i in found.nonzero()[:, 0]}
 
 
-def test_nothing_and_one_token() -> None:
+def test_no_token_and_one_token() -> None:
     module = made("t5")
     for use_cache in (True, False):
         assert generated(module, INPUTS[0], max_gen_len=0, use_cache=use_cache) == [0]
@@ -168,7 +168,7 @@ def test_nothing_and_one_token() -> None:
     assert generated(made("gpt2"), INPUTS[0], max_gen_len=0) == []
 
 
-def test_debug_tells_what_became_of_guesses(capsys: pytest.CaptureFixture[str]) -> None:
+def test_debug_reports_accepted_and_rejected_tokens(capsys: pytest.CaptureFixture[str]) -> None:
     target, heard = made("t5"), list[DebugEvent]()
     plain = generated(target, INPUTS[0], max_gen_len=9, eos_tokens_id=NEVER)
     generated(target, INPUTS[0], max_gen_len=9, eos_tokens_id=NEVER, debug=heard.append)
@@ -191,7 +191,7 @@ def test_debug_tells_what_became_of_guesses(capsys: pytest.CaptureFixture[str]) 
     assert "\x1b[" in capsys.readouterr().err
 
 
-def test_what_cannot_be_is_refused(whisper: LoadedModel, marian: LoadedModel) -> None:
+def test_invalid_arguments_are_refused(whisper: LoadedModel, marian: LoadedModel) -> None:
     causal, both = made("gpt2"), made("t5")
     with pytest.raises(RequestError, match="encoder-decoder"):
         autoregressive_generate_encoder_decoder(INPUTS[0], causal)
@@ -211,7 +211,7 @@ def test_what_cannot_be_is_refused(whisper: LoadedModel, marian: LoadedModel) ->
 
 @pytest.mark.parametrize("kind", ["bart", "gpt2"])
 def test_beams_on_a_module_equal_generate(kind: str, engine: Engine, exactness: Exactness) -> None:
-    """Wrapped, in one batch with greedy and sampled neighbours."""
+    """Wrapped modules, in one batch with greedy and sampled requests."""
     module = made(kind)
     model, both = engine.wrap(module), kind in SEQ2SEQ
     requests, theirs = [], []
@@ -238,7 +238,7 @@ def test_beams_on_a_module_equal_generate(kind: str, engine: Engine, exactness: 
 
 
 @pytest.mark.parametrize("kind", VISION)
-def test_pictures_become_text_as_generate_has_it(
+def test_image_to_text_models_equal_generate(
     kind: str, engine: Engine, exactness: Exactness
 ) -> None:
     """An OCR and a captioning model of true widths: greedily, with beams, and drafted."""

@@ -64,7 +64,7 @@ SENTENCES = [
 
 
 class Case:
-    """One model on both sides, and every way in which they are compared."""
+    """One model in both implementations, and all comparisons of the two."""
 
     def __init__(self, engine: Engine, tally: Exactness, folder: Path) -> None:
         self.engine, self.tally = engine, tally

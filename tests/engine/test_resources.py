@@ -1,4 +1,4 @@
-"""Timeouts, the memory budget, and what the engine reports of itself."""
+"""Timeouts, the memory budget, and statistics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.engine import Engine, FinishReason, GenerationOptions, LoadedModel, Priority, Request
+from pipelines.engine import Engine, FinishReason, GenerationOptions, LoadedModel, Request
 from pipelines.errors import EngineError, OptionError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -19,7 +19,7 @@ def requests_of(model: LoadedModel, count: int) -> list[Request]:
     return [Request(encoded, (start,), OPTIONS) for encoded in encoded_sources]
 
 
-def test_time_is_over(engine: Engine, marian: LoadedModel) -> None:
+def test_timeouts(engine: Engine, marian: LoadedModel) -> None:
     request, other = requests_of(marian, 2)
     whole = engine.generate([request])[0]
     late = engine.stream(replace(request, timeout_s=0.0))
@@ -31,7 +31,7 @@ def test_time_is_over(engine: Engine, marian: LoadedModel) -> None:
     assert engine.generate([replace(request, timeout_s=60.0)])[0].tokens == whole.tokens
     stream = engine.stream(replace(request, timeout_s=60.0))
     next(stream)
-    stream._row._deadline = 0.0
+    stream._state._deadline = 0.0
     result = stream.result()
     assert result.reason is FinishReason.TIMEOUT
     assert result.tokens == whole.tokens[: len(result.tokens)] != ()
@@ -55,8 +55,8 @@ def test_statistics(checkpoints: Folders) -> None:
         assert (model.statistics.running, model.statistics.waiting) == (2, 3)
 
 
-def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
-    """Two models under a budget that holds two lanes of one of them."""
+def test_requests_without_memory_wait(checkpoints: Folders) -> None:
+    """Two models under a budget that holds two sequences of one of them."""
     folders = [checkpoints(f"marian:{name}") for name in ("opus-mt-en-de", "opus-mt-de-en")]
     with Engine(device="cpu", compute_type="float32", threads=1) as free:
         models = [free.load(folder) for folder in folders]
@@ -69,33 +69,33 @@ def test_what_finds_no_memory_waits(checkpoints: Folders) -> None:
     ) as tight:
         models = [tight.load(folder) for folder in folders]
         requests = [request for model in models for request in requests_of(model, 4)]
-        requests[6] = replace(requests[6], priority=Priority.LIVE_RECOGNITION)
+        requests[6] = replace(requests[6], priority=0)
         results = tight.generate(requests)
         expected = [result.tokens for each in plain for result in each]
         assert [result.tokens for result in results] == expected
         assert sum(model.statistics.cache_bytes for model in models) <= budget
         wide = replace(requests[0], options=replace(OPTIONS, beam_size=5))
         neighbour = tight.stream(requests[1])
-        with pytest.raises(EngineError, match=r"needs .* MiB of cache for 5 lane.*budget is"):
+        with pytest.raises(EngineError, match=r"needs .* MiB of cache for 5 sequence.*budget is"):
             tight.generate([wide])
         assert neighbour.result().tokens == expected[1]
 
 
-def test_no_budget_at_all_is_refused() -> None:
-    with pytest.raises(OptionError, match="memory_budget"):
+def test_a_budget_of_zero_is_refused() -> None:
+    with pytest.raises(OptionError, match="cache_budget_bytes"):
         Engine(device="cpu", cache_budget_bytes=0)
 
 
-def test_live_work_comes_within_a_step(
+def test_an_urgent_request_gets_the_next_step(
     engine: Engine, marian: LoadedModel, whisper: LoadedModel
 ) -> None:
-    """Across models: a live request gets the very next step, and keeps all until it is done."""
-    batch = engine.stream(replace(requests_of(marian, 1)[0], priority=Priority.BATCH))
+    """Across models: an urgent request gets the next step, and all steps until it ends."""
+    batch = engine.stream(replace(requests_of(marian, 1)[0], priority=3))
     next(batch)
     before = marian.statistics.steps
     start = whisper.architecture.start_id
     encoded = whisper.encode([mel_source(whisper)])[0]
-    live = Request(encoded, (start,), OPTIONS, priority=Priority.LIVE_RECOGNITION)
+    live = Request(encoded, (start,), OPTIONS, priority=0)
     assert len(engine.generate([live])[0].tokens) == 12
     assert marian.statistics.steps == before
     assert len(batch.result().tokens) == 12

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from pipelines.engine import NoRepeatNgram, Priority, Request
+from pipelines.engine import NoRepeatNgram, Request
 from pipelines.translation import (
     SentenceDone,
     TranslateOptions,
@@ -143,8 +143,8 @@ def test_two_streams_side_by_side(demo: Translator) -> None:
     assert streamed == [_gist(translation) for translation in demo.translate(texts)]
 
 
-@pytest.mark.parametrize("priority", Priority)
-def test_priority_reaches_the_engine(demo: Translator, priority: Priority) -> None:
+@pytest.mark.parametrize("priority", range(4))
+def test_priority_reaches_the_engine(demo: Translator, priority: int) -> None:
     translator, engine = scripted(demo, lambda source, request: source)
     options = TranslateOptions(priority=priority)
     list(translator.stream("Good morning. How are you?", options))

@@ -76,7 +76,7 @@ def main() -> None:
     for english, german in pairs(arguments.data, "train"):
         german_of[english].add(german)
         english_of[german].add(english)
-    usual = GenerationOptions(LONGEST, eos_ids=(END,), rules=(SuppressTokens((PAD,)),))
+    usual = GenerationOptions(LONGEST, eos_ids=(END,), logit_filters=(SuppressTokens((PAD,)),))
     likeliest = replace(usual, beam_size=BEAMS)
     drawn = replace(usual, temperature=arguments.temperature, top_p=NUCLEUS)
     ways = (

@@ -8,10 +8,13 @@ from functools import partial
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.decoding.attention_recording import make_attention_capture, record_attention
 from pipelines.engine.decoding.draft_proposers import DraftProposers
 from pipelines.engine.decoding.memory_budget import MemoryBudget, cache_bytes_needed
-from pipelines.engine.decoding.model_runner import ModelRunner
+from pipelines.engine.decoding.model_runner import (
+    ModelRunner,
+    make_attention_capture,
+    record_attention,
+)
 from pipelines.engine.decoding.request import FinishReason
 from pipelines.engine.decoding.request_queue import RequestQueue
 from pipelines.engine.decoding.request_state import RequestState
@@ -29,12 +32,18 @@ __all__ = ["Batch"]
 
 
 class Batch:
-    """Rows that are stepped together, and those that wait for a slot.
+    """Requests that are stepped together, and those that wait for a slot.
 
-    The lanes of all rows, in order, lie in the slots of the decoder's cache; row i has slot i of
-    the cross cache, which its lanes share. What a finished row leaves is refilled before the next
-    step.
-    Only `add` may be called from other threads than the one that steps.
+    Slot layout: the sequences of all running requests, in order, occupy the slots of the decoder
+    cache; request i has slot i of the cross cache, which its sequences share. Slots of finished
+    requests are refilled before the next step.
+
+    `add` may be called from any thread, all else only from the thread that steps.
+
+    Args:
+        backend: The model.
+        max_sequences: At most this many sequences run at once; one request with more runs alone.
+        budget: The memory limit shared with the batches of other models.
     """
 
     def __init__(self, backend: Backend, max_sequences: int, budget: MemoryBudget) -> None:
@@ -42,100 +51,110 @@ class Batch:
         self._counters = Counters()
         self._running: list[RequestState] = []
         self._waiting = RequestQueue()
-        self._passes = ModelRunner(backend)
+        self._runner = ModelRunner(backend)
         self._drafts = DraftProposers()
         budget.add(self)
 
     @property
     def _cache(self) -> DecoderCache:
-        return self._passes.cache
+        return self._runner.cache
 
     @property
     def _cross(self) -> SourceCache:
-        return self._passes.cross
+        return self._runner.cross
 
     def __len__(self) -> int:
         return len(self._running) + len(self._waiting)
 
     @property
     def priority(self) -> int:
-        """The most urgent priority in here; lower is sooner."""
-        running = [int(state.request.priority) for state in self._running]
+        """The most urgent (lowest) priority among running and waiting requests."""
+        running = [state.request.priority for state in self._running]
         return min([*running, *self._waiting.priorities])
 
     @property
     def bytes(self) -> int:
-        """Memory held by the caches."""
+        """Memory held by the caches, those of draft models included."""
         return self._cache.bytes + self._cross.bytes + self._drafts.bytes
 
     @property
-    def promised(self) -> int:
-        """What they hold, or may come to need for the rows that run."""
-        return max(self.bytes, self._needs(self._running))
+    def reserved_bytes(self) -> int:
+        """Bytes that the caches hold, or may come to need for the running requests."""
+        return max(self.bytes, self._bytes_needed(self._running))
 
-    def _needs(self, states: Sequence[RequestState]) -> int:
-        """What the caches may need at the worst to have these rows in them."""
+    def _bytes_needed(self, states: Sequence[RequestState]) -> int:
+        """Upper bound of the cache bytes that these requests need."""
         if not states:
             return 0
         tokens = max(state.max_length for state in states)
-        if any(state.drafting is not None for state in states):
-            # Who has fewer guesses than its neighbours reads as many tokens for nothing.
+        if any(state.draft_session is not None for state in states):
+            # Sequences with fewer drafted tokens than others are padded to the same length.
             tokens = min(2 * tokens, self.backend.architecture.max_target_positions)
-        sources, sequences = (
-            [state.encoded for state in states],
-            sum(state.width for state in states),
-        )
+        sources = [state.encoded for state in states]
+        sequences = sum(state.width for state in states)
         own = cache_bytes_needed(self.backend, self._cache, self._cross, sequences, tokens, sources)
         return own + self._drafts.bytes_for(states, tokens)
 
     @property
-    def running(self) -> int:
-        """How many rows have slots."""
+    def num_running(self) -> int:
+        """How many requests have slots."""
         return len(self._running)
 
     @property
     def statistics(self) -> Statistics:
-        """What this batch has done so far."""
+        """Counters since the model was loaded, and the present load."""
         return self._counters.report(len(self._running), len(self._waiting), self.bytes)
 
-    def release(self) -> None:
-        """Give back the caches, which no row uses."""
-        assert not self._running, "a running row needs its cache"
-        self._passes.forget()
+    def release_caches(self) -> None:
+        """Free the caches. No request may be running."""
+        assert not self._running, "a running request needs its cache"
+        self._runner.reset_caches()
 
     def add(self, state: RequestState) -> None:
-        """Let a row in before the next step that has a slot free for it."""
+        """Add a request, which joins before the next step that has a free slot for it."""
         self._waiting.add(state)
 
     def step(self) -> bool:
-        """One token for every row: drop the cancelled, let the waiting in, decode, choose.
-        Returns whether anything could be done."""
+        """Generate a token for every request: end the stopped, admit the waiting, decode, select.
+
+        Returns:
+            Whether anything could be done; False while all requests wait for memory.
+        """
         before = len(self)
-        self._drop_cancelled()
+        self._end_stopped()
         self._admit()
         if not self._running:
             return len(self) < before
         states = self._running
         self._counters.stepped(len(self._cache))
-        guesses = self._drafts.propose(states, self.backend.architecture.max_target_positions)
-        if guesses is not None:
-            self._passes.verify_proposals(states, guesses)
-            self._settle()
+        proposals = self._drafts.propose(states, self.backend.architecture.max_target_positions)
+        if proposals is not None:
+            self._runner.verify_proposals(states, proposals)
+            self._compact()
             return True
         capture = make_attention_capture(states, 1)
-        read = [[state.last(sequence)] for state in states for sequence in state.sequences]
-        hidden_states = self._passes.decode(states, read, 0, capture)
-        take_next = self._next(states, hidden_states[:, -1])
+        ids = [[state.last_token(sequence)] for state in states for sequence in state.sequences]
+        hidden_states = self._runner.decode(states, ids, 0, capture)
+        select = self._prepare_selection(states, hidden_states[:, -1])
         self._cache.advance(slice(0, len(hidden_states)), 1)
         if capture is not None:
             record_attention(states, capture.weights)
-        take_next()
-        self._settle()
+        select()
+        self._compact()
         return True
 
-    def _next(self, states: Sequence[RequestState], hidden_states: Tensor) -> Callable[[], None]:
-        """What gives each lane its next token, from its states [lanes, width]; whatever the model
-        has to do for that is done."""
+    def _prepare_selection(
+        self, states: Sequence[RequestState], hidden_states: Tensor
+    ) -> Callable[[], None]:
+        """Compute what the choice of the next tokens needs of the model.
+
+        Args:
+            states: All running requests.
+            hidden_states: [sequences, d_model], after the last token of each sequence.
+
+        Returns:
+            A function that appends the next token to each sequence.
+        """
         shared = shared_suppressed_ids(states) if all(state.greedy for state in states) else None
         if shared is not None:
             logprobs = any(state.request.options.logprobs for state in states)
@@ -148,137 +167,140 @@ class Batch:
         return partial(select_tokens, states, logits)
 
     def fail(self, error: EngineError) -> None:
-        """Give up on every row, running and waiting."""
+        """Fail all requests, running and waiting."""
         for state in self.drain():
             state.fail(error)
 
     def drain(self) -> list[RequestState]:
-        """Take all rows out, running ones first, and forget the caches."""
+        """Remove all requests, running ones first, and reset the caches."""
         states = [*self._running, *self._waiting.drain()]
         for state in states:
             state.parents = None
         self._running = []
-        self._passes.forget()
-        self._drafts.forget()
+        self._runner.reset_caches()
+        self._drafts.reset()
         return states
 
     def restart(self) -> None:
-        """Begin the next step anew from what each row has generated so far."""
+        """Requeue all requests; each is prefilled again with what it has generated so far."""
         for state in self.drain():
             if not state.done:
                 self._waiting.add(state)
 
-    def _drop_cancelled(self) -> None:
-        gone = self._waiting.pop_stopped()
-        gone += [state for state in self._running if state.should_stop]
-        for state in gone:
+    def _end_stopped(self) -> None:
+        """End the requests that were cancelled or whose timeout has passed."""
+        stopped = self._waiting.pop_stopped()
+        stopped += [state for state in self._running if state.should_stop]
+        for state in stopped:
             state.end(FinishReason.CANCELLED if state.cancelled else FinishReason.TIMEOUT)
-        if gone:
-            self._settle()
+        if stopped:
+            self._compact()
 
-    def _settle(self) -> None:
-        """After a step: rows that have ended leave, and lanes take their parents' slots over."""
+    def _compact(self) -> None:
+        """After a step: remove ended requests, and move each sequence to its parent's cache."""
         states = self._running
         if not any(state.done or state.parents is not None for state in states):
             return
-        starts, has_nan = self._starts(), self._erase_damaged()
+        former, any_nan = self._former_slots(), self._erase_nan()
         for place in range(len(states) - 1, -1, -1):
             if states[place].done:
                 self._counters.left(states[place])
-                # The last one into the hole, so that little moves; where it fits.
-                fits = states[-1].slots == states[place].slots
+                # Move the last request into the gap where it fits, so that few slots are copied.
+                fits = states[-1].num_slots == states[place].num_slots
                 states[place] = states[-1] if fits else states[place]
                 del states[-1 if fits else place]
-        self._cross.reorder([starts[id(state)][0] for state in states])
-        self._cache.reorder([slot for state in states for slot in starts[id(state)][1]])
+        self._cross.reorder([former[id(state)][0] for state in states])
+        self._cache.reorder([slot for state in states for slot in former[id(state)][1]])
         self._drafts.keep(states)
         for state in states:
-            state.parents, state.slots = None, len(state.sequences)
-        if has_nan:
-            self._drafts.forget()  # they may have read the same
+            state.parents, state.num_slots = None, len(state.sequences)
+        if any_nan:
+            self._drafts.reset()  # their caches may hold the same NaN
 
-    def _erase_damaged(self) -> bool:
-        """Erase what damaged rows have in the caches; whether there are any."""
-        slot, found = 0, False
+    def _erase_nan(self) -> bool:
+        """Zero the slots of requests that failed with NaN; returns whether there were any."""
+        first_slot, any_nan = 0, False
         for place, state in enumerate(self._running):
             if state.has_nan:
-                found = True
+                any_nan = True
                 self._cross.erase(place)
-                for at in range(slot, slot + state.slots):
-                    self._cache.erase(at)
-            slot += state.slots
-        return found
+                for slot in range(first_slot, first_slot + state.num_slots):
+                    self._cache.erase(slot)
+            first_slot += state.num_slots
+        return any_nan
 
     def _admit(self) -> None:
-        joined: list[RequestState] = []
+        """Give slots to waiting requests while there is room, and prefill them."""
+        admitted: list[RequestState] = []
         used = sum(state.width for state in self._running)
         while (state := self._waiting.next()) is not None:
+            # A request with more sequences than max_sequences runs alone.
             if used and used + state.width > self.max_sequences:
-                break  # but one that is wider than the whole batch runs alone
-            if not self._affords([*self._running, *joined, state]):
+                break
+            if not self._fits_budget([*self._running, *admitted, state]):
                 if used or self.budget.others_run(self):
                     break
                 self._waiting.pop().fail(self._too_large(state))
                 continue
-            joined.append(self._waiting.pop())
+            admitted.append(self._waiting.pop())
             used += state.width
-        if not joined:
+        if not admitted:
             return
-        for state in joined:
+        for state in admitted:
             state.move(self.backend.plan.device, self.backend.source_dtype)
-        # Neighbours with equally long prompts are read in one pass, those on one memory together.
-        joined.sort(key=lambda state: (*_prefill_shape(state), id(state.encoded)))
+        # Equally long prompts are prefilled in one pass, those with the same source side by side.
+        admitted.sort(key=lambda state: (*_prefill_shape(state), id(state.encoded)))
         start, slot = len(self._running), len(self._cache)
-        self._running += (
-            joined  # before the caches grow, which may fail: what is in no list is lost
-        )
-        for state in joined:
+        # Before the caches grow, which may fail: a request in no list would never end.
+        self._running += admitted
+        for state in admitted:
             self._counters.admitted(state)
-            state.slots = len(state.sequences)
+            state.num_slots = len(state.sequences)
             for _ in state.sequences:
                 self._cache.alloc()
             self._cross.store(self._cross.alloc(), state.encoded)
         while start < len(self._running):
-            reading, stop = _prefill_shape(self._running[start]), start + 1
-            while stop < len(self._running) and _prefill_shape(self._running[stop]) == reading:
+            shape, stop = _prefill_shape(self._running[start]), start + 1
+            while stop < len(self._running) and _prefill_shape(self._running[stop]) == shape:
                 stop += 1
-            length, draft = reading
-            if draft:
-                self._passes.prefill_and_verify(self._running[start:stop], start, slot)
+            length, draft_length = shape
+            if draft_length:
+                self._runner.prefill_and_verify(self._running[start:stop], start, slot)
             elif length > 1:
-                self._passes.prefill(self._running[start:stop], start, slot)
-            slot += sum(state.slots for state in self._running[start:stop])
+                self._runner.prefill(self._running[start:stop], start, slot)
+            slot += sum(state.num_slots for state in self._running[start:stop])
             start = stop
-        self._settle()
+        self._compact()
 
-    def _affords(self, states: Sequence[RequestState]) -> bool:
+    def _fits_budget(self, states: Sequence[RequestState]) -> bool:
         if self.budget.limit is None:
             return True
-        allowed = self.budget.allows(self, max(self.bytes, self._needs(states)))
-        if not allowed and len(states) == 1:
-            self.release()  # alone in caches that were made for more
-            allowed = self.budget.allows(self, self._needs(states))
-        return allowed
+        fits = self.budget.allows(self, max(self.bytes, self._bytes_needed(states)))
+        if not fits and len(states) == 1:
+            self.release_caches()  # a single request in caches that were made for more
+            fits = self.budget.allows(self, self._bytes_needed(states))
+        return fits
 
     def _too_large(self, state: RequestState) -> EngineError:
-        need, limit = self._needs([state]), self.budget.limit or 0
+        need, limit = self._bytes_needed([state]), self.budget.limit or 0
         return EngineError(
             f"{self.backend.folder.name} needs {need / 2**20:.1f} MiB of cache for {state.width} "
-            f"lane(s), and the memory budget is {limit / 2**20:.1f} MiB; raise it, or use fewer "
-            "beams"
+            f"sequence(s), and the memory budget is {limit / 2**20:.1f} MiB; raise it, or use "
+            "fewer beams"
         )
 
-    def _starts(self) -> dict[int, tuple[int, list[int]]]:
-        """For each row, by identity, its slot of the cross cache, and the slots that its lanes
-        are to be copied from."""
-        found: dict[int, tuple[int, list[int]]] = {}
+    def _former_slots(self) -> dict[int, tuple[int, list[int]]]:
+        """For each running request, by id(): its slot of the cross cache, and the slots of the
+        decoder cache that its sequences are to be copied from."""
+        former: dict[int, tuple[int, list[int]]] = {}
         slot = 0
         for place, state in enumerate(self._running):
-            parents = range(state.slots) if state.parents is None else state.parents
-            found[id(state)] = (place, [slot + parent for parent in parents])
-            slot += state.slots
-        return found
+            parents = range(state.num_slots) if state.parents is None else state.parents
+            former[id(state)] = (place, [slot + parent for parent in parents])
+            slot += state.num_slots
+        return former
 
 
 def _prefill_shape(state: RequestState) -> tuple[int, int]:
-    return len(state.tokens_of(state.sequences[0])), len(state.draft)
+    """(tokens so far, drafted tokens); requests of equal shape are prefilled in one pass."""
+    return len(state.all_token_ids(state.sequences[0])), len(state.draft)

@@ -1,4 +1,4 @@
-"""Whatever drafts for the rows of a batch: models for all their rows at once, others row by row."""
+"""Collects the drafted tokens for a batch: draft models in batches, other drafters one by one."""
 
 from __future__ import annotations
 
@@ -14,92 +14,109 @@ from pipelines.errors import EngineError
 __all__ = ["DraftProposers"]
 
 _DraftRequest = tuple[RequestState, DraftSession, int]
+"""(request, its draft session, at most so many tokens)"""
 
 
 class DraftProposers:
-    """The drafters of one batch. What they have read is forgotten with the rows it was for."""
+    """The drafters of one batch, with one cache for each draft model."""
 
     def __init__(self) -> None:
         self._shared: dict[Backend, BatchedDraftModel] = {}
 
     @property
     def bytes(self) -> int:
-        """Memory held by the drafters' caches."""
+        """Memory held by the draft models' caches."""
         return sum(shared.bytes for shared in self._shared.values())
 
     def bytes_for(self, states: Iterable[RequestState], tokens: int) -> int:
-        """What the caches of these rows' drafters need; no row comes to more than `tokens`."""
+        """Upper bound of what the draft models' caches need.
+
+        Args:
+            states: The requests that they draft for.
+            tokens: Upper bound of the tokens of each, prompt included.
+        """
         groups: defaultdict[Backend, list[ModelDraftSession]] = defaultdict(list)
         for state in states:
-            if isinstance(state.drafting, ModelDraftSession):
-                groups[state.drafting.backend].append(state.drafting)
+            if isinstance(state.draft_session, ModelDraftSession):
+                groups[state.draft_session.backend].append(state.draft_session)
         return sum(
             (self._shared.get(backend) or BatchedDraftModel(backend)).bytes_for(group, tokens)
             for backend, group in groups.items()
         )
 
     def keep(self, states: Iterable[RequestState]) -> None:
-        """Forget what was read for other rows than these."""
-        staying = [state.drafting for state in states]
+        """Free the cache slots of all other requests."""
+        staying = [state.draft_session for state in states]
         for shared in self._shared.values():
             shared.keep(staying)
         self._shared = {backend: s for backend, s in self._shared.items() if len(s)}
 
-    def forget(self) -> None:
-        """Forget all that was read."""
+    def reset(self) -> None:
+        """Free all caches."""
         self._shared = {}
 
-    def propose(self, states: Sequence[RequestState], longest: int) -> list[Proposal] | None:
-        """What the rows' drafters guess, none beyond position `longest`; None where nobody does.
+    def propose(self, states: Sequence[RequestState], max_length: int) -> list[Proposal] | None:
+        """Draft the next tokens of all requests. A request whose drafter raises fails.
 
-        A row whose drafter fails has failed.
+        Args:
+            states: Requests.
+            max_length: No draft reaches beyond this many tokens, prompt included.
+
+        Returns:
+            A proposal for each request, perhaps empty; None when all are empty.
         """
-        found = {id(state): Proposal([]) for state in states}
-        together: defaultdict[Backend, list[_DraftRequest]] = defaultdict(list)
+        proposals = {id(state): Proposal([]) for state in states}
+        batched: defaultdict[Backend, list[_DraftRequest]] = defaultdict(list)
         for state in states:
-            if state.drafting is None or state.width > 1:
+            if state.draft_session is None or state.width > 1:
                 continue
-            # The last token is never guessed: it is chosen in the same pass anyway.
-            known = len(state.request.prompt) + len(state.generated)
-            most = min(longest - known, state.left - 1)
+            # The last token is never drafted: the verifying pass chooses it anyway.
+            length = len(state.request.prompt) + len(state.generated)
+            most = min(max_length - length, state.num_tokens_left - 1)
             if most < 1:
                 continue
-            if isinstance(state.drafting, ModelDraftSession):
-                together[state.drafting.backend].append((state, state.drafting, most))
+            if isinstance(state.draft_session, ModelDraftSession):
+                batched[state.draft_session.backend].append((state, state.draft_session, most))
             else:
-                found[id(state)] = _propose_one(state, state.drafting, most)
-        for backend, asked in together.items():
-            for (state, _, most), guess in zip(asked, self._ask(backend, asked), strict=True):
-                found[id(state)] = _checked_proposal(state, guess, most)
-        return list(found.values()) if any(guess.tokens for guess in found.values()) else None
+                proposals[id(state)] = _propose_one(state, state.draft_session, most)
+        for backend, group in batched.items():
+            results = self._propose_batch(backend, group)
+            for (state, _, most), result in zip(group, results, strict=True):
+                proposals[id(state)] = _checked_proposal(state, result, most)
+        found = list(proposals.values())
+        return found if any(proposal.tokens for proposal in found) else None
 
-    def _ask(self, backend: Backend, asked: Sequence[_DraftRequest]) -> list[Proposal | Exception]:
+    def _propose_batch(
+        self, backend: Backend, group: Sequence[_DraftRequest]
+    ) -> list[Proposal | Exception]:
         shared = self._shared.setdefault(backend, BatchedDraftModel(backend))
-        questions = [
-            (drafting, state.tokens_of(state.sequences[0]), most)
-            for state, drafting, most in asked
-            if isinstance(drafting, ModelDraftSession)
+        inputs = [
+            (session, state.all_token_ids(state.sequences[0]), most)
+            for state, session, most in group
+            if isinstance(session, ModelDraftSession)
         ]
         try:
-            return shared.propose(questions)
-        except Exception as error:  # of the model itself: none of its rows can be drafted for
+            return shared.propose(inputs)
+        except Exception as error:  # of the draft model itself: it fails all requests that use it
             del self._shared[backend]
-            return [error] * len(questions)
+            return [error] * len(inputs)
 
 
-def _propose_one(state: RequestState, drafting: DraftSession, most: int) -> Proposal:
+def _propose_one(state: RequestState, session: DraftSession, most: int) -> Proposal:
     try:
-        guess: Proposal | Exception = drafting.propose(state.tokens_of(state.sequences[0]), most)
-    except Exception as error:  # a caller's own drafter may do anything; its neighbours go on
-        guess = error
-    return _checked_proposal(state, guess, most)
+        result: Proposal | Exception = session.propose(
+            state.all_token_ids(state.sequences[0]), most
+        )
+    except Exception as error:  # a caller's own drafter may raise; the other requests continue
+        result = error
+    return _checked_proposal(state, result, most)
 
 
-def _checked_proposal(state: RequestState, guess: Proposal | Exception, most: int) -> Proposal:
-    """As much of a guess as can be verified."""
-    if isinstance(guess, Exception):
-        state.fail(EngineError(f"a drafter failed: {guess!r}"))
+def _checked_proposal(state: RequestState, result: Proposal | Exception, most: int) -> Proposal:
+    """The longest valid beginning of a proposal; an exception fails the request."""
+    if isinstance(result, Exception):
+        state.fail(EngineError(f"a drafter failed: {result!r}"))
         return Proposal([])
-    # Of a store that others feed, too: nothing that this model has no embedding for.
-    fit = next((i for i, t in enumerate(guess.tokens) if not 0 <= t < state.vocab_size), most)
-    return Proposal(guess.tokens[: min(fit, most)], guess.probs)
+    # An n-gram store shared with other models may hold ids that this model has no embedding for.
+    valid = next((i for i, t in enumerate(result.tokens) if not 0 <= t < state.vocab_size), most)
+    return Proposal(result.tokens[: min(valid, most)], result.probs)

@@ -1,4 +1,4 @@
-"""One limit for the caches of all models."""
+"""One memory limit for the caches of all models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
 from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["MemoryBudget", "CacheOwner", "cache_bytes_needed"]
+__all__ = ["CacheOwner", "MemoryBudget", "cache_bytes_needed"]
 
 
 def cache_bytes_needed(
@@ -20,8 +20,16 @@ def cache_bytes_needed(
     tokens: int,
     encoded_sources: Sequence[EncodedSource],
 ) -> int:
-    """Bytes that caches may need at the worst for so many lanes of at most `tokens` tokens, on
-    these sources. What is there already counts, as far as it stays."""
+    """Upper bound of the bytes that the caches need, including what they hold and would keep.
+
+    Args:
+        backend: The model that the caches belong to.
+        cache: Its decoder cache.
+        cross: Its cross cache.
+        sequences: Slots of the decoder cache.
+        tokens: Upper bound of the tokens in each.
+        encoded_sources: One for each slot of the cross cache.
+    """
     source = max((encoded.length for encoded in encoded_sources), default=0)
     return cache.bytes_for(sequences, tokens, source) + cross.bytes_for(
         len(encoded_sources), source
@@ -29,45 +37,52 @@ def cache_bytes_needed(
 
 
 class CacheOwner(Protocol):
-    """A batch, as its budget sees it."""
+    """What a memory budget needs of a batch."""
 
     @property
-    def promised(self) -> int:
-        """Bytes that its caches hold now, or may come to need for the generations it runs."""
+    def reserved_bytes(self) -> int:
+        """Bytes that its caches hold, or may come to need for its running requests."""
         ...
 
     @property
-    def running(self) -> int:
-        """How many generations use them."""
+    def num_running(self) -> int:
+        """How many requests use the caches."""
         ...
 
-    def release(self) -> None:
-        """Give back caches that nobody uses."""
+    def release_caches(self) -> None:
+        """Free caches that no request uses."""
         ...
 
 
 class MemoryBudget:
-    """limit: bytes, or None for as much as there is."""
+    """Admits requests as long as the caches of all batches stay below a limit.
+
+    Attributes:
+        limit: Bytes; None for no limit.
+    """
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
-        self._holders: weakref.WeakSet[CacheOwner] = weakref.WeakSet()
+        self._owners: weakref.WeakSet[CacheOwner] = weakref.WeakSet()
 
-    def add(self, holder: CacheOwner) -> None:
-        self._holders.add(holder)
+    def add(self, owner: CacheOwner) -> None:
+        """Count a batch against this budget, for as long as it lives."""
+        self._owners.add(owner)
 
-    def allows(self, holder: CacheOwner, need: int) -> bool:
-        """Whether a batch may go on to need so many bytes beside what the others were promised.
-        Takes back what idle batches keep, if need be."""
+    def allows(self, owner: CacheOwner, need: int) -> bool:
+        """Whether `need` bytes for a batch fit beside what the others have reserved.
+
+        Frees the caches of idle batches if that is needed.
+        """
         if self.limit is None:
             return True
-        others = [other for other in self._holders if other is not holder]
-        if need + sum(other.promised for other in others) > self.limit:
+        others = [other for other in self._owners if other is not owner]
+        if need + sum(other.reserved_bytes for other in others) > self.limit:
             for other in others:
-                if not other.running:
-                    other.release()
-        return need + sum(other.promised for other in others) <= self.limit
+                if not other.num_running:
+                    other.release_caches()
+        return need + sum(other.reserved_bytes for other in others) <= self.limit
 
-    def others_run(self, holder: CacheOwner) -> bool:
-        """Whether memory may become free without this batch's doing."""
-        return any(other.running for other in self._holders if other is not holder)
+    def others_run(self, owner: CacheOwner) -> bool:
+        """Whether other batches run requests, and so will free memory."""
+        return any(other.num_running for other in self._owners if other is not owner)

@@ -1,4 +1,4 @@
-"""Passes over the lanes of a batch: reading prompts, and taking or refusing what was guessed."""
+"""Decoder passes over the sequences of a batch: prefill, single steps, and draft verification."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
-from pipelines.engine.decoding.attention_recording import make_attention_capture, record_attention
 from pipelines.engine.decoding.rejection_sampling import verify_draft
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.sampler import (
@@ -20,20 +19,26 @@ from pipelines.engine.decoding.speculative.drafters import Proposal
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import SourceGroups
 
-__all__ = ["ModelRunner"]
+__all__ = ["ModelRunner", "make_attention_capture", "record_attention"]
 
 
 class ModelRunner:
-    """The caches of a batch, and what is read into them."""
+    """The caches of a batch, and the passes that fill them.
+
+    Attributes:
+        backend: The model.
+        cache: Self-attention keys and values, a slot for each sequence.
+        cross: Cross-attention keys and values, a slot for each request.
+    """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
         self.cache: DecoderCache
         self.cross: SourceCache
-        self.forget()
+        self.reset_caches()
 
-    def forget(self) -> None:
-        """Empty caches."""
+    def reset_caches(self) -> None:
+        """Replace the caches by empty ones."""
         self.cache, self.cross = self.backend.caches()
 
     def decode(
@@ -44,8 +49,18 @@ class ModelRunner:
         capture: AttentionCapture | None = None,
         slot: int = 0,
     ) -> Tensor:
-        """One pass over all lanes of some rows: the row at place `start` of the batch is the first,
-        and its lanes begin at `slot`."""
+        """Run one decoder pass over all sequences of neighbouring requests.
+
+        Args:
+            states: The requests.
+            ids: New token ids for each sequence, equally many.
+            start: Place of the first request in the batch.
+            capture: Collects cross-attention weights.
+            slot: Cache slot of the first sequence.
+
+        Returns:
+            Hidden states [sequences, tokens, d_model]. The cache is written, not advanced.
+        """
         encoded_sources = [state.encoded for state in states for _ in state.sequences]
         slots = slice(slot, slot + len(ids))
         source_groups = SourceGroups(start, tuple(len(state.sequences) for state in states))
@@ -54,99 +69,152 @@ class ModelRunner:
         )
 
     def prefill(self, states: Sequence[RequestState], start: int, slot: int) -> None:
-        """Read all but the last token of some rows' sequences, equally long."""
-        read = [state.tokens_of(sequence)[:-1] for state in states for sequence in state.sequences]
-        hidden_states = self.decode(states, read, start, slot=slot)
-        self.cache.advance(slice(slot, slot + len(read)), hidden_states.shape[1])
+        """Read all but the last token of equally long sequences into the cache."""
+        ids = [
+            state.all_token_ids(sequence)[:-1] for state in states for sequence in state.sequences
+        ]
+        hidden_states = self.decode(states, ids, start, slot=slot)
+        self.cache.advance(slice(slot, slot + len(ids)), hidden_states.shape[1])
         for state in states:
             self._record_prompt_probs(state, hidden_states[0])
             hidden_states = hidden_states[len(state.sequences) :]
 
-    def prefill_and_verify(self, states: Sequence[RequestState], start: int, first: int) -> None:
-        """Read some rows' sequences with their drafts, and keep of these what would be chosen.
+    def prefill_and_verify(
+        self, states: Sequence[RequestState], start: int, first_slot: int
+    ) -> None:
+        """Read equally long sequences with equally long drafts, and keep the accepted tokens.
 
-        What follows the last token kept is chosen too: its logits are there already.
+        The token after the last accepted one is chosen too, as its logits are computed already.
         """
         drafts = [state.pop_draft() for state in states]
-        read = [
-            [*state.tokens_of(state.sequences[0]), *draft]
+        ids = [
+            [*state.all_token_ids(state.sequences[0]), *draft]
             for state, draft in zip(states, drafts, strict=True)
         ]
-        capture = make_attention_capture(states, len(read[0]))
-        hidden_states = self.decode(states, read, start, capture, first)
-        self.cache.advance(slice(first, first + len(states)), hidden_states.shape[1])
-        for index, (state, draft) in enumerate(zip(states, drafts, strict=True)):
-            self._record_prompt_probs(
-                state, hidden_states[index][: len(state.tokens_of(state.sequences[0]))]
-            )
+        capture = make_attention_capture(states, len(ids[0]))
+        hidden_states = self.decode(states, ids, start, capture, first_slot)
+        self.cache.advance(slice(first_slot, first_slot + len(states)), hidden_states.shape[1])
+        for row, (state, draft) in enumerate(zip(states, drafts, strict=True)):
+            prompt_length = len(state.all_token_ids(state.sequences[0]))
+            self._record_prompt_probs(state, hidden_states[row][:prompt_length])
             self._verify_one(
-                state, Proposal(draft), hidden_states[index], first + index, index, capture
+                state, Proposal(draft), hidden_states[row], first_slot + row, row, capture
             )
 
-    def verify_proposals(self, states: Sequence[RequestState], guesses: list[Proposal]) -> None:
-        """As `step`, with guesses at what comes next. Those who have fewer read on for nothing;
-        what they read does not count. Near the last position they read a little again instead."""
-        most = 1 + max(len(guess.tokens) for guess in guesses)
-        latest = self.backend.architecture.max_target_positions - most
-        read: list[list[int]] = []
-        again: list[int] = []  # how many tokens of each lane
-        for state, guess in zip(states, guesses, strict=True):
+    def verify_proposals(
+        self, states: Sequence[RequestState], proposals: Sequence[Proposal]
+    ) -> None:
+        """One step of all running requests with drafted tokens, in one pass.
+
+        Shorter proposals are padded; the padding is cut from the cache afterwards. Where padding
+        would exceed the last position, the pass starts some tokens earlier instead and reads these
+        again.
+        """
+        width = 1 + max(len(proposal.tokens) for proposal in proposals)
+        latest = self.backend.architecture.max_target_positions - width
+        ids: list[list[int]] = []
+        num_reread: list[int] = []  # for each sequence, tokens that are read again
+        for state, proposal in zip(states, proposals, strict=True):
             for sequence in state.sequences:
-                known = state.tokens_of(sequence)
-                start = min(len(known) - 1, latest)
-                again.append(len(known) - 1 - start)
-                self.cache.truncate(len(read), start)
-                read.append((known[start:] + guess.tokens + [0] * most)[:most])
-        capture = make_attention_capture(states, most)
-        hidden_states = self.decode(states, read, 0, capture)
-        self.cache.advance(slice(0, len(read)), most)
-        plain: list[RequestState] = []
-        firsts: list[int] = []
+                tokens = state.all_token_ids(sequence)
+                start = min(len(tokens) - 1, latest)
+                num_reread.append(len(tokens) - 1 - start)
+                self.cache.truncate(len(ids), start)
+                ids.append((tokens[start:] + proposal.tokens + [0] * width)[:width])
+        capture = make_attention_capture(states, width)
+        hidden_states = self.decode(states, ids, 0, capture)
+        self.cache.advance(slice(0, len(ids)), width)
+        undrafted: list[RequestState] = []
+        undrafted_slots: list[int] = []
         slot = 0
-        for state, guess in zip(states, guesses, strict=True):
-            if guess.tokens:
-                self._verify_one(state, guess, hidden_states[slot], slot, slot, capture)
+        for state, proposal in zip(states, proposals, strict=True):
+            if proposal.tokens:
+                self._verify_one(state, proposal, hidden_states[slot], slot, slot, capture)
             else:
-                plain.append(state)
-                firsts += range(slot, slot + state.slots)
-            slot += state.slots
-        if plain:
-            logits = self.backend.logits(hidden_states[firsts, [again[at] for at in firsts]])
-            record_last_token_probs(plain, logits)
-            apply_suppression(plain, logits)
-            for at in firsts:
-                self.cache.truncate(at, self.cache.lengths[at] - most + again[at] + 1)
+                undrafted.append(state)
+                undrafted_slots += range(slot, slot + state.num_slots)
+            slot += state.num_slots
+        if undrafted:
+            last = [num_reread[slot] for slot in undrafted_slots]
+            logits = self.backend.logits(hidden_states[undrafted_slots, last])
+            record_last_token_probs(undrafted, logits)
+            apply_suppression(undrafted, logits)
+            for slot in undrafted_slots:
+                self.cache.truncate(slot, self.cache.lengths[slot] - width + num_reread[slot] + 1)
             if capture is not None:
-                record_attention(plain, [capture.weights[at][:, again[at] :] for at in firsts])
-            select_tokens(plain, logits)
+                record_attention(
+                    undrafted,
+                    [capture.weights[slot][:, num_reread[slot] :] for slot in undrafted_slots],
+                )
+            select_tokens(undrafted, logits)
 
     def _verify_one(
         self,
         state: RequestState,
-        guess: Proposal,
+        proposal: Proposal,
         hidden_states: Tensor,
         slot: int,
-        place: int,
+        row: int,
         capture: AttentionCapture | None,
     ) -> None:
-        """Keep what holds of a guess that ends the pass; states [tokens, width], perhaps with
-        padding behind, and its attention at `place` of the readout. Rewinds the cache."""
+        """Append the accepted tokens of a proposal and the token after them; truncate the cache.
+
+        Args:
+            state: A request with a single sequence.
+            proposal: Drafted tokens at the end of the pass, perhaps with padding behind.
+            hidden_states: [tokens of the pass, d_model].
+            slot: The request's slot of the decoder cache.
+            row: The request's row in `capture`.
+            capture: Cross-attention of the pass.
+        """
         sequence = state.sequences[0]
-        known = len(state.tokens_of(sequence))
-        before = known - 1 - (self.cache.lengths[slot] - len(hidden_states))  # where the known ends
-        logits = self.backend.logits(hidden_states[before : before + len(guess.tokens) + 1])
-        if before == 0:
+        length = len(state.all_token_ids(sequence))
+        # Index of the sequence's last token in the pass.
+        last = length - 1 - (self.cache.lengths[slot] - len(hidden_states))
+        logits = self.backend.logits(hidden_states[last : last + len(proposal.tokens) + 1])
+        if last == 0:
             record_last_token_probs([state], logits)
-        verify_draft(state, guess, logits)
-        read = len(state.tokens_of(sequence)) - 1
-        self.cache.truncate(slot, read)
+        verify_draft(state, proposal, logits)
+        new_length = len(state.all_token_ids(sequence))
+        self.cache.truncate(slot, new_length - 1)
         if capture is not None and state.request.attention:
-            del sequence.attention[known - len(state.request.prompt) :]  # of an interrupted step
-            chosen = capture.weights[place][:, before : before + read - known + 1]
-            sequence.attention.extend(chosen.unbind(1))
+            # An interrupted step may have left weights behind.
+            del sequence.attention[length - len(state.request.prompt) :]
+            weights = capture.weights[row][:, last : last + new_length - length]
+            sequence.attention.extend(weights.unbind(1))
 
     def _record_prompt_probs(self, state: RequestState, hidden_states: Tensor) -> None:
-        """Note what is watched at prompt positions; states [positions, d_model] from the first."""
-        seen = [p for p, _ in state.request.token_probs if p < len(hidden_states)]
-        if seen:
-            record_token_probs(state, seen, self.backend.logits(hidden_states[seen]))
+        """Record the requested probabilities at prompt positions.
+
+        Args:
+            state: The request.
+            hidden_states: [positions, d_model] from the first prompt position on.
+        """
+        positions = [p for p, _ in state.request.token_probs if p < len(hidden_states)]
+        if positions:
+            record_token_probs(state, positions, self.backend.logits(hidden_states[positions]))
+
+
+def make_attention_capture(states: Sequence[RequestState], tokens: int) -> AttentionCapture | None:
+    """A capture for a pass of `tokens` tokens over all sequences; None if no request needs one."""
+    if not any(state.request.attention for state in states):
+        return None
+    wanted = [(state.encoded, state.request.attention) for state in states for _ in state.sequences]
+    return AttentionCapture(
+        [encoded for encoded, _ in wanted], [heads for _, heads in wanted], tokens
+    )
+
+
+def record_attention(states: Sequence[RequestState], weights: Sequence[Tensor]) -> None:
+    """Store the attention weights with which the next tokens are chosen, before they are chosen.
+
+    Args:
+        states: Requests.
+        weights: For each of their sequences [heads, tokens, source length]; the first token counts.
+    """
+    sequences = ((state, sequence) for state in states for sequence in state.sequences)
+    for (state, sequence), own in zip(sequences, weights, strict=True):
+        if state.request.attention:
+            # An interrupted step may have left weights behind.
+            del sequence.attention[len(sequence.generated) :]
+            sequence.attention.append(own[:, 0])

@@ -1,9 +1,10 @@
-"""Verifying drafts: what the model would have chosen anyway, in fewer passes.
+"""Verification of drafted tokens: the output of the model alone, in fewer passes.
 
-Greedily a guess is kept when it is the likeliest token. Sampled tokens keep the distribution of
-the model (Leviathan et al. 2023): a guess drawn from q is kept with probability min(1, p / q),
-else another is drawn from what p has more than q. Guesses that were not drawn by chance are kept
-when the model draws the same, which is that rule for a q that is sure of itself.
+Greedily, a drafted token is accepted when it is the argmax. Sampling keeps the distribution p of
+the model (Leviathan et al. 2023): a token drawn from the drafter's distribution q is accepted with
+probability min(1, p / q), else another is drawn from max(0, p − q), normalised. Tokens that were
+not sampled by the drafter are accepted when the model draws the same, which is that rule for a
+one-hot q.
 """
 
 from __future__ import annotations
@@ -24,44 +25,57 @@ __all__ = ["verify_draft"]
 
 
 def verify_draft(state: RequestState, proposal: Proposal, logits: Tensor) -> int:
-    """Let a row take what holds of a draft, and the token after it.
+    """Append the accepted tokens of a proposal, and the token that follows them.
 
-    logits [tokens + 1, vocab]: after the row's last token and after each guess. Returns how many
-    guesses were kept.
+    Args:
+        state: A request with a single sequence.
+        proposal: Drafted tokens.
+        logits: [drafted tokens + 1, vocab], after the last token of the sequence and after each
+            drafted one; changed in place.
+
+    Returns:
+        How many drafted tokens were accepted.
     """
-    sequence, kept = state.sequences[0], 0
+    sequence, accepted = state.sequences[0], 0
     apply_suppression([state] * len(logits), logits)
-    for index, guess in enumerate(proposal.tokens):
+    for index, token in enumerate(proposal.tokens):
         if proposal.probs is None:
             select_tokens([state], logits[index : index + 1])
         else:
-            _accept_or_resample(state, guess, proposal.probs[index], logits[index])
-        kept += state.error is None and state.last(sequence) == guess
-        if state.done or state.last(sequence) != guess:
+            _accept_or_resample(state, token, proposal.probs[index], logits[index])
+        accepted += state.error is None and state.last_token(sequence) == token
+        if state.done or state.last_token(sequence) != token:
             break
     else:
         select_tokens([state], logits[-1:])
-    state.accepted += kept
+    state.accepted += accepted
     state.drafted += len(proposal.tokens)
-    if state.drafting is not None:
-        state.drafting.on_verified(len(proposal.tokens), kept)
-    return kept
+    if state.draft_session is not None:
+        state.draft_session.on_verified(len(proposal.tokens), accepted)
+    return accepted
 
 
 def _accept_or_resample(
-    state: RequestState, guess: int, drawn_from: Tensor, logits: Tensor
+    state: RequestState, drafted: int, draft_probs: Tensor, logits: Tensor
 ) -> None:
-    """logits [vocab] before the rules other than suppression."""
-    target = next_token_distribution(state, logits)
-    if target is None:
+    """Append a sampled draft token, or the token drawn in its place.
+
+    Args:
+        state: A sampling request.
+        drafted: The drafted token.
+        draft_probs: q [vocab], what it was drawn from.
+        logits: [vocab] of the model, with suppression but no other filters applied.
+    """
+    target_probs = next_token_distribution(state, logits)
+    if target_probs is None:
         return
-    assert state.generator is not None, "guesses are drawn for sampled rows only"
-    drawn_from = drawn_from.to(target.device)
-    luck = torch.rand((), generator=state.generator, device=target.device)
-    token = guess
-    if luck * drawn_from[guess] >= target[guess]:
-        rest = (target - drawn_from).clamp_min_(0.0)
-        # No more than rounding is left where both agree.
-        token = int(sample_from(rest if rest.sum() > 0 else target, state.generator))
-    wanted = state.request.options.logprobs
-    state.accept(token, float(logits.log_softmax(-1)[token]) if wanted else None)
+    assert state.generator is not None, "tokens are drafted by sampling for sampling requests only"
+    draft_probs = draft_probs.to(target_probs.device)
+    uniform = torch.rand((), generator=state.generator, device=target_probs.device)
+    token = drafted
+    if uniform * draft_probs[drafted] >= target_probs[drafted]:
+        rest = (target_probs - draft_probs).clamp_min_(0.0)
+        # Where p equals q up to rounding, the rest may sum to 0.
+        token = int(sample_from(rest if rest.sum() > 0 else target_probs, state.generator))
+    logprobs = state.request.options.logprobs
+    state.append_token(token, float(logits.log_softmax(-1)[token]) if logprobs else None)

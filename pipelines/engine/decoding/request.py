@@ -1,32 +1,19 @@
-"""What goes into the engine and what comes out of it: plain frozen data, token ids only."""
+"""What goes into the engine and what comes out of it: frozen data, token ids only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
-from typing import TYPE_CHECKING, Literal, get_args
-
-from pipelines.errors import OptionError
+from enum import StrEnum
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from pipelines.engine.decoding.sampling.logit_filters import LogitFilter
+    from pipelines.engine.decoding.sampling.options import GenerationOptions
     from pipelines.engine.decoding.speculative.drafters import Drafter
     from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = [
-    "Event",
-    "FinishReason",
-    "GenerationOptions",
-    "Hypothesis",
-    "Priority",
-    "Request",
-    "Result",
-    "StoppingRule",
-]
-
-StoppingRule = Literal["hf", "openai", "ct2"]
+__all__ = ["Event", "FinishReason", "Hypothesis", "Request", "Result"]
 
 
 class FinishReason(StrEnum):
@@ -38,114 +25,34 @@ class FinishReason(StrEnum):
     TIMEOUT = "timeout"
 
 
-class Priority(IntEnum):
-    """Which requests are stepped first; lower values go first."""
-
-    LIVE_RECOGNITION = 0
-    LIVE_TRANSLATION = 1
-    INTERACTIVE = 2
-    BATCH = 3
-
-
-@dataclass(frozen=True)
-class GenerationOptions:
-    """How to choose tokens.
-
-    max_new_tokens: at most this many tokens after the prompt (eos counts); 0 generates nothing.
-    eos_ids: any of these ends the generation; may be empty.
-    temperature: 0 is greedy; otherwise logits are divided by it before sampling.
-    top_k: keep the k most probable tokens (0 = off). top_p: then the smallest set that holds
-        this much probability (1 = off). min_p: then what has at least this share of the best
-        token's probability (0 = off). They only matter when sampling.
-    best_of: sample so many times side by side and take the likeliest; needs a temperature.
-    beam_size: above 1, beam search with so many beams; needs temperature 0.
-    stopping: whose beam search it is: transformers' ("hf"), openai-whisper's or CTranslate2's;
-        see beam.py. patience: scales how many hypotheses that rule collects (Kasai et al. 2022).
-    length_penalty: how much length counts in the ranking; None is the rule's own default: log-
-        probability over length. n_best: how many hypotheses are reported.
-    seed: makes sampling repeatable, whatever else is in the batch.
-    rules: applied to the logits in this order, before the choice (see rules.py).
-    logprobs: also report the log-probability of each chosen token, after the rules,
-        at temperature 1 (as openai-whisper does).
-
-    Raises OptionError for values out of range.
-    """
-
-    max_new_tokens: int
-    eos_ids: tuple[int, ...] = ()
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    best_of: int = 1
-    beam_size: int = 1
-    stopping: StoppingRule = "hf"
-    patience: float = 1.0
-    length_penalty: float | None = None
-    n_best: int = 1
-    seed: int | None = None
-    logit_filters: tuple[LogitFilter, ...] = ()
-    logprobs: bool = False
-
-    def __post_init__(self) -> None:
-        if self.max_new_tokens < 0:
-            raise OptionError(f"max_new_tokens must be 0 or more, not {self.max_new_tokens}")
-        if not 0.0 <= self.temperature < float("inf"):
-            raise OptionError(f"temperature must be 0 (greedy) or more, not {self.temperature}")
-        if self.top_k < 0:
-            raise OptionError(f"top_k must be 0 (off) or more, not {self.top_k}")
-        if not 0.0 < self.top_p <= 1.0:
-            raise OptionError(f"top_p must be above 0 and at most 1 (off), not {self.top_p}")
-        if not 0.0 <= self.min_p <= 1.0:
-            raise OptionError(f"min_p must be between 0 (off) and 1, not {self.min_p}")
-        self._check_search()
-
-    @property
-    def width(self) -> int:
-        """How many lanes of a batch this takes at most."""
-        return max(self.beam_size, self.best_of)
-
-    def _check_search(self) -> None:
-        for name in ("beam_size", "best_of", "n_best"):
-            if getattr(self, name) < 1:
-                raise OptionError(f"{name} must be 1 or more, not {getattr(self, name)}")
-        if self.beam_size > 1 and self.temperature > 0:
-            raise OptionError("beam_size above 1 needs temperature 0; to sample, use best_of")
-        if self.best_of > 1 and self.temperature == 0:
-            raise OptionError("best_of above 1 needs a temperature above 0")
-        if self.n_best > self.width:
-            raise OptionError(
-                f"n_best {self.n_best} needs at least as many beams or samples, not {self.width}"
-            )
-        if self.stopping not in get_args(StoppingRule):
-            raise OptionError(f"stopping {self.stopping!r} is not one of hf, openai, ct2")
-        if not 0.0 < self.patience < float("inf"):
-            raise OptionError(f"patience must be above 0, not {self.patience}")
-
-
 @dataclass(frozen=True)
 class Request:
-    """One generation: an encoded source, the tokens the decoder starts from, and the options.
-
-    prompt: starts with the model's start token; at least one id.
-    watch: (prompt position, token id) pairs whose probabilities under the raw logits are
-        reported in the result: Whisper reads its no-speech probability this way.
-    draft: what the output will probably be. It is read together with the prompt, in one pass,
-        and kept up to where the model would have chosen otherwise: the output is the same as
-        without it, only sooner. Searches with several lanes make no use of it.
-    drafter: guesses at every step what comes next (see drafting.py), to the same effect; when
-        sampling, the distribution stays the same, not each draw.
-    timeout_s: seconds from its submission after which it ends with what there is.
-    attention: (decoder layer, head) pairs whose attention to the source is reported.
+    """One generation: an encoded source, the decoder's prompt and the options.
 
     The engine checks a request when it is submitted and raises RequestError.
+
+    Attributes:
+        encoded: The source, encoded by the model that runs the request.
+        prompt: Token ids that the decoder starts from, at least one; the first is the model's
+            start token.
+        options: How tokens are chosen.
+        token_probs: (prompt position, token id) pairs whose probabilities under the raw logits
+            are reported in the result, such as the no-speech probability of speech recognition.
+        priority: Requests with a lower number are stepped first.
+        draft: The expected output. It is verified together with the prompt in one pass and kept
+            up to the first token that the model would choose otherwise: the output does not
+            change, it only comes sooner. Ignored with several sequences.
+        attention: (decoder layer, head) pairs whose cross-attention is reported.
+        drafter: Proposes tokens before every step (see speculative/drafters.py), with the same
+            guarantee as a draft; when sampling, the distribution stays the same, not each draw.
+        timeout_s: Seconds after submission at which the request ends with what it has generated.
     """
 
     encoded: EncodedSource
     prompt: tuple[int, ...]
     options: GenerationOptions
     token_probs: tuple[tuple[int, int], ...] = ()
-    priority: Priority = Priority.INTERACTIVE
+    priority: int = 2
     draft: tuple[int, ...] = ()
     attention: tuple[tuple[int, int], ...] = ()
     drafter: Drafter | None = None
@@ -154,12 +61,13 @@ class Request:
 
 @dataclass(frozen=True)
 class Event:
-    """News of one request: the tokens added since the last event, and whether it has ended.
+    """Progress of one request: the tokens added since the last event, and whether it has ended.
 
-    tokens: usually one id; the eos that ended the generation is among them. Of a search with
-        several lanes: what has become certain, since all lanes agree on it.
-    logprobs: as many as tokens when asked for, else empty.
-    reason: set on the last event (final), which may carry no tokens.
+    Attributes:
+        tokens: New token ids, usually one, including the eos that ended the generation. A search
+            over several sequences reports tokens once all its hypotheses agree on them.
+        logprobs: One for each token when requested, else empty.
+        reason: Set on the last event, which may carry no tokens.
     """
 
     tokens: tuple[int, ...] = ()
@@ -168,14 +76,19 @@ class Event:
 
     @property
     def final(self) -> bool:
+        """Whether this is the last event of its request."""
         return self.reason is not None
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One way in which a search with several lanes ended.
+    """One output of a search over several sequences.
 
-    tokens, logprobs, reason: as in Result. score: what it was ranked by.
+    Attributes:
+        tokens: As in Result.
+        logprobs: As in Result.
+        score: What the hypotheses are ranked by, higher is better.
+        reason: As in Result.
     """
 
     tokens: tuple[int, ...]
@@ -186,16 +99,20 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Result:
-    """A whole generation.
+    """The whole output of a request.
 
-    tokens: without the prompt, with the eos that ended it, if any.
-    logprobs: one a token when asked for, else empty.
-    token_probs: as many as the request's.
-    accepted: how many guessed tokens were kept, of the request's draft and of its drafter.
-    drafted: how many were guessed.
-    attention: float32 [heads, tokens, source length], where each token was looked for in the
-        source when it was chosen; None when the request asked for no heads.
-    hypotheses: of a search with several lanes the `n_best` best, the result first; else empty.
+    Attributes:
+        tokens: Token ids after the prompt, including the eos that ended the generation, if any.
+        logprobs: One for each token when requested, else empty.
+        reason: Why the generation ended.
+        token_probs: The probabilities named in the request, in its order; fewer when the
+            generation ended before the prompt was read.
+        accepted: How many drafted tokens were accepted, of the request's draft and its drafter.
+        drafted: How many tokens were drafted.
+        attention: float32 [heads, tokens, source length], the cross-attention weights with which
+            each token was chosen; None when the request names no heads.
+        hypotheses: The `n_best` best of a search over several sequences, the result first; else
+            empty.
     """
 
     tokens: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""One generation inside a running batch."""
+"""A request inside a running batch: its sequences, its progress and its unread events."""
 
 from __future__ import annotations
 
@@ -13,18 +13,42 @@ from pipelines.engine.decoding.request import Event, FinishReason, Hypothesis, R
 from pipelines.engine.decoding.sampling.beam_search import BeamSearch
 from pipelines.engine.decoding.sampling.distributions import generator_for
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter, SuppressTokens
-from pipelines.engine.decoding.sampling.search import BestOfSearch, ScoredSequence, SearchStrategy
-from pipelines.engine.decoding.sampling.sequence_state import Candidate, SequenceState
+from pipelines.engine.decoding.sampling.search import (
+    BestOfSearch,
+    Candidate,
+    ScoredSequence,
+    SearchStrategy,
+    SequenceState,
+)
 from pipelines.errors import EdgeError
 
 __all__ = ["RequestState"]
 
 
 class RequestState:
-    """A request on its way: its lanes, and the events its owner has not yet read.
+    """A submitted request.
 
-    lanes: one, unless a `search` follows several. slots: how many slots of the batch they have.
-    parents: after a step that changed the lanes, which of the former ones each came from.
+    Attributes:
+        request: As submitted.
+        encoded: The request's source, on the device and in the dtype of the model.
+        width: How many sequences the request takes at most.
+        sequences: One, unless a `search` follows several.
+        parents: After a step of a search, the index of the former sequence that each sequence
+            continues; None when the sequences kept their places.
+        num_slots: How many slots of the decoder cache the request occupies.
+        draft: Tokens of the request's draft that have not been verified yet.
+        draft_session: The request's drafter at work, None without one.
+        accepted, drafted: Counts of drafted tokens, as in Result.
+        token_probs: The probabilities recorded so far, by (prompt position, token id).
+        suppressed: Ids suppressed at every step, one tensor for each SuppressTokens filter.
+        generator: Random numbers of this request, None when decoding greedily.
+        search: Follows several sequences (beam search, best of n); None for a single one.
+        events: Events that the caller has not read yet.
+        reason: Why the request has ended; None while it runs or when it failed.
+        error: Why the request failed.
+        has_nan: The request failed because the model computed NaN.
+        cancelled: Set by the caller, from any thread; the request ends before the next step.
+        arrival_time: `time.monotonic()` at the submission.
     """
 
     def __init__(
@@ -38,30 +62,34 @@ class RequestState:
         self.draft = list(request.draft[:room]) if self.width == 1 else []
         self.accepted = self.drafted = 0
         drafter = request.drafter if self.width == 1 else None
-        self.drafting = None if drafter is None else drafter.start(request.prompt, request.options)
+        self.draft_session = (
+            None if drafter is None else drafter.start(request.prompt, request.options)
+        )
         self.token_probs: dict[tuple[int, int], float] = {}
         self.events: deque[Event] = deque()
         self.reason: FinishReason | None = None
         self.error: EdgeError | None = None
-        self.has_nan = False  # it has failed because the model computed NaN
+        self.has_nan = False
         self.cancelled = False
-        self.arrived = time.monotonic()
-        self._deadline = None if request.timeout_s is None else self.arrived + request.timeout_s
+        self.arrival_time = time.monotonic()
+        self._deadline = (
+            None if request.timeout_s is None else self.arrival_time + request.timeout_s
+        )
         self.sequences = [SequenceState([])]
         self.parents: list[int] | None = None
-        self.slots = 0
-        self._found: list[ScoredSequence] = []
-        self._told = 0
+        self.num_slots = 0
+        self._hypotheses: list[ScoredSequence] = []
+        self._num_reported = 0  # tokens of a search that events have carried
         self.vocab_size = vocab_size
         self.search: SearchStrategy | None = None
         self._bind(device)
-        self.search = self._search()
+        self.search = self._make_search()
 
-    def _search(self) -> SearchStrategy | None:
+    def _make_search(self) -> SearchStrategy | None:
         options = self.request.options
         if self.width == 1:
             return None
-        # The last token is chosen at the last position, and never read.
+        # The last token is chosen at the last position and never fed back to the decoder.
         limit = self._max_positions - len(self.request.prompt) + 1
         limit = min(limit, options.max_new_tokens)
         if options.beam_size > 1:
@@ -70,16 +98,16 @@ class RequestState:
         return BestOfSearch(options, limit, self.generator)
 
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
-        """Be where the model is, which may have moved to the CPU since this row was made."""
+        """Move to the model's device, which may have become the CPU since the submission."""
         self.encoded = self.encoded.to(device, dtype)
         if device != self._device:
             self._bind(device)
 
     def _bind(self, device: torch.device) -> None:
-        """Prepare rules and random numbers for a device."""
+        """Prepare logit filters and random numbers for a device."""
         options = self.request.options
-        # Suppressed ids come first, whatever their place: no later rule can make −∞ finite but a
-        # forced prefix, which overrides everything by design.
+        # Suppressed ids are applied first, wherever they stand in the options: no other filter
+        # makes −∞ finite again, except a forced prefix, which overrides all others by design.
         self.suppressed = [
             logit_filter.index(self.vocab_size, device)
             for logit_filter in options.logit_filters
@@ -87,12 +115,12 @@ class RequestState:
         ]
         self._device = device
         for sequence in self.sequences:
-            sequence.logit_filters = self._bound()
+            sequence.logit_filters = self._bind_filters()
         self.generator = generator_for(options.seed, device) if options.temperature else None
         if isinstance(self.search, BestOfSearch) and self.generator is not None:
             self.search.generator = self.generator
 
-    def _bound(self) -> list[BoundFilter]:
+    def _bind_filters(self) -> list[BoundFilter]:
         return [
             logit_filter.bind(self.request.prompt, self.vocab_size, self._device)
             for logit_filter in self.request.options.logit_filters
@@ -101,56 +129,59 @@ class RequestState:
 
     @property
     def greedy(self) -> bool:
-        """Whether nothing but the likeliest token is asked for."""
+        """Whether the next token is the argmax of the logits without the suppressed ids."""
         plain = self.generator is None and self.search is None
         return plain and not self.sequences[0].logit_filters and not self.request.token_probs
 
     @property
     def generated(self) -> list[int]:
-        """The output so far, as the first lane has it."""
+        """The output ids of the first sequence so far."""
         return self.sequences[0].generated
 
-    def tokens_of(self, sequence: SequenceState) -> list[int]:
-        """Prompt and output."""
+    def all_token_ids(self, sequence: SequenceState) -> list[int]:
+        """Prompt and output ids of a sequence."""
         return [*self.request.prompt, *sequence.generated]
 
-    def last(self, sequence: SequenceState) -> int:
+    def last_token(self, sequence: SequenceState) -> int:
+        """The id that the decoder reads next for a sequence."""
         return sequence.generated[-1] if sequence.generated else self.request.prompt[-1]
 
     @property
     def has_events(self) -> bool:
+        """Whether an event or an error can be read."""
         return bool(self.events) or self.error is not None
 
     @property
     def should_stop(self) -> bool:
-        """Whether its owner has cancelled it, or its time is over."""
+        """Whether the request was cancelled or its timeout has passed."""
         late = self._deadline is not None and time.monotonic() >= self._deadline
         return (self.cancelled or late) and not self.done
 
     @property
     def done(self) -> bool:
+        """Whether the request has ended or failed."""
         return self.reason is not None or self.error is not None
 
     @property
     def max_length(self) -> int:
-        """How many tokens a lane may come to, with its prompt."""
+        """Upper bound of the tokens of a sequence, prompt included."""
         request = self.request
         return min(len(request.prompt) + request.options.max_new_tokens, self._max_positions)
 
     @property
-    def left(self) -> int:
-        """How many tokens a single lane may still get."""
+    def num_tokens_left(self) -> int:
+        """How many tokens a single sequence can still generate."""
         generated = len(self.sequences[0].generated)
         room = self._max_positions - len(self.request.prompt) + 1
         return min(self.request.options.max_new_tokens, room) - generated
 
     def pop_draft(self) -> list[int]:
-        """The draft; there is none from then on."""
+        """Return the draft and clear it."""
         draft, self.draft = self.draft, []
         return draft
 
-    def accept(self, token: int, logprob: float | None) -> None:
-        """Take the next token of a single lane, and notice whether it is the last one."""
+    def append_token(self, token: int, logprob: float | None) -> None:
+        """Append the next token of a single sequence; end the request if it is the last one."""
         options, sequence = self.request.options, self.sequences[0]
         sequence.generated.append(token)
         if logprob is not None:
@@ -158,95 +189,100 @@ class RequestState:
         if token in options.eos_ids:
             self.reason = FinishReason.EOS
         else:
-            # The newest token would be read at this position in the next step.
+            # The decoder would read the newest token at this position in the next step.
             position = len(self.request.prompt) + len(sequence.generated) - 1
             if len(sequence.generated) >= options.max_new_tokens or position >= self._max_positions:
                 self.reason = FinishReason.LENGTH
         self.events.append(Event((token,), () if logprob is None else (logprob,), self.reason))
 
     def branch(self, candidates: Sequence[Candidate]) -> None:
-        """Go on with other lanes, as the search has chosen."""
+        """Replace the sequences by those that the search has chosen."""
         assert self.search is not None
         sequences, used = [], set()
         for candidate in candidates:
             parent = self.sequences[candidate.parent]
-            # The first child goes on with its parent's rules; others bind their own, which
-            # catch up with what was generated when they are first asked.
-            logit_filters = self._bound() if candidate.parent in used else parent.logit_filters
+            # The first child takes over its parent's bound filters. The others bind their own,
+            # which process all tokens generated so far in their first call.
+            logit_filters = (
+                self._bind_filters() if candidate.parent in used else parent.logit_filters
+            )
             used.add(candidate.parent)
             sequences.append(parent.child(candidate, logit_filters))
         self.parents = [candidate.parent for candidate in candidates]
         self.sequences = sequences or self.sequences
         if not self.search.done:
-            self._tell(self._agreed())
+            self._report(self._agreed_length())
             return
-        self._found = self.search.ranked(self.sequences)
-        best = self._found[0][1]
-        self.reason = self._reason(best)
+        self._hypotheses = self.search.ranked(self.sequences)
+        best = self._hypotheses[0][1]
+        self.reason = self._finish_reason(best)
         self.sequences = [best]
-        self._tell(len(best.generated))
+        self._report(len(best.generated))
 
-    def _agreed(self) -> int:
-        """How many tokens all hypotheses share, ended ones too."""
+    def _agreed_length(self) -> int:
+        """How many tokens all hypotheses share, the ended ones included."""
         assert self.search is not None
         first, *others = [*self.sequences, *(sequence for _, sequence in self.search.found)]
-        at = self._told
-        while at < len(first.generated) and all(
-            at < len(sequence.generated) and sequence.generated[at] == first.generated[at]
+        length = self._num_reported
+        while length < len(first.generated) and all(
+            length < len(sequence.generated)
+            and sequence.generated[length] == first.generated[length]
             for sequence in others
         ):
-            at += 1
-        return at
+            length += 1
+        return length
 
-    def _tell(self, upto: int) -> None:
-        """Report the tokens that are certain by now."""
-        if upto > self._told or self.reason is not None:
-            sequence, span = self.sequences[0], slice(self._told, upto)
-            logprobs = sequence.logprobs[span] if self.request.options.logprobs else []
-            self.events.append(Event(tuple(sequence.generated[span]), tuple(logprobs), self.reason))
-            self._told = upto
+    def _report(self, length: int) -> None:
+        """Add an event with the tokens up to `length` that no event has carried yet."""
+        if length > self._num_reported or self.reason is not None:
+            sequence, new = self.sequences[0], slice(self._num_reported, length)
+            logprobs = sequence.logprobs[new] if self.request.options.logprobs else []
+            self.events.append(Event(tuple(sequence.generated[new]), tuple(logprobs), self.reason))
+            self._num_reported = length
 
     def end(self, reason: FinishReason) -> None:
         """End without another token."""
         self.reason = reason
-        if self.search is not None:  # of lanes that disagree, only what was told stands
-            del self.sequences[0].generated[self._told :], self.sequences[0].logprobs[self._told :]
-            del self.sequences[0].attention[self._told :]
+        if self.search is not None:  # the hypotheses disagree on the tokens not reported yet
+            sequence = self.sequences[0]
+            del sequence.generated[self._num_reported :], sequence.logprobs[self._num_reported :]
+            del sequence.attention[self._num_reported :]
         self.events.append(Event(reason=reason))
 
     def fail(self, error: EdgeError) -> None:
-        """End with an error, unless it has ended already."""
+        """End with an error, unless the request has ended already."""
         if not self.done:
             self.error = error
 
-    def _reason(self, sequence: SequenceState) -> FinishReason:
+    def _finish_reason(self, sequence: SequenceState) -> FinishReason:
         ended = bool(sequence.generated) and sequence.generated[-1] in self.request.options.eos_ids
         return FinishReason.EOS if ended else FinishReason.LENGTH
 
     def result(self) -> Result:
+        """The result of a request that has ended without an error."""
         assert self.reason is not None, "a result needs an end"
         request, sequence = self.request, self.sequences[0]
-        seen: Tensor | None = None
+        attention: Tensor | None = None
         if request.attention:
-            null_source = torch.zeros(len(request.attention), 0, self.encoded.length)
-            # Some may be from before a move to the CPU.
-            looks = [look.cpu() for look in sequence.attention]
-            seen = torch.stack(looks, 1) if looks else null_source
+            empty = torch.zeros(len(request.attention), 0, self.encoded.length)
+            # Some tensors may be on the GPU, from before a move to the CPU.
+            weights = [each.cpu() for each in sequence.attention]
+            attention = torch.stack(weights, 1) if weights else empty
         return Result(
             tuple(sequence.generated),
             tuple(sequence.logprobs) if request.options.logprobs else (),
             self.reason,
-            tuple(self.token_probs[w] for w in request.token_probs if w in self.token_probs),
+            tuple(self.token_probs[p] for p in request.token_probs if p in self.token_probs),
             self.accepted,
             self.drafted,
-            seen,
+            attention,
             tuple(
                 Hypothesis(
                     tuple(sequence.generated),
                     tuple(sequence.logprobs) if request.options.logprobs else (),
                     score,
-                    self._reason(sequence),
+                    self._finish_reason(sequence),
                 )
-                for score, sequence in self._found[: request.options.n_best]
+                for score, sequence in self._hypotheses[: request.options.n_best]
             ),
         )

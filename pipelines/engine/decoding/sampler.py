@@ -1,4 +1,4 @@
-"""Choosing tokens: the rules of each row, greedy or sampled, and what to report of it."""
+"""Choosing tokens: logit filters, argmax or sampling, and the reported probabilities."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.sampling.distributions import sample_from, token_distribution
-from pipelines.engine.decoding.sampling.sequence_state import SequenceState
+from pipelines.engine.decoding.sampling.options import GenerationOptions
+from pipelines.engine.decoding.sampling.search import SequenceState
 from pipelines.engine.model.lm_head import argmax, logprobs_of
 from pipelines.errors import EngineError, NumericalError
 
 __all__ = [
-    "next_token_distribution",
-    "select_tokens",
     "append_tokens",
-    "record_token_probs",
-    "shared_suppressed_ids",
     "apply_suppression",
+    "next_token_distribution",
     "record_last_token_probs",
+    "record_token_probs",
+    "select_tokens",
+    "shared_suppressed_ids",
 ]
 
 
 def apply_suppression(states: Sequence[RequestState], logits: Tensor) -> None:
-    """Rule out suppressed ids, in one operation where all rows share them; logits [lanes, vocab]
-    of the rows' lanes, one row's after the other's."""
+    """Set suppressed ids to −∞, in one operation where all requests suppress the same ids.
+
+    Args:
+        states: Requests.
+        logits: [sequences, vocab] of the requests' sequences in order; changed in place.
+    """
     shared = shared_suppressed_ids(states)
     if shared is not None and not any(state.search for state in states):
         for index in shared:
@@ -42,20 +46,25 @@ def apply_suppression(states: Sequence[RequestState], logits: Tensor) -> None:
 
 
 def select_tokens(states: Sequence[RequestState], logits: Tensor) -> None:
-    """Apply each lane's other rules to its logits [lanes, vocab], and go on by a token."""
+    """Apply the logit filters other than suppression, and append a token to each sequence.
+
+    Args:
+        states: Requests.
+        logits: [sequences, vocab] after `apply_suppression`; changed in place.
+    """
     if not any(state.search for state in states):
         _select_single(states, logits)
         return
     single: list[RequestState] = []
-    parts: list[Tensor] = []
+    single_logits: list[Tensor] = []
     for state, own in zip(states, _logits_by_request(states, logits), strict=True):
         if state.search is None:
             single.append(state)
-            parts.append(own)
+            single_logits.append(own)
         else:
             _advance_search(state, own)
     if single:
-        _select_single(single, torch.cat(parts))
+        _select_single(single, torch.cat(single_logits))
 
 
 def _logits_by_request(states: Sequence[RequestState], logits: Tensor) -> tuple[Tensor, ...]:
@@ -63,7 +72,7 @@ def _logits_by_request(states: Sequence[RequestState], logits: Tensor) -> tuple[
 
 
 def _advance_search(state: RequestState, logits: Tensor) -> None:
-    """Let a row's search go on; logits [its lanes, vocab]."""
+    """Advance a search by one token; logits [the request's sequences, vocab]."""
     assert state.search is not None
     for sequence, own in zip(state.sequences, logits, strict=True):
         _apply_filters(state, sequence, own)
@@ -78,8 +87,15 @@ def _advance_search(state: RequestState, logits: Tensor) -> None:
 
 
 def next_token_distribution(state: RequestState, logits: Tensor) -> Tensor | None:
-    """What a sampled row with a single lane draws its next token from, [vocab]; None when that is
-    impossible, and the row has failed. Applies the row's rules to the logits."""
+    """The distribution that a sampling request with a single sequence draws its next token from.
+
+    Args:
+        state: The request.
+        logits: [vocab] after `apply_suppression`; the other filters are applied in place.
+
+    Returns:
+        Probabilities [vocab], or None when no token can be chosen and the request has failed.
+    """
     _apply_filters(state, state.sequences[0], logits)
     best = float(logits.max())
     if state.error is None and not math.isfinite(best):
@@ -90,7 +106,7 @@ def next_token_distribution(state: RequestState, logits: Tensor) -> Tensor | Non
 
 
 def _select_single(states: Sequence[RequestState], logits: Tensor) -> None:
-    """The next token of rows with a single lane; logits [rows, vocab]."""
+    """Choose the next token of requests with a single sequence; logits [requests, vocab]."""
     for index, state in enumerate(states):
         _apply_filters(state, state.sequences[0], logits[index])
     tokens, chosen = argmax(logits)
@@ -104,20 +120,25 @@ def _select_single(states: Sequence[RequestState], logits: Tensor) -> None:
 
 
 def append_tokens(states: Sequence[RequestState], tokens: Tensor, chosen: Tensor) -> None:
-    """Take these tokens [rows], a single lane each. chosen: their log-probabilities or, where
-    nobody wants those, their logits, which tell as well whether there was anything to choose."""
+    """Append chosen tokens to requests with a single sequence; fail those without a valid choice.
+
+    Args:
+        states: Requests.
+        tokens: Ids [requests].
+        chosen: [requests], the tokens' log-probabilities or, if none are requested, their logits;
+            either is finite exactly when there was a token to choose.
+    """
     for state, token, logprob in zip(states, tokens.tolist(), chosen.tolist(), strict=True):
         if state.error is not None:
             continue
         if not math.isfinite(logprob):
             _fail_request(state, logprob)
             continue
-        wanted = state.request.options.logprobs
-        state.accept(token, logprob if wanted else None)
+        state.append_token(token, logprob if state.request.options.logprobs else None)
 
 
 def shared_suppressed_ids(states: Sequence[RequestState]) -> list[Tensor] | None:
-    """The ids that none of the rows may take; None where they differ in that."""
+    """The suppressed ids if all requests suppress the same, else None."""
     shared = states[0].suppressed
     alike = all(
         len(state.suppressed) == len(shared)
@@ -128,35 +149,40 @@ def shared_suppressed_ids(states: Sequence[RequestState]) -> list[Tensor] | None
 
 
 def record_last_token_probs(states: Sequence[RequestState], logits: Tensor) -> None:
-    """Note what is watched at the last prompt position, once; logits [lanes, vocab]."""
-    sequence = 0
+    """Record requested probabilities at the last prompt position, in a request's first step.
+
+    Args:
+        states: Requests.
+        logits: [sequences, vocab], unfiltered.
+    """
+    row = 0
     for state in states:
         last = len(state.request.prompt) - 1
         if not state.generated and any(p == last for p, _ in state.request.token_probs):
-            record_token_probs(state, [last], logits[sequence : sequence + 1])
-        sequence += len(state.sequences)
+            record_token_probs(state, [last], logits[row : row + 1])
+        row += len(state.sequences)
 
 
 def record_token_probs(state: RequestState, positions: Sequence[int], logits: Tensor) -> None:
-    """Record the watched probabilities at these prompt positions; logits [positions, vocab]."""
+    """Record requested probabilities at prompt positions; logits [positions, vocab]."""
     for position, probabilities in zip(positions, logits.softmax(-1), strict=True):
-        for token_probs in state.request.token_probs:
-            if token_probs[0] == position:
-                state.token_probs[token_probs] = float(probabilities[token_probs[1]])
+        for key in state.request.token_probs:
+            if key[0] == position:
+                state.token_probs[key] = float(probabilities[key[1]])
 
 
 def _apply_filters(state: RequestState, sequence: SequenceState, logits: Tensor) -> None:
     try:
         for logit_filter in sequence.logit_filters:
             logit_filter(logits, sequence.generated)
-    except Exception as error:  # a caller's own rule may do anything; its neighbours go on
-        state.fail(EngineError(f"a logits rule failed: {error!r}"))
+    except Exception as error:  # a caller's own filter may raise; the other requests continue
+        state.fail(EngineError(f"a logit filter failed: {error!r}"))
 
 
 def _sample_token(logits: Tensor, options: GenerationOptions, state: RequestState) -> Tensor:
     assert state.generator is not None
     if not torch.isfinite(logits.max()):
-        return logits.argmax(dim=-1, keepdim=True)  # reported by the caller, as for greedy rows
+        return logits.argmax(dim=-1, keepdim=True)  # `append_tokens` fails the request
     return sample_from(_filtered_distribution(logits, options), state.generator)
 
 
@@ -167,18 +193,21 @@ def _filtered_distribution(logits: Tensor, options: GenerationOptions) -> Tensor
 
 
 def _fail_request(state: RequestState, best: float) -> None:
-    """There is nothing to choose: the best logit is −∞ or no number at all."""
-    at = len(state.generated)
+    """Fail a request whose best logit is −∞ (all ids filtered out), +∞ or NaN."""
+    count = len(state.generated)
     if best == -torch.inf:
         state.fail(
-            EngineError(f"the rules leave no token to choose after {at} tokens; relax one of them")
+            EngineError(
+                f"the logit filters leave no token to choose after {count} tokens; "
+                "relax one of them"
+            )
         )
         return
     state.has_nan = True
     state.fail(
         NumericalError(
-            f"the model computed NaN after {at} tokens: its numbers overflow in this compute type, "
-            "or its weights or its source are damaged; try compute type float32, else get the "
-            "model anew"
+            f"the model computed NaN after {count} tokens: its numbers overflow in this compute "
+            "type, or its weights or its source are damaged; try compute type float32, or "
+            "download the model again"
         )
     )

@@ -1,9 +1,9 @@
-"""The scheduler: decides what is computed next, for every loaded model and every caller.
+"""The scheduler: decides what is computed next, for all loaded models and all callers.
 
-It has no thread of its own: whoever waits for news computes the next step, for all rows of a
-batch alike. So a lone caller pays for no hand-over between threads (on a CPU whose cores all
-compute, waking another thread costs more than a step), and several callers never compute side
-by side, which would make their thread pools fight for the cores.
+It has no thread of its own. A caller that waits for an event computes the next step itself, for all
+requests of a batch. So a single caller pays for no hand-over between threads (on a CPU whose cores
+are all computing, waking another thread costs more than a step), and several callers never compute
+at the same time, which would make their thread pools compete for the cores.
 """
 
 from __future__ import annotations
@@ -27,28 +27,32 @@ T = TypeVar("T")
 class Scheduler:
     """Runs jobs (whole calls, such as encoding) and batches (step by step), one at a time.
 
-    threads: CPU threads to compute with.
-    recover: called with a batch whose step ran out of GPU memory; returns True when the batch
-    can go on (elsewhere), False to let its rows fail.
+    Args:
+        threads: CPU threads to compute with.
+        recover: Called with a batch whose step ran out of GPU memory. Returns True when its
+            requests go on, on another device, and False to let them fail.
     """
 
     def __init__(self, threads: int, recover: Callable[[Batch], bool]) -> None:
         self._threads = threads
         self._recover = recover
-        self._news = threading.Condition()
+        self._idle = threading.Condition()  # notified when a computation is over
         self._busy = False
-        self._owner: int | None = None
+        self._owner: int | None = None  # the thread that computes
         self._jobs_waiting = 0
         self._batches: list[Batch] = []
 
     def run(self, job: Callable[[], T]) -> T:
-        """Do `job` between two steps, before any further step, and return what it returns."""
+        """Run `job` between two steps, ahead of all further steps, and return its result.
+
+        A job called from within a job or step runs at once.
+        """
         if self._owner == threading.get_ident():
             return job()
-        with self._news:
+        with self._idle:
             self._jobs_waiting += 1
             try:
-                self._news.wait_for(lambda: not self._busy)
+                self._idle.wait_for(lambda: not self._busy)
                 self._busy = True
             finally:
                 self._jobs_waiting -= 1
@@ -56,21 +60,21 @@ class Scheduler:
             return job()
 
     def recover(self, batch: Batch) -> bool:
-        """After a job that ran out of GPU memory: whether it can be done again (elsewhere)."""
+        """Recover from a job that ran out of GPU memory; returns whether to run it again."""
         return self.run(lambda: self._recover(batch))
 
     def submit(self, batch: Batch, state: RequestState) -> None:
-        """Let a row take part in the steps to come."""
-        with self._news:
+        """Add a request to a batch; it joins before the next step that has room for it."""
+        with self._idle:
             if batch not in self._batches:
                 self._batches.append(batch)
             batch.add(state)
 
     def wait(self, state: RequestState) -> None:
-        """Return once the row has news, computing steps as long as nobody else does."""
+        """Return once the request has events; compute steps unless another thread does."""
         while not state.has_events:
-            with self._news:
-                self._news.wait_for(
+            with self._idle:
+                self._idle.wait_for(
                     lambda: state.has_events or not (self._busy or self._jobs_waiting)
                 )
                 if state.has_events:
@@ -80,18 +84,18 @@ class Scheduler:
                 self._step()
 
     def close(self) -> None:
-        """Fail all rows that have not ended."""
+        """Fail all requests that have not ended."""
 
-        def give_up() -> None:
+        def fail_all() -> None:
             for batch in self._batches:
                 batch.fail(EngineError("the engine was closed before the generation ended"))
             self._batches.clear()
 
-        self.run(give_up)
+        self.run(fail_all)
 
     @contextmanager
     def _computing(self) -> Iterator[None]:
-        """What surrounds every computation; the caller has set `_busy`."""
+        """The context of every computation; the caller has set `_busy`."""
         self._owner = threading.get_ident()
         try:
             if torch.get_num_threads() != self._threads:
@@ -99,25 +103,27 @@ class Scheduler:
             with torch.inference_mode():
                 yield
         finally:
-            with self._news:
+            with self._idle:
                 self._busy, self._owner = False, None
-                self._news.notify_all()
+                self._idle.notify_all()
 
     def _step(self) -> None:
-        """One step of the batch with the most urgent row; equally urgent batches take turns.
-        One that waits for memory which others hold lets them go first."""
-        with self._news:
+        """Step the batch that holds the most urgent request; equally urgent batches take turns.
+
+        A batch that cannot do anything, as it waits for memory that others hold, is skipped.
+        """
+        with self._idle:
             self._batches = [batch for batch in self._batches if len(batch)]
-            assert self._batches, "somebody waits for a row that is in no batch"
+            assert self._batches, "the request that is waited for is in no batch"
             order = sorted(self._batches, key=lambda b: b.priority)
         for batch in order:
-            if self._step_of(batch):
+            if self._step_batch(batch):
                 return
 
-    def _step_of(self, batch: Batch) -> bool:
-        """Whether the batch could do anything."""
-        with self._news:
-            if batch not in self._batches:  # it has been closed meanwhile
+    def _step_batch(self, batch: Batch) -> bool:
+        """Step one batch; returns whether it could do anything."""
+        with self._idle:
+            if batch not in self._batches:  # closed in the meantime
                 return True
             self._batches.remove(batch)
             self._batches.append(batch)
@@ -126,11 +132,11 @@ class Scheduler:
         except torch.cuda.OutOfMemoryError as error:
             if not self._recover(batch):
                 batch.fail(EngineError(f"out of memory while generating: {error}"))
-        except Exception as error:  # whatever it is, every waiting caller must hear of it
+        except Exception as error:  # every caller that waits on the batch must see it
             failure = EngineError(f"generation failed: {error}")
             failure.__cause__ = error
             batch.fail(failure)
         except BaseException:
-            batch.restart()  # Ctrl-C in one caller's step must not cost the others their rows
+            batch.restart()  # Ctrl-C in the step of one caller must not fail the others' requests
             raise
         return True

@@ -1,4 +1,4 @@
-"""What a batch has done so far."""
+"""Counters of a batch: requests, steps, tokens and occupancy."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ __all__ = ["Counters", "Statistics"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of one model since it was loaded.
+    """What one model has done since it was loaded, and its present load.
 
-    requests: that have got a slot. queue_s: seconds that these waited for one, in all. steps:
-    passes that gave tokens. tokens: given by generations that have ended. occupancy: lanes a step
-    on average. running, waiting: requests at present. cache_bytes: of their keys and values.
+    Attributes:
+        requests: Requests that got a slot.
+        queue_s: Seconds that these waited for one, summed.
+        steps: Decoding steps.
+        tokens: Tokens of requests that have ended.
+        occupancy: Sequences a step, on average.
+        running: Requests that have a slot now.
+        waiting: Requests that wait for one now.
+        cache_bytes: Memory of the caches now.
     """
 
     requests: int
@@ -31,27 +37,31 @@ class Statistics:
 
 @dataclass
 class Counters:
-    """Kept while a batch runs; two additions a step."""
+    """Running counters of a batch; two additions a step."""
 
     requests: int = 0
     queue_s: float = 0.0
     steps: int = 0
-    lane_steps: int = 0
+    sequence_steps: int = 0
     tokens: int = 0
 
     def admitted(self, state: RequestState) -> None:
+        """Count a request that got a slot."""
         self.requests += 1
-        self.queue_s += time.monotonic() - state.arrived
+        self.queue_s += time.monotonic() - state.arrival_time
 
     def stepped(self, sequences: int) -> None:
+        """Count a step over so many sequences."""
         self.steps += 1
-        self.lane_steps += sequences
+        self.sequence_steps += sequences
 
     def left(self, state: RequestState) -> None:
+        """Count a request that has ended."""
         self.tokens += len(state.generated)
 
     def report(self, running: int, waiting: int, cache_bytes: int) -> Statistics:
-        occupancy = self.lane_steps / self.steps if self.steps else 0.0
+        """The counters so far, with the given present load."""
+        occupancy = self.sequence_steps / self.steps if self.steps else 0.0
         return Statistics(
             self.requests, self.queue_s, self.steps, self.tokens, occupancy, running, waiting,
             cache_bytes,

@@ -1,4 +1,4 @@
-"""A draft changes when tokens come, never which."""
+"""A request's draft makes the output come sooner and does not change it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LENGTH = 24
 
 
 def requests_of(model: LoadedModel) -> list[Request]:
-    """Plain, ruled, sampled, and one that ends at an eos, on sources of their own."""
+    """Greedy, filtered, sampled, and one that ends at an eos, each on its own source."""
     eos, start = model.architecture.eos_ids, model.architecture.start_id
     if model.architecture.source == "tokens":
         encoded_sources = model.encode(token_sources(model, [3, 11, 6, 17]))
@@ -73,7 +73,7 @@ def test_any_draft_gives_the_same(engine: Engine, model: LoadedModel, data: st.D
         assert after.token_probs == pytest.approx(before.token_probs, abs=1e-5)
 
 
-def test_a_right_draft_is_one_pass(engine: Engine, model: LoadedModel) -> None:
+def test_a_correct_draft_takes_one_pass(engine: Engine, model: LoadedModel) -> None:
     request = requests_of(model)[0]
     whole = engine.generate([request])[0]
     stream = engine.stream(replace(request, draft=whole.tokens))
@@ -94,7 +94,9 @@ def test_a_draft_up_to_the_last_position(engine: Engine, model: LoadedModel) -> 
     assert again.accepted == len(whole.tokens) - 1, "the last one is chosen, but never read"
 
 
-def test_a_draft_with_strange_ids_is_refused(engine: Engine, model: LoadedModel) -> None:
+def test_a_draft_with_ids_outside_the_vocabulary_is_refused(
+    engine: Engine, model: LoadedModel
+) -> None:
     request = requests_of(model)[0]
     with pytest.raises(RequestError, match="a draft"):
         engine.stream(replace(request, draft=(model.architecture.vocab_size,)))

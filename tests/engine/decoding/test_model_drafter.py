@@ -1,4 +1,4 @@
-"""Rows that one model drafts for do it together: fewer passes, and nothing else changes."""
+"""Requests with the same draft model share its passes; their outputs do not change."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ LENGTH = 16
 def pair(
     request: pytest.FixtureRequest, engine: Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[LoadedModel, LoadedModel]]:
-    """A model, and another of the same vocabulary that agrees with it now and then."""
+    """A model, and another of the same vocabulary that sometimes agrees with it."""
     folder = tmp_path_factory.mktemp("small") / request.param
     if request.param == "gpt2":
-        # The drafter is the same one, a little off.
+        # The draft model has the same weights with noise.
         module, other = made("gpt2"), made("gpt2")
         for parameter in other.parameters():
             parameter += 0.02 * torch.randn(
@@ -56,7 +56,7 @@ def pair(
 
 
 def requests_of(pair: tuple[LoadedModel, LoadedModel], count: int = 8) -> list[Request]:
-    """Greedy, ruled and sampled ones by turns, with prompts of several lengths."""
+    """Greedy, filtered and sampled requests in turn, with prompts of several lengths."""
     model, small = pair
     start = model.architecture.start_id
     plain = GenerationOptions(max_new_tokens=LENGTH)
@@ -88,7 +88,7 @@ def alone(engine: Engine, requests: list[Request]) -> list[Result]:
 
 @pytest.fixture(scope="module")
 def expected(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> list[Result]:
-    """What requests_of gives, each alone."""
+    """The results of requests_of, each run alone."""
     requests = requests_of(pair)
     drafted = alone(engine, requests)
     plain = alone(engine, [replace(request, drafter=None) for request in requests])
@@ -101,14 +101,14 @@ def expected(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> list[Resu
 @settings(
     max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_whoever_comes_and_goes(
+def test_any_order_of_joining_and_leaving(
     engine: Engine,
     pair: tuple[LoadedModel, LoadedModel],
     expected: list[Result],
     data: st.DataObject,
 ) -> None:
-    """Joined at any time, cancelled, out of time or done: what stays is as it is alone, also what
-    is drawn by chance, and greedily it is what comes without a drafter."""
+    """Requests that join, are cancelled, time out or end do not change the others: these
+    give the same as alone, sampled ones too, and greedy ones the same as without a drafter."""
     requests = requests_of(pair)
     order = data.draw(st.permutations(range(len(requests))))
     gone = data.draw(st.sets(st.integers(0, len(requests) - 1), max_size=3))
@@ -121,7 +121,7 @@ def test_whoever_comes_and_goes(
         if index % 2:
             streams[index].cancel()
         else:
-            streams[index]._row._deadline = 0.0
+            streams[index]._state._deadline = 0.0
     for index, stream in streams.items():
         result, wanted = stream.result(), expected[index]
         if index in gone and result.reason is not FinishReason.LENGTH:
@@ -129,13 +129,13 @@ def test_whoever_comes_and_goes(
         else:
             assert result.tokens == wanted.tokens
             assert (result.accepted, result.drafted) == (wanted.accepted, wanted.drafted)
-    assert not pair[0]._batch._drafts._shared, "nothing is kept of generations that have ended"
+    assert not pair[0]._batch._drafts._shared, "the cache slots of ended requests are freed"
 
 
-def test_one_pass_a_guess(
+def test_one_draft_pass_for_all_requests(
     engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight rows need the drafter as often as one."""
+    """Eight requests take as many passes of the draft model as one."""
     small, passes = pair[1], 0
     decode = small.backend.decode
 
@@ -153,13 +153,13 @@ def test_one_pass_a_guess(
     assert [result.tokens for result in results] == [one.tokens] * 8
 
 
-class Wrong:
-    """A rule that works for the model and fails for its drafter."""
+class FailsForDrafter:
+    """A logit filter that works for the model and raises for its draft model."""
 
     def __init__(self, bad: bool) -> None:
         self.bad, self.binds = bad, 0
 
-    def bind(self, prompt: object, vocab_size: int, device: object) -> Wrong:
+    def bind(self, prompt: object, vocab_size: int, device: object) -> FailsForDrafter:
         self.binds += 1
         return self
 
@@ -168,14 +168,14 @@ class Wrong:
             raise ZeroDivisionError("oops")
 
 
-def test_errors_and_their_reach(
+def test_errors_fail_only_the_requests_concerned(
     engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rule harms its own row; a drafter that breaks, those that it drafts for; nobody else."""
+    """A filter fails its own request; a draft model fails those that it drafts for."""
     requests = requests_of(pair)
     good = requests[1]
     (expected,) = engine.generate([good])
-    options = replace(requests[0].options, logit_filters=(Wrong(bad=True),))
+    options = replace(requests[0].options, logit_filters=(FailsForDrafter(bad=True),))
     bad = engine.stream(replace(requests[0], options=options))
     neighbour = engine.stream(good)
     assert neighbour.result().tokens == expected.tokens
@@ -197,7 +197,7 @@ def test_errors_and_their_reach(
 
 
 def test_up_to_the_last_position(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> None:
-    """Where one row has no room to guess, the others still do, as if they were alone."""
+    """Where one request has no room for a draft, the others are drafted as if alone."""
     requests = requests_of(pair, 4)
     most = pair[0].architecture.max_target_positions
     luck = random.Random(0)

@@ -1,4 +1,4 @@
-"""Bad requests get a clear answer at once; odd but sensible ones work."""
+"""Invalid requests raise at once; unusual but valid ones work."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_generation_stops_where_the_positions_end(engine: Engine, marian: Loaded
     assert len(full.tokens) == 1
 
 
-def test_watched_probabilities(engine: Engine, whisper: LoadedModel) -> None:
+def test_token_probs(engine: Engine, whisper: LoadedModel) -> None:
     encoded = whisper.encode([mel_source(whisper)])[0]
     start = whisper.architecture.start_id
     prompt, token_probs = (9, start, 40), ((1, 100), (2, 7), (0, 5))
@@ -118,7 +118,7 @@ def test_watched_probabilities(engine: Engine, whisper: LoadedModel) -> None:
     )
 
 
-def test_a_closed_engine_and_an_unloaded_model_say_so(checkpoints: Folders) -> None:
+def test_errors_of_a_closed_engine_and_an_unloaded_model(checkpoints: Folders) -> None:
     engine = Engine(device="cpu", compute_type="float32", threads=1)
     model = engine.load(checkpoints("marian:opus-mt-en-de"))
     encoded = model.encode(token_sources(model, [4]))[0]
@@ -129,7 +129,7 @@ def test_a_closed_engine_and_an_unloaded_model_say_so(checkpoints: Folders) -> N
         running.result()
     with pytest.raises(EngineError, match="unloaded"):
         model.encode([[4]])
-    with pytest.raises(RequestError, match="no model that is loaded"):
+    with pytest.raises(RequestError, match="no model of this engine"):
         engine.stream(Request(encoded, (5,), SOME))
     again = engine.load(checkpoints("marian:opus-mt-en-de"))
     assert engine.load(checkpoints("marian:opus-mt-en-de")) is again

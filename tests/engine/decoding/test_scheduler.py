@@ -22,7 +22,6 @@ from pipelines.engine import (
     FinishReason,
     GenerationOptions,
     LoadedModel,
-    Priority,
     Request,
     Stream,
     SuppressTokens,
@@ -73,8 +72,7 @@ def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
 def test_any_order_of_joining_reading_and_cancelling(
     data: st.DataObject, engine: Engine, jobs: Jobs
 ) -> None:
-    """Whatever the callers do, a request that is not cancelled gives what it gives alone, and a
-    cancelled one a prefix of it."""
+    """A request that is not cancelled gives the same as alone, a cancelled one a prefix of it."""
     streams: dict[int, tuple[int, Stream, list[int]]] = {}
     cancelled: set[int] = set()
     for number in range(data.draw(st.integers(4, 25))):
@@ -164,13 +162,11 @@ def test_urgent_requests_get_the_next_free_slot(checkpoints: Folders) -> None:
         model = one.load(checkpoints("marian:opus-mt-en-de"))
         encoded = model.encode(token_sources(model, [4]))[0]
         pad, options = model.architecture.pad_id, GenerationOptions(max_new_tokens=5)
-        batch = [
-            one.stream(Request(encoded, (pad,), options, priority=Priority.BATCH)) for _ in "ab"
-        ]
+        batch = [one.stream(Request(encoded, (pad,), options, priority=3)) for _ in "ab"]
         next(batch[0])
-        live = one.stream(Request(encoded, (pad,), options, priority=Priority.LIVE_RECOGNITION))
+        live = one.stream(Request(encoded, (pad,), options, priority=0))
         live.result()
-        assert batch[1]._row.generated == []
+        assert batch[1]._state.generated == []
 
 
 def test_two_models_share_one_engine(
@@ -185,7 +181,7 @@ def test_two_models_share_one_engine(
 
 
 class Broken:
-    """A rule of a caller's own that fails at the third token."""
+    """A caller's own logit filter that raises at the third token."""
 
     def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> object:
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
@@ -195,7 +191,7 @@ class Broken:
         return bound
 
 
-def test_a_failing_rule_fails_its_own_request_only(engine: Engine, jobs: Jobs) -> None:
+def test_a_failing_filter_fails_only_its_own_request(engine: Engine, jobs: Jobs) -> None:
     request = jobs.requests[3]
     options = GenerationOptions(max_new_tokens=9, logit_filters=(Broken(),))  # type: ignore[arg-type]
     bad = engine.stream(Request(request.encoded, request.prompt, options))
@@ -205,7 +201,7 @@ def test_a_failing_rule_fails_its_own_request_only(engine: Engine, jobs: Jobs) -
         bad.result()
 
 
-def test_rules_that_leave_nothing_are_an_error_not_a_hang(engine: Engine, jobs: Jobs) -> None:
+def test_filters_that_leave_no_token_are_an_error(engine: Engine, jobs: Jobs) -> None:
     request = jobs.requests[0]
     logit_filters = (AllowOnlyTokens((5,)), SuppressTokens((5,)))
     for temperature in (0.0, 1.0):
@@ -216,7 +212,7 @@ def test_rules_that_leave_nothing_are_an_error_not_a_hang(engine: Engine, jobs: 
             engine.generate([Request(request.encoded, request.prompt, options)])
 
 
-def test_an_interrupted_step_costs_nobody_anything(
+def test_an_interrupted_step_changes_no_result(
     engine: Engine, marian: LoadedModel, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     streams = [engine.stream(request) for request in jobs.requests]
@@ -239,7 +235,7 @@ def test_an_interrupted_step_costs_nobody_anything(
 def test_out_of_gpu_memory_goes_on_with_the_cpu(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Played on the CPU: the plan claims a GPU, the third step claims to be out of memory."""
+    """Simulated on the CPU: the plan claims a GPU, the third step raises out of memory."""
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
         encoded_sources = model.encode(token_sources(model, [3, 8, 5, 21, 13, 2]))
@@ -254,7 +250,7 @@ def test_out_of_gpu_memory_goes_on_with_the_cpu(
 def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Played on the CPU, as above."""
+    """Simulated on the CPU, as above."""
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         model = engine.load(checkpoints("marian:opus-mt-en-de"))
         former = _out_of_memory(model, "encode", monkeypatch)
@@ -265,7 +261,7 @@ def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
         assert [result.tokens for result in engine.generate(requests)] == jobs.alone
 
 
-def test_when_the_cpu_cannot_take_over_every_caller_hears_of_it(
+def test_when_the_cpu_cannot_take_over_all_requests_fail(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
@@ -280,18 +276,18 @@ def test_when_the_cpu_cannot_take_over_every_caller_hears_of_it(
         def gone(*args: object) -> None:
             raise OSError("the folder is gone")
 
-        monkeypatch.setattr(engine, "_backend", gone)
-        said = "the CPU cannot take over: the folder is gone"
-        with pytest.warns(RuntimeWarning), pytest.raises(EngineError, match=said):
+        monkeypatch.setattr(engine, "_load_backend", gone)
+        message = "the CPU cannot take over: the folder is gone"
+        with pytest.warns(RuntimeWarning), pytest.raises(EngineError, match=message):
             streams[0].result()
-        with pytest.raises(EngineError, match=said):
+        with pytest.raises(EngineError, match=message):
             streams[1].result()
 
 
 def _out_of_memory(
     model: LoadedModel, where: str, monkeypatch: pytest.MonkeyPatch, after: int = 0
 ) -> object:
-    """Let a model claim to be on a GPU, whose memory does after so many calls no longer."""
+    """Make a model claim to be on a GPU that is out of memory after so many calls."""
     backend = model._backend
     does, calls = getattr(backend, where), 0
 
@@ -309,7 +305,7 @@ def _out_of_memory(
     return backend
 
 
-def test_an_error_while_rows_are_let_in_reaches_them_all(
+def test_an_error_while_requests_are_admitted_fails_them_all(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
@@ -334,7 +330,7 @@ def test_an_error_while_rows_are_let_in_reaches_them_all(
         assert [result.tokens for result in engine.generate(requests)] == jobs.alone[:3]
 
 
-def test_what_a_damaged_source_leaves_behind_spreads_to_nobody(
+def test_nan_of_a_damaged_source_does_not_spread_through_the_cache(
     checkpoints: Folders, jobs: Jobs
 ) -> None:
     """A mask hides numbers, but not NaN."""
@@ -356,7 +352,7 @@ def test_what_a_damaged_source_leaves_behind_spreads_to_nobody(
 
 
 class Fill:
-    """Leaves every logit at one value, from a number of tokens on."""
+    """Sets all logits to one value, from a number of tokens on."""
 
     def __init__(self, value: float, after: int) -> None:
         self.value, self.after = value, after
@@ -370,10 +366,10 @@ class Fill:
 
 
 @pytest.mark.parametrize("after", [0, 3])
-def test_neighbours_of_a_damaged_row_compute_the_same_bits(
+def test_neighbours_of_a_damaged_request_compute_the_same_bits(
     jobs: Jobs, engine: Engine, after: int
 ) -> None:
-    """As beside a row that ends at the same step for another reason."""
+    """As beside a request that ends at the same step for another reason."""
     wanted = [
         Request(r.encoded, r.prompt, replace(r.options, logprobs=True)) for r in jobs.requests
     ]
@@ -406,7 +402,7 @@ def test_neighbours_of_a_damaged_row_compute_the_same_bits(
     ids=["greedy", "with logprobs", "beams", "openai's beams", "sampled", "best of"],
 )
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_however_tokens_are_chosen_damage_is_told(
+def test_every_sampling_method_reports_nan(
     jobs: Jobs, marian: LoadedModel, engine: Engine, options: GenerationOptions, value: float
 ) -> None:
     (damaged,) = marian.encode(token_sources(marian, [20]))
@@ -420,7 +416,9 @@ def test_however_tokens_are_chosen_damage_is_told(
     assert [stream.result().tokens for stream in streams[1:]] == jobs.alone
 
 
-def test_a_sample_that_has_nothing_left_fails_alone(jobs: Jobs, engine: Engine) -> None:
+def test_a_sample_without_possible_tokens_fails_only_its_own_request(
+    jobs: Jobs, engine: Engine
+) -> None:
     a, b, c = 40, 41, 42
     dead = GenerationOptions(
         max_new_tokens=6,
@@ -434,16 +432,16 @@ def test_a_sample_that_has_nothing_left_fails_alone(jobs: Jobs, engine: Engine) 
         engine.stream(Request(first.encoded, first.prompt, dead)),
         engine.stream(jobs.requests[3]),
     ]
-    with pytest.raises(EngineError, match="the rules leave no token"):
+    with pytest.raises(EngineError, match="the logit filters leave no token"):
         streams[0].result()
     assert streams[1].result().tokens == jobs.alone[3]
 
 
-def test_who_becomes_unwanted_while_others_are_dropped_stays_to_be_dropped() -> None:
+def test_a_request_that_expires_during_pop_stopped_is_popped_next_time() -> None:
     class Late:
-        """A row whose time is over from the `after`th time on that anybody asks."""
+        """A request whose timeout passes at the `after`th read of `should_stop`."""
 
-        request = SimpleNamespace(priority=Priority.BATCH)
+        request = SimpleNamespace(priority=3)
 
         def __init__(self, after: int) -> None:
             self._left = after

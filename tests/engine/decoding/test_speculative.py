@@ -1,4 +1,4 @@
-"""Drafters change when tokens come, never which, nor how likely each is."""
+"""Drafters change neither greedy outputs nor the distribution of sampled ones."""
 
 from __future__ import annotations
 
@@ -56,15 +56,15 @@ def encode(model: LoadedModel, sources: Sequence[object]) -> list[object]:
     return [model.encode([source])[0] for source in sources]
 
 
-class Knowing:
-    """Guesses what it was told, now and then wrongly."""
+class ScriptedDrafter:
+    """Proposes the given tokens, and a wrong one at every `wrong_every`th position."""
 
     def __init__(self, known: Sequence[int], wrong_every: int) -> None:
         self.known, self.wrong_every, self.gamma = list(known), wrong_every, 5
 
     def check(self, vocab_size: int) -> None: ...
 
-    def start(self, prompt: Sequence[int], options: GenerationOptions) -> Knowing:
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> ScriptedDrafter:
         self.prompt = len(prompt)
         return self
 
@@ -80,7 +80,7 @@ class Knowing:
 
 
 def requests_of(model: LoadedModel, small: LoadedModel) -> tuple[list[Request], list[Drafter]]:
-    """Plain, ruled, watched, sampled, with beams, and one that ends; a drafter for each."""
+    """Greedy, filtered, short, sampled and beam search requests, and a drafter for each."""
     start = model.architecture.start_id
     sources = sources_of(model, 5)
     encoded_sources, drafts = encode(model, sources), encode(small, sources)
@@ -120,12 +120,12 @@ def assert_equal(ours: Result, plain: Result) -> None:
 def test_greedy_speculation_is_greedy(
     engine: Engine, pair: tuple[LoadedModel, LoadedModel]
 ) -> None:
-    """Alone, all together, and with guesses that are right, wrong, or both by turns."""
+    """Alone, in one batch, and with drafts that are right, wrong, or both in turn."""
     requests, drafters = requests_of(*pair)
     plain = [engine.generate([request])[0] for request in requests]
     end = plain[0].tokens[7]
     ending = replace(requests[0], options=replace(requests[0].options, eos_ids=(end,)))
-    requests, drafters = [*requests, ending], [*drafters, Knowing(plain[0].tokens, 0)]
+    requests, drafters = [*requests, ending], [*drafters, ScriptedDrafter(plain[0].tokens, 0)]
     plain.append(engine.generate([ending])[0])
     assert plain[-1].reason is FinishReason.EOS
     drafted = [replace(r, drafter=d) for r, d in zip(requests, drafters, strict=True)]
@@ -134,14 +134,14 @@ def test_greedy_speculation_is_greedy(
     for request, alone in zip(drafted, plain, strict=True):
         assert_equal(engine.generate([request])[0], alone)
     for wrong_every in (0, 1, 2, 3):
-        knowing = replace(requests[1], drafter=Knowing(plain[1].tokens, wrong_every))
+        knowing = replace(requests[1], drafter=ScriptedDrafter(plain[1].tokens, wrong_every))
         result = engine.generate([knowing, requests[0], drafted[2]])
         for ours, alone in zip(result, (plain[1], plain[0], plain[2]), strict=True):
             assert_equal(ours, alone)
         assert (result[0].accepted == 0) == (wrong_every == 1)
 
 
-def test_right_guesses_save_passes(
+def test_accepted_drafts_save_passes(
     engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, _ = pair
@@ -155,7 +155,7 @@ def test_right_guesses_save_passes(
         return decode(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(model.backend, "decode", counted)
-    result = engine.generate([replace(request, drafter=Knowing(plain.tokens, 0))])[0]
+    result = engine.generate([replace(request, drafter=ScriptedDrafter(plain.tokens, 0))])[0]
     assert result.accepted == result.drafted == LENGTH - passes
     assert passes == LENGTH // 6
 
@@ -166,12 +166,14 @@ def test_up_to_the_last_position(engine: Engine, pair: tuple[LoadedModel, Loaded
     request = replace(requests[0], options=endless, attention=(), token_probs=())
     plain = engine.generate([request])[0]
     other = replace(requests[2], prompt=requests[2].prompt[:1], token_probs=())
-    for drafter in (drafters[0], Knowing(plain.tokens, 9)):
+    for drafter in (drafters[0], ScriptedDrafter(plain.tokens, 9)):
         ours, _ = engine.generate([replace(request, drafter=drafter), other])
         assert ours.tokens == plain.tokens
 
 
-def test_it_learns_from_others(engine: Engine, marian: LoadedModel) -> None:
+def test_a_shared_ngram_store_learns_from_other_requests(
+    engine: Engine, marian: LoadedModel
+) -> None:
     store = NgramStore(longest=4)
     encoded = marian.encode(token_sources(marian, [9]))[0]
     options = GenerationOptions(max_new_tokens=LENGTH, logit_filters=(NoRepeatNgram(1),))
@@ -201,7 +203,7 @@ def test_sampled_speculation_keeps_the_distribution(
     marian: LoadedModel,
     small_marian: LoadedModel,
 ) -> None:
-    """The second token, over all first ones, as the model's own probabilities have it."""
+    """The second token, summed over all first ones, follows the model's probabilities."""
     source = token_sources(marian, [6])
     encoded, draft = marian.encode(source)[0], small_marian.encode(source)[0]
     start = marian.architecture.start_id
@@ -234,7 +236,7 @@ def test_sampled_speculation_keeps_the_distribution(
 def probs(
     model: LoadedModel, encoded: object, prompt: tuple[int, ...], options: GenerationOptions
 ) -> dict[int, float]:
-    """What the next token is drawn from, by the processors alone."""
+    """The distribution of the next token, computed without the engine's decoding."""
     from pipelines.engine import apply_filters
     from pipelines.engine.decoding.sampling.distributions import token_distribution
 
@@ -282,7 +284,7 @@ def test_a_distilled_drafter_shares_the_encoder(
         whisper.encode_sharing(sources, marian)
 
 
-class Failing(Knowing):
+class FailingDrafter(ScriptedDrafter):
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
         raise ZeroDivisionError("oops")
 
@@ -292,8 +294,8 @@ def test_a_failing_drafter_fails_its_own_request_only(
 ) -> None:
     requests, _ = requests_of(*pair)
     good = engine.generate([requests[0]])[0]
-    bad = engine.stream(replace(requests[2], drafter=Failing((), 0)))
-    strange = engine.stream(replace(requests[2], drafter=Knowing([10**9] * 30, 0)))
+    bad = engine.stream(replace(requests[2], drafter=FailingDrafter((), 0)))
+    strange = engine.stream(replace(requests[2], drafter=ScriptedDrafter([10**9] * 30, 0)))
     neighbour = engine.stream(requests[0])
     assert_equal(neighbour.result(), good)
     assert strange.result().drafted == 0
@@ -301,7 +303,7 @@ def test_a_failing_drafter_fails_its_own_request_only(
         bad.result()
 
 
-def test_what_cannot_draft_is_refused(
+def test_drafters_that_do_not_fit_the_model_are_refused(
     engine: Engine, marian: LoadedModel, whisper: LoadedModel
 ) -> None:
     start = marian.architecture.start_id

@@ -219,7 +219,7 @@ def test_caches_are_not_kept_alive(start: Start, checkpoints: Folders) -> None:
     graphs, batch = graph_runner_of(model), model._batch
     other.generate(requests_of(model, model.encode(sources_of(model))))
     assert len(graphs._caches) == 1
-    batch.release()
+    batch.release_caches()
     gc.collect()
     assert not graphs._caches
 

@@ -9,40 +9,51 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import GenerationOptions
-from pipelines.engine.decoding.sampling.search import ScoredSequence, hypothesis_score
-from pipelines.engine.decoding.sampling.sequence_state import Candidate, SequenceState
+from pipelines.engine.decoding.sampling.options import GenerationOptions
+from pipelines.engine.decoding.sampling.search import (
+    Candidate,
+    ScoredSequence,
+    SequenceState,
+    hypothesis_score,
+)
 
 __all__ = ["BeamSearch"]
 
 
 class BeamSearch:
-    """Keeps the `beam_size` likeliest lanes until its rule says that enough has been found.
+    """Keeps the `beam_size` most probable sequences until its stopping rule is met.
 
-    hf: transformers' `generate(num_beams=…, early_stopping=False)`. The pool keeps the best
-        beam_size × patience hypotheses; the search ends when the best lane could not enter it.
-    openai: openai-whisper's `decode(beam_size=…, patience=…)`. Ends with the first
-        beam_size × patience hypotheses; lanes fill up the pool when time is over.
-    ct2: CTranslate2's. Ends with as many hypotheses, but not in the middle of a step; without
-        length penalty and patience already when the best lane has ended.
+    The rules, by the `stopping` option:
+
+    - hf: transformers' `generate(num_beams=…, early_stopping=False)`. A pool keeps the best
+      beam_size × patience hypotheses; the search ends when the best sequence could not enter it.
+    - openai: `decode(beam_size=…, patience=…)` of OpenAI's reference implementation of speech
+      recognition. The search ends with the first beam_size × patience hypotheses; at the length
+      limit unfinished sequences fill up the pool.
+    - ct2: CTranslate2's. The search ends with as many hypotheses, at the end of a step; without
+      length penalty and patience, as soon as the best sequence has ended.
+
+    Args:
+        options: The request's options.
+        limit: Upper bound of the tokens of a hypothesis, eos included.
     """
 
     each_goes_on = False
 
     def __init__(self, options: GenerationOptions, limit: int) -> None:
-        """limit: no hypothesis is longer than this, eos included."""
         self._options, self._limit = options, limit
-        self._beams = options.beam_size
-        wanted = options.beam_size * options.patience
+        self._beam_size = options.beam_size
+        size = options.beam_size * options.patience
         # C++ rounds halves up, Python to even numbers.
-        pool = math.floor(wanted + 0.5) if options.stopping == "ct2" else round(wanted)
-        self._pool = max(1, pool)
+        rounded = math.floor(size + 0.5) if options.stopping == "ct2" else round(size)
+        self._pool_size = max(1, rounded)
         self._stop = _STOPPING_RULES[options.stopping]
         self.scores_first = options.stopping == "hf"
         self.done = False
         self.found: list[ScoredSequence] = []
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
+        """The sequences to continue with, from logits [sequences, vocab]."""
         length = len(sequences[0].generated) + 1
         candidates = self._candidates(sequences, logits)
         survivors = self._stop(self, sequences, candidates, length)
@@ -50,23 +61,24 @@ class BeamSearch:
         return survivors
 
     def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
+        """The hypotheses, best first."""
         found = self.found
-        if self._options.stopping == "openai" and len(found) < self._beams:
+        if self._options.stopping == "openai" and len(found) < self._beam_size:
             rest = sorted(sequences, key=lambda sequence: -sequence.total)[
-                : self._beams - len(found)
+                : self._beam_size - len(found)
             ]
             found = [*found, *((self._score(sequence, ended=False), sequence) for sequence in rest)]
         return sorted(found, key=lambda each: -each[0])
 
     def _candidates(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
-        """The likeliest ways to go on from all lanes, best first."""
+        """The most probable next tokens of all sequences, best first."""
         logprobs = logits if self.scores_first else logits.log_softmax(-1)
-        whisper = self._options.stopping == "openai"
-        # So many that beam_size of them go on, however many of the others end.
-        width = max(2, 1 + len(self._options.eos_ids)) * self._beams
-        best = logprobs.topk(min(self._beams + 1 if whisper else width, logprobs.shape[-1]))
+        openai = self._options.stopping == "openai"
+        # Enough for beam_size candidates that are no eos, wherever the eos ids rank.
+        width = max(2, 1 + len(self._options.eos_ids)) * self._beam_size
+        best = logprobs.topk(min(self._beam_size + 1 if openai else width, logprobs.shape[-1]))
         totals = torch.tensor([sequence.total for sequence in sequences], device=logits.device)
-        # Summed in float32, as the three do: equal sums tie there too.
+        # Summed in float32, as all three implementations do, so that ties are the same.
         sums = (best.values + totals[:, None]).tolist()
         found = [
             Candidate(parent, token, logprob, total)
@@ -76,14 +88,14 @@ class BeamSearch:
             if total > -torch.inf
         ]  # fmt: skip
         found.sort(key=lambda candidate: -candidate.total)
-        return found if whisper else found[:width]
+        return found if openai else found[:width]
 
-    def _ends(self, candidate: Candidate) -> bool:
+    def _is_eos(self, candidate: Candidate) -> bool:
         return candidate.token in self._options.eos_ids
 
-    def _keep(self, sequences: Sequence[SequenceState], candidate: Candidate) -> None:
+    def _add_hypothesis(self, sequences: Sequence[SequenceState], candidate: Candidate) -> None:
         sequence = sequences[candidate.parent].child(candidate, [])
-        self.found.append((self._score(sequence, ended=self._ends(candidate)), sequence))
+        self.found.append((self._score(sequence, ended=self._is_eos(candidate)), sequence))
 
     def _score(self, sequence: SequenceState, *, ended: bool) -> float:
         options = self._options
@@ -96,21 +108,21 @@ class BeamSearch:
         self, sequences: Sequence[SequenceState], candidates: list[Candidate], length: int
     ) -> list[Candidate]:
         last = length >= self._limit
-        for candidate in candidates[: self._beams]:
-            if last or self._ends(candidate):
-                self._keep(sequences, candidate)
-        self.found = sorted(self.found, key=lambda found: -found[0])[: self._pool]
+        for candidate in candidates[: self._beam_size]:
+            if last or self._is_eos(candidate):
+                self._add_hypothesis(sequences, candidate)
+        self.found = sorted(self.found, key=lambda found: -found[0])[: self._pool_size]
         if last:
             return []
-        survivors = [candidate for candidate in candidates if not self._ends(candidate)][
-            : self._beams
+        survivors = [candidate for candidate in candidates if not self._is_eos(candidate)][
+            : self._beam_size
         ]
-        if survivors and len(self.found) == self._pool:
-            # What the best lane would be ranked by if it ended here.
-            hope = hypothesis_score(
+        if survivors and len(self.found) == self._pool_size:
+            # The score of the best sequence if it ended here.
+            best_possible = hypothesis_score(
                 "hf", self._options.length_penalty, survivors[0].total, length, ended=True
             )
-            self.done = hope <= self.found[-1][0]
+            self.done = best_possible <= self.found[-1][0]
         return survivors
 
     def _openai(
@@ -118,32 +130,36 @@ class BeamSearch:
     ) -> list[Candidate]:
         survivors: list[Candidate] = []
         for candidate in candidates:
-            if not self._ends(candidate):
+            if not self._is_eos(candidate):
                 survivors.append(candidate)
-                if len(survivors) == self._beams:
+                if len(survivors) == self._beam_size:
                     break
-            elif len(self.found) < self._pool:
-                self._keep(sequences, candidate)
-        self.done = len(self.found) >= self._pool
+            elif len(self.found) < self._pool_size:
+                self._add_hypothesis(sequences, candidate)
+        self.done = len(self.found) >= self._pool_size
         return survivors
 
     def _ct2(
         self, sequences: Sequence[SequenceState], candidates: list[Candidate], length: int
     ) -> list[Candidate]:
         options, last = self._options, length >= self._limit
-        for candidate in candidates[: self._beams]:
-            if last or self._ends(candidate):
-                self._keep(sequences, candidate)
-        enough = self._pool
+        for candidate in candidates[: self._beam_size]:
+            if last or self._is_eos(candidate):
+                self._add_hypothesis(sequences, candidate)
+        enough = self._pool_size
         if options.patience == 1 and options.length_penalty == 0:
-            # Nothing can overtake a best lane that has ended.
+            # Without length normalisation no other sequence can overtake an ended best one.
             enough = (
-                options.n_best if candidates and self._ends(candidates[0]) else len(self.found) + 1
+                options.n_best
+                if candidates and self._is_eos(candidates[0])
+                else len(self.found) + 1
             )
         self.done = len(self.found) >= enough
         if last:
             return []
-        return [candidate for candidate in candidates if not self._ends(candidate)][: self._beams]
+        return [candidate for candidate in candidates if not self._is_eos(candidate)][
+            : self._beam_size
+        ]
 
 
 class _StoppingRule(Protocol):
@@ -155,7 +171,7 @@ class _StoppingRule(Protocol):
         candidates: list[Candidate],
         length: int,
     ) -> list[Candidate]:
-        """Note what has ended, set `done`, and return what goes on."""
+        """Collect ended hypotheses, set `done`, and return the candidates to continue with."""
         ...
 
 

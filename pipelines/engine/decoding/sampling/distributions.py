@@ -1,4 +1,4 @@
-"""From logits to one token, drawn from the temperature-scaled, truncated distribution."""
+"""Sampling: from logits to a token drawn from the scaled and truncated distribution."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["token_distribution", "sample_from", "generator_for"]
 
 
 def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
-    """A random generator of a request's own: its draws do not depend on its neighbours."""
+    """A random generator for one request, so that its draws do not depend on the batch."""
     generator = torch.Generator(device=device)
     if seed is None:
         generator.seed()
@@ -21,21 +21,29 @@ def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
 def token_distribution(
     logits: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> Tensor:
-    """Probabilities [vocab] to draw from; `logits` [vocab] is left as it is.
+    """The distribution that a token is drawn from.
 
-    temperature > 0. top_k keeps the k best (0 = all). top_p then keeps the smallest set of the
-    best that holds at least this probability, always the best one (Holtzman et al. 2020). min_p
-    then drops what has less than this share of the best one's probability (Nguyen et al. 2024).
+    Args:
+        logits: [vocab]; not changed.
+        temperature: Above 0; the logits are divided by it.
+        top_k: Keep the k most probable tokens (0 = all).
+        top_p: Then keep the smallest set of the most probable tokens that holds at least this
+            probability, at least one token (Holtzman et al. 2020).
+        min_p: Then drop tokens with less than this share of the best one's probability (Nguyen et
+            al. 2024).
+
+    Returns:
+        Probabilities [vocab].
     """
     if 0 < top_k < logits.shape[-1]:
-        # What follows works on k numbers instead of the whole vocabulary.
+        # The rest works on k numbers instead of the whole vocabulary.
         best, places = logits.topk(top_k)
         probs = token_distribution(best, temperature, 0, top_p, min_p)
         return torch.zeros_like(logits).scatter_(0, places, probs)
     probabilities = (logits / temperature).softmax(-1)
     if top_p < 1.0:
         ranked, order = probabilities.sort(descending=True)
-        # What stands before a token must not already hold top_p.
+        # Drop a token if the more probable ones already hold top_p.
         before = ranked.cumsum(-1) - ranked
         ranked = ranked.masked_fill(before >= top_p, 0.0)
         probabilities = torch.zeros_like(probabilities).scatter_(0, order, ranked)
@@ -47,5 +55,5 @@ def token_distribution(
 
 
 def sample_from(probabilities: Tensor, generator: torch.Generator) -> Tensor:
-    """One token id, a tensor of one element, drawn from [vocab] probabilities."""
+    """Draw a token id, a tensor of one element, from probabilities [vocab]."""
     return torch.multinomial(probabilities, 1, generator=generator)

@@ -1,8 +1,8 @@
-"""Logits rules: what may be chosen next. Small, composable, applied in the order given.
+"""Logit filters: limit or reweight the next token. Composable, applied in the order given.
 
-A rule is plain frozen data; `bind` turns it into a function for one generation, which keeps
-whatever it needs to remember and edits one row of logits in place, on its device. Its first call
-may come when tokens have been generated already: lanes of a beam search branch off.
+A filter is frozen data. `bind` turns it into a function for one sequence, which keeps state of its
+own and edits logits [vocab] in place, on their device. Its first call may come when tokens have
+been generated already, as sequences of a beam search branch off.
 """
 
 from __future__ import annotations
@@ -33,17 +33,26 @@ __all__ = [
 ]
 
 BoundFilter = Callable[[Tensor, Sequence[int]], None]
-"""(logits [vocab], tokens generated so far) → edits the logits."""
+"""Called with logits [vocab], which it edits in place, and the output ids so far."""
 
 
 @runtime_checkable
 class LogitFilter(Protocol):
-    """Something that limits the next token."""
+    """Limits or reweights the next token."""
 
     def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
-        """The rule for one generation that starts from `prompt`.
+        """Bind the filter to one sequence.
 
-        Raises RequestError when the rule names ids outside the vocabulary.
+        Args:
+            prompt: The token ids that the sequence starts from.
+            vocab_size: Size of the vocabulary.
+            device: Device of the logits.
+
+        Returns:
+            The function that edits the sequence's logits.
+
+        Raises:
+            RequestError: The filter names ids outside the vocabulary.
         """
         ...
 
@@ -54,7 +63,17 @@ def apply_filters(
     prompt: Sequence[int],
     generated: Sequence[int],
 ) -> Tensor:
-    """A copy of `logits` [vocab] after all rules; for use outside a running batch."""
+    """Apply filters outside a running batch.
+
+    Args:
+        logit_filters: Applied in this order.
+        logits: [vocab]; not changed.
+        prompt: The token ids that the sequence starts from.
+        generated: The output ids so far.
+
+    Returns:
+        The filtered logits [vocab].
+    """
     edited = logits.clone()
     for logit_filter in logit_filters:
         logit_filter.bind(prompt, logits.shape[-1], logits.device)(edited, generated)
@@ -63,11 +82,11 @@ def apply_filters(
 
 @lru_cache(maxsize=256)
 def _index(ids: tuple[int, ...], vocab_size: int, device: torch.device) -> Tensor:
-    """Ids as a tensor, one object for equal ids, so that rows with the same rule share a step."""
+    """Ids as a tensor; the same object for equal ids, so that a batch can tell shared filters."""
     outside = [i for i in ids if not 0 <= i < vocab_size]
     if outside:
         raise RequestError(
-            f"a rule names ids outside the vocabulary of {vocab_size}: {outside[:5]}"
+            f"a logit filter names ids outside the vocabulary of {vocab_size}: {outside[:5]}"
         )
     return torch.tensor(ids, dtype=torch.long, device=device)
 
@@ -79,7 +98,7 @@ class SuppressTokens:
     ids: tuple[int, ...]
 
     def index(self, vocab_size: int, device: torch.device) -> Tensor:
-        """The ids as a tensor; a batch applies it to all rows that share it at once."""
+        """The ids as a tensor; a batch suppresses ids that all its requests share at once."""
         return _index(self.ids, vocab_size, device)
 
     def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
@@ -93,7 +112,7 @@ class SuppressTokens:
 
 @dataclass(frozen=True)
 class SuppressAtBegin:
-    """These ids are not chosen as the first new token."""
+    """These ids are not chosen as the first token after the prompt."""
 
     ids: tuple[int, ...]
 
@@ -109,7 +128,7 @@ class SuppressAtBegin:
 
 @dataclass(frozen=True)
 class AllowOnlyTokens:
-    """Nothing but these ids."""
+    """Only these ids are chosen."""
 
     ids: tuple[int, ...]
 
@@ -125,7 +144,7 @@ class AllowOnlyTokens:
 
 @dataclass(frozen=True)
 class ForcedPrefix:
-    """The generation begins with exactly these ids."""
+    """The output begins with exactly these ids."""
 
     ids: tuple[int, ...]
 
@@ -134,7 +153,7 @@ class ForcedPrefix:
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
             if len(generated) < len(self.ids):
-                # Its logit becomes 0: finite even where an earlier rule had ruled it out.
+                # The logit becomes 0: finite even where an earlier filter has set it to −∞.
                 logits.fill_(-torch.inf)
                 logits[self.ids[len(generated)]] = 0.0
 
@@ -143,7 +162,7 @@ class ForcedPrefix:
 
 @dataclass(frozen=True)
 class MinNewTokens:
-    """None of `eos_ids` before `count` tokens have been generated."""
+    """None of `eos_ids` is chosen before `count` tokens have been generated."""
 
     count: int
     eos_ids: tuple[int, ...]
@@ -160,7 +179,7 @@ class MinNewTokens:
 
 @dataclass(frozen=True)
 class NoRepeatNgram:
-    """No run of `size` tokens occurs twice in prompt and output (Paulus et al. 2017)."""
+    """No n-gram of `size` tokens occurs twice in prompt and output (Paulus et al. 2017)."""
 
     size: int
 
@@ -172,7 +191,7 @@ class NoRepeatNgram:
         followers: dict[tuple[int, ...], list[int]] = {}
         sequence = list(prompt)
         context = self.size - 1
-        indexed = 0  # n-grams that start before this are in `followers`
+        indexed = 0  # n-grams that start before this position are in `followers`
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
             nonlocal indexed
@@ -190,8 +209,11 @@ class NoRepeatNgram:
 
 @dataclass(frozen=True)
 class RepetitionPenalty:
-    """Tokens already in prompt or output get less likely: positive logits are divided by
-    `penalty`, negative ones multiplied (Keskar et al. 2019). Above 1 discourages."""
+    """Reweights tokens that occur in prompt or output (Keskar et al. 2019).
+
+    Their positive logits are divided by `penalty`, negative ones multiplied; above 1 it makes
+    repetition less likely.
+    """
 
     penalty: float
 
@@ -217,13 +239,13 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True)
 class BadWords:
-    """None of these token sequences occurs in the output; a sequence of one is never chosen."""
+    """None of these token sequences occurs in the output."""
 
     sequences: tuple[tuple[int, ...], ...]
 
     def __post_init__(self) -> None:
         if not all(self.sequences):
-            raise OptionError("a bad word is a sequence of at least one token")
+            raise OptionError("a bad word needs at least 1 token")
 
     def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         single = tuple(s[0] for s in self.sequences if len(s) == 1)

@@ -1,7 +1,6 @@
-"""Ways of choosing a token, by the names that the speculative-decoding literature's code uses.
+"""Sampling methods under the names of romsto/Speculative-Decoding.
 
-Plain frozen data: each turns logits into the probabilities that it draws from, and into the
-engine's options.
+Frozen data: each turns logits into the distribution it samples from, and into GenerationOptions.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import GenerationOptions
 from pipelines.engine.decoding.sampling.distributions import token_distribution
+from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.errors import OptionError
 
 __all__ = [
@@ -28,9 +27,13 @@ __all__ = [
 
 @dataclass(frozen=True)
 class LogitsProcessor:
-    """What all of them share. temperature 0 is greedy, for each of them.
+    """Base class of the sampling methods.
 
-    seed: makes a generation repeatable. Raises OptionError for values out of range.
+    Attributes:
+        temperature: The logits are divided by it; 0 is greedy, whatever the method.
+
+    Raises:
+        OptionError: A value is out of range.
     """
 
     temperature: float = 1.0
@@ -41,7 +44,13 @@ class LogitsProcessor:
     def options(
         self, max_new_tokens: int, eos_ids: tuple[int, ...] = (), seed: int | None = None
     ) -> GenerationOptions:
-        """The engine's options for a generation that chooses in this way."""
+        """The engine's options for a generation with this method.
+
+        Args:
+            max_new_tokens: Limit of tokens after the prompt.
+            eos_ids: Any of these ends the generation.
+            seed: Makes the generation repeatable.
+        """
         return GenerationOptions(
             max_new_tokens=max_new_tokens,
             eos_ids=eos_ids,
@@ -53,7 +62,7 @@ class LogitsProcessor:
         )
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Logits [..., vocab], left as they are → probabilities of the same shape."""
+        """Probabilities for logits [..., vocab], of the same shape; the logits are not changed."""
         chosen = self.options(0)
         if chosen.temperature == 0:
             best = logits.argmax(-1, keepdim=True)
@@ -65,7 +74,7 @@ class LogitsProcessor:
         return torch.stack(rows).view(logits.shape)
 
     def sample(self, probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Ids [..., 1] drawn from probabilities [..., vocab]."""
+        """Draw ids [..., 1] from probabilities [..., vocab]."""
         rows = probabilities.reshape(-1, probabilities.shape[-1])
         drawn = torch.multinomial(rows, 1, generator=generator)
         return drawn.view(*probabilities.shape[:-1], 1)
@@ -73,23 +82,23 @@ class LogitsProcessor:
 
 @dataclass(frozen=True)
 class GreedyProcessor(LogitsProcessor):
-    """Always the likeliest token."""
+    """Always the most probable token."""
 
     temperature: float = 0.0
 
     def __post_init__(self) -> None:
-        # At any temperature the likeliest is the likeliest.
+        # The argmax is the same at any temperature.
         object.__setattr__(self, "temperature", 0.0)
 
 
 @dataclass(frozen=True)
 class MultinomialProcessor(LogitsProcessor):
-    """Any token, as likely as the model says."""
+    """Any token, with the model's probability."""
 
 
 @dataclass(frozen=True)
 class TopKProcessor(LogitsProcessor):
-    """One of the `top_k` likeliest tokens."""
+    """One of the `top_k` most probable tokens."""
 
     top_k: int = 50
 
@@ -101,14 +110,14 @@ class TopKProcessor(LogitsProcessor):
 
 @dataclass(frozen=True)
 class NucleusProcessor(LogitsProcessor):
-    """One of the smallest set of tokens that holds `top_p` of the probability."""
+    """One of the smallest set of tokens that holds `top_p` of the probability (the nucleus)."""
 
     top_p: float = 0.9
 
 
 @dataclass(frozen=True)
 class TopKNucleusProcessor(LogitsProcessor):
-    """One of the `top_k` likeliest, and then of their nucleus."""
+    """One of the nucleus of the `top_k` most probable tokens."""
 
     top_k: int = 50
     top_p: float = 0.9
@@ -116,6 +125,6 @@ class TopKNucleusProcessor(LogitsProcessor):
 
 @dataclass(frozen=True)
 class MinPProcessor(LogitsProcessor):
-    """One of the tokens that have at least `min_p` of the likeliest one's probability."""
+    """One of the tokens with at least `min_p` of the best token's probability."""
 
     min_p: float = 0.1

@@ -1,29 +1,88 @@
-"""Generations that follow several lanes at once, and the ranking of what they end with."""
+"""Searches that follow several sequences at once, and the ranking of their hypotheses."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.request import GenerationOptions, StoppingRule
 from pipelines.engine.decoding.sampling.distributions import sample_from, token_distribution
-from pipelines.engine.decoding.sampling.sequence_state import Candidate, SequenceState
+from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
+from pipelines.engine.decoding.sampling.options import GenerationOptions, StoppingRule
 
-__all__ = ["ScoredSequence", "BestOfSearch", "SearchStrategy", "hypothesis_score"]
+__all__ = [
+    "BestOfSearch",
+    "Candidate",
+    "ScoredSequence",
+    "SearchStrategy",
+    "SequenceState",
+    "hypothesis_score",
+]
+
+
+@dataclass(slots=True)
+class SequenceState:
+    """One hypothesis of a request, in one slot of a batch. A plain generation has one sequence.
+
+    Attributes:
+        logit_filters: Bound to this sequence.
+        generated: Output ids.
+        logprobs: Their log-probabilities.
+        attention: For each output id the cross-attention [heads, source length] with which it was
+            chosen; empty unless requested.
+        total: Sum of the log-probabilities.
+    """
+
+    logit_filters: list[BoundFilter]
+    generated: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    attention: list[Tensor] = field(default_factory=list)
+    total: float = 0.0
+
+    def child(self, candidate: Candidate, logit_filters: list[BoundFilter]) -> SequenceState:
+        """A copy of this sequence with one more token."""
+        return SequenceState(
+            logit_filters,
+            [*self.generated, candidate.token],
+            [*self.logprobs, candidate.logprob],
+            self.attention[:],
+            candidate.total,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A possible next token of a sequence.
+
+    Attributes:
+        parent: Index of the sequence.
+        token: Token id.
+        logprob: Its log-probability.
+        total: Log-probability of the sequence with this token.
+    """
+
+    parent: int
+    token: int
+    logprob: float
+    total: float
+
 
 ScoredSequence = tuple[float, SequenceState]
 """(score, an ended hypothesis)"""
 
 
 class SearchStrategy(Protocol):
-    """Decides which lanes a generation goes on with.
+    """Decides which sequences a request continues with.
 
-    scores_first: the rules work on log-probabilities of the bare logits, which are not
-    normalised again. each_goes_on: every lane has to find a token, not just one of them.
-    found: what has ended so far; done: nothing further is to come.
+    Attributes:
+        scores_first: The logit filters are applied to log-probabilities, which are not normalised
+            again.
+        each_goes_on: Every sequence needs a possible next token, not just one of them.
+        done: The search is over.
+        found: Hypotheses that have ended so far.
     """
 
     scores_first: bool
@@ -32,21 +91,36 @@ class SearchStrategy(Protocol):
     found: list[ScoredSequence]
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
-        """The lanes to go on with, from logits [lanes, vocab] after the rules."""
+        """Choose the next tokens.
+
+        Args:
+            sequences: The present sequences.
+            logits: [sequences, vocab] after the logit filters.
+
+        Returns:
+            The sequences to continue with.
+        """
         ...
 
     def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
-        """The hypotheses, best first; `sequences` are those of the last step."""
+        """The hypotheses, best first; `sequences` are those after the last step."""
         ...
 
 
 def hypothesis_score(
     rule: StoppingRule, penalty: float | None, total: float, length: int, ended: bool
 ) -> float:
-    """What a hypothesis of `length` tokens, with the eos if it has `ended`, is ranked by.
+    """The score that a hypothesis is ranked by.
 
-    hf, ct2: total / length ** penalty (1 when None). openai: total over the length without eos,
-    or, with a penalty, over ((5 + length) / 6) ** penalty (Wu et al. 2016).
+    hf, ct2: total / length ** penalty (1 when None). openai: total / length without eos, or, with
+    a penalty, total / ((5 + length) / 6) ** penalty (Wu et al. 2016).
+
+    Args:
+        rule: The stopping rule.
+        penalty: The length penalty.
+        total: Log-probability of the hypothesis.
+        length: Its tokens, eos included.
+        ended: Whether the last token is an eos.
     """
     if rule != "openai":
         return float(total / length ** (1.0 if penalty is None else penalty))
@@ -55,10 +129,15 @@ def hypothesis_score(
 
 
 class BestOfSearch:
-    """Best of n: as many samples side by side, the likeliest of which is the result.
+    """Best of n: n samples drawn in parallel, of which the most probable is the result.
 
-    Ranked as openai-whisper ranks them: by log-probability over length, at temperature 1 and
-    after the rules.
+    Ranked as in the reference implementation of the `openai` rule: by log-probability over length,
+    at temperature 1 and after the logit filters.
+
+    Args:
+        options: `best_of` samples are drawn.
+        limit: Upper bound of the tokens of a hypothesis, eos included.
+        generator: Random numbers.
     """
 
     scores_first, each_goes_on = False, True
@@ -69,6 +148,7 @@ class BestOfSearch:
         self.found: list[ScoredSequence] = []
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
+        """Draw a token for each sequence; in the first step, all samples from the one prompt."""
         options, candidates = self._options, []
         parents = [0] * options.best_of if not sequences[0].generated else range(len(sequences))
         logprobs = logits.log_softmax(-1)
@@ -92,4 +172,5 @@ class BestOfSearch:
         return candidates
 
     def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
+        """The samples, best first."""
         return sorted(self.found, key=lambda found: -found[0])

@@ -1,4 +1,4 @@
-"""Drafters: cheap guesses at the next tokens, which the model then verifies in one pass."""
+"""Drafters: cheap proposals for the next tokens, which the model verifies in one pass."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import Tensor
 from pipelines.errors import OptionError, RequestError
 
 if TYPE_CHECKING:
-    from pipelines.engine.decoding.request import GenerationOptions
+    from pipelines.engine.decoding.sampling.options import GenerationOptions
 
 __all__ = [
-    "Drafter",
-    "DraftSession",
     "DraftLength",
+    "DraftSession",
+    "Drafter",
     "NgramDrafter",
     "NgramStore",
     "Proposal",
@@ -27,92 +27,116 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class Proposal:
-    """Guessed tokens; chances [tokens, vocab] is what each was drawn from, None for guesses that
-    were not drawn by chance."""
+    """Drafted tokens.
+
+    Attributes:
+        tokens: Token ids.
+        probs: [tokens, vocab], the distribution that each token was sampled from; None for tokens
+            that were not sampled.
+    """
 
     tokens: list[int]
     probs: Tensor | None = None
 
 
 class DraftSession(Protocol):
-    """A drafter at work on one generation."""
+    """A drafter's state for one request.
+
+    Attributes:
+        gamma: How many tokens it proposes at once.
+    """
 
     gamma: int
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
-        """At most so many guesses at what follows `sequence`, prompt and output."""
+        """Propose at most `most` tokens that follow `sequence`, the prompt and output so far."""
         ...
 
     def on_verified(self, proposed: int, accepted: int) -> None:
-        """How many of the last guesses were right."""
+        """Take in how many tokens of the last proposal were accepted."""
         ...
 
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Something that drafts; a request names it."""
+    """Proposes tokens for requests; the value of `Request.drafter`."""
 
     def check(self, vocab_size: int) -> None:
-        """Raises RequestError when it cannot draft for a model of this vocabulary."""
+        """Raise RequestError if it cannot draft for a model with this vocabulary size."""
         ...
 
     def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
-        """For one generation."""
+        """Start to draft for one request."""
         ...
 
 
 class DraftLength:
-    """How many tokens to guess at once: always gamma, or more after success and fewer after
-    failure, as transformers' assisted generation does."""
+    """How many tokens to propose at once: a fixed number, or an adaptive one.
+
+    The adaptive length grows by 2 when a whole proposal was accepted and shrinks by 1 otherwise,
+    as in transformers' assisted generation.
+    """
 
     def __init__(self, gamma: int, adaptive: bool) -> None:
-        self.gamma, self._adaptive, self._most = gamma, adaptive, 4 * gamma
+        self.gamma, self._adaptive, self._max_gamma = gamma, adaptive, 4 * gamma
 
     def on_verified(self, proposed: int, accepted: int) -> None:
-        """Adapt to how many of the last guesses were right."""
+        """Adapt to how many tokens of the last proposal were accepted."""
         if self._adaptive and proposed:
-            grown = self.gamma + 2 if accepted == proposed else self.gamma - 1
-            self.gamma = max(1, min(grown, self._most))
+            gamma = self.gamma + 2 if accepted == proposed else self.gamma - 1
+            self.gamma = max(1, min(gamma, self._max_gamma))
 
 
 class NgramStore:
-    """What has followed what: for runs of up to `longest` tokens, the tokens that came next.
+    """Counts which tokens follow which n-grams.
 
-    May serve many requests, which then learn from each other.
+    Can be shared by many requests, which then learn from each other.
+
+    Args:
+        longest: Tokens in the longest n-gram.
+
+    Raises:
+        OptionError: `longest` is below 1.
     """
 
     def __init__(self, longest: int = 3) -> None:
         if longest < 1:
-            raise OptionError(f"an n-gram store needs runs of at least 1 token, not {longest}")
+            raise OptionError(f"an n-gram store needs n-grams of at least 1 token, not {longest}")
         self.longest = longest
         self._followers: dict[tuple[int, ...], Counter[int]] = {}
 
     def learn(self, tokens: Sequence[int], start: int = 0) -> None:
-        """Take in a sequence; of it only what ends at position `start` or later."""
+        """Count the n-grams of a sequence whose following token is at position `start` or later."""
         for end in range(max(start, 1), len(tokens)):
             for size in range(1, min(self.longest, end) + 1):
-                run = tuple(tokens[end - size : end])
-                self._followers.setdefault(run, Counter())[tokens[end]] += 1
+                ngram = tuple(tokens[end - size : end])
+                self._followers.setdefault(ngram, Counter())[tokens[end]] += 1
 
     def guess(self, tokens: Sequence[int], count: int) -> list[int]:
-        """What will likely follow; nothing where nothing like it was seen."""
-        recent, found = list(tokens[-self.longest :]), list[int]()
-        while len(found) < count:
-            runs = (tuple(recent[i:]) for i in range(len(recent)))
-            followers = next((f for run in runs if (f := self._followers.get(run))), None)
+        """Up to `count` likely next tokens, each after the longest known n-gram; perhaps none."""
+        recent, guesses = list(tokens[-self.longest :]), list[int]()
+        while len(guesses) < count:
+            ngrams = (tuple(recent[i:]) for i in range(len(recent)))
+            followers = next((f for ngram in ngrams if (f := self._followers.get(ngram))), None)
             if followers is None:
                 break
-            found.append(followers.most_common(1)[0][0])
-            recent = [*recent, found[-1]][-self.longest :]
-        return found
+            guesses.append(followers.most_common(1)[0][0])
+            recent = [*recent, guesses[-1]][-self.longest :]
+        return guesses
 
 
 @dataclass(frozen=True, eq=False)
 class NgramDrafter:
-    """Guesses from what was seen before: in `source`, in the output so far, and, with a `store`
-    that others use too, in theirs.
+    """Proposes the continuations of n-grams seen before.
 
-    gamma: how many tokens at once. adaptive: more after success, fewer after failure.
+    Attributes:
+        store: Counts shared with other requests; None for those of this request's output alone.
+        source: Token ids to learn from in advance, such as the source of a translation.
+        gamma: How many tokens to propose at once.
+        adaptive: Propose more tokens after success and fewer after failure.
+
+    Raises:
+        OptionError: `gamma` is below 1.
     """
 
     store: NgramStore | None = None
@@ -124,6 +148,7 @@ class NgramDrafter:
         check_gamma(self.gamma)
 
     def check(self, vocab_size: int) -> None:
+        """Raise RequestError if the source holds ids outside the vocabulary."""
         outside = [token for token in self.source if not 0 <= token < vocab_size]
         if outside:
             raise RequestError(
@@ -132,6 +157,7 @@ class NgramDrafter:
             )
 
     def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
+        """Start to draft for one request."""
         store = self.store or NgramStore()
         store.learn(self.source)
         return _NgramSession(store, self.gamma, self.adaptive)
@@ -140,15 +166,15 @@ class NgramDrafter:
 class _NgramSession(DraftLength):
     def __init__(self, store: NgramStore, gamma: int, adaptive: bool) -> None:
         super().__init__(gamma, adaptive)
-        self._store, self._learned = store, 0
+        self._store, self._num_learned = store, 0
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
-        self._store.learn(sequence, self._learned)
-        self._learned = len(sequence)
+        self._store.learn(sequence, self._num_learned)
+        self._num_learned = len(sequence)
         return Proposal(self._store.guess(sequence, min(self.gamma, most)))
 
 
 def check_gamma(gamma: int) -> None:
-    """Raises OptionError for a draft without tokens."""
+    """Raise OptionError for a draft without tokens."""
     if gamma < 1:
         raise OptionError(f"gamma must be 1 or more, not {gamma}")

@@ -1,10 +1,10 @@
-"""Drafting with a smaller model: all generations that it drafts for read in one pass a guess."""
+"""Drafting with a smaller model: one batched pass of it drafts a token for all its requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
@@ -27,25 +27,45 @@ from pipelines.engine.model.lm_head import argmax
 from pipelines.errors import RequestError
 
 if TYPE_CHECKING:
-    from pipelines.engine.decoding.request import GenerationOptions
-    from pipelines.engine.loaded_model import LoadedModel
+    from pipelines.engine.decoding.sampling.options import GenerationOptions
     from pipelines.engine.state.encoded_source import EncodedSource
 
-__all__ = ["ModelDrafter", "ModelDraftSession", "BatchedDraftModel"]
+__all__ = ["BatchedDraftModel", "DraftModel", "ModelDraftSession", "ModelDrafter"]
 
-# A generation has one or two tokens to read before it can be drafted for: the last of its guesses,
-# when all were right, and what was chosen after it. Who has more has just come.
-_USUAL_UNREAD_TOKENS = 2
+# A session in steady state has at most two unread tokens: the last drafted one, when all were
+# accepted, and the one chosen after it. A session with more needs a prefill.
+_MAX_UNREAD_TOKENS = 2
+
+
+class DraftModel(Protocol):
+    """What a drafter needs of a loaded model."""
+
+    @property
+    def backend(self) -> Backend:
+        """Computes the drafts; used between the steps of the target only."""
+        ...
+
+    def owns(self, encoded: EncodedSource) -> bool:
+        """Whether this model encoded the source, and so can read it."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
 class ModelDrafter:
-    """A smaller model of the same vocabulary, under the same rules and sampling.
+    """Drafts with a smaller model of the same vocabulary, under the request's own options.
 
-    memory: the source as this model has encoded it. gamma, adaptive: as in NgramDrafter.
+    Attributes:
+        model: The draft model.
+        encoded: The request's source, encoded by the draft model.
+        gamma: How many tokens to propose at once.
+        adaptive: Propose more tokens after success and fewer after failure.
+
+    Raises:
+        OptionError: `gamma` is below 1.
+        RequestError: `encoded` was encoded by another model.
     """
 
-    model: LoadedModel
+    model: DraftModel
     encoded: EncodedSource
     gamma: int = 4
     adaptive: bool = False
@@ -53,22 +73,33 @@ class ModelDrafter:
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
         if not self.model.owns(self.encoded):
-            raise RequestError("the memory of a drafter was made by another model")
+            raise RequestError("the source of a drafter was encoded by another model")
 
     def check(self, vocab_size: int) -> None:
-        own = self.model.architecture.vocab_size
+        """Raise RequestError if the vocabulary sizes differ."""
+        backend = self.model.backend
+        own = backend.architecture.vocab_size
         if own != vocab_size:
             raise RequestError(
-                f"{self.model.folder.name} has a vocabulary of {own}, the model it should draft "
+                f"{backend.folder.name} has a vocabulary of {own}, the model it should draft "
                 f"for one of {vocab_size}; they must be the same"
             )
 
     def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
+        """Start to draft for one request."""
         return ModelDraftSession(self.model.backend, self, tuple(prompt), options)
 
 
 class ModelDraftSession(DraftLength):
-    """What a model needs to draft for one generation; its cache is shared with others."""
+    """What a draft model needs for one request; the cache is shared with other requests.
+
+    Attributes:
+        backend: The draft model.
+        prompt: The request's prompt.
+        options: The request's options.
+        encoded: The source, on the draft model's device and in its dtype.
+        generator: Random numbers for sampling drafts.
+    """
 
     def __init__(
         self,
@@ -80,71 +111,87 @@ class ModelDraftSession(DraftLength):
         super().__init__(drafter.gamma, drafter.adaptive)
         self.backend, self.prompt, self.options = backend, prompt, options
         self.encoded = drafter.encoded.to(backend.plan.device, backend.source_dtype)
-        # Another stream of chance than the target's, or it would draw what the target will draw.
+        # Another seed than the target's: with the same random numbers, drafts and the target's
+        # draws would be correlated.
         seed = None if options.seed is None else options.seed ^ 0x5DEECE66D
         self.generator = generator_for(seed, backend.plan.device)
-        self._alone: BatchedDraftModel | None = None
+        self._own_model: BatchedDraftModel | None = None
 
     def propose(self, sequence: Sequence[int], most: int) -> Proposal:
-        """Without neighbours, for who keeps this drafting to itself."""
-        self._alone = self._alone or BatchedDraftModel(self.backend)
-        (found,) = self._alone.propose([(self, sequence, most)])
-        if isinstance(found, Exception):
-            raise found
-        return found
+        """Propose tokens for this session alone, in a cache of its own."""
+        self._own_model = self._own_model or BatchedDraftModel(self.backend)
+        (result,) = self._own_model.propose([(self, sequence, most)])
+        if isinstance(result, Exception):
+            raise result
+        return result
 
 
 class _DraftRound:
-    """One generation in one round of guesses. tokens: its sequence, and the guesses so far."""
+    """One session while a proposal is drafted.
 
-    def __init__(self, drafting: ModelDraftSession, slot: int, sequence: Sequence[int], most: int):
-        backend = drafting.backend
-        self.drafting, self.slot, self.tokens = drafting, slot, list(sequence)
-        self._known = len(sequence)
+    Attributes:
+        session: The session.
+        slot: Its cache slot.
+        tokens: Prompt, output, and the tokens drafted so far.
+        left: How many more tokens to draft.
+    """
+
+    def __init__(self, session: ModelDraftSession, slot: int, sequence: Sequence[int], most: int):
+        backend = session.backend
+        self.session, self.slot, self.tokens = session, slot, list(sequence)
+        self._start = len(sequence)
         room = backend.architecture.max_target_positions - len(sequence)
-        self.left = max(0, min(drafting.gamma, most, room))
+        self.left = max(0, min(session.gamma, most, room))
         self._logit_filters = [
-            logit_filter.bind(drafting.prompt, backend.architecture.vocab_size, backend.plan.device)
+            logit_filter.bind(session.prompt, backend.architecture.vocab_size, backend.plan.device)
             for logit_filter in sorted(
-                drafting.options.logit_filters, key=lambda r: not isinstance(r, SuppressTokens)
+                session.options.logit_filters, key=lambda f: not isinstance(f, SuppressTokens)
             )
         ]
         self._probs: list[Tensor] = []
         self._error: Exception | None = None
 
-    def obey(self, logits: Tensor) -> None:
-        """Apply the rules to logits [vocab]."""
+    def apply_filters(self, logits: Tensor) -> None:
+        """Apply the logit filters to logits [vocab]."""
         try:
             for logit_filter in self._logit_filters:
-                logit_filter(logits, self.tokens[len(self.drafting.prompt) :])
-        except Exception as error:  # a caller's own rule may do anything; its neighbours go on
+                logit_filter(logits, self.tokens[len(self.session.prompt) :])
+        except Exception as error:  # a caller's own filter may raise; the other sessions continue
             self._error, self.left = error, 0
 
-    def choose(self, logits: Tensor, token: int, finite: bool) -> None:
-        """Take the next guess: `token`, the likeliest, or one that is drawn from logits [vocab]."""
+    def append(self, logits: Tensor, best: int, finite: bool) -> None:
+        """Append the next drafted token.
+
+        Args:
+            logits: [vocab] after the filters.
+            best: Their argmax, which is appended unless the request samples.
+            finite: Whether the best logit is finite; if not, the draft ends.
+        """
         if not finite:
             self.left = 0
         if not self.left:
             return
-        options = self.drafting.options
+        token, options = best, self.session.options
         if options.temperature:
             probs = token_distribution(
                 logits, options.temperature, options.top_k, options.top_p, options.min_p
             )
             self._probs.append(probs)
-            token = int(sample_from(probs, self.drafting.generator))
+            token = int(sample_from(probs, self.session.generator))
         self.tokens.append(token)
         self.left = 0 if token in options.eos_ids else self.left - 1
 
     def result(self) -> Proposal | Exception:
+        """The drafted tokens, or what a logit filter raised."""
         probs = torch.stack(self._probs) if self._probs else None
-        return self._error or Proposal(self.tokens[self._known :], probs)
+        return self._error or Proposal(self.tokens[self._start :], probs)
 
 
 class BatchedDraftModel:
-    """The generations that one model drafts for, side by side in one cache.
+    """The sessions that one draft model serves, batched in one cache.
 
-    They join with their first guess; what each has read is cut back to what still holds of it.
+    A session gets a slot with its first proposal. Before each proposal its slot is truncated to
+    the longest prefix that still agrees with the request's tokens.
     """
 
     def __init__(self, backend: Backend) -> None:
@@ -152,131 +199,144 @@ class BatchedDraftModel:
         self._cache: DecoderCache
         self._cross: SourceCache
         self._cache, self._cross = backend.caches()
-        self._members: list[ModelDraftSession] = []
-        self._read: list[list[int]] = []
+        self._sessions: list[ModelDraftSession] = []  # by slot
+        self._cached: list[list[int]] = []  # by slot: the tokens in the cache
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._sessions)
 
     @property
     def bytes(self) -> int:
+        """Memory held by the caches."""
         return self._cache.bytes + self._cross.bytes
 
-    def bytes_for(self, draftings: Sequence[ModelDraftSession], tokens: int) -> int:
-        """What it would need for these, none longer than `tokens`."""
-        sources = [drafting.encoded for drafting in draftings]
+    def bytes_for(self, sessions: Sequence[ModelDraftSession], tokens: int) -> int:
+        """Upper bound of the bytes needed for these sessions of at most `tokens` tokens each."""
+        sources = [session.encoded for session in sessions]
         return cache_bytes_needed(
-            self._backend, self._cache, self._cross, len(draftings), tokens, sources
+            self._backend, self._cache, self._cross, len(sessions), tokens, sources
         )
 
     def keep(self, staying: Iterable[DraftSession | None]) -> None:
-        """Forget all generations but these."""
-        wanted = {id(drafting) for drafting in staying}
-        places = list(range(len(self._members)))
-        for place in reversed(range(len(places))):
-            if id(self._members[place]) not in wanted:
-                places[place] = places[-1]  # the last one into the hole, so that little moves
-                places.pop()
-        if len(places) == len(self._members):
+        """Free the slots of all other sessions."""
+        ids = {id(session) for session in staying}
+        slots = list(range(len(self._sessions)))
+        for slot in reversed(range(len(slots))):
+            if id(self._sessions[slot]) not in ids:
+                slots[slot] = slots[-1]  # the last one fills the gap, so that few slots are copied
+                slots.pop()
+        if len(slots) == len(self._sessions):
             return
-        self._cache.reorder(places)
-        self._cross.reorder(places)
-        self._members = [self._members[place] for place in places]
-        self._read = [self._read[place] for place in places]
+        self._cache.reorder(slots)
+        self._cross.reorder(slots)
+        self._sessions = [self._sessions[slot] for slot in slots]
+        self._cached = [self._cached[slot] for slot in slots]
 
     def propose(
-        self, asked: Sequence[tuple[ModelDraftSession, Sequence[int], int]]
+        self, inputs: Sequence[tuple[ModelDraftSession, Sequence[int], int]]
     ) -> list[Proposal | Exception]:
-        """(drafting, its sequence, how many tokens at most) → guesses, or what went wrong with
-        one generation alone."""
-        guessing = [_DraftRound(d, self._slot_of(d), sequence, most) for d, sequence, most in asked]
-        for each in guessing:
-            self._rewind(each)
-        self._catch_up([each for each in guessing if each.left])
-        while going := [each for each in guessing if each.left]:
-            logits = self._backend.logits(self._read_on(going))
-            for each, own in zip(going, logits, strict=True):
-                each.obey(own)
-            best, chosen = argmax(logits)
-            sound = chosen.isfinite().tolist()
-            candidates = zip(going, logits, best.tolist(), sound, strict=True)
-            for each, own, token, finite in candidates:
-                each.choose(own, token, finite)
-        return [each.result() for each in guessing]
+        """Draft tokens for several sessions.
 
-    def _slot_of(self, drafting: ModelDraftSession) -> int:
-        for slot, member in enumerate(self._members):
-            if member is drafting:
+        Args:
+            inputs: For each session: the session, its tokens so far, at most so many new tokens.
+
+        Returns:
+            For each session a proposal, or the exception that its logit filters raised.
+        """
+        rounds = [
+            _DraftRound(session, self._slot_of(session), sequence, most)
+            for session, sequence, most in inputs
+        ]
+        for each in rounds:
+            self._rewind(each)
+        self._prefill([each for each in rounds if each.left])
+        while active := [each for each in rounds if each.left]:
+            logits = self._backend.logits(self._decode(active))
+            for each, own in zip(active, logits, strict=True):
+                each.apply_filters(own)
+            best, best_logits = argmax(logits)
+            finite = best_logits.isfinite().tolist()
+            for each, own, token, ok in zip(active, logits, best.tolist(), finite, strict=True):
+                each.append(own, token, ok)
+        return [each.result() for each in rounds]
+
+    def _slot_of(self, session: ModelDraftSession) -> int:
+        """The session's slot, allocated if it has none."""
+        for slot, other in enumerate(self._sessions):
+            if other is session:
                 return slot
-        self._members.append(drafting)
-        self._read.append([])
-        self._cross.store(self._cross.alloc(), drafting.encoded)
+        self._sessions.append(session)
+        self._cached.append([])
+        self._cross.store(self._cross.alloc(), session.encoded)
         return self._cache.alloc()
 
-    def _rewind(self, guessing: _DraftRound) -> None:
-        """Keep of a slot the longest beginning that it shares with the sequence, less its last
-        token: that is read again, to know what follows."""
-        read, same = self._read[guessing.slot], 0
-        for mine, given in zip(read, guessing.tokens[:-1], strict=False):
+    def _rewind(self, draft: _DraftRound) -> None:
+        """Truncate a slot to the prefix it shares with the sequence, without its last token.
+
+        The last token is read again, as its hidden state is needed.
+        """
+        cached, shared = self._cached[draft.slot], 0
+        for mine, given in zip(cached, draft.tokens[:-1], strict=False):
             if mine != given:
                 break
-            same += 1
-        self._cut(guessing.slot, same)
+            shared += 1
+        del cached[shared:]
+        self._cache.truncate(draft.slot, shared)
 
-    def _cut(self, slot: int, length: int) -> None:
-        del self._read[slot][length:]
-        self._cache.truncate(slot, length)
-
-    def _catch_up(self, guessing: Sequence[_DraftRound]) -> None:
-        """Who has just come reads all but the last token; neighbours in step do it together."""
+    def _prefill(self, drafts: Sequence[_DraftRound]) -> None:
+        """Read all but the last token of new sessions; neighbours of equal shape in one pass."""
         new = sorted(
             (
                 each
-                for each in guessing
-                if len(each.tokens) - len(self._read[each.slot]) > _USUAL_UNREAD_TOKENS
+                for each in drafts
+                if len(each.tokens) - len(self._cached[each.slot]) > _MAX_UNREAD_TOKENS
             ),
             key=lambda each: each.slot,
         )
         while new:
             first, group = new[0], [new[0]]
             for each in new[1:]:
-                if each.slot != group[-1].slot + 1 or self._span(each) != self._span(first):
+                if each.slot != group[-1].slot + 1 or self._shape(each) != self._shape(first):
                     break
                 group.append(each)
             new = new[len(group) :]
-            start = len(self._read[first.slot])
+            start = len(self._cached[first.slot])
             slots = slice(first.slot, first.slot + len(group))
             unread = [each.tokens[start:-1] for each in group]
-            encoded_sources = [each.drafting.encoded for each in group]
+            encoded_sources = [each.session.encoded for each in group]
             self._backend.decode(unread, slots, encoded_sources, self._cache, self._cross)
             self._cache.advance(slots, len(unread[0]))
             for each, ids in zip(group, unread, strict=True):
-                self._read[each.slot] += ids
+                self._cached[each.slot] += ids
 
-    def _span(self, each: _DraftRound) -> tuple[int, int]:
-        return len(self._read[each.slot]), len(each.tokens)
+    def _shape(self, draft: _DraftRound) -> tuple[int, int]:
+        return len(self._cached[draft.slot]), len(draft.tokens)
 
-    def _read_on(self, going: Sequence[_DraftRound]) -> Tensor:
-        """One pass over whoever still guesses → states [going, width] after their last tokens.
+    def _decode(self, active: Sequence[_DraftRound]) -> Tensor:
+        """One pass over the unread tokens of all active sessions.
 
-        Slots between them read on for nothing, and those with fewer tokens behind their last; what
-        they read does not count. Near the last position they begin earlier instead.
+        The pass covers all slots from the first to the last active one. Inactive slots between
+        them, and sessions with fewer unread tokens, are padded; the padding does not stay in the
+        cache. Where padding would exceed the last position, a slot starts some tokens earlier.
+
+        Returns:
+            Hidden states [active, d_model] after each session's last token.
         """
-        tokens = {each.slot: each.tokens for each in going}
+        tokens = {each.slot: each.tokens for each in active}
         slots = slice(min(tokens), max(tokens) + 1)
-        width = max(len(each.tokens) - len(self._read[each.slot]) for each in going)
+        width = max(len(each.tokens) - len(self._cached[each.slot]) for each in active)
         latest = self._backend.architecture.max_target_positions - width
-        ids, ends = [], []
+        ids, num_read = [], []
         for slot in range(slots.start, slots.stop):
-            whole = tokens.get(slot, self._read[slot])
-            start = min(len(self._read[slot]), latest)
-            ids.append((whole[start:] + [0] * width)[:width])
-            ends.append(len(whole) - start)
-            self._read[slot] = list(whole)
+            own = tokens.get(slot, self._cached[slot])
+            start = min(len(self._cached[slot]), latest)
+            ids.append((own[start:] + [0] * width)[:width])
+            num_read.append(len(own) - start)
+            self._cached[slot] = list(own)
             self._cache.truncate(slot, start)
-        encoded_sources = [member.encoded for member in self._members[slots]]
+        encoded_sources = [session.encoded for session in self._sessions[slots]]
         hidden_states = self._backend.decode(ids, slots, encoded_sources, self._cache, self._cross)
-        for slot, end in enumerate(ends, slots.start):
-            self._cache.advance(slice(slot, slot + 1), end)
-        rows = [each.slot - slots.start for each in going]
-        return hidden_states[rows, [ends[row] - 1 for row in rows]]
+        for slot, count in enumerate(num_read, slots.start):
+            self._cache.advance(slice(slot, slot + 1), count)
+        rows = [each.slot - slots.start for each in active]
+        return hidden_states[rows, [num_read[row] - 1 for row in rows]]

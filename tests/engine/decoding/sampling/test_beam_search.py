@@ -39,7 +39,7 @@ LENGTH = 14
 
 
 def frequent(engine: Engine, request: Request, several: bool) -> tuple[int, ...]:
-    """Ids that a random model likes to choose, which a test may call the end."""
+    """Ids that a model with random weights often generates, to be used as eos."""
     options = replace(request.options, beam_size=5, n_best=5, eos_ids=())
     found = engine.generate([replace(request, options=options)])[0].hypotheses
     common = sorted({token for each in found for token in each.tokens[2:]})
@@ -47,7 +47,7 @@ def frequent(engine: Engine, request: Request, several: bool) -> tuple[int, ...]
 
 
 def same(tally: Exactness, ours: Result, theirs: list[list[int]], scores: list[float]) -> None:
-    """Equal hypotheses in order; two may change places where their scores tie."""
+    """Equal hypotheses in order, except for the order of ties."""
     assert [h.score for h in ours.hypotheses] == pytest.approx(scores, abs=NEAR_TIE, rel=1e-5)
     for mine, other, score in zip(ours.hypotheses, theirs, scores, strict=True):
         if list(mine.tokens) != other:
@@ -71,7 +71,7 @@ SEARCHES = [
 def test_hypotheses_equal_generate(
     spec: str, engine: Engine, checkpoints: Folders, exactness: Exactness
 ) -> None:
-    """All searches of all sources in one batch with greedy rows, and with n-best and scores."""
+    """All searches of all sources in one batch with greedy requests, with n-best and scores."""
     folder = checkpoints(spec)
     model, oracle = engine.load(folder), reference(folder)
     exactness.models += 1
@@ -191,7 +191,7 @@ WHISPER_SEARCHES = [
 def test_ids_equal_openai_whisper(
     without_timestamps: bool, engine: Engine, checkpoints: Folders, exactness: Exactness
 ) -> None:
-    """Under all of Whisper's rules; a token that random weights like stands for the end."""
+    """With all of Whisper's logit filters; a frequent token is the eos."""
     folder = checkpoints("whisper:tiny")
     model, theirs = engine.load(folder), in_openai(folder)
     exactness.models += 1
@@ -200,7 +200,10 @@ def test_ids_equal_openai_whisper(
     decoder = transcriber.window_decoder("de", chosen)
     never = transcriber._suppressed(chosen, transcriber.tokenizer.special.timestamp_begin + 1500)
     plain = GenerationOptions(
-        max_new_tokens=LENGTH, logit_filters=decoder._rules, logprobs=True, stopping="openai"
+        max_new_tokens=LENGTH,
+        logit_filters=decoder._logit_filters,
+        logprobs=True,
+        stopping="openai",
     )
     for seed in range(2):
         mel = mel_source(model, seed)
@@ -319,7 +322,7 @@ def test_beams_share_their_source(engine: Engine, marian: LoadedModel) -> None:
     assert len(batch._cross) == len(batch._cache) == 0
 
 
-def test_an_interrupted_step_costs_no_beam(
+def test_an_interrupted_step_loses_no_beam(
     engine: Engine, marian: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     requests = mixed(engine, marian)
@@ -350,7 +353,7 @@ def test_more_beams_than_the_batch_has_room_for(checkpoints: Folders, marian: Lo
             assert_equal(ours, expected)
 
 
-def test_fewer_ways_on_than_beams(engine: Engine, marian: LoadedModel) -> None:
+def test_fewer_possible_tokens_than_beams(engine: Engine, marian: LoadedModel) -> None:
     request = mixed(engine, marian)[1]
     few = replace(
         request.options, logit_filters=(AllowOnlyTokens((5, 9)),), beam_size=5, n_best=5, eos_ids=()
@@ -363,7 +366,7 @@ def test_fewer_ways_on_than_beams(engine: Engine, marian: LoadedModel) -> None:
         engine.generate([replace(request, options=null_source)])
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_contradictory_options_are_refused() -> None:
     for wrong in (
         {"beam_size": 0},
         {"beam_size": 2, "temperature": 0.5},

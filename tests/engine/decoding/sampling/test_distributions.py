@@ -1,4 +1,4 @@
-"""Sampling draws from the right distribution, repeatably, whatever else is in the batch."""
+"""Sampling follows the right distribution and depends on the seed only, not on the batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each rule against its openai-whisper or transformers twin, on random logits."""
+"""Each logit filter equals its openai-whisper or transformers counterpart on random logits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ TWINS = [
 @pytest.mark.parametrize(("rule", "twin"), TWINS, ids=lambda x: type(x).__name__)
 @given(generated=TOKENS, seed=st.integers(0, 1000))
 @settings(max_examples=60, deadline=None)
-def test_rule_equals_its_transformers_twin(
+def test_filter_equals_its_transformers_counterpart(
     rule: LogitFilter, twin: object, generated: list[int], seed: int
 ) -> None:
     logits = logits_for(seed)
@@ -67,7 +67,7 @@ def test_rule_equals_its_transformers_twin(
 
 
 @pytest.mark.parametrize("rule", [NoRepeatNgram(2), RepetitionPenalty(1.3), BadWords(((3, 4),))])
-def test_a_rule_bound_once_equals_one_bound_anew_at_each_step(rule: LogitFilter) -> None:
+def test_a_filter_bound_once_equals_one_bound_at_each_step(rule: LogitFilter) -> None:
     bound = rule.bind(PROMPT, VOCAB, torch.device("cpu"))
     generated: list[int] = []
     for seed in range(20):
@@ -99,7 +99,7 @@ def test_timestamps_equal_openai_whisper(
     torch.testing.assert_close(apply_filters([rule], logits, PROMPT, generated), theirs[0])
 
 
-def test_forced_prefix_wins_over_what_came_before() -> None:
+def test_forced_prefix_overrides_earlier_filters() -> None:
     logit_filters = [SuppressTokens((4,)), ForcedPrefix((4, 6))]
     assert int(apply_filters(logit_filters, logits_for(0), PROMPT, []).argmax()) == 4
     assert int(apply_filters(logit_filters, logits_for(0), PROMPT, [4]).argmax()) == 6
@@ -107,12 +107,12 @@ def test_forced_prefix_wins_over_what_came_before() -> None:
     assert torch.isfinite(free).sum() == VOCAB - 1
 
 
-def test_only_tokens_leaves_nothing_else() -> None:
+def test_allow_only_tokens_rules_out_all_others() -> None:
     left = apply_filters([AllowOnlyTokens((3, 8))], logits_for(0), PROMPT, [])
     assert torch.isfinite(left).nonzero().flatten().tolist() == [3, 8]
 
 
-def test_rules_leave_the_callers_logits_alone() -> None:
+def test_filters_do_not_change_the_callers_logits() -> None:
     logits = logits_for(0)
     before = logits.clone()
     apply_filters([SuppressTokens((1,)), RepetitionPenalty(2.0)], logits, PROMPT, [5])
@@ -127,7 +127,7 @@ def test_ids_outside_the_vocabulary_are_refused(rule: LogitFilter) -> None:
         rule.bind(PROMPT, VOCAB, torch.device("cpu"))
 
 
-def test_impossible_rules_are_refused() -> None:
+def test_impossible_filters_are_refused() -> None:
     with pytest.raises(OptionError):
         NoRepeatNgram(0)
     with pytest.raises(OptionError):

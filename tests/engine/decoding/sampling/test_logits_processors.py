@@ -1,4 +1,4 @@
-"""The processors by name: what they draw from, and that the engine draws the same."""
+"""The named processors: their distributions, and that the engine samples from the same."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_engine_draws_the_same(
     assert chisquare(seen, wanted, sum_check=False).pvalue > 1e-3
 
 
-def test_the_best_of_several_is_the_likeliest_of_them(engine: Engine, marian: LoadedModel) -> None:
+def test_best_of_returns_the_most_probable_sample(engine: Engine, marian: LoadedModel) -> None:
     """And each of them is drawn like any other sample."""
     encoded, start = marian.encode(token_sources(marian, [6]))[0], marian.architecture.start_id
     options = replace(TopKProcessor(1.0, 20).options(8, seed=5), best_of=6, n_best=6, logprobs=True)
@@ -117,7 +117,7 @@ def test_the_best_of_several_is_the_likeliest_of_them(engine: Engine, marian: Lo
         (MultinomialProcessor, {"temperature": -1.0}),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_values_out_of_range_are_refused(
     kind: type[LogitsProcessor], wrong: dict[str, float]
 ) -> None:
     with pytest.raises(OptionError):
