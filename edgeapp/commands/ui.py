@@ -59,7 +59,8 @@ def ui(
         if not keep_history:
             settings = replace(settings, history=False)
         share_cores()  # with the browser, for one
-        from edgeapp.server.serve import ServerOptions, read_logins, serve
+        from edgeapp.server.options import ServerOptions, read_logins
+        from edgeapp.server.serve import serve
 
         options = ServerOptions(
             host=host,

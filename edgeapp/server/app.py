@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from edgeapp.server.shared_models import SharedModelPool
 
 if TYPE_CHECKING:
+    from edgeapp.server.options import ServerOptions
     from edgeapp.server.security import SecurityMiddleware
-    from edgeapp.server.serve import ServerOptions
 
 __all__ = ["make_app"]
 

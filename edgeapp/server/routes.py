@@ -23,7 +23,7 @@ from edgeapp.server.uploads import Uploads
 from edgeapp.ui import STATIC
 
 if TYPE_CHECKING:
-    from edgeapp.server.serve import ServerOptions
+    from edgeapp.server.options import ServerOptions
 
 __all__ = ["AppRoutes", "app_routes"]
 

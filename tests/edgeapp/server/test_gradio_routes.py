@@ -16,8 +16,8 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Host, Mount
 
+from edgeapp.server.options import ServerOptions
 from edgeapp.server.security import OPEN, SecurityMiddleware
-from edgeapp.server.serve import ServerOptions
 from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings
 

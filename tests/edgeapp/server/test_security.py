@@ -16,9 +16,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.websockets import WebSocketDisconnect
 
+from edgeapp.server.options import ServerOptions, is_loopback, read_logins
 from edgeapp.server.routes import app_routes
 from edgeapp.server.security import SecurityMiddleware
-from edgeapp.server.serve import ServerOptions, is_loopback, read_logins
 from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings
 from pipelines.errors import OptionError
