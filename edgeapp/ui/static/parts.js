@@ -7,7 +7,7 @@ let known = null;
 /** What can be chosen on this machine: {recognisers, pairs, languages}. Again: look again. */
 export function choices(again = false) {
   if (!known || again) {
-    known = ask({ type: "choices" });
+    known = ask({ type: "picker_options" });
     known.catch(() => (known = null));
   }
   return known;
