@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import webbrowser
+from contextlib import suppress
 from typing import Any
 
 from edgeapp.console import print_note
@@ -36,6 +38,7 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         log_level="warning",
         ssl_certfile=options.ssl_certfile,
         ssl_keyfile=options.ssl_keyfile,
+        ws=_websocket_protocol(),
         ws_max_size=4 << 20,  # the longest text and its translation, in any script
         timeout_graceful_shutdown=2,
     )
@@ -50,6 +53,25 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         close()
+
+
+def _websocket_protocol() -> type[asyncio.Protocol]:
+    """uvicorn's WebSocket protocol, with a shutdown that tolerates a browser that is closing.
+
+    At its shutdown uvicorn closes every connection. It raises InvalidState for a connection whose
+    close frame has arrived but whose TLS is still open, which would end the server with a
+    traceback.
+    """
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+    from websockets.exceptions import InvalidState
+
+    class WebSocketProtocol(WebSocketsSansIOProtocol):
+        def shutdown(self) -> None:
+            with suppress(InvalidState):
+                super().shutdown()
+            self.transport.close()
+
+    return WebSocketProtocol
 
 
 def _in_address(host: str) -> str:

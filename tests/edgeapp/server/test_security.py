@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.websockets import WebSocketDisconnect
+from uvicorn.server import ServerState
+from websockets.protocol import State
 
 from edgeapp.server.options import ServerOptions, is_loopback, read_logins
 from edgeapp.server.routes import app_routes
 from edgeapp.server.security import SecurityMiddleware
+from edgeapp.server.serve import _websocket_protocol
 from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings
 from pipelines.errors import OptionError
@@ -217,6 +223,19 @@ def test_a_logout_ends_open_lines(
         for _ in range(5):
             assert annas.receive_json()["type"] in ("hello", "begun", "more")
     assert client.get("/edgeapp/person").status_code == 401
+
+
+def test_a_closing_browser_does_not_disturb_the_shutdown() -> None:
+    async def end() -> Mock:
+        config = uvicorn.Config(PlainTextResponse("x"), log_level="critical")
+        config.load()
+        protocol: Any = _websocket_protocol()(config, ServerState(), {})  # type: ignore[call-arg]
+        protocol.connection_made(transport := Mock())
+        protocol.handshake_complete, protocol.conn.state = True, State.CLOSING
+        protocol.shutdown()
+        return transport
+
+    assert asyncio.run(end()).close.called
 
 
 def test_guessing_is_slowed_down(
