@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from edgeapp.history import History, Summary
+from edgeapp.process_memory import memory_in_use
 from edgeapp.server.model_list import download_plan, model_list
 from edgeapp.server.picker_options import picker_options
-from edgeapp.server.process_memory import memory_in_use
 from edgeapp.server.sessions import Message, Sessions
 from edgeapp.server.shared_models import SharedModelPool
 from pipelines import ModelError, OptionError, OutputError

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.process_memory import memory_in_use, release_memory
+from edgeapp.process_memory import memory_in_use, release_memory
 from edgeapp.settings import Settings
 from pipelines import ModelError, OptionError
 
