@@ -12,15 +12,26 @@ from pipelines import OptionError
 
 __all__ = ["ServerOptions", "is_loopback", "read_logins"]
 
-_SHORT = re.compile(r"127(\.[0-9]{1,8}){1,2}")  # 127.1 is 127.0.0.1
+_SHORT_LOOPBACK = re.compile(r"127(\.[0-9]{1,8}){1,2}")  # 127.1 is 127.0.0.1
 
 
 @dataclass(frozen=True)
 class ServerOptions:
     """How the page is served.
 
-    logins: (user, password) pairs, none for an open page. sessions: at most so many run at once.
-    upload_mb, minutes: the longest recording taken. browser: open the page there.
+    Attributes:
+        host: The address to listen on.
+        port: The TCP port, 0 for any free one.
+        logins: (user, password) pairs. Empty: no login is needed.
+        ssl_certfile: The TLS certificate, for https.
+        ssl_keyfile: The key of the certificate.
+        sessions: The number of sessions that may have running tasks at the same time.
+        upload_mb: The largest recording that is accepted, in MiB.
+        minutes: The longest recording that is accepted.
+        browser: Open the page in the browser.
+
+    Raises:
+        OptionError: A value is out of range, or a file is missing.
     """
 
     host: str = "127.0.0.1"
@@ -42,36 +53,46 @@ class ServerOptions:
             raise OptionError("--ssl-certfile and --ssl-keyfile go together")
         for path in (self.ssl_certfile, self.ssl_keyfile):
             if path is not None and not path.is_file():
-                raise OptionError(f"{path} is no file")
+                raise OptionError(f"{path} is not a file")
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches the page."""
+        """Whether only this machine can reach the page."""
         return is_loopback(self.host)
 
     @property
     def trusted(self) -> bool:
-        """Whether whoever reaches the page may change what is on this machine."""
+        """Whether users of the page may change the models on this machine."""
         return self.loopback or bool(self.logins)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, given as an address or a name, is reached from this machine only.
+    """Whether an address or a name is reachable from this machine only.
 
-    Names other than localhost are not looked up: 127.example.com may be any machine.
+    Names other than localhost are not resolved: 127.example.com may be any machine.
     """
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return host.lower() == "localhost" or _SHORT.fullmatch(host) is not None
+        return host.lower() == "localhost" or _SHORT_LOOPBACK.fullmatch(host) is not None
 
 
 def read_logins(text: str | None) -> tuple[tuple[str, str], ...]:
-    """ "user:password", or a file with one such line for each user. Raises OptionError."""
+    """Parse the --auth option.
+
+    Args:
+        text: "user:password", or a file with one such line for each user. None: no logins.
+
+    Returns:
+        (user, password) pairs.
+
+    Raises:
+        OptionError: A user or a password is missing.
+    """
     if text is None:
         return ()
     lines = [text]
-    with suppress(OSError):  # a password may be too long to be a path
+    with suppress(OSError):  # a password may be too long for a path
         if Path(text).is_file():
             lines = Path(text).read_text("utf-8").splitlines()
     pairs = [line.strip().partition(":") for line in lines if line.strip()]

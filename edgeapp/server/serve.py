@@ -1,54 +1,57 @@
-"""The server of the page: one process, one engine, this machine only unless told otherwise."""
+"""`serve`: the web server, in one process with one engine; by default for this machine only."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import webbrowser
 from contextlib import suppress
-from typing import Any
 
 from edgeapp.console import print_note
+from edgeapp.model_pool import ModelPool
 from edgeapp.server.options import ServerOptions, is_loopback
-from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings, history_file
 from pipelines import EdgeError, OptionError
 
 __all__ = ["serve"]
 
-_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+_LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all interfaces
+_MAX_MESSAGE_BYTES = 4 << 20  # the longest text and its translation, in any script
+_BACKLOG = 128  # connections that wait while the application is being made
 
 
 def serve(settings: Settings, options: ServerOptions) -> None:
-    """Until Ctrl-C. Raises OptionError when the address cannot be used."""
+    """Serve the page until Ctrl-C.
+
+    Raises:
+        OptionError: The address cannot be used.
+    """
     import uvicorn
 
     listener = _bind(options.host, options.port)
     from edgeapp.server.app import make_app
 
-    pool = SharedModelPool(settings)
+    pool = ModelPool(settings, listed_only=True)
     app, close = make_app(pool, options, history_file(settings))
-    scheme = "https" if options.ssl_certfile else "http"
-    place = f":{listener.getsockname()[1]}/"
-    url = f"{scheme}://{_in_address(options.host)}{place}"
+    scheme, port = "https" if options.ssl_certfile else "http", listener.getsockname()[1]
     if not is_loopback(options.host):
-        _warn_open(options)
+        _warn_of_open_server(options)
     config = uvicorn.Config(
         app,
         log_level="warning",
         ssl_certfile=options.ssl_certfile,
         ssl_keyfile=options.ssl_keyfile,
         ws=_websocket_protocol(),
-        ws_max_size=4 << 20,  # the longest text and its translation, in any script
+        ws_max_size=_MAX_MESSAGE_BYTES,
         timeout_graceful_shutdown=2,
     )
-    threading.Thread(target=_warm, args=(pool,), daemon=True).start()
-    print_note(f"the page is at {url} ; Ctrl-C ends")
+    threading.Thread(target=_warm_up, args=(pool,), daemon=True).start()
+    print_note(f"the page is at {_url(scheme, options.host, port)} ; Ctrl-C ends")
     if options.browser:
-        # "Everywhere" is nowhere to go to.
-        near = _EVERYWHERE.get(options.host, options.host)
-        address = f"{scheme}://{_in_address(near)}{place}"
-        threading.Timer(1.0, webbrowser.open, (address,)).start()
+        # 0.0.0.0 is an address to listen on, not to connect to.
+        url = _url(scheme, _LOOPBACK_OF_ANY.get(options.host, options.host), port)
+        threading.Timer(1.0, webbrowser.open, (url,)).start()
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:
@@ -74,19 +77,17 @@ def _websocket_protocol() -> type[asyncio.Protocol]:
     return WebSocketProtocol
 
 
-def _in_address(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
+def _url(scheme: str, host: str, port: int) -> str:
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def _bind(host: str, port: int) -> Any:
-    import socket
-
+def _bind(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(128)  # who comes before the models are there waits
+        listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
         raise OptionError(
@@ -95,7 +96,7 @@ def _bind(host: str, port: int) -> Any:
     return listener
 
 
-def _warn_open(options: ServerOptions) -> None:
+def _warn_of_open_server(options: ServerOptions) -> None:
     if not options.logins:
         print_note(
             "everybody who reaches this machine can use the page: --auth asks for a password"
@@ -107,8 +108,8 @@ def _warn_open(options: ServerOptions) -> None:
         )
 
 
-def _warm(pool: SharedModelPool) -> None:
+def _warm_up(pool: ModelPool) -> None:
     try:
-        pool.warm()
-    except EdgeError as error:  # it will be said again to whoever needs the model
+        pool.warm_up()
+    except EdgeError as error:  # the first task that needs the model reports it again
         print_note(str(error))

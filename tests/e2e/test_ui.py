@@ -187,7 +187,7 @@ def test_models_are_loaded_and_unloaded(desk: Desk) -> None:
     if row.locator("text=Unload").count() == 0:
         row.locator("button").click()
     row.locator("text=Unload").click()
-    row.locator("text=not running").wait_for()
+    row.locator("text=not loaded").wait_for()
     row.locator("button", has_text="Load").click()
     row.locator(".ea-state", has_text=" in memory").wait_for()
     assert "English → German" in row.inner_text()
@@ -213,7 +213,7 @@ def test_a_model_is_downloaded_and_removed(
     assert size.startswith("Download "), size
     page.click(".ea-plan button")
     row = page.locator(".ea-rows li", has_text="opus-mt-en-de")
-    row.locator("text=not running").wait_for()
+    row.locator("text=not loaded").wait_for()
     page.on("dialog", lambda dialog: dialog.accept())
     row.locator("text=Remove").click()
     row.wait_for(state="detached")

@@ -74,11 +74,11 @@ export function toast(text) {
 
 whenThere("#ea-tabs div[role=tablist]", arrange);
 on("lost", () => toast("The connection to EdgeApp is lost. It is tried again."));
-on("hello", ({ person }) => {
-  if (!person || document.querySelector(".ea-person")) return;
+on("hello", ({ user }) => {
+  if (!user || document.querySelector(".ea-person")) return;
   const out = make("button", { type: "submit", class: "ea-quiet" }, "Log out");
   const form = make("form", { class: "ea-person", method: "post", action: "/logout" }, out);
-  out.title = person;
+  out.title = user;
   addEventListener("ea-tab", ({ detail }) => (form.dataset.tab = detail));
   whenThere(".gradio-container main", (main) => main.append(form));
 });

@@ -46,34 +46,34 @@ class Models {
     await ask({ type: "models" }).then((answer) => this.show(answer), () => {});
   }
 
-  show({ models, memory, running, most, changing }) {
+  show({ models, memory, running, limit, can_change: canChange }) {
     const loaded = models.filter((model) => model.loaded);
     const held = memory ? ` ${size(memory)} of memory in all.` : "";
-    const people = `${running} of ${most} places are taken.`;
+    const people = `${running} of ${limit} places are taken.`;
     this.find(".ea-summary").textContent =
-      `${models.length} on this machine, ${loaded.length} running.${held} ${people}`;
-    this.find("form").hidden = !changing;
-    const drawn = JSON.stringify([models, changing, this.busy]);
+      `${models.length} on this machine, ${loaded.length} loaded.${held} ${people}`;
+    this.find("form").hidden = !canChange;
+    const drawn = JSON.stringify([models, canChange, this.busy]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
     const focus = document.activeElement?.dataset?.key;
-    this.find(".ea-rows").replaceChildren(...models.map((model) => this.row(model, changing)));
+    this.find(".ea-rows").replaceChildren(...models.map((model) => this.row(model, canChange)));
     if (focus) this.find(`[data-key="${CSS.escape(focus)}"]`)?.focus();
   }
 
-  row(model, changing) {
+  row(model, canChange) {
     const { name, task, bytes, source, languages, loaded } = model;
     const facts = [TASKS[task], languages, `${size(bytes)} on disk`].filter(Boolean).join(" · ");
     const row = make("li", { class: loaded ? "ea-running" : "" });
     const title = make("h2", {}, name, make("span", { class: "ea-chip" }, SOURCES[source]));
     row.append(make("div", { class: "ea-what" }, title, make("p", {}, facts)));
     const place = loaded && { cpu: "CPU", cuda: "GPU" }[loaded.device];
-    const state = loaded ? `${loaded.precision} on ${place}, ${size(loaded.bytes)} in memory` : "not running";
+    const state = loaded ? `${loaded.compute_type} on ${place}, ${size(loaded.bytes)} in memory` : "not loaded";
     row.append(make("p", { class: "ea-state" }, state));
     const buttons = make("div", { class: "ea-buttons" });
     if (loaded) buttons.append(this.button("unload", "Unload", name, loaded.users > 0));
     else buttons.append(this.button("load", "Load", name));
-    if (source === "cache" && changing) buttons.append(this.button("remove", "Remove", name));
+    if (source === "cache" && canChange) buttons.append(this.button("remove", "Remove", name));
     row.append(buttons);
     return row;
   }

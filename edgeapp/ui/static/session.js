@@ -54,7 +54,7 @@ function tell(type, message) {
 }
 
 function hear(message) {
-  if (message.type === "answer") {
+  if (message.type === "reply") {
     const question = questions.get(message.id);
     questions.delete(message.id);
     if (message.error) question?.reject(new Error(message.error));
@@ -86,7 +86,7 @@ function connect() {
 
 /** Whoever is not logged in any more (the server was restarted) is led to the door. */
 async function outside() {
-  const answer = await fetch("/edgeapp/person").catch(() => null);
+  const answer = await fetch("/edgeapp/user").catch(() => null);
   if (answer?.status === 401) location.reload();
 }
 

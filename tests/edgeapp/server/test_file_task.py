@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server.sessions import Session, SessionAbandoned, Sessions
+from edgeapp.server.sessions import Session, Sessions, TaskCancelled
 from edgeapp.server.tasks.file_task import FileTask
 from pipelines.asr.audio.arrays import SampleBuffer
 from pipelines.errors import AudioError
@@ -36,7 +36,7 @@ def test_a_damaged_file_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_bytes(flac(16_000, [flac_frame(0)], 3600 * 16_000))
     told: list[dict[str, Any]] = []
     work = task(path)
-    monkeypatch.setattr(work, "_caption", lambda samples, send: None)
+    monkeypatch.setattr(work, "_transcribe", lambda samples, send: None)
     work.run(told.append)
     assert [message["type"] for message in told] == ["warning", "file_sound"]
     assert told[0]["message"].startswith("talk.mp3 is damaged or breaks off: 4.1 s of the 3600.0 s")
@@ -64,10 +64,10 @@ def test_cancelling_while_it_is_decoded(tmp_path: Path, monkeypatch: pytest.Monk
     assert not path.exists()
 
 
-def test_what_was_abandoned_before_it_began(tmp_path: Path) -> None:
+def test_a_task_that_was_cancelled_before_it_began(tmp_path: Path) -> None:
     path = tmp_path / "0f0f0f"
     path.write_bytes(wav(16_000, 1, bytes(32_000)))
     work = task(path)
-    work.abandon()
-    with pytest.raises(SessionAbandoned):
+    work.cancel()
+    with pytest.raises(TaskCancelled):
         work.run(lambda message: None)

@@ -16,9 +16,9 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Host, Mount
 
+from edgeapp.model_pool import ModelPool
 from edgeapp.server.options import ServerOptions
-from edgeapp.server.security import OPEN, SecurityMiddleware
-from edgeapp.server.shared_models import SharedModelPool
+from edgeapp.server.security import ALLOWED_ROUTES, SecurityMiddleware
 from edgeapp.settings import Settings
 
 # Gradio's routes that the page needs, with the values that stand for their parameters. They are
@@ -87,7 +87,7 @@ def served() -> Iterator[Served]:
         from edgeapp.server.app import make_app
 
         async def make() -> Any:  # outside a loop, Gradio makes loops, and does not close them
-            return make_app(SharedModelPool(Settings()), ServerOptions(), None)
+            return make_app(ModelPool(Settings(), listed_only=True), ServerOptions(), None)
 
         app, close = loop.run_until_complete(make())
     inner: Any = app.app
@@ -184,7 +184,7 @@ def test_what_the_page_needs_is_open(served: Served) -> None:
         served.reached.clear()
         assert served.ask(method, f"{target}?v=1") == 200
         assert served.reached == [(method, target, b"")]
-    listed = [address for address in OPEN if address.gradio]
+    listed = [address for address in ALLOWED_ROUTES if address.gradio]
     for address in listed:
         open_methods = {m for (m, _), target in NEEDED.items() if address.path.fullmatch(target)}
         assert address.methods == open_methods

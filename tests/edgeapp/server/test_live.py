@@ -17,7 +17,7 @@ from edgeapp.live.events import (
     TranslationPartial,
     WarningRaised,
 )
-from edgeapp.server.sessions import SessionAbandoned
+from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.server.tasks.live_task import LiveTask
@@ -58,7 +58,7 @@ def test_what_nobody_fetches_is_lost_and_told() -> None:
         feed.put(tone(16_000, 1.0))
     assert feed.waiting_s == 60.0
     assert feed.dropped_s == 5.0
-    feed.abandon()
+    feed.cancel()
     assert feed.waiting_s == 0.0
 
 
@@ -70,7 +70,7 @@ def test_what_is_no_audio_is_refused() -> None:
 
 
 def told(board: CaptionLines, *events: Any) -> list[dict[str, Any]]:
-    return [message for event in events for message in board.take(event)]
+    return [message for event in events for message in board.update(event)]
 
 
 def test_an_utterance_is_a_line() -> None:
@@ -136,7 +136,9 @@ def test_a_line_that_is_over_shows_no_translation_of_what_follows() -> None:
     assert not board.lines[0].running
 
 
-def test_what_is_sure_is_kept_when_the_tab_is_closed() -> None:
+def test_committed_text_is_stored_when_the_tab_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Though its cue is not complete yet."""
     kept: list[Cue] = []
 
@@ -144,19 +146,22 @@ def test_what_is_sure_is_kept_when_the_tab_is_closed() -> None:
         def run(self, feed: object) -> Iterator[object]:
             yield SpeechStarted(0.0)
             yield CommittedText(" Half a sentence", 0.0, 1.0)
-            task.abandon()
+            task.cancel()
             yield SessionEnded(2.0)
 
     @contextmanager
     def anything(*told: object, **more: object) -> Iterator[Any]:
         yield SimpleNamespace(add=kept.append)
 
-    live = SimpleNamespace(models=(), language="en", name="demo", session=Session())
-    pool: Any = SimpleNamespace(live=lambda wanted: live, using=anything)
-    wanted: Any = SimpleNamespace(target=None)
+    setup = SimpleNamespace(models=(), language="en", model_name="demo", session=Session())
+    monkeypatch.setattr(
+        "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice: setup
+    )
+    pool: Any = SimpleNamespace(using=anything)
+    choice: Any = SimpleNamespace(target=None)
     history: Any = SimpleNamespace(recording=anything)
-    task = LiveTask(pool, history, wanted, 16_000)
-    with pytest.raises(SessionAbandoned):
+    task = LiveTask(pool, history, choice, 16_000)
+    with pytest.raises(TaskCancelled):
         task.run(lambda message: None)
     assert [cue.text for cue in kept] == ["Half a sentence"]
 

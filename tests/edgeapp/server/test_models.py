@@ -1,27 +1,31 @@
-"""The models behind the page: shared, counted, put back when nobody uses them."""
+"""The page's models: picker options, the list of models, and texts that are translated."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.api import PageApi
 from edgeapp.server.model_list import model_list
-from edgeapp.server.picker_options import language_name, picker_options
-from edgeapp.server.sessions import SessionAbandoned
-from edgeapp.server.shared_models import ModelChoice, SharedModelPool
+from edgeapp.server.picker_options import ModelChoice, language_name, picker_options
+from edgeapp.server.sessions import Sessions, TaskCancelled
 from edgeapp.server.tasks.text_task import TextTask
 from edgeapp.settings import Settings
-from pipelines.errors import ModelError, OptionError
+from edgeapp.ui import STATIC
+from pipelines.errors import OptionError
 
 
 @pytest.fixture(scope="module")
-def pool() -> SharedModelPool:
-    return SharedModelPool(Settings(threads=1))
+def pool() -> ModelPool:
+    return ModelPool(Settings(threads=1), listed_only=True)
 
 
-def test_what_there_is_to_choose(hub_cache: Path) -> None:
+def test_picker_options(hub_cache: Path) -> None:
     known = picker_options()
     assert [(one.name, one.languages) for one in known.recognisers] == [("demo", ("en",))]
     assert [(pair.model, pair.source, pair.target) for pair in known.pairs] == [
@@ -52,52 +56,51 @@ def test_models_of_many_languages(
     assert {"fr", "de"} <= targets
 
 
-def test_a_model_in_use_stays(pool: SharedModelPool, hub_cache: Path) -> None:
+def test_the_list_of_models(pool: ModelPool, hub_cache: Path) -> None:
+    def row() -> dict[str, Any]:
+        return next(row for row in model_list(pool) if row["name"] == "demo-en-de")
+
     translator = pool.translator(None, "en", "de")
-    assert pool.translator(None, "en", "de") is translator
-    assert pool.name_of(translator) == "demo-en-de"
-    folder = translator.model.folder
     with pool.using(translator):
-        shown = next(one for one in model_list(pool) if one["name"] == "demo-en-de")
-        assert shown["loaded"]["users"] == 1
-        assert "folder" not in shown
-        with pytest.raises(ModelError, match="is in use"):
-            pool.unload(folder)
-    pool.unload(folder)
-    assert folder not in [model.folder for model in pool.loaded]
-    with pytest.raises(ModelError, match="is not loaded"):
-        pool.unload(folder)
+        assert row()["loaded"]["users"] == 1
+        assert "folder" not in row()
+    pool.unload(translator.model.folder)
+    assert row()["loaded"] is None
 
 
-def test_a_page_names_no_folders(pool: SharedModelPool, hub_cache: Path, tmp_path: Path) -> None:
-    for name in (str(tmp_path), "/etc", "tiny"):
-        with pytest.raises(ModelError, match="not among the models"):
-            pool.transcriber(name, None)
-        with pytest.raises(ModelError, match="not among the models"):
-            pool.translator(name, "en", "de")
-    with pytest.raises(OptionError, match="model: 3 is no choice"):
-        ModelChoice.of({"model": 3})
-    assert ModelChoice.of({"model": "", "target": "de"}) == ModelChoice(target="de")
+def test_what_a_user_chose() -> None:
+    with pytest.raises(OptionError, match="model: 3 is not a valid choice"):
+        ModelChoice.from_message({"model": 3})
+    assert ModelChoice.from_message({"model": "", "target": "de"}) == ModelChoice(target="de")
 
 
-def test_a_text(pool: SharedModelPool, hub_cache: Path) -> None:
-    told: list[dict[str, object]] = []
-    TextTask(pool, ModelChoice(language="en", target="de"), "Good morning.", 7).run(told.append)
-    assert {message["number"] for message in told} == {7}
+def test_the_page_sends_only_requests_that_the_server_handles() -> None:
+    api = PageApi(ModelPool(Settings()), Sessions(1), can_change_models=True)
+    requests = set()
+    for script in STATIC.glob("*.js"):
+        requests |= set(re.findall(r'ask\({ type: "(\w+)"', script.read_text("utf-8")))
+    assert {"picker_options", "models", "history"} <= requests
+    assert all(api.handles(kind) for kind in requests)
+
+
+def test_a_text(pool: ModelPool, hub_cache: Path) -> None:
+    messages: list[dict[str, object]] = []
+    TextTask(pool, ModelChoice(language="en", target="de"), "Good morning.", 7).run(messages.append)
+    assert {message["number"] for message in messages} == {7}
     (expected,) = pool.translator(None, "en", "de").translate("Good morning.")
-    assert told[-1]["text"] == expected.text
-    assert "".join(str(m["text"]) for m in told if m["type"] == "text_delta") == expected.text
+    assert messages[-1]["text"] == expected.text
+    assert "".join(str(m["text"]) for m in messages if m["type"] == "text_delta") == expected.text
 
 
-def test_a_text_that_nobody_waits_for(pool: SharedModelPool, hub_cache: Path) -> None:
-    told: list[dict[str, object]] = []
+def test_a_cancelled_text(pool: ModelPool, hub_cache: Path) -> None:
+    messages: list[dict[str, object]] = []
     task = TextTask(pool, ModelChoice(language="en", target="de"), "Good morning. " * 50, 1)
 
     def send(message: dict[str, object]) -> None:
-        told.append(message)
-        task.abandon()
+        messages.append(message)
+        task.cancel()
 
-    with pytest.raises(SessionAbandoned):
+    with pytest.raises(TaskCancelled):
         task.run(send)
-    assert len(told) == 1, "it ends with the next token"
-    assert pool.users(pool.translator(None, "en", "de").model.folder) == 0
+    assert len(messages) == 1, "it ends with the next token"
+    assert pool.use_count(pool.translator(None, "en", "de").model.folder) == 0

@@ -21,11 +21,11 @@ from starlette.websockets import WebSocketDisconnect
 from uvicorn.server import ServerState
 from websockets.protocol import State
 
+from edgeapp.model_pool import ModelPool
 from edgeapp.server.options import ServerOptions, is_loopback, read_logins
 from edgeapp.server.routes import app_routes
 from edgeapp.server.security import SecurityMiddleware
 from edgeapp.server.serve import _websocket_protocol
-from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.settings import Settings
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder
@@ -45,12 +45,12 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
     def client(**options: Any) -> Client:
         chosen = ServerOptions(**options)
-        ours = app_routes(SharedModelPool(Settings()), chosen, tmp_path / "history.db")
+        ours = app_routes(ModelPool(Settings(), listed_only=True), chosen, tmp_path / "history.db")
         ends.append(ours.close)
         page = Route("/", lambda request: PlainTextResponse("the page"))
         broken = Route("/favicon.ico", _fail)
         app = Starlette(routes=[page, broken, *ours.routes])
-        guarded = SecurityMiddleware(app, person=ours.person, loopback=chosen.loopback)
+        guarded = SecurityMiddleware(app, user_of=ours.user_of, loopback=chosen.loopback)
         return TestClient(
             guarded,
             base_url="http://127.0.0.1",
@@ -161,21 +161,21 @@ def test_other_sites_embed_nothing(serve: Callable[..., Client], site: str) -> N
 def test_strangers_stay_at_the_door(serve: Callable[..., Client]) -> None:
     client = serve(logins=(("anna", "one two"), ("ben", "three")))
     assert client.get("/").headers["location"] == "/login"
-    for path in ("/edgeapp/person", "/theme.css", "/assets/a.js"):
+    for path in ("/edgeapp/user", "/theme.css", "/assets/a.js"):
         assert client.get(path).status_code == 401
     assert client.post("/edgeapp/export", content=b"{}").status_code == 401
     assert refused(client, OURS)
     for user, password in (("anna", "three"), ("anna", ""), ("carl", "x"), ("", "")):
         wrong = client.post("/login", data={"user": user, "password": password})
         assert wrong.status_code == 403
-        assert "That is not right" in wrong.text
+        assert "Wrong name or password" in wrong.text
     right = client.post("/login", data={"user": "anna", "password": "one two"})
     assert right.status_code == 303
     assert "HttpOnly" in right.headers["set-cookie"]
     assert "SameSite=strict" in right.headers["set-cookie"]
     assert client.get("/").status_code == 200
     with client.websocket_connect(LINE, headers=OURS) as line:
-        assert line.receive_json()["person"] == "anna"
+        assert line.receive_json()["user"] == "anna"
     client.post("/logout")
     assert client.get("/").status_code == 303
 
@@ -201,14 +201,14 @@ def test_a_logout_ends_open_lines(
             while not self.over.wait(0.01):
                 send({"type": "more"})
 
-        def abandon(self) -> None:
+        def cancel(self) -> None:
             ended.append(self.name)
             self.over.set()
 
     monkeypatch.setattr("edgeapp.server.socket.PullTask", Talker)
     client = serve(logins=(("anna", "one"), ("ben", "two")))
     client.post("/login", data={"user": "anna", "password": "one"})
-    assert client.get("/edgeapp/person").json() == {"person": "anna"}
+    assert client.get("/edgeapp/user").json() == {"user": "anna"}
     with client.websocket_connect(LINE, headers=OURS) as annas:
         annas.send_json({"type": "pull", "name": "tiny"})
         assert begun["anna"].wait(10)
@@ -222,7 +222,7 @@ def test_a_logout_ends_open_lines(
             assert set(ended) == {"ben"}
         for _ in range(5):
             assert annas.receive_json()["type"] in ("hello", "begun", "more")
-    assert client.get("/edgeapp/person").status_code == 401
+    assert client.get("/edgeapp/user").status_code == 401
 
 
 def test_a_closing_browser_does_not_disturb_the_shutdown() -> None:
@@ -241,7 +241,7 @@ def test_a_closing_browser_does_not_disturb_the_shutdown() -> None:
 def test_guessing_is_slowed_down(
     serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgeapp.server.auth._PAUSE_S", 0)
+    monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
     client = serve(logins=(("anna", "one"),))
     answers = [client.post("/login", data={"user": "anna", "password": str(n)}) for n in range(11)]
     assert [answer.status_code for answer in answers] == [403] * 10 + [429]
@@ -256,13 +256,13 @@ def test_what_nobody_foresaw_is_told_to_the_tab_that_asked(
     def fail(*arguments: object) -> None:
         raise OSError(5, "Input/output error", "/srv/secret")
 
-    monkeypatch.setattr("edgeapp.server.api.PageApi.answer", fail)
+    monkeypatch.setattr("edgeapp.server.api.PageApi.reply", fail)
     monkeypatch.setattr("edgeapp.server.socket.TextTask", fail)
     said = "this went wrong inside EdgeApp (OSError: Input/output error)"
     with serve().websocket_connect(LINE, headers=OURS) as line:
         assert line.receive_json()["type"] == "hello"
         line.send_json({"type": "models", "id": 1})
-        assert line.receive_json() == {"type": "answer", "id": 1, "error": said}
+        assert line.receive_json() == {"type": "reply", "id": 1, "error": said}
         line.send_json({"type": "text", "number": 1, "text": "a"})
         answer = line.receive_json()
         assert (answer["type"], answer["kind"], answer["message"]) == ("error", "text", said)
@@ -289,9 +289,9 @@ def test_uploads_have_limits(serve: Callable[..., Client]) -> None:
         assert "JSON object" in line.receive_json()["message"]
         line.send_json({"type": "nonsense", "id": 7})
         answer = line.receive_json()
-        assert (answer["id"], "nothing is known" in answer["error"]) == (7, True)
+        assert (answer["id"], "unknown request type 'nonsense'" in answer["error"]) == (7, True)
         line.send_json({"type": "text", "number": 1, "text": "a" * 200_001})
-        assert "200,000 are taken here" in line.receive_json()["message"]
+        assert "the limit is 200,000" in line.receive_json()["message"]
         line.send_json({"type": "live", "rate": 16000, "model": "/etc"})
         assert "not among the models" in line.receive_json()["message"]
     assert client.put(path, content=b"x").status_code == 404, "a closed tab sends nothing"
@@ -307,7 +307,7 @@ def test_recordings_have_a_longest(serve: Callable[..., Client]) -> None:
         client.put(path, content=question.read_bytes())
         line.send_json({"type": "file", "name": "question.flac"})
         told = line.receive_json()["message"]
-        assert told == "question.flac lasts 0.1 minutes; 0.01 are taken here (--max-minutes)"
+        assert told == "question.flac lasts 0.1 minutes; the limit is 0.01 minutes (--max-minutes)"
         assert line.receive_json()["type"] == "idle"
 
 

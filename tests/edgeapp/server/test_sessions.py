@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server.sessions import Session, SessionAbandoned, Sessions, TooManySessions
+from edgeapp.server.sessions import Session, Sessions, TaskCancelled, TooManySessions
 from pipelines.errors import InputError, OptionError
 
 
@@ -17,28 +17,28 @@ class Work:
     def __init__(self, kind: str = "live", error: Exception | None = None) -> None:
         self.kind, self._error = kind, error
         self.begun, self.go_on = threading.Event(), threading.Event()
-        self.abandoned = False
+        self.cancelled = False
         self.heard = b""
 
     def run(self, send: Any) -> None:
         send({"type": "begun"})
         self.begun.set()
         assert self.go_on.wait(10)
-        if self.abandoned:
+        if self.cancelled:
             send({"type": "late"})
-            raise SessionAbandoned
+            raise TaskCancelled
         if self._error is not None:
             raise self._error
         send({"type": "done"})
 
-    def take(self, audio: bytes) -> None:
+    def put_audio(self, audio: bytes) -> None:
         self.heard += audio
 
     def stop(self) -> None:
         self.go_on.set()
 
-    def abandon(self) -> None:
-        self.abandoned = True
+    def cancel(self) -> None:
+        self.cancelled = True
         self.go_on.set()
 
 
@@ -65,11 +65,11 @@ def test_a_task_from_start_to_stop() -> None:
     tab = Tab(sessions)
     work = tab.begin(Work())
     assert sessions.running == 1
-    tab.session.take(b"audio")
+    tab.session.put_audio(b"audio")
     tab.session.stop("live")
     assert tab.types == ["begun", "done", "idle"]
     assert (work.heard, sessions.running) == (b"audio", 0)
-    tab.session.take(b"more")
+    tab.session.put_audio(b"more")
     assert work.heard == b"audio", "after the end it is nobody's"
 
 
@@ -103,8 +103,8 @@ def test_one_of_a_kind_in_a_tab() -> None:
 def test_the_newer_request_takes_the_place_of_the_older() -> None:
     tab = Tab(Sessions(1))
     older = tab.begin(Work("text"))
-    newer = tab.begin(Work("text"), instead=True)
-    assert older.abandoned
+    newer = tab.begin(Work("text"), replace=True)
+    assert older.cancelled
     newer.stop()
     assert tab.types == ["begun", "begun", "done", "idle"], "the older says no more"
 
@@ -132,7 +132,7 @@ def test_a_closed_tab_hears_no_more() -> None:
     work = tab.begin(Work())
     tab.session.close()
     assert tab.types == ["begun"]
-    assert work.abandoned
+    assert work.cancelled
     assert sessions.running == 0
     tab.session.start(Work())
     assert sessions.running == 0, "and begins nothing"
