@@ -174,7 +174,7 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
     page.click("#ea-text .ea-clear")
     assert page.inner_text(".ea-result") == ""
     page.fill(".ea-source", "Too long. " * 120_000)  # more than a message to the server may hold
-    page.wait_for_selector("#ea-text .ea-problem:has-text('longer than the 200,000 characters')")
+    page.wait_for_selector("#ea-text .ea-problem:has-text('longer than the limit of 200,000 characters')")
     page.fill(".ea-source", "Thank you.")
     reads(page, ".ea-result", "Danke")
     assert not page.is_visible("#ea-text .ea-problem")
@@ -193,7 +193,7 @@ def test_models_are_loaded_and_unloaded(desk: Desk) -> None:
     assert "English → German" in row.inner_text()
     assert "4 on this machine, " in page.inner_text(".ea-summary")
     page.fill("#ea-models [name=name]", "no such thing")
-    page.click("text=Look it up")
+    page.click("text=Look up")
     reads(page, ".ea-plan", "neither a known model nor a hub id")
 
 
@@ -205,7 +205,7 @@ def test_a_model_is_downloaded_and_removed(
     stand_in_hub.repositories["Helsinki-NLP/opus-mt-en-de"] = Hosted(files)
     page = desk.open("models")
     page.fill("#ea-models [name=name]", "opus-mt-en-de")
-    page.click("text=Look it up")
+    page.click("text=Look up")
     reads(page, ".ea-plan", "Helsinki-NLP/opus-mt-en-de: ")
     weights = [line for line in stand_in_hub.requests if "pytorch_model.bin" in line]
     assert not weights, "looking it up downloads nothing of weight"
