@@ -1,24 +1,36 @@
-"""One engine and the models that a command needs on it, loaded when first needed."""
+"""The loaded models of a process: one engine, each model loaded when first needed."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.console import print_note
+from edgeapp.process_memory import memory_in_use, release_memory
 from edgeapp.settings import Settings
 from pipelines import ModelError, OptionError, UnsupportedTask
 
 if TYPE_CHECKING:
     from pipelines import Transcriber, Translator
-    from pipelines.engine import Engine
+    from pipelines.engine import Engine, LoadedModel
     from pipelines.hub import ResolvedModel
 
 __all__ = ["ModelPool", "language_code_of"]
 
 
 def language_code_of(text: str) -> str:
-    """The code of a language ("de") given as a code of two or three letters or an English name,
-    in any case; what is neither stays as it is, for the model to judge."""
+    """The code of a language, "de" for "German", "DE" or "deu".
+
+    Args:
+        text: A code of two or three letters or an English name, in any case.
+
+    Returns:
+        The code. A text that is neither is returned unchanged; the model rejects it.
+    """
     from pipelines import language_code, two_letter
 
     try:
@@ -28,89 +40,240 @@ def language_code_of(text: str) -> str:
 
 
 class ModelPool:
-    """Loads each model once; says on stderr what it chose where nobody named one."""
+    """Loads each model once and shares it. All methods may be called from any thread.
 
-    def __init__(self, settings: Settings) -> None:
+    Notes about automatic choices are printed on stderr.
+
+    Args:
+        settings: Device, compute type, threads, and the default models.
+        listed_only: Accept only the names of installed models and of the settings' models. A
+            server sets it, so that a page cannot name a folder of this machine.
+    """
+
+    def __init__(self, settings: Settings, *, listed_only: bool = False) -> None:
         self.settings = settings
+        self._listed_only = listed_only
+        self._lock = threading.RLock()
         self._engine: Engine | None = None
+        self._transcribers: dict[tuple[str | None, str | None, str], Transcriber] = {}
         self._translators: dict[tuple[str | None, str | None, str | None, bool], Translator] = {}
+        self._use_counts: Counter[Path] = Counter()  # folder → running tasks
+        self._memory: dict[Path, int] = {}  # folder → bytes
 
     @property
     def engine(self) -> Engine:
-        """Shared by all models, so that they never compute at the same time."""
-        if self._engine is None:
-            from pipelines.engine import Engine
+        """The engine of all models, which computes for one of them at a time."""
+        with self._lock:
+            if self._engine is None:
+                from pipelines.engine import Engine
 
-            s = self.settings
-            self._engine = Engine(device=s.device, compute_type=s.compute_type, threads=s.threads)
-            if self._engine.needs_compiling:
-                print_note("compiling kernels for this CPU, this once: some 15 seconds")
-        return self._engine
+                s = self.settings
+                self._engine = Engine(
+                    device=s.device, compute_type=s.compute_type, threads=s.threads
+                )
+                if self._engine.needs_compiling:
+                    print_note("compiling kernels for this CPU, this once: some 15 seconds")
+            return self._engine
 
-    def transcriber(self, name: str | None, language: str | None, task: str) -> Transcriber:
-        """The recogniser named, else the setting's, else the best there is."""
-        from pipelines.hub import choose_default, resolve
+    def transcriber(
+        self, name: str | None, language: str | None, task: str = "transcribe"
+    ) -> Transcriber:
+        """A speech recogniser.
 
-        if name is not None:
-            found = resolve(name)
-        else:
-            target = "en" if task == "translate" else None
-            found = choose_default("asr", language, target, preferred=self.settings.model)
-        self._say(found)
-        self._check(found, "asr", "recognise speech")
-        from pipelines import Transcriber
+        Args:
+            name: A model. None: the settings' model, else the best installed one.
+            language: The code of the spoken language, None if unknown.
+            task: "transcribe" or "translate" (into English).
 
-        return Transcriber(found.folder, engine=self.engine, name=found.name)
+        Raises:
+            ModelError: The model is not installed, or recognises no speech.
+        """
+        self._check_listed(name)
+        with self._lock:
+            key = (name, language, task)
+            if key not in self._transcribers:
+                self._transcribers[key] = self._load_transcriber(name, language, task)
+            return self._transcribers[key]
 
     def translator(
         self, name: str | None, source: str | None, target: str | None, shortlist: bool = False
     ) -> Translator:
-        """The translator named, else the setting's, else the best from source to target.
+        """A translator.
 
-        Raises UnsupportedTask when it translates from or into another language, OptionError where
-        it has no shortlist.
+        Args:
+            name: A model. None: the settings' model, else the best installed one.
+            source: The code of the source language, None if unknown.
+            target: The code of the target language, None for the model's own.
+            shortlist: Restrict the output vocabulary to the model's shortlist.
+
+        Raises:
+            ModelError: The model is not installed, or translates no text.
+            UnsupportedTask: It translates from or into another language.
+            OptionError: It has no shortlist.
         """
-        key = (name, source, target, shortlist)
-        if key not in self._translators:
-            from pipelines.hub import choose_default, resolve
+        self._check_listed(name)
+        with self._lock:
+            key = (name, source, target, shortlist)
+            if key not in self._translators:
+                self._translators[key] = self._load_translator(name, source, target, shortlist)
+            return self._translators[key]
 
-            if name is not None:
-                found = resolve(name)
-            else:
-                preferred = self.settings.translation_model
-                found = choose_default("translation", source, target, preferred=preferred)
-            self._say(found)
-            self._check(found, "translation", "translate text")
-            from pipelines import Translator
+    def load(self, name: str, task: str) -> None:
+        """Load a model before it is needed.
 
-            made = Translator(
-                found.folder, engine=self.engine, name=found.name, source=source,
+        Args:
+            name: A model.
+            task: "asr" or "translation".
+
+        Raises:
+            ModelError: The model is not installed, or is for another task.
+        """
+        if task == "asr":
+            self.transcriber(name, None)
+        else:
+            self.translator(name, None, None)
+
+    def unload(self, folder: Path) -> None:
+        """Free the memory of the model in a folder.
+
+        Raises:
+            ModelError: The model is not loaded, or is in use.
+        """
+        with self._lock:
+            model = next((m for m in self.loaded if m.folder == folder), None)
+            if model is None:
+                raise ModelError(f"{folder.name} is not loaded")
+            if self._use_counts[folder]:
+                raise ModelError(f"{folder.name} is in use: end what runs on it first")
+            self._transcribers = {
+                key: made for key, made in self._transcribers.items() if made.model is not model
+            }
+            self._translators = {
+                key: made for key, made in self._translators.items() if made.model is not model
+            }
+            self.engine.unload(model)
+            release_memory()
+
+    @contextmanager
+    def using(self, *models: Transcriber | Translator) -> Iterator[None]:
+        """A context in which these models cannot be unloaded."""
+        folders = [each.model.folder for each in models]
+        with self._lock:
+            self._use_counts.update(folders)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._use_counts.subtract(folders)
+
+    @property
+    def loaded(self) -> tuple[LoadedModel, ...]:
+        """The models in memory."""
+        return () if self._engine is None else self._engine.models
+
+    def use_count(self, folder: Path) -> int:
+        """The number of running tasks that use the model in a folder."""
+        return self._use_counts[folder]
+
+    def memory_of(self, folder: Path) -> int:
+        """The bytes by which the process grew when the model in a folder was loaded."""
+        return self._memory.get(folder, 0)
+
+    def name_of(self, model: Transcriber | Translator) -> str:
+        """The name of a model in the list of installed models, else the name of its folder."""
+        from pipelines.hub import list_models
+
+        folder = model.model.folder
+        return next((m.name for m in list_models() if m.folder.resolve() == folder), folder.name)
+
+    def warm_up(self) -> None:
+        """Load the default recogniser and run it on noise, so that the first caption comes soon."""
+        import numpy as np
+
+        from pipelines import SAMPLE_RATE, LiveTranscriber
+
+        noise = np.random.default_rng(0).normal(0, 0.1, SAMPLE_RATE).astype(np.float32)
+        recogniser = self.transcriber(None, None)
+        LiveTranscriber(recogniser).feed(noise)
+        next(iter(recogniser.stream(noise)))
+
+    def _load_transcriber(self, name: str | None, language: str | None, task: str) -> Transcriber:
+        from pipelines.hub import choose_default, resolve
+
+        if name is not None:
+            resolved = resolve(name)
+        else:
+            target = "en" if task == "translate" else None
+            resolved = choose_default("asr", language, target, preferred=self.settings.model)
+        _print_note_of(resolved)
+        _check_task(resolved, "asr", "recognise speech")
+        from pipelines import Transcriber
+
+        with self._measured():
+            return Transcriber(resolved.folder, engine=self.engine, name=resolved.name)
+
+    def _load_translator(
+        self, name: str | None, source: str | None, target: str | None, shortlist: bool
+    ) -> Translator:
+        from pipelines.hub import choose_default, resolve
+
+        if name is not None:
+            resolved = resolve(name)
+        else:
+            preferred = self.settings.translation_model
+            resolved = choose_default("translation", source, target, preferred=preferred)
+        _print_note_of(resolved)
+        _check_task(resolved, "translation", "translate text")
+        from pipelines import Translator
+
+        with self._measured():
+            translator = Translator(
+                resolved.folder, engine=self.engine, name=resolved.name, source=source,
                 shortlist=shortlist,
             )  # fmt: skip
-            _check_languages(found.name, made, source, target)
-            self._translators[key] = made
-        return self._translators[key]
+        _check_languages(resolved.name, translator, source, target)
+        return translator
 
-    def _say(self, found: ResolvedModel) -> None:
-        if found.note:
-            print_note(found.note)
+    @contextmanager
+    def _measured(self) -> Iterator[None]:
+        """Measure the memory of the models that are loaded in this context."""
+        loaded_before, bytes_before = set(self.engine.models), memory_in_use()
+        yield
+        for model in set(self.engine.models) - loaded_before:
+            self._memory[model.folder] = max(0, memory_in_use() - bytes_before)
 
-    def _check(self, found: ResolvedModel, task: str, what: str) -> None:
-        if found.task != task:
-            raise ModelError(
-                f"{found.name} is a model for {found.task}, it cannot {what}; "
-                "`edgeapp models list` shows which can"
-            )
+    def _check_listed(self, name: str | None) -> None:
+        from pipelines.hub import list_models
+
+        if not self._listed_only or name is None:
+            return
+        if name in (self.settings.model, self.settings.translation_model):
+            return
+        if name not in {model.name for model in list_models()}:
+            raise ModelError(f"{name!r} is not among the models on this machine")
+
+
+def _print_note_of(resolved: ResolvedModel) -> None:
+    if resolved.note:
+        print_note(resolved.note)
+
+
+def _check_task(resolved: ResolvedModel, task: str, ability: str) -> None:
+    if resolved.task != task:
+        raise ModelError(
+            f"{resolved.name} is a model for {resolved.task}, it cannot {ability}; "
+            "`edgeapp models list` shows which can"
+        )
 
 
 def _check_languages(
     name: str, translator: Translator, source: str | None, target: str | None
 ) -> None:
-    """A pair that the model was not made for is said, not ignored."""
+    """Raise UnsupportedTask for a language pair that the model was not trained for."""
     own_source, own_target = translator.source_language, translator.target_language
-    # A group such as "mul" or "ROMANCE" may well hold the source.
-    one = own_source is not None and len(own_source) == 2
-    if source and one and own_source != source:
+    # A group such as "mul" or "ROMANCE" may contain the source language.
+    single = own_source is not None and len(own_source) == 2
+    if source and single and own_source != source:
         raise UnsupportedTask(
             f"{name} translates from {own_source}, not from {source}; "
             f"try -m opus-mt-{source}-{target or own_target}"

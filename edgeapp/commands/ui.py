@@ -57,7 +57,8 @@ def ui(
         settings = chosen(device, compute_type, threads)
         if not keep_history:
             settings = replace(settings, history=False)
-        from edgeapp.server.serve import ServerOptions, read_logins, serve
+        from edgeapp.server.options import ServerOptions, read_logins
+        from edgeapp.server.serve import serve
 
         options = ServerOptions(
             host=host,

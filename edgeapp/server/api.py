@@ -1,4 +1,4 @@
-"""What a page asks for and gets at once: its choices, models, the history."""
+"""Requests of the page that are answered at once: picker options, models, history."""
 
 from __future__ import annotations
 
@@ -8,134 +8,159 @@ from pathlib import Path
 from typing import Any
 
 from edgeapp.history import History, Summary
+from edgeapp.model_pool import ModelPool
+from edgeapp.process_memory import memory_in_use
 from edgeapp.server.model_list import download_plan, model_list
 from edgeapp.server.picker_options import picker_options
-from edgeapp.server.process_memory import memory_in_use
 from edgeapp.server.sessions import Message, Sessions
-from edgeapp.server.shared_models import SharedModelPool
 from pipelines import ModelError, OptionError, OutputError
 
 __all__ = ["PageApi"]
 
-_PAGE = 50  # records that are listed at a time
+_RECORDS_PER_REQUEST = 50
+_MAX_NAME = 200  # characters
+_MAX_SEARCH = _MAX_TITLE = 500  # characters
+_MAX_TEXT = 1_000_000  # characters
 
 
 class PageApi:
-    """Answers; any thread may ask. changing: whether pages may download and remove models."""
+    """Handlers of the page's requests, by their type. Called from any thread.
 
-    def __init__(self, pool: SharedModelPool, sessions: Sessions, *, changing: bool) -> None:
-        self._pool, self._sessions, self._changing = pool, sessions, changing
-        self._answers: dict[str, Callable[[Message, History], Message]] = {
+    Args:
+        pool: The shared models.
+        sessions: All sessions.
+        can_change_models: Whether pages may download and remove models.
+    """
+
+    def __init__(self, pool: ModelPool, sessions: Sessions, *, can_change_models: bool) -> None:
+        self._pool, self._sessions = pool, sessions
+        self._can_change_models = can_change_models
+        self._handlers: dict[str, Callable[[Message, History], Message]] = {
             "picker_options": lambda message, history: picker_options().as_message(),
-            "models": self._models,
-            "load": self._load,
-            "unload": self._unload,
-            "remove": self._remove,
-            "plan": self._plan,
-            "history": self._list,
-            "record": self._record,
-            "rename": self._rename,
-            "delete": self._delete,
-            "clear": self._clear,
-            "keep_text": self._keep_text,
+            "models": self._list_models,
+            "load": self._load_model,
+            "unload": self._unload_model,
+            "remove": self._remove_model,
+            "plan": self._plan_download,
+            "history": self._list_records,
+            "record": self._open_record,
+            "rename": self._rename_record,
+            "delete": self._delete_record,
+            "clear": self._clear_history,
+            "keep_text": self._add_text,
         }
 
-    def answers(self, kind: object) -> bool:
-        """Whether that is a question for here."""
-        return kind in self._answers
+    def handles(self, kind: object) -> bool:
+        """Whether there is a handler for a type of request."""
+        return kind in self._handlers
 
-    def answer(self, message: Message, history: History) -> Message:
-        """Raises EdgeError. history: of whoever asks."""
-        return self._answers[message["type"]](message, history)
+    def reply(self, message: Message, history: History) -> Message:
+        """The reply to a request.
 
-    def check_changing(self) -> None:
-        """Raises OptionError where a page must leave this machine's models alone."""
-        if not self._changing:
+        Args:
+            message: The request; `handles` is true for its type.
+            history: The user's history.
+
+        Raises:
+            EdgeError: The request is invalid or failed.
+        """
+        return self._handlers[message["type"]](message, history)
+
+    def check_can_change_models(self) -> None:
+        """Raise OptionError if pages may not download and remove models."""
+        if not self._can_change_models:
             raise OptionError(
-                "models are downloaded and removed by those who log in (--auth), or on this machine"
+                "to download and remove models from another machine, "
+                "the server must ask for a login (--auth)"
             )
 
-    def _models(self, message: Message, history: History) -> Message:
+    def _list_models(self, message: Message, history: History) -> Message:
         return {
             "models": model_list(self._pool),
             "memory": memory_in_use(),
             "running": self._sessions.running,
-            "most": self._sessions.most,
-            "changing": self._changing,
+            "limit": self._sessions.limit,
+            "can_change": self._can_change_models,
         }
 
-    def _load(self, message: Message, history: History) -> Message:
-        found = self._listed(message)
-        self._pool.load(found["name"], found["task"])
-        return self._models(message, history)
+    def _load_model(self, message: Message, history: History) -> Message:
+        model = self._installed(message)
+        self._pool.load(model["name"], model["task"])
+        return self._list_models(message, history)
 
-    def _unload(self, message: Message, history: History) -> Message:
-        self._pool.unload(Path(self._listed(message)["folder"]).resolve())
-        return self._models(message, history)
+    def _unload_model(self, message: Message, history: History) -> Message:
+        self._pool.unload(Path(self._installed(message)["folder"]).resolve())
+        return self._list_models(message, history)
 
-    def _remove(self, message: Message, history: History) -> Message:
+    def _remove_model(self, message: Message, history: History) -> Message:
         from pipelines.hub import remove
 
-        self.check_changing()
-        found = self._listed(message)
-        folder = Path(found["folder"]).resolve()
-        if found["loaded"]:
+        self.check_can_change_models()
+        model = self._installed(message)
+        folder = Path(model["folder"]).resolve()
+        if model["loaded"]:
             self._pool.unload(folder)
-        remove(found["name"])
-        return self._models(message, history)
+        remove(model["name"])
+        return self._list_models(message, history)
 
-    def _plan(self, message: Message, history: History) -> Message:
-        self.check_changing()
-        return download_plan(_text(message, "name", 200))
+    def _plan_download(self, message: Message, history: History) -> Message:
+        self.check_can_change_models()
+        return download_plan(_text_field(message, "name", _MAX_NAME))
 
-    def _listed(self, message: Message) -> Message:
-        name = _text(message, "name", 200)
+    def _installed(self, message: Message) -> Message:
+        name = _text_field(message, "name", _MAX_NAME)
         for model in model_list(self._pool, folders=True):
             if model["name"] == name:
                 return model
         raise ModelError(f"{name!r} is not among the models on this machine")
 
-    def _list(self, message: Message, history: History) -> Message:
-        search, offset = _text(message, "search", 500), _whole(message.get("offset", 0))
-        found = history.search(search, _PAGE + 1, offset)
-        records = [_shown(one) for one in found[:_PAGE]]
-        return {"on": history.on, "records": records, "more": len(found) > _PAGE}
+    def _list_records(self, message: Message, history: History) -> Message:
+        search, offset = _text_field(message, "search", _MAX_SEARCH), message.get("offset", 0)
+        # One more than is sent tells whether there are more.
+        records = history.search(search, _RECORDS_PER_REQUEST + 1, _non_negative(offset))
+        return {
+            "on": history.on,
+            "records": [_summary(record) for record in records[:_RECORDS_PER_REQUEST]],
+            "more": len(records) > _RECORDS_PER_REQUEST,
+        }
 
-    def _record(self, message: Message, history: History) -> Message:
-        record = history.open(_whole(message.get("record")))
+    def _open_record(self, message: Message, history: History) -> Message:
+        record = history.open(_non_negative(message.get("record")))
         if record is None:
-            raise OutputError("this record is not there any more")
+            raise OutputError("this record was deleted")
         transcript = record.transcript
         return {
-            "record": _shown(record),
+            "record": _summary(record),
             "cues": [asdict(cue) for cue in transcript.segments],
             "translation": [asdict(cue) for cue in transcript.translation],
             "text": record.text,
             "translated": record.translation,
         }
 
-    def _rename(self, message: Message, history: History) -> Message:
-        done = history.rename(_whole(message.get("record")), _text(message, "title", 500))
-        return {"done": done}
+    def _rename_record(self, message: Message, history: History) -> Message:
+        title = _text_field(message, "title", _MAX_TITLE)
+        return {"done": history.rename(_non_negative(message.get("record")), title)}
 
-    def _delete(self, message: Message, history: History) -> Message:
-        return {"done": history.delete(_whole(message.get("record")))}
+    def _delete_record(self, message: Message, history: History) -> Message:
+        return {"done": history.delete(_non_negative(message.get("record")))}
 
-    def _clear(self, message: Message, history: History) -> Message:
+    def _clear_history(self, message: Message, history: History) -> Message:
         history.clear()
         return {"done": True}
 
-    def _keep_text(self, message: Message, history: History) -> Message:
-        """A text that was typed; instead: the record of what it was before it grew."""
-        longest = 1_000_000
-        text, translation = (_text(message, name, longest) for name in ("text", "translation"))
-        language, target = (_text(message, name, 20) or None for name in ("language", "target"))
-        if (before := message.get("instead")) is not None:
-            history.delete(_whole(before))
+    def _add_text(self, message: Message, history: History) -> Message:
+        """Store a typed text. "instead": the record of its shorter version, which is deleted."""
+        text = _text_field(message, "text", _MAX_TEXT)
+        translation = _text_field(message, "translation", _MAX_TEXT)
+        language, target = (
+            _text_field(message, name, 20) or None for name in ("language", "target")
+        )
+        if (previous := message.get("instead")) is not None:
+            history.delete(_non_negative(previous))
         return {"record": history.add_text(text, translation, language=language, target=target)}
 
 
-def _shown(record: Summary) -> Message:
+def _summary(record: Summary) -> Message:
     return {
         "id": record.id,
         "kind": record.kind,
@@ -149,14 +174,15 @@ def _shown(record: Summary) -> Message:
     }
 
 
-def _text(message: Message, name: str, longest: int) -> str:
+def _text_field(message: Message, name: str, max_length: int) -> str:
     value = message.get(name) or ""
-    if not isinstance(value, str) or len(value) > longest:
-        raise OptionError(f"{name} is no text of at most {longest} characters")
+    if not isinstance(value, str) or len(value) > max_length:
+        raise OptionError(f"{name} must be a text of at most {max_length} characters")
     return value
 
 
-def _whole(value: Any) -> int:
+def _non_negative(value: Any) -> int:
+    """A record's id or an offset, within the range of SQLite's integers."""
     if not isinstance(value, int) or not 0 <= value < 2**62:
-        raise OptionError(f"{value!r} is no number of a record")
+        raise OptionError(f"{value!r} is not a valid record number")
     return value

@@ -1,4 +1,4 @@
-"""The application behind the page: Gradio's part and our own, behind one guard."""
+"""The ASGI application: Gradio's page and EdgeApp's routes behind one security middleware."""
 
 from __future__ import annotations
 
@@ -10,20 +10,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.server.shared_models import SharedModelPool
+from edgeapp.model_pool import ModelPool
 
 if TYPE_CHECKING:
+    from edgeapp.server.options import ServerOptions
     from edgeapp.server.security import SecurityMiddleware
-    from edgeapp.server.serve import ServerOptions
 
 __all__ = ["make_app"]
 
 
 def make_app(
-    pool: SharedModelPool, options: ServerOptions, history_path: Path | None
+    pool: ModelPool, options: ServerOptions, history_path: Path | None
 ) -> tuple[SecurityMiddleware, Callable[[], None]]:
-    """The application, and what to call when it has ended."""
-    _be_private()
+    """Make the application.
+
+    Args:
+        pool: The shared models, restricted to installed ones.
+        options: Options of the server.
+        history_path: The history file. None: no history is kept.
+
+    Returns:
+        The application, and a function to call when the server has ended.
+    """
+    _configure_gradio()
     import gradio as gr
     from fastapi import FastAPI
 
@@ -32,14 +41,14 @@ def make_app(
     from edgeapp.ui.page import make_page
     from edgeapp.ui.theme import head, style, theme
 
-    ours = app_routes(pool, options, history_path)
+    own = app_routes(pool, options, history_path)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.router.routes += ours.routes
+    app.router.routes += own.routes
     gr.mount_gradio_app(
         app,
         make_page(),
         path="/",
-        root_path="",  # not the environment's: the guard judges paths from the root
+        root_path="",  # not the environment's: the middleware matches paths from the root
         server_name=options.host,
         server_port=options.port,
         footer_links=[],
@@ -53,13 +62,13 @@ def make_app(
         css=style(),
         head=head(),
     )
-    # Around the application, not in it: so that its answer to an uncaught error is guarded, too.
-    guarded = SecurityMiddleware(app, person=ours.person, loopback=options.loopback)
-    return guarded, ours.close
+    # Outside FastAPI's own middleware, so that replies to uncaught errors get the headers too.
+    secured = SecurityMiddleware(app, user_of=own.user_of, loopback=options.loopback)
+    return secured, own.close
 
 
-def _be_private() -> None:
-    """Before Gradio is imported: it asks nobody anything, and keeps files where only we look."""
+def _configure_gradio() -> None:
+    """Turn off analytics and make Gradio's file cache private; must run before its import."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if "GRADIO_TEMP_DIR" not in os.environ:

@@ -1,4 +1,4 @@
-"""Who may come in: names and passwords at the door, a cookie afterwards."""
+"""Login with user name and password; a random cookie identifies the user afterwards."""
 
 from __future__ import annotations
 
@@ -22,78 +22,81 @@ if TYPE_CHECKING:
 __all__ = ["Logins"]
 
 _COOKIE = "edgeapp"
-_LONGEST_BODY = 4096  # bytes
-# Guessing is slow: so many wrong attempts from an address in so many seconds.
-_MOST_WRONG, _WITHIN_S = 10, 60.0
-_PAUSE_S = 0.5  # after each
+_MAX_FORM_BYTES = 4096
+# Limits of password guessing: failed attempts per client address, within a time.
+_MAX_FAILURES, _FAILURE_WINDOW_S = 10, 60.0
+_FAILURE_DELAY_S = 0.5  # after each failed attempt
 
 
 class Logins:
-    """Who is logged in.
+    """The users who are logged in.
 
     Args:
-        known: user → password. Empty: no login is needed, and every user is "".
+        passwords: user → password. Empty: no login is needed, and every user is "".
+
+    Attributes:
+        on_logout: Called after each logout.
     """
 
-    def __init__(self, known: dict[str, str]) -> None:
-        self._known = known
-        self.on_leave: Callable[[], None] = lambda: None  # called after each logout
-        self._people: dict[str, str] = {}  # cookie → user
-        self._wrong: dict[str, deque[float]] = defaultdict(deque)
+    def __init__(self, passwords: dict[str, str]) -> None:
+        self._passwords = passwords
+        self.on_logout: Callable[[], None] = lambda: None
+        self._users: dict[str, str] = {}  # cookie → user
+        self._failures: dict[str, deque[float]] = defaultdict(deque)  # address → times
 
-    def person(self, connection: HTTPConnection) -> str | None:
-        """Who is logged in there; "" where nobody has to, None for a stranger."""
-        if not self._known:
+    def user_of(self, connection: HTTPConnection) -> str | None:
+        """The user of a connection; "" if no login is needed, None if a login is missing."""
+        if not self._passwords:
             return ""
-        return self._people.get(connection.cookies.get(_COOKIE, ""))
+        return self._users.get(connection.cookies.get(_COOKIE, ""))
 
-    async def page(self, request: Request) -> Response:
-        """GET: the door."""
-        if self.person(request) is not None:
+    async def login_page(self, request: Request) -> Response:
+        """GET /login."""
+        if self.user_of(request) is not None:
             return RedirectResponse("/", 303)
-        return _page("")
+        return _login_page("")
 
-    async def enter(self, request: Request) -> Response:
-        """POST a form with user and password."""
+    async def log_in(self, request: Request) -> Response:
+        """POST /login: a form with `user` and `password`."""
         address = request.client.host if request.client else ""
-        wrong = self._wrong[address]
-        while wrong and time.monotonic() - wrong[0] > _WITHIN_S:
-            wrong.popleft()
-        if len(wrong) >= _MOST_WRONG:
-            return _page("Too many attempts. Wait for a minute.", status=429)
-        form = await _form(request)
+        failures = self._failures[address]
+        while failures and time.monotonic() - failures[0] > _FAILURE_WINDOW_S:
+            failures.popleft()
+        if len(failures) >= _MAX_FAILURES:
+            return _login_page("Too many attempts. Wait for a minute.", status=429)
+        form = await _read_form(request)
         user, password = str(form.get("user", "")), str(form.get("password", ""))
-        expected = self._known.get(user, "")
-        same = hmac.compare_digest(expected.encode(), password.encode("utf-8", "replace"))
-        if not same or not expected:
-            wrong.append(time.monotonic())
-            await asyncio.sleep(_PAUSE_S)
-            return _page("That is not right. Try again.", user, status=403)
+        expected = self._passwords.get(user, "")
+        equal = hmac.compare_digest(expected.encode(), password.encode("utf-8", "replace"))
+        if not equal or not expected:
+            failures.append(time.monotonic())
+            await asyncio.sleep(_FAILURE_DELAY_S)
+            return _login_page("Wrong name or password. Try again.", user, status=403)
         cookie = secrets.token_urlsafe(32)
-        self._people[cookie] = user
-        answer = RedirectResponse("/", 303)
+        self._users[cookie] = user
+        response = RedirectResponse("/", 303)
         secure = request.url.scheme == "https"
-        answer.set_cookie(_COOKIE, cookie, httponly=True, samesite="strict", secure=secure)
-        return answer
+        response.set_cookie(_COOKIE, cookie, httponly=True, samesite="strict", secure=secure)
+        return response
 
-    async def leave(self, request: Request) -> Response:
-        """POST: the cookie is worth nothing any more."""
-        self._people.pop(request.cookies.get(_COOKIE, ""), None)
-        self.on_leave()
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(_COOKIE)
-        return answer
+    async def log_out(self, request: Request) -> Response:
+        """POST /logout: the cookie becomes invalid."""
+        self._users.pop(request.cookies.get(_COOKIE, ""), None)
+        self.on_logout()
+        response = RedirectResponse("/login", 303)
+        response.delete_cookie(_COOKIE)
+        return response
 
 
-async def _form(request: Request) -> FormData:
+async def _read_form(request: Request) -> FormData:
     length = request.headers.get("content-length", "")
-    if not length.isdigit() or int(length) > _LONGEST_BODY:
+    if not length.isdigit() or int(length) > _MAX_FORM_BYTES:
         return FormData()
     return await request.form(max_files=0, max_fields=4)
 
 
-def _page(problem: str, user: str = "", *, status: int = 200) -> Response:
+def _login_page(problem: str, user: str = "", *, status: int = 200) -> Response:
     page = (STATIC / "login.html").read_text("utf-8")
-    said = f'<p class="ea-problem" role="alert">{escape(problem)}</p>' if problem else ""
-    page = page.replace("<!-- problem -->", said).replace("<!-- user -->", escape(user))
+    alert = f'<p class="ea-problem" role="alert">{escape(problem)}</p>' if problem else ""
+    page = page.replace("<!-- problem -->", alert).replace("<!-- user -->", escape(user))
     return HTMLResponse(page, status)

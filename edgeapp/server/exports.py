@@ -1,7 +1,8 @@
-"""Downloads: what the page shows, edited or not, as a file. Nothing is kept here."""
+"""Export of a transcript, as the page shows it, in a file format. Nothing is stored."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from starlette.requests import Request
@@ -12,46 +13,53 @@ from pipelines import EdgeError, InputError, Segment
 
 __all__ = ["export", "transcript_of"]
 
-_MOST_BYTES = 64 << 20
+_MAX_BYTES = 64 << 20
 
 
 async def export(request: Request) -> Response:
-    """POST {"format", "language", "cues", "translation", "target", "translated"} → the file."""
+    """POST a transcript; the response is the file.
+
+    The body is JSON: "format", "language", "cues", "translation", "target", and "translated":
+    whether to export the translation.
+    """
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > _MOST_BYTES:
-            return JSONResponse({"error": "this is too long to be made a file of"}, 413)
+        if len(body) > _MAX_BYTES:
+            return JSONResponse({"error": "this transcript is too large to export"}, 413)
     try:
-        import json
-
         message = json.loads(body)
         (fmt,) = formats_of(str(message["format"]))
         text = render(transcript_of(message), fmt, translated=bool(message.get("translated")))
     except EdgeError as error:
         return JSONResponse({"error": str(error)}, 400)
     except (ValueError, KeyError, TypeError) as error:
-        return JSONResponse({"error": f"this is no transcript: {error!r}"}, 400)
+        return JSONResponse({"error": f"this is not a transcript: {error!r}"}, 400)
     return PlainTextResponse(text)
 
 
 def transcript_of(message: dict[str, Any]) -> Transcript:
-    """The transcript that a page shows. Raises InputError for cues without text or times."""
+    """The transcript in a page's message.
+
+    Raises:
+        InputError: A cue has no text, start or end.
+    """
     target = message.get("target")
     return Transcript(
         str(message.get("language") or ""),
-        tuple(_timed(cue) for cue in message["cues"]),
-        tuple(_timed(cue) for cue in message.get("translation") or ()),
+        tuple(_segment_or_cue(cue) for cue in message["cues"]),
+        tuple(_segment_or_cue(cue) for cue in message.get("translation") or ()),
         str(target) if target else None,
     )
 
 
-def _timed(values: Any) -> Any:
+def _segment_or_cue(values: Any) -> Any:
+    """A Segment if the user left it unedited (with its tokens), else a Cue."""
     try:
         start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
         if "tokens" not in values:
             return Cue(start, end, text)
-        whole = {**values, "start": start, "end": end, "text": text}
-        return Segment(**{**whole, "tokens": tuple(values["tokens"])})
+        fields = {**values, "start": start, "end": end, "text": text}
+        return Segment(**{**fields, "tokens": tuple(values["tokens"])})
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{values!r} has no start, end and text") from error

@@ -1,4 +1,4 @@
-"""The models of this machine as the page lists them, and what a download would bring."""
+"""The installed models as the page lists them, and the size of a download."""
 
 from __future__ import annotations
 
@@ -7,36 +7,48 @@ from typing import TYPE_CHECKING, Any
 from edgeapp.server.picker_options import language_name, picker_options
 
 if TYPE_CHECKING:
-    from edgeapp.server.shared_models import SharedModelPool
+    from edgeapp.model_pool import ModelPool
     from pipelines.engine import LoadedModel
 
 __all__ = ["download_plan", "model_list"]
 
 
-def model_list(pool: SharedModelPool, *, folders: bool = False) -> list[dict[str, Any]]:
-    """Each model with where it comes from, and where it runs if it does. folders: their paths
-    too, which are not for the page."""
+def model_list(pool: ModelPool, *, folders: bool = False) -> list[dict[str, Any]]:
+    """The installed models.
+
+    Args:
+        pool: The shared models.
+        folders: Add each model's folder, which is not sent to the page.
+
+    Returns:
+        For each model its name, task, size on disk, source, languages, and "loaded": compute
+        type, device, memory and use count, None if it is not loaded.
+    """
     from pipelines.hub import list_models
 
-    running = {model.folder: model for model in pool.loaded}
-    speaks = _languages()
-    shown = []
+    loaded = {model.folder: model for model in pool.loaded}
+    languages = _languages_by_model()
+    rows = []
     for model in list_models():
         folder = model.folder.resolve()
-        one: dict[str, Any] = {
+        row: dict[str, Any] = {
             "name": model.name,
             "task": model.task,
             "bytes": model.size_bytes,
             "source": model.source,
-            "languages": speaks.get(model.name, ""),
-            "loaded": _state(running[folder], pool) if folder in running else None,
+            "languages": languages.get(model.name, ""),
+            "loaded": _load_state(loaded[folder], pool) if folder in loaded else None,
         }
-        shown.append(one | {"folder": str(model.folder)} if folders else one)
-    return shown
+        rows.append(row | {"folder": str(model.folder)} if folders else row)
+    return rows
 
 
 def download_plan(name: str) -> dict[str, Any]:
-    """What a download would bring. Raises EdgeError as the download would."""
+    """The files and sizes of a model's download.
+
+    Raises:
+        EdgeError: As the download would.
+    """
     from pipelines.hub import plan_pull
 
     plan = plan_pull(name)
@@ -49,26 +61,26 @@ def download_plan(name: str) -> dict[str, Any]:
     }
 
 
-def _state(model: LoadedModel, pool: SharedModelPool) -> dict[str, Any]:
+def _load_state(model: LoadedModel, pool: ModelPool) -> dict[str, Any]:
     return {
-        "precision": model.compute_type,
+        "compute_type": model.compute_type,
         "device": model.device,
-        "bytes": pool.held(model.folder),
-        "users": pool.users(model.folder),
+        "bytes": pool.memory_of(model.folder),
+        "users": pool.use_count(model.folder),
     }
 
 
-def _languages() -> dict[str, str]:
-    """Model name → the languages that it knows, in words."""
-    known = picker_options()
+def _languages_by_model() -> dict[str, str]:
+    """Model name → its languages in words, such as "English → 7 languages"."""
+    options = picker_options()
     words: dict[str, str] = {}
-    for one in known.recognisers:
-        names = [language_name(code) for code in one.languages]
-        words[one.name] = names[0] if len(names) == 1 else f"{len(names)} languages"
-    for model in {pair.model for pair in known.pairs}:
-        pairs = [pair for pair in known.pairs if pair.model == model]
+    for recogniser in options.recognisers:
+        names = [language_name(code) for code in recogniser.languages]
+        words[recogniser.name] = names[0] if len(names) == 1 else f"{len(names)} languages"
+    for model in {pair.model for pair in options.pairs}:
+        pairs = [pair for pair in options.pairs if pair.model == model]
         source = language_name(pairs[0].source) if pairs[0].source else "Several"
         targets = [language_name(pair.target) for pair in pairs]
-        into = targets[0] if len(targets) == 1 else f"{len(targets)} languages"
-        words[model] = f"{source} → {into}"
+        target = targets[0] if len(targets) == 1 else f"{len(targets)} languages"
+        words[model] = f"{source} → {target}"
     return words

@@ -1,30 +1,45 @@
-"""What the pickers offer: the models on this machine and the languages that they know."""
+"""The options of the page's pickers, from the installed models, and what a user chose in them."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from pipelines import LANGUAGES, is_one_language, model_languages, pair_in_name, two_letter
+from pipelines import (
+    LANGUAGES,
+    OptionError,
+    is_one_language,
+    model_languages,
+    pair_in_name,
+    two_letter,
+)
 from pipelines.hub import ModelInfo, list_models
 
 __all__ = [
+    "ModelChoice",
     "PickerOptions",
-    "TranslatorOption",
     "RecognizerOption",
-    "picker_options",
+    "TranslatorOption",
     "language_name",
+    "picker_options",
 ]
 
-_TARGET = re.compile(r">>([A-Za-z_]+)<<")
+_TARGET_TOKEN = re.compile(r">>([A-Za-z_]+)<<")  # of a Marian model with several target languages
+_MAX_CHOICE_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
 class RecognizerOption:
-    """name: the model's. languages: codes that it listens for."""
+    """An installed speech recogniser.
+
+    Attributes:
+        name: The model's name.
+        languages: Codes of the languages that it recognises.
+    """
 
     name: str
     languages: tuple[str, ...]
@@ -32,7 +47,13 @@ class RecognizerOption:
 
 @dataclass(frozen=True)
 class TranslatorOption:
-    """A translator's languages; source None: a group of them."""
+    """A language pair of an installed translator.
+
+    Attributes:
+        model: The model's name.
+        source: The code of the source language, None for a group of languages.
+        target: The code of the target language.
+    """
 
     model: str
     source: str | None
@@ -41,23 +62,59 @@ class TranslatorOption:
 
 @dataclass(frozen=True)
 class PickerOptions:
+    """The recognisers and language pairs that the page offers."""
+
     recognisers: tuple[RecognizerOption, ...]
     pairs: tuple[TranslatorOption, ...]
 
     def as_message(self) -> dict[str, Any]:
-        """For the page, with a name for each language."""
-        codes = {code for one in self.recognisers for code in one.languages}
+        """A message for the page, with the name of each language."""
+        codes = {code for option in self.recognisers for code in option.languages}
         codes |= {code for pair in self.pairs for code in (pair.source, pair.target) if code}
         return {
             "type": "picker_options",
-            "recognisers": [asdict(one) for one in self.recognisers],
+            "recognisers": [asdict(option) for option in self.recognisers],
             "pairs": [asdict(pair) for pair in self.pairs],
             "languages": {code: language_name(code) for code in sorted(codes)},
         }
 
 
+@dataclass(frozen=True)
+class ModelChoice:
+    """What a user chose on the page. None: choose automatically.
+
+    Attributes:
+        model: The name of a recogniser.
+        language: The code of the language of the input: spoken, or of the text.
+        target: The code of the language to translate into.
+        translation_model: The name of a translator.
+    """
+
+    model: str | None = None
+    language: str | None = None
+    target: str | None = None
+    translation_model: str | None = None
+
+    @classmethod
+    def from_message(cls, message: dict[str, Any]) -> ModelChoice:
+        """Read a page's message, in which an empty field means None.
+
+        Raises:
+            OptionError: A field is not a short string.
+        """
+        values = {}
+        for name in ("model", "language", "target", "translation_model"):
+            value = message.get(name) or None
+            if value is not None and (
+                not isinstance(value, str) or len(value) > _MAX_CHOICE_CHARACTERS
+            ):
+                raise OptionError(f"{name}: {value!r} is not a valid choice")
+            values[name] = value
+        return cls(**values)
+
+
 def picker_options() -> PickerOptions:
-    """What is on this machine now."""
+    """The options that the installed models allow."""
     models = list_models()
     recognisers = tuple(
         RecognizerOption(model.name, _languages(model.folder))
@@ -69,42 +126,52 @@ def picker_options() -> PickerOptions:
 
 
 def language_name(code: str) -> str:
-    """ "German" for "de"; the code itself where no name is known."""
-    return LANGUAGES.get(code, code).title() if code in LANGUAGES else code
+    """The English name of a language, "German" for "de"; the code itself if it is unknown."""
+    return LANGUAGES[code].title() if code in LANGUAGES else code
 
 
 def _languages(folder: Path) -> tuple[str, ...]:
-    known = _read(folder / "generation_config.json").get("lang_to_id")
-    if not isinstance(known, dict) or not known:
+    ids = _read_json(folder / "generation_config.json").get("lang_to_id")
+    if not isinstance(ids, dict) or not ids:
         return ("en",)
-    return tuple(token.strip("<|>") for token in known)
+    return tuple(token.strip("<|>") for token in ids)
 
 
 def _pairs(model: ModelInfo) -> list[TranslatorOption]:
-    many = model_languages(model.folder, model.name)
-    if many is not None:
-        sources, targets = ([code for code in codes if len(code) == 2] for codes in many)
-        # Not all with all, which would be 40,000: each source and each target stands for itself.
-        known = [(source, next((t for t in targets if t != source), None)) for source in sources]
-        known += [(None if len(sources) > 1 else sources[0], target) for target in targets]
-        return [TranslatorOption(model.name, source, target) for source, target in known if target]
-    config = _read(model.folder / "tokenizer_config.json")
+    multilingual = model_languages(model.folder, model.name)
+    if multilingual is not None:
+        return _multilingual_pairs(model.name, *multilingual)
+    config = _read_json(model.folder / "tokenizer_config.json")
     named = pair_in_name(model.name) or pair_in_name(model.folder.name) or (None, None)
     source = two_letter(config.get("source_lang")) or named[0]
     target = two_letter(config.get("target_lang")) or named[1]
     source = two_letter(source) if is_one_language(source) else None
-    codes = {two_letter(code) for code in _TARGET.findall(" ".join(_vocabulary(model.folder)))}
+    tokens = _TARGET_TOKEN.findall(" ".join(_vocabulary(model.folder)))
+    codes = {two_letter(code) for code in tokens}
     if not codes and target is not None:
         codes = {target}
     return [TranslatorOption(model.name, source, code) for code in sorted(filter(None, codes))]
 
 
+def _multilingual_pairs(
+    name: str, source_codes: Iterable[str], target_codes: Iterable[str]
+) -> list[TranslatorOption]:
+    """One pair for each source and one for each target; all pairs would be 40,000."""
+    sources = [code for code in source_codes if len(code) == 2]
+    targets = [code for code in target_codes if len(code) == 2]
+    pairs: list[tuple[str | None, str | None]] = [
+        (source, next((t for t in targets if t != source), None)) for source in sources
+    ]
+    pairs += [(None if len(sources) > 1 else sources[0], target) for target in targets]
+    return [TranslatorOption(name, source, target) for source, target in pairs if target]
+
+
 def _vocabulary(folder: Path) -> dict[str, Any]:
     separate = folder / "target_vocab.json"
-    return _read(separate if separate.is_file() else folder / "vocab.json")
+    return _read_json(separate if separate.is_file() else folder / "vocab.json")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

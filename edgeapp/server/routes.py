@@ -1,4 +1,4 @@
-"""Our own addresses: the page's line to the server, uploads, exports, the door, static files."""
+"""EdgeApp's own routes: WebSocket, uploads, exports, login, static files."""
 
 from __future__ import annotations
 
@@ -13,66 +13,76 @@ from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
 
 from edgeapp.history import History
+from edgeapp.model_pool import ModelPool
 from edgeapp.server.api import PageApi
 from edgeapp.server.auth import Logins
 from edgeapp.server.exports import export
 from edgeapp.server.sessions import Sessions
-from edgeapp.server.shared_models import SharedModelPool
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
 from edgeapp.ui import STATIC
 
 if TYPE_CHECKING:
-    from edgeapp.server.serve import ServerOptions
+    from edgeapp.server.options import ServerOptions
 
 __all__ = ["AppRoutes", "app_routes"]
 
 
 @dataclass(frozen=True)
 class AppRoutes:
-    """person: who a connection is from, None for a stranger. close: to be called at the end."""
+    """EdgeApp's routes and what belongs to them.
+
+    Attributes:
+        routes: The routes.
+        user_of: The user of a connection, None if a login is missing.
+        close: To be called when the server has ended.
+    """
 
     routes: list[BaseRoute]
-    person: Callable[[HTTPConnection], str | None]
+    user_of: Callable[[HTTPConnection], str | None]
     close: Callable[[], None]
 
 
-def app_routes(
-    pool: SharedModelPool, options: ServerOptions, history_path: Path | None
-) -> AppRoutes:
-    """Everything that is not Gradio's. history_path: None keeps nothing."""
+def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | None) -> AppRoutes:
+    """Make all routes that are not Gradio's.
+
+    Args:
+        pool: The shared models.
+        options: Options of the server.
+        history_path: The history file. None: no history is kept.
+    """
     sessions, history = Sessions(options.sessions), History(history_path)
     logins = Logins(dict(options.logins))
     uploads = Uploads(options.upload_mb, options.minutes, options.sessions)
-    desk = PageApi(pool, sessions, changing=options.trusted)
+    api = PageApi(pool, sessions, can_change_models=options.trusted)
 
     def history_of(connection: HTTPConnection) -> History:
-        return history.of(logins.person(connection) or "")
+        return history.of(logins.user_of(connection) or "")
 
-    async def person(request: Request) -> Response:
-        """For a page whose WebSocket is refused: the guard answers 401 if the login is missing."""
-        return JSONResponse({"person": logins.person(request) or ""})
+    async def user(request: Request) -> Response:
+        """For a page whose WebSocket was refused: the middleware replies 401 without a login."""
+        return JSONResponse({"user": logins.user_of(request) or ""})
 
     def close() -> None:
         sessions.close()
         uploads.remove_all()
         history.close()
 
-    door = PageSocket(pool, sessions, uploads, desk, history_of, logins.person)
-    logins.on_leave = door.recheck
+    socket = PageSocket(pool, sessions, uploads, api, history_of, logins.user_of)
+    logins.on_logout = socket.recheck_logins
     routes: list[BaseRoute] = [
-        WebSocketRoute("/edgeapp/session", door.open),
+        WebSocketRoute("/edgeapp/session", socket.serve),
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
         Route("/edgeapp/export", export, methods=["POST"]),
-        Route("/edgeapp/person", person),
-        Route("/login", logins.page),
-        Route("/login", logins.enter, methods=["POST"]),
-        Route("/logout", logins.leave, methods=["POST"]),
+        Route("/edgeapp/user", user),
+        Route("/login", logins.login_page),
+        Route("/login", logins.log_in, methods=["POST"]),
+        Route("/logout", logins.log_out, methods=["POST"]),
         Route("/manifest.json", _manifest),
         Route("/favicon.ico", _favicon),
         Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
     ]
-    return AppRoutes(routes, logins.person, close)
+    return AppRoutes(routes, logins.user_of, close)
 
 
 async def _favicon(request: Request) -> Response:
@@ -80,7 +90,7 @@ async def _favicon(request: Request) -> Response:
 
 
 async def _manifest(request: Request) -> Response:
-    """What makes the page installable."""
+    """The web app manifest, which makes the page installable."""
     icons = [
         {"src": f"/edgeapp/static/{name}.png", "sizes": f"{size}x{size}", "type": "image/png"}
         for name, size in (("icon", 512), ("icon-192", 192))

@@ -1,10 +1,11 @@
-"""The check before every request: its path and method, its host and origin, its login.
+"""Security middleware: checks path, method, host, origin and login of every request.
 
 Gradio declares about ninety routes (files of its cache, uploads, calls, a proxy, icons of any
-size). The page uses four of them. `OPEN` lists these and our own; every other path answers 404
-here, so a route that a new version of Gradio adds is closed until it is listed.
+size). The page uses four of them. `ALLOWED_ROUTES` lists these and EdgeApp's own; every other path
+gets a 404, so a route that a new version of Gradio adds is closed until it is listed.
 
-A path is judged as the router dispatches on it: scope["path"], which the server has decoded once.
+The path that is checked is the one that the router dispatches on: scope["path"], which the server
+has percent-decoded once.
 """
 
 from __future__ import annotations
@@ -19,26 +20,26 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse
 
-from edgeapp.server.serve import is_loopback
+from edgeapp.server.options import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["CLOSE_FORBIDDEN", "OPEN", "Address", "SecurityMiddleware"]
+__all__ = ["ALLOWED_ROUTES", "CLOSE_FORBIDDEN", "AllowedRoute", "SecurityMiddleware"]
 
-CLOSE_FORBIDDEN = 4403  # close code: another site's page, or nobody who is logged in
+CLOSE_FORBIDDEN = 4403  # WebSocket close code: a page of another site, or a missing login
 
 
 @dataclass(frozen=True)
-class Address:
-    """A path that is served.
+class AllowedRoute:
+    """A route that is served.
 
     Attributes:
-        path: the whole path must match. Every part is bounded in length.
+        path: The pattern of the whole path. Every part is bounded in length.
         methods: HTTP methods, or WEBSOCKET.
-        public: served without a login.
-        document: a browser may come here from another site, by a link.
-        gradio: answered by Gradio, which gets no query string.
+        public: Served without a login.
+        document: A link on another site may lead here.
+        gradio: Served by Gradio; the query string is removed.
     """
 
     path: re.Pattern[str]
@@ -48,30 +49,30 @@ class Address:
     gradio: bool = False
 
 
-def _address(path: str, methods: str, **options: bool) -> Address:
-    return Address(re.compile(path, re.ASCII), frozenset(methods.split()), **options)
+def _route(path: str, methods: str, **options: bool) -> AllowedRoute:
+    return AllowedRoute(re.compile(path, re.ASCII), frozenset(methods.split()), **options)
 
 
-OPEN = (
-    _address(r"/login", "GET HEAD POST", public=True, document=True),
-    _address(r"/logout", "POST", public=True),
-    _address(r"/favicon\.ico", "GET HEAD", public=True),
-    _address(r"/manifest\.json", "GET HEAD", public=True),
-    _address(r"/edgeapp/static/[a-z0-9-]{1,40}\.(css|js|png|svg)", "GET HEAD", public=True),
-    _address(r"/edgeapp/session", "WEBSOCKET"),
-    _address(r"/edgeapp/person", "GET"),
-    _address(r"/edgeapp/export", "POST"),
-    _address(r"/edgeapp/upload/[\w-]{1,64}", "PUT"),
-    _address(r"/", "GET HEAD", document=True, gradio=True),
-    _address(r"/theme\.css", "GET", gradio=True),
-    _address(r"/assets/[\w-]{1,80}\.(css|js)", "GET", gradio=True),
-    _address(r"/static/js/iframeResizer\.contentWindow\.min\.js", "GET", gradio=True),
+ALLOWED_ROUTES = (
+    _route(r"/login", "GET HEAD POST", public=True, document=True),
+    _route(r"/logout", "POST", public=True),
+    _route(r"/favicon\.ico", "GET HEAD", public=True),
+    _route(r"/manifest\.json", "GET HEAD", public=True),
+    _route(r"/edgeapp/static/[a-z0-9-]{1,40}\.(css|js|png|svg)", "GET HEAD", public=True),
+    _route(r"/edgeapp/session", "WEBSOCKET"),
+    _route(r"/edgeapp/user", "GET"),
+    _route(r"/edgeapp/export", "POST"),
+    _route(r"/edgeapp/upload/[\w-]{1,64}", "PUT"),
+    _route(r"/", "GET HEAD", document=True, gradio=True),
+    _route(r"/theme\.css", "GET", gradio=True),
+    _route(r"/assets/[\w-]{1,80}\.(css|js)", "GET", gradio=True),
+    _route(r"/static/js/iframeResizer\.contentWindow\.min\.js", "GET", gradio=True),
 )
 
 _POLICY = "; ".join(
     (
         "default-src 'self'",
-        # Gradio's page has scripts in it, and makes some of text.
+        # Gradio's page has inline scripts, and evaluates strings.
         "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
         "style-src 'self' 'unsafe-inline'",
         "img-src 'self' data: blob:",
@@ -96,97 +97,98 @@ _HEADERS = {
 
 
 class SecurityMiddleware:
-    """ASGI middleware; it must be the outermost, so that errors have the headers too.
+    """ASGI middleware. It must be the outermost, so that error responses get the headers too.
 
     Args:
-        app: the application behind it.
-        person: the user of a connection, None if a login is missing.
-        loopback: the server listens on this machine only, and so answers to this machine's own
-            names only.
+        app: The application behind it.
+        user_of: The user of a connection, None if a login is missing.
+        loopback: The server listens on a loopback address: accept only its names as host.
     """
 
     def __init__(
-        self, app: ASGIApp, *, person: Callable[[HTTPConnection], str | None], loopback: bool
+        self, app: ASGIApp, *, user_of: Callable[[HTTPConnection], str | None], loopback: bool
     ) -> None:
-        self.app, self._person, self._loopback = app, person, loopback
+        self.app, self._user_of, self._loopback = app, user_of, loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
 
-        async def sealed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers[name] = value
                 if scope["path"].startswith("/edgeapp/static/"):
-                    headers["cache-control"] = "no-cache"  # asked again, seldom sent again
+                    headers["cache-control"] = "no-cache"  # revalidated at each use, by ETag
             await send(message)
 
-        address = _find(scope)
-        status, why = self._judge(HTTPConnection(scope), address)
+        route = _find_route(scope)
+        status, reason = self._check(HTTPConnection(scope), route)
         if not status:
-            if address is not None and address.gradio:
-                # None of the open routes needs a parameter, so none has one to be bounded.
+            if route is not None and route.gradio:
+                # None of Gradio's allowed routes needs a parameter.
                 scope = {**scope, "query_string": b""}
-            await self.app(scope, receive, sealed)
+            await self.app(scope, receive, send_with_headers)
         elif scope["type"] == "websocket":
             await receive()
-            await send({"type": "websocket.close", "code": CLOSE_FORBIDDEN, "reason": why})
+            await send({"type": "websocket.close", "code": CLOSE_FORBIDDEN, "reason": reason})
         elif status == 401 and scope["path"] == "/":
-            await RedirectResponse("/login", 303)(scope, receive, sealed)
+            await RedirectResponse("/login", 303)(scope, receive, send_with_headers)
         else:
-            allowed = {"allow": ", ".join(sorted(address.methods))} if address else None
+            allowed = {"allow": ", ".join(sorted(route.methods))} if route else None
             headers = allowed if status == 405 else None
-            await JSONResponse({"error": why}, status, headers)(scope, receive, sealed)
+            await JSONResponse({"error": reason}, status, headers)(
+                scope, receive, send_with_headers
+            )
 
-    def _judge(self, connection: HTTPConnection, address: Address | None) -> tuple[int, str]:
-        """(0, "") for a request that is served, else a status and the reason."""
+    def _check(self, connection: HTTPConnection, route: AllowedRoute | None) -> tuple[int, str]:
+        """(0, "") for a request that is allowed, else the HTTP status and the reason."""
         host = connection.headers.get("host", "")
         if self._loopback and not is_loopback(_without_port(host)):
-            # A website whose name was made to point to this machine (DNS rebinding).
+            # DNS rebinding: a website whose name resolves to this machine.
             return 400, f"{host[:100]} is not this machine's own name"
-        if address is None:
-            return 404, "there is nothing here"
-        # Browsers let any website send to any address; only our own page may.
-        if _from_elsewhere(connection, host, address):
+        if route is None:
+            return 404, "not found"
+        # Browsers let any website send requests to any host; only EdgeApp's own page may.
+        if _is_cross_site(connection, host, route):
             return 403, "this is for EdgeApp's own page"
         method = _method(connection.scope)
-        if method not in address.methods:
-            return 405, f"{method[:20]} is not possible here"
-        if not address.public and self._person(connection) is None:
+        if method not in route.methods:
+            return 405, f"{method[:20]} is not allowed here"
+        if not route.public and self._user_of(connection) is None:
             return 401, "log in first"
         return 0, ""
 
 
-def _find(scope: Scope) -> Address | None:
-    # The router takes a root_path off the path before it dispatches. We serve at the root only.
+def _find_route(scope: Scope) -> AllowedRoute | None:
+    # The router strips root_path from the path before it dispatches. EdgeApp serves at the root.
     if scope.get("root_path"):
         return None
     path = scope["path"]
-    return next((address for address in OPEN if address.path.fullmatch(path)), None)
+    return next((route for route in ALLOWED_ROUTES if route.path.fullmatch(path)), None)
 
 
 def _method(scope: Scope) -> str:
     return "WEBSOCKET" if scope["type"] == "websocket" else str(scope["method"])
 
 
-def _from_elsewhere(connection: HTTPConnection, host: str, address: Address) -> bool:
-    """Whether a page of another site sends this, or shows it as its own picture or script."""
+def _is_cross_site(connection: HTTPConnection, host: str, route: AllowedRoute) -> bool:
+    """Whether a page of another site sends the request or embeds the resource."""
     headers = connection.headers
     origin = headers.get("origin")
     if origin is not None:
         return urlsplit(origin).netloc != host
     if connection.scope["type"] == "websocket":
-        return True  # browsers always say where a WebSocket is from
+        return True  # browsers always send the origin of a WebSocket
     if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
         return False
     link = headers.get("sec-fetch-mode") == "navigate"
-    return not (address.document and link and headers.get("sec-fetch-dest") == "document")
+    return not (route.document and link and headers.get("sec-fetch-dest") == "document")
 
 
 def _without_port(host: str) -> str:
-    """An IPv6 address loses its brackets, too."""
+    """The host of a Host header; an IPv6 address without its brackets."""
     name = host if host.endswith("]") else host.rpartition(":")[0] or host
     return name[1:-1] if name.startswith("[") and name.endswith("]") else name

@@ -1,4 +1,4 @@
-"""One session a browser tab: what it has running, in threads of its own, and how many may."""
+"""Sessions: one for each browser tab, with its running tasks, and a limit for all of them."""
 
 from __future__ import annotations
 
@@ -11,72 +11,92 @@ from typing import Any, Protocol
 from edgeapp.exit_codes import unexpected
 from pipelines import EdgeError, OptionError
 
-__all__ = ["SessionAbandoned", "Message", "Send", "Session", "Sessions", "Task", "TooManySessions"]
+__all__ = ["Message", "Send", "Session", "Sessions", "Task", "TaskCancelled", "TooManySessions"]
 
-Message = dict[str, Any]
+Message = dict[str, Any]  # a JSON object with a "type"
 Send = Callable[[Message], None]
 
 
 class TooManySessions(EdgeError):
-    """As many people as this machine serves at once are using it."""
+    """The server's limit of running sessions is reached."""
 
 
-class SessionAbandoned(Exception):
-    """Raised inside a task whose result nobody waits for any more."""
+class TaskCancelled(Exception):
+    """Raised inside a task that was cancelled."""
 
 
 class Task(Protocol):
-    """Something that takes a while: live captions, a recording, a text, a download."""
+    """A piece of work for a tab, in a thread of its own: captions, a file, a text, a download.
+
+    Attributes:
+        kind: "live", "file", "text" or "pull".
+    """
 
     kind: str
 
     def run(self, send: Send) -> None:
-        """To the end, or until it is abandoned; in a thread of its own. May raise Abandoned."""
+        """Work until the end.
+
+        Args:
+            send: Sends a message to the tab.
+
+        Raises:
+            TaskCancelled: The task was cancelled.
+            EdgeError: The task failed.
+        """
         ...
 
-    def take(self, audio: bytes) -> None:
-        """Audio from the browser."""
+    def put_audio(self, audio: bytes) -> None:
+        """Append audio from the browser. From any thread."""
         ...
 
     def stop(self) -> None:
-        """No more is to come; what is there is still worked on. From any thread."""
+        """End the input; what has arrived is still processed. From any thread."""
         ...
 
-    def abandon(self) -> None:
-        """Nobody waits for it any more. From any thread."""
+    def cancel(self) -> None:
+        """Discard the task's remaining work. From any thread."""
         ...
 
 
 class Sessions:
-    """All open tabs. most: how many of them may have something running at once."""
+    """All open sessions.
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    Args:
+        limit: The number of sessions that may have running tasks at the same time.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self._lock = threading.Lock()
         self._running: set[Session] = set()
 
     @property
     def running(self) -> int:
-        """How many have something running."""
+        """The number of sessions with a running task."""
         return len(self._running)
 
-    def enter(self, session: Session) -> None:
-        """Take a place, unless the session has one. Raises TooManySessions."""
+    def acquire(self, session: Session) -> None:
+        """Count a session as running, if it is not yet.
+
+        Raises:
+            TooManySessions: The limit is reached.
+        """
         with self._lock:
-            if session not in self._running and len(self._running) >= self.most:
-                people = "1 session runs" if self.most == 1 else f"{self.most} sessions run"
+            if session not in self._running and len(self._running) >= self.limit:
+                sessions = "1 session runs" if self.limit == 1 else f"{self.limit} sessions run"
                 raise TooManySessions(
-                    f"this machine is busy: {people} on it already. Try again when one has ended."
+                    f"this machine is busy: {sessions} on it already. Try again when one has ended."
                 )
             self._running.add(session)
 
-    def leave(self, session: Session) -> None:
-        """Give the place back."""
+    def release(self, session: Session) -> None:
+        """Count a session as idle."""
         with self._lock:
             self._running.discard(session)
 
     def close(self) -> None:
-        """The server ends."""
+        """Close all running sessions."""
         with self._lock:
             running = list(self._running)
         for session in running:
@@ -84,90 +104,108 @@ class Sessions:
 
 
 class Session:
-    """A tab's own: at most one task of each kind. send: takes messages, from any thread."""
+    """The tasks of one tab: at most one of each kind, each in a thread of its own.
+
+    Args:
+        sessions: All sessions of the server.
+        send: Sends a message to the tab; called from any thread.
+    """
 
     def __init__(self, sessions: Sessions, send: Send) -> None:
         self._sessions, self._send = sessions, send
         self._lock = threading.Lock()
-        self._tasks: dict[str, Task] = {}
+        self._tasks: dict[str, Task] = {}  # by kind
         self._threads: set[threading.Thread] = set()
         self._closed = False
 
-    def start(self, task: Task, *, instead: bool = False) -> None:
-        """Run a task beside everybody else's. instead: it takes the place of one of its kind.
+    def start(self, task: Task, *, replace: bool = False) -> None:
+        """Run a task.
 
-        Raises TooManySessions, OptionError when one of its kind runs already.
+        Args:
+            task: The task.
+            replace: Cancel a running task of the same kind.
+
+        Raises:
+            TooManySessions: The server's limit is reached.
+            OptionError: A task of this kind is running, and `replace` is False.
         """
         with self._lock:
             if self._closed:
                 return
-            before = self._tasks.get(task.kind)
-            if before is not None and not instead:
+            previous = self._tasks.get(task.kind)
+            if previous is not None and not replace:
                 raise OptionError(f"{task.kind} is still running in this tab: end it first")
-            self._sessions.enter(self)
+            self._sessions.acquire(self)
             self._tasks[task.kind] = task
             thread = threading.Thread(target=self._run, args=(task,), daemon=True)
             self._threads.add(thread)
-        if before is not None:
-            before.abandon()
+        if previous is not None:
+            previous.cancel()
         thread.start()
 
-    def take(self, audio: bytes) -> None:
-        """Audio for the live task; what comes after its end is nobody's."""
+    def put_audio(self, audio: bytes) -> None:
+        """Pass audio to the live task; without one it is dropped."""
         if (task := self._tasks.get("live")) is not None:
-            task.take(audio)
+            task.put_audio(audio)
 
     def stop(self, kind: str) -> None:
-        """Let a task come to its end with what it has."""
+        """Let a task finish with the input that it has."""
         if (task := self._tasks.get(kind)) is not None:
             task.stop()
 
     def cancel(self, kind: str) -> None:
-        """End a task now."""
+        """Cancel a task."""
         if (task := self._tasks.get(kind)) is not None:
-            task.abandon()
+            task.cancel()
 
     def close(self) -> None:
-        """The tab was closed: everything it had is given back."""
+        """Cancel all tasks; no further task is started and no message is sent."""
         with self._lock:
             self._closed = True
             tasks = list(self._tasks.values())
         for task in tasks:
-            task.abandon()
+            task.cancel()
 
     def wait(self, seconds: float) -> bool:
-        """Until nothing runs; False when it takes longer than so many seconds for a task."""
+        """Wait for all tasks.
+
+        Args:
+            seconds: The timeout for each task.
+
+        Returns:
+            Whether all have ended.
+        """
         for thread in list(self._threads):
             thread.join(seconds)
         return not self._threads
 
     def _run(self, task: Task) -> None:
-        def tell(message: Message) -> None:
-            # A task that another has taken the place of has nothing to say any more.
+        def send(message: Message) -> None:
+            # A task that was replaced sends no more messages.
             if self._tasks.get(task.kind) is task:
-                self._tell(message)
+                self._send_if_open(message)
 
         cancelled = False
         try:
-            task.run(tell)
-        except SessionAbandoned:
+            task.run(send)
+        except TaskCancelled:
             cancelled = True
         except EdgeError as error:
-            tell({"type": "error", "kind": task.kind, "message": str(error)})
-        except Exception as error:  # one session's crash must not reach the others
+            send({"type": "error", "kind": task.kind, "message": str(error)})
+        except Exception as error:  # a crash must not reach the other sessions
             traceback.print_exception(error, file=sys.stderr)
-            tell({"type": "error", "kind": task.kind, "message": unexpected(error)})
+            send({"type": "error", "kind": task.kind, "message": unexpected(error)})
         finally:
             with self._lock:
-                last = self._tasks.get(task.kind) is task
-                if last:
+                current = self._tasks.get(task.kind) is task
+                if current:
                     del self._tasks[task.kind]
                 self._threads.discard(threading.current_thread())
                 if not self._tasks:
-                    self._sessions.leave(self)
-            if last:
-                self._tell({"type": "idle", "kind": task.kind, "cancelled": cancelled})
+                    self._sessions.release(self)
+            if current:
+                self._send_if_open({"type": "idle", "kind": task.kind, "cancelled": cancelled})
 
-    def _tell(self, message: Message) -> None:
+    def _send_if_open(self, message: Message) -> None:
         if not self._closed:
             self._send(message)

@@ -1,8 +1,9 @@
-"""The page's own line to the server: audio and wishes up, captions down, over one WebSocket.
+"""The WebSocket between a page and the server: audio and requests in, captions and replies out.
 
-Text frames are JSON objects with a "type"; binary frames are 16-bit audio. A message with an "id"
-is a question, and its answer has that id. A closed connection is a closed tab: whatever it had
-running ends.
+Text frames are JSON objects with a "type"; binary frames are 16-bit little-endian mono audio. A
+message with a type of `_TASK_KINDS` starts a task; "stop" and "cancel" end one; any other type is
+a request with an "id", and its reply carries the same id. A closed connection is a closed tab:
+its tasks are cancelled.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from edgeapp.exit_codes import unexpected
 from edgeapp.history import History
+from edgeapp.model_pool import ModelPool
 from edgeapp.server.api import PageApi
+from edgeapp.server.picker_options import ModelChoice
 from edgeapp.server.security import CLOSE_FORBIDDEN
 from edgeapp.server.sessions import Message, Session, Sessions, Task, TooManySessions
-from edgeapp.server.shared_models import ModelChoice, SharedModelPool
 from edgeapp.server.tasks.file_task import FileTask
 from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.pull_task import PullTask
@@ -32,186 +34,205 @@ from pipelines import EdgeError, InputError, OptionError
 
 __all__ = ["PageSocket"]
 
-_TOO_SLOW = 5_000  # messages that a browser has not fetched: it will not catch up
-_KINDS = ("live", "file", "text", "pull")
+_MAX_QUEUED = 5_000  # messages; a browser that is further behind is disconnected
+_TASK_KINDS = ("live", "file", "text", "pull")
 
 
 class PageSocket:
-    """Accepts the connections of pages. person: who a connection is from. history_of: that
-    person's history."""
+    """The WebSocket endpoint of all pages.
+
+    Args:
+        pool: The shared models.
+        sessions: All sessions.
+        uploads: The uploaded recordings.
+        api: Handlers of requests.
+        history_of: The history of a connection's user.
+        user_of: The user of a connection, None if a login is missing.
+    """
 
     def __init__(
         self,
-        pool: SharedModelPool,
+        pool: ModelPool,
         sessions: Sessions,
         uploads: Uploads,
-        desk: PageApi,
+        api: PageApi,
         history_of: Callable[[WebSocket], History],
-        person: Callable[[WebSocket], str | None],
+        user_of: Callable[[WebSocket], str | None],
     ) -> None:
         self._pool, self._sessions, self._uploads = pool, sessions, uploads
-        self._desk, self._history_of, self.person = desk, history_of, person
-        self._recheck: set[Callable[[], None]] = set()
+        self._api, self._history_of, self.user_of = api, history_of, user_of
+        self._login_checks: set[Callable[[], None]] = set()  # of the open connections
 
-    def recheck(self) -> None:
+    def recheck_logins(self) -> None:
         """Close the connections of users who have logged out. From any thread."""
-        for recheck in list(self._recheck):
-            recheck()
+        for check in list(self._login_checks):
+            check()
 
-    async def open(self, socket: WebSocket) -> None:
-        """One connection, from its beginning to its end."""
-        await socket.accept()
+    async def serve(self, websocket: WebSocket) -> None:
+        """Serve one connection until it is closed."""
+        await websocket.accept()
         loop, outgoing = asyncio.get_running_loop(), asyncio.Queue[Message | None]()
 
         def send(message: Message | None) -> None:
-            # A loop that is closed has nobody left to tell.
-            if not loop.is_closed():
+            if not loop.is_closed():  # the server has ended, a task still runs
                 loop.call_soon_threadsafe(outgoing.put_nowait, message)
 
         session = Session(self._sessions, send)
 
-        def recheck() -> None:
-            # The tasks end here: the writer may be waiting for a browser that reads slowly.
-            if self.person(socket) is None:
+        def check_login() -> None:
+            # Cancels the tasks at once: the writer may be waiting for a slow browser.
+            if self.user_of(websocket) is None:
                 session.close()
                 send(None)
 
         token = self._uploads.open()
-        history = self._history_of(socket)
+        history = self._history_of(websocket)
         limits = self._uploads.limits | {"characters": LONGEST_TEXT}
         hello = {"type": "hello", "session": token, "limits": limits}
-        send(hello | {"history": history.on, "person": self.person(socket) or ""})
-        line = _Connection(self, session, token, history, send)
-        self._recheck.add(recheck)
-        writer = asyncio.create_task(self._write(socket, session, outgoing))
+        send(hello | {"history": history.on, "user": self.user_of(websocket) or ""})
+        connection = _Connection(self, session, token, history, send)
+        self._login_checks.add(check_login)
+        writer = asyncio.create_task(self._write(websocket, session, outgoing))
         try:
-            await line.read(socket)
+            await connection.read(websocket)
         except (WebSocketDisconnect, RuntimeError):
             pass
         finally:
-            self._recheck.discard(recheck)
+            self._login_checks.discard(check_login)
             writer.cancel()
             session.close()
             self._uploads.close(token)
 
     async def _write(
-        self, socket: WebSocket, session: Session, outgoing: asyncio.Queue[Message | None]
+        self, websocket: WebSocket, session: Session, outgoing: asyncio.Queue[Message | None]
     ) -> None:
-        """Send what is queued, as long as the user is logged in. None only checks for that."""
+        """Send queued messages while the user is logged in. None: only check the login."""
         while True:
             message = await outgoing.get()
-            left = self.person(socket) is None
-            if left or outgoing.qsize() > _TOO_SLOW:
-                session.close()  # a browser that does not answer the close frame holds no task
+            logged_out = self.user_of(websocket) is None
+            if logged_out or outgoing.qsize() > _MAX_QUEUED:
+                session.close()  # not when the browser acknowledges the close frame: it may not
                 with suppress(WebSocketDisconnect, RuntimeError):
-                    await socket.close(CLOSE_FORBIDDEN if left else 1000)
+                    await websocket.close(CLOSE_FORBIDDEN if logged_out else 1000)
                 return
             if message is None:
                 continue
             try:
-                await socket.send_text(json.dumps(message, ensure_ascii=False))
+                await websocket.send_text(json.dumps(message, ensure_ascii=False))
             except (WebSocketDisconnect, RuntimeError):
-                return  # the reader is told, too, and clears up
+                return  # the reader gets the error too, and cleans up
 
-    def task(self, message: Message, token: str, history: History) -> Task:
-        """What a message wants to be begun. Raises EdgeError."""
+    def make_task(self, message: Message, token: str, history: History) -> Task:
+        """The task that a message describes.
+
+        Raises:
+            EdgeError: The message is invalid.
+        """
         kind = message["type"]
-        kept = history if message.get("keep", True) else History(None)
+        if not message.get("keep", True):
+            history = History(None)
         if kind == "live":
-            return LiveTask(self._pool, kept, ModelChoice.of(message), _number(message, "rate"))
+            choice, rate = ModelChoice.from_message(message), _int_field(message, "rate")
+            return LiveTask(self._pool, history, choice, rate)
         if kind == "text":
-            text = str(message.get("text") or "")
-            return TextTask(self._pool, ModelChoice.of(message), text, _number(message, "number"))
+            text, choice = str(message.get("text") or ""), ModelChoice.from_message(message)
+            return TextTask(self._pool, choice, text, _int_field(message, "number"))
         if kind == "pull":
-            self._desk.check_changing()
+            self._api.check_can_change_models()
             return PullTask(str(message.get("name") or ""))
         path, minutes = self._uploads.take(token), self._uploads.minutes
         name = str(message.get("name") or "")[:200] or "the recording"
-        return FileTask(self._pool, kept, ModelChoice.of(message), path, name, minutes)
+        choice = ModelChoice.from_message(message)
+        return FileTask(self._pool, history, choice, path, name, minutes)
 
-    def answer(self, message: Message, history: History) -> Message:
-        """What a question is answered with. Raises EdgeError."""
-        if not self._desk.answers(message.get("type")):
-            raise OptionError(f"nothing is known about {message.get('type')!r}")
-        return self._desk.answer(message, history)
+    def reply(self, message: Message, history: History) -> Message:
+        """The reply to a request.
+
+        Raises:
+            EdgeError: The request is unknown or invalid, or failed.
+        """
+        if not self._api.handles(message.get("type")):
+            raise OptionError(f"unknown request type {message.get('type')!r}")
+        return self._api.reply(message, history)
 
 
 class _Connection:
-    """One tab's connection."""
+    """One connection: reads its messages and dispatches them."""
 
     def __init__(
         self,
-        door: PageSocket,
+        endpoint: PageSocket,
         session: Session,
         token: str,
         history: History,
         send: Callable[[Message], None],
     ) -> None:
-        self._door, self._session = door, session
+        self._endpoint, self._session = endpoint, session
         self._token, self._history, self._send = token, history, send
-        self._asked: set[asyncio.Task[None]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
 
-    async def read(self, socket: WebSocket) -> None:
-        """Everything that the tab says, until it is closed."""
+    async def read(self, websocket: WebSocket) -> None:
+        """Handle all messages until the connection is closed."""
         while True:
-            frame = await socket.receive()
+            frame = await websocket.receive()
             if frame["type"] == "websocket.disconnect":
                 return
-            if self._door.person(socket) is None:  # logged out meanwhile, in another tab
-                await socket.close(CLOSE_FORBIDDEN)
+            if self._endpoint.user_of(websocket) is None:  # logged out in another tab
+                await websocket.close(CLOSE_FORBIDDEN)
                 return
             if frame.get("bytes") is not None:
-                self._take(frame["bytes"])
+                self._receive_audio(frame["bytes"])
                 continue
             message: Message = {}
             try:
                 message = _parse(frame.get("text") or "")
-                self._obey(message)
+                self._dispatch(message)
             except EdgeError as error:
-                told = {"kind": message.get("type"), "busy": isinstance(error, TooManySessions)}
-                self._send({"type": "error", "message": str(error), **told})
-            except Exception as error:  # said to this tab, which stays connected
+                self._send_error(message, str(error), isinstance(error, TooManySessions))
+            except Exception as error:  # reported to this tab, which stays connected
                 traceback.print_exception(error, file=sys.stderr)
-                told = {"kind": message.get("type"), "busy": False}
-                self._send({"type": "error", "message": unexpected(error), **told})
+                self._send_error(message, unexpected(error), False)
 
-    def _take(self, audio: bytes) -> None:
+    def _send_error(self, message: Message, text: str, busy: bool) -> None:
+        self._send({"type": "error", "message": text, "kind": message.get("type"), "busy": busy})
+
+    def _receive_audio(self, audio: bytes) -> None:
         try:
-            self._session.take(audio)
+            self._session.put_audio(audio)
         except EdgeError as error:
             self._send({"type": "error", "kind": "live", "message": str(error)})
 
-    def _obey(self, message: Message) -> None:
+    def _dispatch(self, message: Message) -> None:
         kind = message.get("type")
         if kind in ("stop", "cancel"):
             end = self._session.stop if kind == "stop" else self._session.cancel
             end(str(message.get("kind")))
-        elif kind in _KINDS:
-            task = self._door.task(message, self._token, self._history)
+        elif kind in _TASK_KINDS:
+            task = self._endpoint.make_task(message, self._token, self._history)
             try:
-                # What is typed on replaces what is being translated; a recording, the one before.
-                self._session.start(task, instead=kind in ("text", "file"))
+                # A new text or recording replaces the previous one.
+                self._session.start(task, replace=kind in ("text", "file"))
             except EdgeError:
-                task.abandon()
+                task.cancel()
                 raise
         else:
-            # In a thread: loading a model takes its time, and audio must not wait for it.
-            asked = asyncio.create_task(asyncio.to_thread(self._answer, message))
-            self._asked.add(asked)
-            asked.add_done_callback(self._asked.discard)
+            # In a thread: loading a model takes seconds, during which audio still arrives.
+            request = asyncio.create_task(asyncio.to_thread(self._reply, message))
+            self._requests.add(request)
+            request.add_done_callback(self._requests.discard)
 
-    def _answer(self, message: Message) -> None:
-        reply: Message = {"type": "answer", "id": message.get("id")}
+    def _reply(self, message: Message) -> None:
+        reply: Message = {"type": "reply", "id": message.get("id")}
         try:
-            self._send(self._door.answer(message, self._history) | reply)
+            self._send(self._endpoint.reply(message, self._history) | reply)
         except EdgeError as error:
             self._send(reply | {"error": str(error)})
-        except Exception as error:  # without an answer the page would wait for it forever
+        except Exception as error:  # without a reply the page would wait forever
             traceback.print_exception(error, file=sys.stderr)
             self._send(reply | {"error": unexpected(error)})
 
 
-def _number(message: Message, name: str) -> int:
+def _int_field(message: Message, name: str) -> int:
     value = message.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise InputError(f"{name} is missing: {value!r}")

@@ -1,7 +1,7 @@
-"""The browser page: live captions, files, text and models, served by this machine to itself."""
+"""The browser page: live captions, files, text, models and history."""
 
 from pathlib import Path
 
 __all__ = ["STATIC"]
 
-STATIC = Path(__file__).parent / "static"  # what is served as it is
+STATIC = Path(__file__).parent / "static"  # files that are served unchanged

@@ -1,4 +1,4 @@
-"""The page: its tabs, in one Gradio app. What moves in them is static/*.js."""
+"""The page: a Gradio app with one HTML component a tab. The behaviour is in static/*.js."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ _TABS = ("Live", "File", "Text", "Models", "History")
 
 
 def make_page() -> gr.Blocks:
-    """The whole page; each tab comes to life when it is first looked at."""
-    with (
-        gr.Blocks(title="EdgeApp", analytics_enabled=False, fill_width=True) as page,
-        gr.Tabs(elem_id="ea-tabs", overflow_behavior="wrap"),
-    ):
+    """Make the page. The script of a tab runs when the tab is first opened."""
+    page = gr.Blocks(title="EdgeApp", analytics_enabled=False, fill_width=True)
+    with page, gr.Tabs(elem_id="ea-tabs", overflow_behavior="wrap"):
         for label in _TABS:
             name = label.lower()
             with gr.Tab(label, id=name, elem_id=f"ea-{name}"):

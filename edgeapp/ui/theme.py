@@ -1,4 +1,4 @@
-"""The look of the page: colours for light and dark, the system's own fonts."""
+"""Theme, style sheet and HTML head of the page: light and dark colours, system fonts."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from edgeapp.ui import STATIC
 
 __all__ = ["head", "style", "theme"]
 
-# No font is fetched from anywhere.
+# System fonts: no font is downloaded.
 _FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif"]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 
 
 def theme() -> gr.themes.Base:
-    """Gradio's own components in our colours, which static/tokens.css names."""
-    made = Base(
+    """A Gradio theme with the colours of static/tokens.css."""
+    base = Base(
         primary_hue=colors.teal,
         neutral_hue=colors.stone,
         radius_size=sizes.radius_lg,
@@ -24,7 +24,7 @@ def theme() -> gr.themes.Base:
         font=_FONTS,
         font_mono=_MONO,
     )
-    return made.set(
+    return base.set(
         body_background_fill="var(--ea-ground)",
         body_background_fill_dark="var(--ea-ground)",
         body_text_color="var(--ea-ink)",
@@ -73,13 +73,13 @@ def theme() -> gr.themes.Base:
 
 
 def style() -> str:
-    """The page's own style sheet, which Gradio puts before all of its own rules."""
+    """The page's own style sheet; Gradio inserts it before its own rules."""
     names = "tokens frame controls live big file text models history".split()
     return "\n".join((STATIC / f"{name}.css").read_text("utf-8") for name in names)
 
 
 def head() -> str:
-    """What goes into the page's head: colours of the browser's frame, and what all tabs share."""
+    """HTML for the page's head: theme colours, referrer policy, and the script of all tabs."""
     return (
         '<meta name="theme-color" content="#f7f5f1" media="(prefers-color-scheme: light)">'
         '<meta name="theme-color" content="#141412" media="(prefers-color-scheme: dark)">'

@@ -35,7 +35,10 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def _clean(folder: Path) -> dict[str, str]:
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("EDGEAPP_", "HF_"))}
+    kept = "EDGEAPP_KERNELS"  # the compiled kernels: a server that compiles is late for a browser
+    clean = {
+        k: v for k, v in os.environ.items() if k == kept or not k.startswith(("EDGEAPP_", "HF_"))
+    }
     return clean | {
         "EDGEAPP_CONFIG": str(folder / "no-config.toml"),
         "HF_HUB_CACHE": str(folder / "no-models"),

@@ -1,4 +1,4 @@
-"""`edgeapp ui` as its users see it: in a browser, tab by tab."""
+"""`edgeapp ui` in a browser, tab by tab."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TALK, QUESTION = SAMPLES / "talk.flac", SAMPLES / "question.flac"
 
 
 def saved(page: Any, press: str) -> tuple[str, str]:
-    """(name, text) of what a button lets the browser download."""
+    """(name, text) of the file that a button downloads."""
     with page.expect_download() as download:
         page.click(press)
     return download.value.suggested_filename, download.value.path().read_text("utf-8")
 
 
 def reads(page: Any, selector: str, part: str) -> None:
-    """Wait until an element has a text in it."""
+    """Wait until an element contains a text."""
     page.wait_for_function(
         "([selector, part]) => document.querySelector(selector).textContent.includes(part)",
         arg=[selector, part],
@@ -37,11 +37,11 @@ def test_live_captions(desk: Desk) -> None:
     page.select_option("#ea-live [name=target]", "de")
     page.click(".ea-start")
     page.wait_for_selector(".ea-said:has-text(' ')", timeout=15_000)
-    assert page.inner_text(".ea-clock") < "0:06", "words come while the recording still plays"
+    assert page.inner_text(".ea-clock") < "0:06", "captions appear while the recording still plays"
     page.wait_for_function("document.querySelector('.ea-clock').textContent >= '0:06'")
     page.click(".ea-start")
     page.wait_for_selector(".ea-live[data-state=idle]", timeout=30_000)
-    assert page.locator(".ea-lines .ea-tail").count() == 0, "stopping turns the tail into text"
+    assert page.locator(".ea-lines .ea-tail").count() == 0, "stopping makes the tail final"
     said = " ".join(page.locator(".ea-said").all_inner_texts())
     assert len(said.split()) >= 8, said
     assert page.locator(".ea-meant:has-text(' ')").count() > 0
@@ -63,7 +63,7 @@ def test_live_captions(desk: Desk) -> None:
     assert page.locator(".ea-said").count() == 0
 
 
-def test_who_presses_again_while_the_browser_asks_gets_one_microphone(desk: Desk) -> None:
+def test_clicking_again_while_the_browser_asks_opens_one_microphone(desk: Desk) -> None:
     page = desk.open("live")
     page.evaluate(
         """() => {
@@ -112,7 +112,7 @@ def test_a_recording_becomes_text(desk: Desk) -> None:
     assert page.locator(".ea-segments .ea-cue").count() >= 3
     drawn = "([...c.getContext('2d').getImageData(0, 0, c.width, c.height).data].some((v) => v))"
     assert page.evaluate(f"(() => {{ const c = document.querySelector('.ea-strip canvas');"
-                         f" return {drawn} }})()"), "the sound is to be seen"  # fmt: skip
+                         f" return {drawn} }})()"), "the spectrogram is drawn"  # fmt: skip
     page.wait_for_function("!document.querySelector('.ea-play').disabled")
     page.locator(".ea-time").nth(2).click()
     page.wait_for_selector(".ea-segments li:nth-child(3).ea-now")
@@ -127,7 +127,7 @@ def test_a_recording_becomes_text(desk: Desk) -> None:
     assert whole["translation"]["language"] == "de"
 
 
-def test_what_is_no_recording_is_refused(desk: Desk) -> None:
+def test_a_file_without_audio_is_rejected(desk: Desk) -> None:
     desk.expected.append("413")
     page = desk.open("file")
     broken = {"name": "notes.mp3", "mimeType": "audio/mpeg", "buffer": b"these are words" * 100}
@@ -145,7 +145,7 @@ def test_cancelling_a_recording(desk: Desk, long_recording: Path) -> None:
     page.wait_for_selector(".ea-segments .ea-said")
     page.press("#ea-file .ea-cancel", "Enter")
     reads(page, ".ea-left", "Cancelled")
-    assert page.locator(".ea-segments .ea-said").count() >= 1, "what was done is kept"
+    assert page.locator(".ea-segments .ea-said").count() >= 1, "the transcript so far stays"
     page.click(".ea-again")
     page.set_input_files("#ea-file input[type=file]", QUESTION)
     page.wait_for_selector(".ea-file[data-state=done]", timeout=60_000)
@@ -174,7 +174,9 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
     page.click("#ea-text .ea-clear")
     assert page.inner_text(".ea-result") == ""
     page.fill(".ea-source", "Too long. " * 120_000)  # more than a message to the server may hold
-    page.wait_for_selector("#ea-text .ea-problem:has-text('longer than the 200,000 characters')")
+    page.wait_for_selector(
+        "#ea-text .ea-problem:has-text('longer than the limit of 200,000 characters')"
+    )
     page.fill(".ea-source", "Thank you.")
     reads(page, ".ea-result", "Danke")
     assert not page.is_visible("#ea-text .ea-problem")
@@ -187,13 +189,13 @@ def test_models_are_loaded_and_unloaded(desk: Desk) -> None:
     if row.locator("text=Unload").count() == 0:
         row.locator("button").click()
     row.locator("text=Unload").click()
-    row.locator("text=not running").wait_for()
+    row.locator("text=not loaded").wait_for()
     row.locator("button", has_text="Load").click()
     row.locator(".ea-state", has_text=" in memory").wait_for()
     assert "English → German" in row.inner_text()
     assert "4 on this machine, " in page.inner_text(".ea-summary")
     page.fill("#ea-models [name=name]", "no such thing")
-    page.click("text=Look it up")
+    page.click("text=Look up")
     reads(page, ".ea-plan", "neither a known model nor a hub id")
 
 
@@ -205,22 +207,22 @@ def test_a_model_is_downloaded_and_removed(
     stand_in_hub.repositories["Helsinki-NLP/opus-mt-en-de"] = Hosted(files)
     page = desk.open("models")
     page.fill("#ea-models [name=name]", "opus-mt-en-de")
-    page.click("text=Look it up")
+    page.click("text=Look up")
     reads(page, ".ea-plan", "Helsinki-NLP/opus-mt-en-de: ")
     weights = [line for line in stand_in_hub.requests if "pytorch_model.bin" in line]
-    assert not weights, "looking it up downloads nothing of weight"
+    assert not weights, "looking up a model does not download its weights"
     size = page.inner_text(".ea-plan button")
     assert size.startswith("Download "), size
     page.click(".ea-plan button")
     row = page.locator(".ea-rows li", has_text="opus-mt-en-de")
-    row.locator("text=not running").wait_for()
+    row.locator("text=not loaded").wait_for()
     page.on("dialog", lambda dialog: dialog.accept())
     row.locator("text=Remove").click()
     row.wait_for(state="detached")
     del stand_in_hub.repositories["Helsinki-NLP/opus-mt-en-de"]
 
 
-def test_the_keyboard_is_enough(desk: Desk) -> None:
+def test_tabs_by_keyboard(desk: Desk) -> None:
     page = desk.open("live")
     page.focus("#ea-tabs [role=tab]")
     for tab in ("file", "text"):
@@ -235,17 +237,17 @@ def test_the_keyboard_is_enough(desk: Desk) -> None:
     assert page.evaluate("document.activeElement.name") == "language"
 
 
-def test_only_what_the_page_needs_is_there(ui: Server, tmp_path: Path) -> None:
+def test_other_paths_are_not_served(ui: Server, tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("secret", "utf-8")
 
     def status(method: str, path: str) -> tuple[int, str]:
-        line = HTTPConnection(urlsplit(ui.url).netloc, timeout=20)
-        line.request(method, path, headers={"Origin": ui.url.rstrip("/")})
-        answer = line.getresponse()
-        told = answer.status, answer.read().decode("utf-8", "replace")
-        line.close()
-        return told
+        connection = HTTPConnection(urlsplit(ui.url).netloc, timeout=20)
+        connection.request(method, path, headers={"Origin": ui.url.rstrip("/")})
+        response = connection.getresponse()
+        result = response.status, response.read().decode("utf-8", "replace")
+        connection.close()
+        return result
 
     assert status("GET", "/")[0] == 200
     assert status("GET", "/manifest.json")[0] == 200

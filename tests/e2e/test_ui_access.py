@@ -1,4 +1,4 @@
-"""The page for everybody: axe-core's rules, in light and dark, on a desk and on a phone."""
+"""Accessibility: axe-core's rules, in light and dark, on a desktop and on a phone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page with passwords and HTTPS: nobody gets in without, and nobody reads what others did."""
+"""The page with logins and HTTPS: a login is required, and histories are private."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.fixtures.browser import Desk, ready, serving
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
-    """(certificate, key) that this test signs itself."""
+    """A self-signed (certificate, key)."""
     openssl = shutil.which("openssl")
     assert openssl, "needs openssl"
     made = folder / "cert.pem", folder / "key.pem"
@@ -26,7 +26,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def arrive(desk: Desk) -> Any:
-    """The page of somebody who has not been here before: the door."""
+    """The login page, as a new browser gets it."""
     desk.context = desk.browser.new_context(ignore_https_errors=True)
     desk.context.set_default_timeout(20_000)
     desk.context.on("request", lambda request: desk.requests.append(request.url))
@@ -54,14 +54,14 @@ def test_logins(browser: Any, page_environment: dict[str, str], tmp_path: Path) 
         anna, ben = Desk(browser, server.url), Desk(browser, server.url)
         page, other = arrive(anna), arrive(ben)
         log_in(page, "anna", "wrong")
-        page.wait_for_selector("text=That is not right")
+        page.wait_for_selector("text=Wrong name or password")
         log_in(page, "anna", "one two")
         ready(page, "live")
         page.click("role=tab[name=Text]")
         ready(page, "text")
         page.fill(".ea-source", "Good morning.")
         page.wait_for_selector(".ea-result:has-text('Morgen')")
-        page.wait_for_timeout(2800)  # what was typed is kept once it rests
+        page.wait_for_timeout(2800)  # a text is stored when it was not changed for a while
         page.click("role=tab[name=History]")
         page.wait_for_selector(".ea-entry:has-text('Good morning')")
         log_in(other, "ben", "three")
@@ -73,7 +73,7 @@ def test_logins(browser: Any, page_environment: dict[str, str], tmp_path: Path) 
         ready(beside, "live")
         other.click("text=Log out")
         other.wait_for_selector("[name=password]")
-        # His other tab is led to the door as well, untouched.
+        # His other tab shows the login page as well.
         beside.wait_for_selector("[name=password]")
         other.goto(desk_url := server.url)
         assert other.url == f"{desk_url}login"

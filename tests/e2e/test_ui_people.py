@@ -1,4 +1,4 @@
-"""Several people at one page: each has a session of their own, and what is kept stays whole."""
+"""Several users of one server: sessions are isolated, and a killed server loses no history."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAMPLES = assets_folder() / "samples"
 
 @pytest.fixture
 def office(page_environment: dict[str, str], tmp_path: Path) -> Callable[..., Any]:
-    """Starts servers that share a history: for two people at a time, open to the network."""
+    """Starts servers that share a history file."""
     environment = page_environment | {"EDGEAPP_HISTORY": str(tmp_path / "history.db")}
 
     def start(*options: str) -> Any:
@@ -31,11 +31,11 @@ def office(page_environment: dict[str, str], tmp_path: Path) -> Callable[..., An
 def sit(browser: Any, server: Server, tab: str) -> tuple[Desk, Any]:
     desk = Desk(browser, server.url.replace("0.0.0.0", "127.0.0.1"))
     page = desk.open(tab)
-    # What the server says it listens for.
+    # The languages that the server reports.
     page.evaluate(
-        "import('/edgeapp/static/session.js').then(({ on }) => { window.heard = [];"
+        "import('/edgeapp/static/session.js').then(({ on }) => { window.languages = [];"
         " for (const type of ['live_listening', 'file_started'])"
-        " on(type, ({ language }) => heard.push(language)) })"
+        " on(type, ({ language }) => languages.push(language)) })"
     )
     return desk, page
 
@@ -61,11 +61,11 @@ def test_side_by_side(browser: Any, office: Any, tmp_path: Path, long_recording:
         reading.select_option("#ea-file [name=language]", "de")
         reading.select_option("#ea-file [name=model]", "someone/many")
         reading.set_input_files("#ea-file input[type=file]", long_recording)
-        reading.wait_for_function("heard.length")
+        reading.wait_for_function("languages.length")
         speaking.wait_for_selector(".ea-said:has-text(' ')")
-        assert reading.locator(".ea-cue").count() == 0, "Ben wants no translation"
-        assert reading.evaluate("heard") == ["de"]
-        assert speaking.evaluate("heard") == ["en"]
+        assert reading.locator(".ea-cue").count() == 0, "Ben chose no translation"
+        assert reading.evaluate("languages") == ["de"]
+        assert speaking.evaluate("languages") == ["en"]
 
         carl, typing = sit(browser, server, "text")
         typing.fill(".ea-source", "Good morning.")
@@ -88,22 +88,24 @@ def test_side_by_side(browser: Any, office: Any, tmp_path: Path, long_recording:
         speaking.wait_for_function(
             "(before) => document.querySelector('.ea-lines').innerText !== before", arg=before
         )
-        assert speaking.inner_text(".ea-start") == "Stop", "others' ends are not Anna's"
+        assert speaking.inner_text(".ea-start") == "Stop", (
+            "the end of another task does not stop Anna's"
+        )
         anna.close()  # in the middle of a sentence
         deadline = time.monotonic() + 10
         while "0 of 2 places" not in busy(server, carl, typing):
             assert time.monotonic() < deadline, "a closed tab frees its place"
-        assert not typing.is_visible("#ea-models form"), "strangers change no models"
+        assert not typing.is_visible("#ea-models form"), "without a login models cannot be changed"
         for desk in (ben, carl):
             desk.close()
 
 
-def test_what_was_said_survives_a_kill(browser: Any, office: Any) -> None:
+def test_captions_survive_a_killed_server(browser: Any, office: Any) -> None:
     with office() as server:
         desk, page = sit(browser, server, "live")
         desk.expected += ["WebSocket", "ERR_CONNECTION", "Failed to load"]
         page.click(".ea-start")
-        # Committed to its end; what may still change stands in an element of its own.
+        # Final text; the tail is in an element of its own.
         page.wait_for_function(
             "/[.?!]/.test(document.querySelector('.ea-said')?.firstChild?.data ?? '')"
         )

@@ -1,4 +1,4 @@
-"""Settings: environment over file over built in; nonsense is said, not ignored."""
+"""Settings: environment over file over defaults; invalid values are errors."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def test_without_a_file(file: Path) -> None:
     assert load_settings() == Settings()
 
 
-def test_the_environment_goes_first(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_overrides_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text('model = "base"\nthreads = 3\ncompute_type = "float32"\n')
     monkeypatch.setenv("EDGEAPP_MODEL", "small")
     assert load_settings() == Settings(model="small", compute_type="float32", threads=3)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ('modle = "base"', "unknown setting 'modle'"),
         ("model = 3", "model must be a string"),
@@ -39,9 +39,9 @@ def test_the_environment_goes_first(file: Path, monkeypatch: pytest.MonkeyPatch)
         ("threads = 0", "threads must be"),
     ],
 )
-def test_nonsense_is_said(file: Path, text: str, said: str) -> None:
+def test_invalid_settings(file: Path, text: str, error: str) -> None:
     file.write_text(text)
-    with pytest.raises(OptionError, match=said):
+    with pytest.raises(OptionError, match=error):
         load_settings()
 
 

@@ -1,4 +1,4 @@
-"""Audio that a browser sends, as a live session's feed."""
+"""Audio that a browser sends, as the source of a live session."""
 
 from __future__ import annotations
 
@@ -12,16 +12,22 @@ from pipelines import SAMPLE_RATE, InputError, Samples
 
 __all__ = ["BrowserSource"]
 
-# While models load, audio waits; beyond this it is dropped, and the loss is told.
-_MOST_WAITING_S = 60.0
+# Audio is queued while models load; beyond this it is dropped, which `dropped_s` reports.
+_MAX_QUEUED_S = 60.0
 _LOWEST_RATE, _HIGHEST_RATE = 8_000, 192_000  # Hz
 
 
 class BrowserSource:
-    """Takes little-endian 16-bit mono at the browser's rate; hands out float32 at 16 kHz.
+    """Resamples a browser's audio, 16-bit little-endian mono, to float32 at 16 kHz.
 
-    `put`, `stop` and `abandon` may be called from any thread, `read` from one.
-    Raises InputError for a rate (Hz) that no browser records at.
+    Implements edgeapp.live.sources.AudioSource. `put`, `stop` and `cancel` may be called from any
+    thread, `read` from one.
+
+    Args:
+        rate: The browser's sample rate, in Hz.
+
+    Raises:
+        InputError: The rate is not between 8 and 192 kHz.
     """
 
     def __init__(self, rate: int) -> None:
@@ -29,58 +35,71 @@ class BrowserSource:
             raise InputError(f"audio at {rate} Hz cannot be used; 16000 to 48000 is usual")
         self._rate = rate
         self._resampler = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
-        self._waiting: deque[bytes] = deque()
-        self._samples = 0  # waiting, at the browser's rate
-        self._dropped = 0
+        self._queue: deque[bytes] = deque()
+        self._queued = 0  # samples at the browser's rate
+        self._dropped = 0  # samples at the browser's rate
         self._changed = threading.Condition()
         self._stopped = self._flushed = False
 
     def put(self, data: bytes) -> None:
-        """Add what was just recorded. Raises InputError for half a sample."""
+        """Append a recorded block.
+
+        Raises:
+            InputError: The number of bytes is odd.
+        """
         if len(data) % 2:
             raise InputError("16-bit audio comes in pairs of bytes")
         with self._changed:
             count = len(data) // 2
             if self._stopped or not count:
                 return
-            if self._samples + count > _MOST_WAITING_S * self._rate:
+            if self._queued + count > _MAX_QUEUED_S * self._rate:
                 self._dropped += count
                 return
-            self._waiting.append(data)
-            self._samples += count
+            self._queue.append(data)
+            self._queued += count
             self._changed.notify()
 
     def read(self, wait_s: float) -> Samples | None:
+        """All queued audio at 16 kHz, possibly empty. None after the end.
+
+        Args:
+            wait_s: Seconds to wait for audio if none is queued.
+        """
         with self._changed:
-            if not self._waiting and not self._stopped:
+            if not self._queue and not self._stopped:
                 self._changed.wait(wait_s)
-            data = b"".join(self._waiting)
-            self._waiting.clear()
-            self._samples = 0
-            ending = self._stopped
-        if ending and self._flushed:
+            data = b"".join(self._queue)
+            self._queue.clear()
+            self._queued = 0
+            last = self._stopped
+        if last and self._flushed:
             return None
-        self._flushed = ending
+        self._flushed = last
         block = np.frombuffer(data, "<i2").astype(np.float32) / 32768.0
-        return self._resampler.resample_chunk(block, last=ending)
+        resampled: Samples = self._resampler.resample_chunk(block, last=last)
+        return resampled
 
     def stop(self) -> None:
+        """Accept no more audio; what is queued can still be read."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
 
-    def abandon(self) -> None:
-        """Nobody listens any more: what is waiting is thrown away."""
+    def cancel(self) -> None:
+        """Stop, and discard what is queued."""
         with self._changed:
-            self._waiting.clear()
-            self._samples = 0
+            self._queue.clear()
+            self._queued = 0
             self._stopped = True
             self._changed.notify()
 
     @property
     def dropped_s(self) -> float:
+        """Seconds of audio that were dropped because the queue was full."""
         return self._dropped / self._rate
 
     @property
     def waiting_s(self) -> float:
-        return self._samples / self._rate
+        """Seconds of audio in the queue."""
+        return self._queued / self._rate

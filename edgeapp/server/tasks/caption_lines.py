@@ -18,20 +18,29 @@ from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines import CommittedText, PartialText, SpeechEnded, SpeechStarted
 
-__all__ = ["CaptionLines", "Line"]
+__all__ = ["CaptionLine", "CaptionLines"]
 
 Message = dict[str, Any]
 
-_ENDS = (".", "!", "?", "…", "。", "！", "？")
-_CLOSERS = "\"'”’»)]"
-# Somebody who never pauses gets a new line after the sentence that passes this many characters.
-_LONG = 150
+_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
+_CLOSING_MARKS = "\"'”’»)]"
+# In speech without pauses, a new line begins after the sentence that exceeds this length.
+_LONG_LINE = 150  # characters
 
 
 @dataclass
-class Line:
-    """What is shown under one time. start, end: seconds. tail: may still change. translation: of
-    finished sentences; running: of the sentence that is being said."""
+class CaptionLine:
+    """A line of captions.
+
+    Attributes:
+        id: Its index.
+        start: Seconds since the start of the session.
+        end: Seconds since the start of the session.
+        text: Final text.
+        tail: Text after it that may still change.
+        translation: Final translation, of finished sentences.
+        running: Translation of the unfinished sentence, which may still change.
+    """
 
     id: int
     start: float
@@ -43,37 +52,48 @@ class Line:
 
 
 class CaptionLines:
-    """Keeps the lines and cues of a session; tells as messages what an event changed."""
+    """The lines and cues of a live session.
+
+    Attributes:
+        lines: All lines so far.
+        cues: Subtitle cues of the final text.
+        translated: Cues of the final translation.
+    """
 
     def __init__(self) -> None:
-        self.lines: list[Line] = []
+        self.lines: list[CaptionLine] = []
         self.cues: list[Cue] = []
         self.translated: list[Cue] = []
-        self._builder = SubtitleSegmenter()
-        self._offsets: list[int] = []  # letters committed before each line
-        self._letters = self._letters_translated = 0
-        self._open = False
+        self._segmenter = SubtitleSegmenter()
+        # Characters without spaces: they say which line a translated sentence belongs to.
+        self._offsets: list[int] = []  # committed before each line
+        self._committed = self._translated = 0
+        self._open = False  # whether new text continues the last line
 
-    def take(self, event: SessionEvent) -> Iterator[Message]:
-        """The messages that bring the page up to date."""
+    def update(self, event: SessionEvent) -> Iterator[Message]:
+        """Apply an event.
+
+        Yields:
+            Messages for the page: every changed line, new cues, status and warnings.
+        """
         if isinstance(event, SpeechStarted):
-            self._begin(event.time)
+            self._begin_line(event.time)
         elif isinstance(event, CommittedText):
             yield from self._commit(event)
         elif isinstance(event, PartialText):
             if event.text and not self._open:
-                self._begin(self.lines[-1].end if self.lines else 0.0)
-            yield from self._tail(event.text)
+                self._begin_line(self.lines[-1].end if self.lines else 0.0)
+            yield from self._set_tail(event.text)
         elif isinstance(event, (SpeechEnded, SessionEnded)):
-            yield from self._tail("")
+            yield from self._set_tail("")
             self._open = False
-            yield from self._keep(self._builder.flush())
+            yield from self._add_cues(self._segmenter.flush())
             if isinstance(event, SessionEnded):
                 yield {"type": "live_ended", "time": round(event.time, 2)}
         elif isinstance(event, TranslationPartial):
-            if (line := self._next_to_translate()) is not None:
+            if (line := self._line_to_translate()) is not None:
                 line.running = event.text
-                yield _message(line)
+                yield _line_message(line)
         elif isinstance(event, TranslationFinal):
             yield from self._translate(event)
         elif isinstance(event, Status):
@@ -81,73 +101,73 @@ class CaptionLines:
         elif isinstance(event, WarningRaised):
             yield {"type": "warning", "message": event.message}
 
-    def _begin(self, start: float) -> None:
-        # An utterance in which nothing was understood leaves no empty line behind.
+    def _begin_line(self, start: float) -> None:
+        # A last line without text, of an utterance without words, is reused.
         if self.lines and not (self.lines[-1].text or self.lines[-1].tail):
             self.lines[-1].start = self.lines[-1].end = start
         else:
-            self.lines.append(Line(len(self.lines), start, start))
-            self._offsets.append(self._letters)
+            self.lines.append(CaptionLine(len(self.lines), start, start))
+            self._offsets.append(self._committed)
         self._open = True
 
     def _commit(self, event: CommittedText) -> Iterator[Message]:
         last = self.lines[-1] if self.lines else None
-        full = last is not None and len(last.text) > _LONG and _is_over(last.text)
+        full = last is not None and len(last.text) > _LONG_LINE and _ends_sentence(last.text)
         if not self._open or full:
             if last is not None and (last.tail or last.running):
                 last.tail = last.running = ""
-                yield _message(last)
-            self._begin(event.start)
+                yield _line_message(last)
+            self._begin_line(event.start)
         line = self.lines[-1]
         line.text = line.text + event.text if line.text else event.text.lstrip()
         line.end = event.end
-        # The tail that follows comes with an event of its own, when there is one.
+        # The new tail, if there is one, arrives in an event of its own.
         line.tail = ""
-        self._letters += _letters(event.text)
-        yield _message(line)
-        yield from self._keep(self._builder.add(event.text, event.start, event.end))
+        self._committed += _count_letters(event.text)
+        yield _line_message(line)
+        yield from self._add_cues(self._segmenter.add(event.text, event.start, event.end))
 
-    def _tail(self, text: str) -> Iterator[Message]:
+    def _set_tail(self, text: str) -> Iterator[Message]:
         if self.lines and self.lines[-1].tail != text:
             self.lines[-1].tail = text
-            yield _message(self.lines[-1])
+            yield _line_message(self.lines[-1])
 
     def _translate(self, event: TranslationFinal) -> Iterator[Message]:
-        line = self._next_to_translate()
-        self._letters_translated += _letters(event.source)
+        line = self._line_to_translate()
+        self._translated += _count_letters(event.source)
         self.translated.append(Cue(event.start, event.end, event.text))
-        yield _cue(self.translated[-1], translated=True)
+        yield _cue_message(self.translated[-1], translated=True)
         if line is not None:
             line.translation = f"{line.translation} {event.text}".strip()
             line.running = ""
-            yield _message(line)
+            yield _line_message(line)
 
-    def _next_to_translate(self) -> Line | None:
-        """Sentences are translated in order, so that counting letters tells whose turn it is."""
+    def _line_to_translate(self) -> CaptionLine | None:
+        """The line of the next translation: sentences are translated in order."""
         for line, offset in zip(reversed(self.lines), reversed(self._offsets), strict=True):
-            if offset <= self._letters_translated:
+            if offset <= self._translated:
                 return line
         return None
 
-    def _keep(self, cues: Iterator[Cue]) -> Iterator[Message]:
+    def _add_cues(self, cues: Iterator[Cue]) -> Iterator[Message]:
         for cue in cues:
             self.cues.append(cue)
-            yield _cue(cue, translated=False)
+            yield _cue_message(cue, translated=False)
 
 
-def _message(line: Line) -> Message:
+def _line_message(line: CaptionLine) -> Message:
     values = asdict(line) | {"start": round(line.start, 2), "end": round(line.end, 2)}
     return {"type": "live_line", **values}
 
 
-def _cue(cue: Cue, *, translated: bool) -> Message:
+def _cue_message(cue: Cue, *, translated: bool) -> Message:
     times = {"start": round(cue.start, 3), "end": round(cue.end, 3)}
     return {"type": "live_cue", **times, "text": cue.text, "translated": translated}
 
 
-def _letters(text: str) -> int:
+def _count_letters(text: str) -> int:
     return len("".join(text.split()))
 
 
-def _is_over(text: str) -> bool:
-    return text.rstrip().rstrip(_CLOSERS).endswith(_ENDS)
+def _ends_sentence(text: str) -> bool:
+    return text.rstrip().rstrip(_CLOSING_MARKS).endswith(_SENTENCE_ENDS)

@@ -1,4 +1,4 @@
-"""A recording at work for the page: the text as it is decoded, and a picture of the sound."""
+"""Transcription of an uploaded recording, streamed as it is decoded, with its spectrogram."""
 
 from __future__ import annotations
 
@@ -10,41 +10,50 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.transcription_job import BATCH_SIZE, TranscriptionJob
-from edgeapp.server.sessions import SessionAbandoned
+from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
 from pipelines import InputError, LongAudio
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
+    from edgeapp.model_pool import ModelPool
+    from edgeapp.server.picker_options import ModelChoice
     from edgeapp.server.sessions import Send
-    from edgeapp.server.shared_models import ModelChoice, SharedModelPool
     from pipelines import Samples, Segment, TranscriptionInfo, Translator
 
 __all__ = ["FileTask"]
 
-_DECODING_BYTES = 1 << 30  # address space of the decoder, whose libraries take 200 MB
+_DECODING_BYTES = 1 << 30  # address space of the decoder process; its libraries take 200 MB
 _DECODING_S = 600.0  # three hours of FLAC take about 15 s on two cores
 
 
 class FileTask:
-    """Takes the file at `path` over, and deletes it. minutes: the longest recording worked on.
-    name: what it is called where it came from. history: where its text is kept."""
+    """Transcribes, and optionally translates, a recording.
+
+    Args:
+        pool: The shared models.
+        history: Where the transcript is stored.
+        choice: Models and languages.
+        path: The uploaded file. The task owns and deletes it.
+        name: The file's name on the user's machine, for messages and the history.
+        minutes: The longest recording that is accepted.
+    """
 
     kind = "file"
 
     def __init__(
         self,
-        pool: SharedModelPool,
+        pool: ModelPool,
         history: History,
-        wanted: ModelChoice,
+        choice: ModelChoice,
         path: Path,
         name: str,
         minutes: float,
     ) -> None:
-        self._pool, self._history, self._wanted = pool, history, wanted
+        self._pool, self._history, self._choice = pool, history, choice
         self._path, self._name, self._minutes = path, name, minutes
-        self._abandoned = threading.Event()
+        self._cancelled = threading.Event()
 
     def run(self, send: Send) -> None:
         try:
@@ -52,59 +61,59 @@ class FileTask:
         finally:
             self._path.unlink(missing_ok=True)
         self.check()
-        # Beside the work, not before it: whoever waits for words does not wait for a picture.
-        picture = threading.Thread(target=self._draw, args=(samples, send), daemon=True)
-        picture.start()
-        self._caption(samples, send)
-        picture.join()
+        # In a thread of its own, so that it does not delay the first words.
+        drawing = threading.Thread(target=self._draw, args=(samples, send), daemon=True)
+        drawing.start()
+        self._transcribe(samples, send)
+        drawing.join()
+
+    def put_audio(self, audio: bytes) -> None:
+        """Ignored: a recording arrives as a file."""
+
+    def stop(self) -> None:
+        self.cancel()
+
+    def cancel(self) -> None:
+        self._cancelled.set()
+        self._path.unlink(missing_ok=True)
+
+    def check(self) -> None:
+        """Raise TaskCancelled if the task was cancelled."""
+        if self._cancelled.is_set():
+            raise TaskCancelled
 
     def _draw(self, samples: Samples, send: Send) -> None:
         send({"type": "file_sound", **spectrogram(samples)})
 
-    def _caption(self, samples: Samples, send: Send) -> None:
+    def _transcribe(self, samples: Samples, send: Send) -> None:
         from pipelines import TranscribeOptions
 
-        wanted, pool = self._wanted, self._pool
-        transcriber = pool.transcriber(wanted.model, wanted.language)
+        choice, pool = self._choice, self._pool
+        transcriber = pool.transcriber(choice.model, choice.language)
         with ExitStack() as stack:
             stack.enter_context(pool.using(transcriber))
             journal = stack.enter_context(
                 self._history.recording(
                     "file",
                     title=self._name,
-                    target=wanted.target,
+                    target=choice.target,
                     model=pool.name_of(transcriber),
                 )
             )
 
-            def translator_for(spoken: str) -> Translator:
-                found = pool.translator(wanted.translation_model, spoken, wanted.target)
-                stack.enter_context(pool.using(found))
-                return found
+            def translator_for(language: str) -> Translator:
+                translator = pool.translator(choice.translation_model, language, choice.target)
+                stack.enter_context(pool.using(translator))
+                return translator
 
-            captions = TranscriptionJob(
+            job = TranscriptionJob(
                 transcriber,
-                TranscribeOptions(language=wanted.language, batch_size=BATCH_SIZE),
-                translator_for if wanted.target else None,
-                wanted.target,
+                TranscribeOptions(language=choice.language, batch_size=BATCH_SIZE),
+                translator_for if choice.target else None,
+                choice.target,
             )
-            captions.run(samples, _PageView(self, send, journal))
-        send({"type": "file_done", "language": captions.language})
-
-    def take(self, audio: bytes) -> None:
-        """A recording comes as a file."""
-
-    def stop(self) -> None:
-        self.abandon()
-
-    def abandon(self) -> None:
-        self._abandoned.set()
-        self._path.unlink(missing_ok=True)
-
-    def check(self) -> None:
-        """Raises Abandoned when nobody waits any more."""
-        if self._abandoned.is_set():
-            raise SessionAbandoned
+            job.run(samples, _PageView(self, send, journal))
+        send({"type": "file_done", "language": job.language})
 
     def _load(self, send: Send) -> Samples:
         from pipelines import DecodingCancelled, load_audio_isolated
@@ -115,11 +124,11 @@ class FileTask:
         try:
             return load_audio_isolated(
                 self._path,
-                name=self._name,  # the folder and the name that it has here are not told
+                name=self._name,  # errors do not reveal the path on this machine
                 longest_s=60 * self._minutes,
                 memory_bytes=_DECODING_BYTES,
                 time_s=_DECODING_S,
-                cancelled=self._abandoned.is_set,
+                cancelled=self._cancelled.is_set,
                 warned=warned,
             )
         except LongAudio as error:
@@ -128,24 +137,24 @@ class FileTask:
                 f"more than {self._minutes:g}" if announced is None else f"{announced / 60:.1f}"
             ) from None
         except DecodingCancelled:
-            raise SessionAbandoned from None
+            raise TaskCancelled from None
 
     def _too_long(self, minutes: str) -> InputError:
-        taken = f"{self._minutes:g} are taken here (--max-minutes)"
-        return InputError(f"{self._name} lasts {minutes} minutes; {taken}")
+        limit = f"the limit is {self._minutes:g} minutes (--max-minutes)"
+        return InputError(f"{self._name} lasts {minutes} minutes; {limit}")
 
 
 class _PageView:
-    """Tells the page and the history; where nobody waits any more, it ends the work."""
+    """Sends a job's progress to the page and the history; raises TaskCancelled to end the job."""
 
     def __init__(self, task: FileTask, send: Send, journal: Journal) -> None:
-        self._task, self._tell, self._journal = task, send, journal
+        self._task, self._send_message, self._journal = task, send, journal
         self._began = time.monotonic()
-        self._duration: float | None = None
+        self._duration: float | None = None  # seconds
 
     def _send(self, message: dict[str, object]) -> None:
         self._task.check()
-        self._tell(message)
+        self._send_message(message)
 
     def started(self, info: TranscriptionInfo) -> None:
         self._duration = info.duration
@@ -160,10 +169,10 @@ class _PageView:
 
     def segment(self, segment: Segment) -> None:
         self._journal.add(segment)
-        spent, left = time.monotonic() - self._began, None
+        elapsed, remaining = time.monotonic() - self._began, None
         if self._duration and segment.end:
-            left = round(spent * max(0.0, self._duration - segment.end) / segment.end, 1)
-        self._send({"type": "file_segment", "segment": asdict(segment), "left": left})
+            remaining = round(elapsed * max(0.0, self._duration - segment.end) / segment.end, 1)
+        self._send({"type": "file_segment", "segment": asdict(segment), "left": remaining})
 
     def translating(self, text: str) -> None:
         self._send({"type": "file_translating", "text": text})

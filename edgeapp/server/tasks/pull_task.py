@@ -1,4 +1,4 @@
-"""A download of a model, with its progress told to the page."""
+"""Download of a model, with its progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from edgeapp.server.sessions import SessionAbandoned
+from edgeapp.server.sessions import TaskCancelled
 
 if TYPE_CHECKING:
     from edgeapp.server.sessions import Send
@@ -14,39 +14,39 @@ if TYPE_CHECKING:
 
 __all__ = ["PullTask"]
 
-_TELL_EVERY_S = 0.2
+_PROGRESS_EVERY_S = 0.2
 
 
 class PullTask:
-    """What was downloaded when it is cancelled stays: a later one goes on from there."""
+    """Downloads a model by name. A cancelled download is resumed by the next one."""
 
     kind = "pull"
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._abandoned = threading.Event()
-        self._told = 0.0
+        self._cancelled = threading.Event()
+        self._reported_at = 0.0  # time.monotonic()
 
     def run(self, send: Send) -> None:
         from pipelines.hub import pull
 
-        def tell(state: PullProgress) -> None:
-            if self._abandoned.is_set():
-                raise SessionAbandoned
+        def report(state: PullProgress) -> None:
+            if self._cancelled.is_set():
+                raise TaskCancelled
             now = time.monotonic()
-            if now - self._told > _TELL_EVERY_S:
-                self._told = now
-                done = {"done": state.done_bytes, "total": state.total_bytes}
-                send({"type": "pull_progress", "name": self._name, **done})
+            if now - self._reported_at > _PROGRESS_EVERY_S:
+                self._reported_at = now
+                progress = {"done": state.done_bytes, "total": state.total_bytes}
+                send({"type": "pull_progress", "name": self._name, **progress})
 
-        found = pull(self._name, tell)
-        send({"type": "pull_done", "name": found.name, "note": found.note})
+        model = pull(self._name, report)
+        send({"type": "pull_done", "name": model.name, "note": model.note})
 
-    def take(self, audio: bytes) -> None:
-        """A download has no audio."""
+    def put_audio(self, audio: bytes) -> None:
+        """Ignored: a download has no audio."""
 
     def stop(self) -> None:
-        self.abandon()
+        self.cancel()
 
-    def abandon(self) -> None:
-        self._abandoned.set()
+    def cancel(self) -> None:
+        self._cancelled.set()

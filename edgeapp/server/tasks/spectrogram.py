@@ -1,4 +1,4 @@
-"""A recording as a picture: what sounds when, for a strip above its text."""
+"""A recording's mel spectrogram as an image, drawn above its transcript."""
 
 from __future__ import annotations
 
@@ -12,12 +12,19 @@ __all__ = ["spectrogram"]
 
 _COLUMNS, _BANDS = 1_000, 48
 _SHORTEST_HOP = 160  # samples: 10 ms
-_RANGE_DB = 70.0  # below the loudest: nothing is seen
+_RANGE_DB = 70.0  # below the loudest value; quieter values are 0
 
 
 def spectrogram(samples: Samples) -> dict[str, object]:
-    """A mel spectrogram: {"columns", "bands", "pixels", "seconds"}; pixels are base64 of
-    columns × bands bytes, low bands first, 255 the loudest."""
+    """A mel spectrogram for the page.
+
+    Args:
+        samples: Mono audio at 16 kHz, shape (samples,).
+
+    Returns:
+        "columns" and "bands": its size. "pixels": base64 of uint8 (columns, bands), low bands
+        first, 255 the loudest. "seconds": the length of the recording.
+    """
     import librosa
     import numpy as np
 

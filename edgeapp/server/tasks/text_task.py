@@ -1,4 +1,4 @@
-"""A text on its way into another language, for the page: tokens as they are decoded."""
+"""Translation of a typed text, streamed token by token."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edgeapp.server.sessions import SessionAbandoned
+from edgeapp.server.sessions import TaskCancelled
 from pipelines import InputError
 
 if TYPE_CHECKING:
+    from edgeapp.model_pool import ModelPool
+    from edgeapp.server.picker_options import ModelChoice
     from edgeapp.server.sessions import Send
-    from edgeapp.server.shared_models import ModelChoice, SharedModelPool
 
 __all__ = ["LONGEST_TEXT", "TextTask"]
 
@@ -19,34 +20,46 @@ LONGEST_TEXT = 200_000  # characters: a book's chapter or two
 
 
 class TextTask:
-    """number: by which the page knows the answer to its newest request. Raises InputError for a
-    text that is too long."""
+    """Translates a text.
+
+    Args:
+        pool: The shared models.
+        choice: Model and languages.
+        text: At most LONGEST_TEXT characters.
+        number: The page's number of this request; every message of the task carries it.
+
+    Raises:
+        InputError: The text is too long.
+    """
 
     kind = "text"
 
-    def __init__(self, pool: SharedModelPool, wanted: ModelChoice, text: str, number: int) -> None:
+    def __init__(self, pool: ModelPool, choice: ModelChoice, text: str, number: int) -> None:
         if len(text) > LONGEST_TEXT:
             raise InputError(
-                f"the text has {len(text):,} characters; {LONGEST_TEXT:,} are taken here. "
+                f"the text has {len(text):,} characters; the limit is {LONGEST_TEXT:,}. "
                 "`edgeapp translate` takes files of any length"
             )
-        self._pool, self._wanted = pool, wanted
+        self._pool, self._choice = pool, choice
         self._text, self._number = text, number
-        self._abandoned = threading.Event()
+        self._cancelled = threading.Event()
 
     def run(self, send: Send) -> None:
         from pipelines import TranslateOptions, TranslationDelta, TranslationDone
 
-        wanted = self._wanted
-        translator = self._pool.translator(wanted.translation_model, wanted.language, wanted.target)
+        choice = self._choice
+        translator = self._pool.translator(choice.translation_model, choice.language, choice.target)
         options = TranslateOptions(
-            target=wanted.target if translator.target_codes else None,
-            source_language=wanted.language,
+            target=choice.target if translator.target_codes else None,
+            source_language=choice.language,
         )
-        with self._pool.using(translator), closing(translator.stream(self._text, options)) as got:
-            for event in got:
-                if self._abandoned.is_set():
-                    raise SessionAbandoned
+        with (
+            self._pool.using(translator),
+            closing(translator.stream(self._text, options)) as events,
+        ):
+            for event in events:
+                if self._cancelled.is_set():
+                    raise TaskCancelled
                 if isinstance(event, TranslationDelta):
                     send({"type": "text_delta", "number": self._number, "text": event.text})
                 elif isinstance(event, TranslationDone):
@@ -57,11 +70,11 @@ class TextTask:
                         "warnings": event.translation.warnings,
                     })  # fmt: skip
 
-    def take(self, audio: bytes) -> None:
-        """A text has no audio."""
+    def put_audio(self, audio: bytes) -> None:
+        """Ignored: a text has no audio."""
 
     def stop(self) -> None:
-        self.abandon()
+        self.cancel()
 
-    def abandon(self) -> None:
-        self._abandoned.set()
+    def cancel(self) -> None:
+        self._cancelled.set()

@@ -1,7 +1,7 @@
-// The File tab: a recording goes up, its text comes down, to be read, heard, corrected and saved.
+// The File tab: uploads a recording and shows its transcript, which can be played, edited and saved.
 
 import { Player } from "/edgeapp/static/player.js";
-import { clock, fillPickers, make, picked, problem, saveTranscript, withChoices } from "/edgeapp/static/parts.js";
+import { clock, fillPickers, make, picked, problem, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
 import { Segments } from "/edgeapp/static/segments.js";
 
@@ -21,13 +21,13 @@ class File {
   }
 
   listen() {
-    withChoices((choices) => {
-      this.choices = choices;
-      fillPickers(this.root, choices);
+    onPickerOptions((options) => {
+      this.options = options;
+      fillPickers(this.root, options);
     });
-    this.find("[name=language]").onchange = () => fillPickers(this.root, this.choices);
+    this.find("[name=language]").onchange = () => fillPickers(this.root, this.options);
     on("hello", ({ limits }) => {
-      const text = `up to ${limits.megabytes} MB and ${clock(60 * limits.minutes)} of sound`;
+      const text = `up to ${limits.megabytes} MB and ${clock(60 * limits.minutes)} of audio`;
       this.find(".ea-limits").textContent = text;
     });
     const drop = this.find(".ea-drop");
@@ -55,25 +55,25 @@ class File {
     on("file_started", ({ language, duration }) => {
       this.language = language;
       this.duration = duration;
-      this.player.lasts(duration);
-      this.told("");
+      this.player.setLength(duration);
+      this.status("");
     });
-    on("file_heard", ({ text }) => this.segments.hear(text));
+    on("file_heard", ({ text }) => this.segments.append(text));
     on("file_retracted", () => this.segments.retract());
     on("file_segment", ({ segment, left }) => {
       this.segments.add(segment);
       this.progress(segment.end);
-      this.told(left === null ? "" : `about ${clock(left + 0.9)} left`);
+      this.status(left === null ? "" : `about ${clock(left + 0.9)} left`);
     });
-    on("file_translating", ({ text }) => this.segments.hear(text, true));
+    on("file_translating", ({ text }) => this.segments.append(text, true));
     on("file_translated", ({ cue }) => this.segments.translate(cue));
     on("file_done", () => {
       this.progress(this.duration);
-      this.told("Done.");
+      this.status("Done.");
     });
     on("error", ({ kind, message }) => kind === "file" && this.failed(message));
     on("idle", ({ kind, cancelled }) => kind === "file" && this.ended(cancelled));
-    on("lost", () => this.working && this.failed("The connection was lost, and the work has ended."));
+    on("lost", () => this.working && this.failed("The connection was lost, and the transcription was cancelled."));
   }
 
   get working() {
@@ -86,7 +86,7 @@ class File {
     this.find(".ea-drop").hidden = !empty;
     this.find(".ea-work").hidden = empty;
     this.find(".ea-cancel").hidden = name !== "working";
-    // It takes the place of Cancel, where somebody may be clicking for a second time.
+    // Shown late: it takes the place of Cancel, which may still be double-clicked.
     this.find(".ea-again").hidden = true;
     clearTimeout(this.soon);
     const again = () => (this.find(".ea-again").hidden = false);
@@ -95,7 +95,7 @@ class File {
     for (const select of this.root.querySelectorAll(".ea-bar select")) select.disabled = !empty;
   }
 
-  told(text) {
+  status(text) {
     this.find(".ea-left").textContent = text;
   }
 
@@ -105,9 +105,9 @@ class File {
   }
 
   async begin(file) {
-    const wanted = picked(this.root);
+    const choice = picked(this.root);
     this.name = file.name;
-    this.target = wanted.target ?? "";
+    this.target = choice.target ?? "";
     this.duration = 0;
     this.segments.clear(Boolean(this.target));
     problem(this.root, "");
@@ -116,23 +116,23 @@ class File {
     this.player.open(file);
     this.progress(0);
     this.state("working");
-    this.told("Sending");
-    const line = hello();
+    this.status("Uploading");
+    const server = hello();
     try {
-      if (!line) throw new Error("There is no connection to EdgeApp yet; try again.");
-      const { megabytes } = line.limits;
+      if (!server) throw new Error("Not connected to EdgeApp yet; try again.");
+      const { megabytes } = server.limits;
       if (file.size > megabytes * MB) {
-        throw new Error(`${file.name} is larger than the ${megabytes} MB that are taken here.`);
+        throw new Error(`${file.name} is larger than the limit of ${megabytes} MB.`);
       }
       this.sending = new AbortController();
-      const reply = await fetch(`/edgeapp/upload/${line.session}`, {
+      const reply = await fetch(`/edgeapp/upload/${server.session}`, {
         method: "PUT",
         body: file,
         signal: this.sending.signal,
       });
       if (!reply.ok) throw new Error((await reply.json()).error);
-      this.told("Listening");
-      send({ type: "file", name: file.name, keep: keeps(), ...wanted });
+      this.status("Transcribing");
+      send({ type: "file", name: file.name, keep: keeps(), ...choice });
     } catch (error) {
       if (error.name !== "AbortError") this.failed(error.message);
     }
@@ -147,13 +147,13 @@ class File {
   ended(cancelled) {
     if (!this.working) return;
     this.segments.retract();
-    if (cancelled) this.told("Cancelled; what was done is below.");
+    if (cancelled) this.status("Cancelled. The text so far is below.");
     this.state("done");
   }
 
   failed(message) {
     problem(this.root, message);
-    this.told("");
+    this.status("");
     this.state("done");
   }
 

@@ -1,5 +1,5 @@
-// What is around the tabs: the address remembers which one is open, arrow keys go from one to the
-// next, and every screen has one place for short messages.
+// Behaviour of the tab bar and the page's frame: the URL's hash is the open tab, arrow keys move
+// between tabs, toasts show short messages, and a button logs out.
 
 import { on } from "/edgeapp/static/session.js";
 import { make } from "/edgeapp/static/parts.js";
@@ -10,17 +10,17 @@ const TOAST_MS = 6000;
 const tabs = () => [...document.querySelectorAll("#ea-tabs [role=tab]")];
 
 function open(name) {
-  const tab = tabs().find((one) => one.dataset.tabId === name);
+  const tab = tabs().find((tab) => tab.dataset.tabId === name);
   if (tab && tab.getAttribute("aria-selected") !== "true") tab.click();
 }
 
-function arrange(list) {
+function setUpTabs(list) {
   list.setAttribute("aria-label", "EdgeApp");
-  const settle = () => {
+  const update = () => {
     for (const tab of tabs()) {
       const selected = tab.getAttribute("aria-selected") === "true";
       tab.tabIndex = selected ? 0 : -1;
-      // A panel that was not looked at yet is not there.
+      // Gradio creates the panel of a tab when the tab is first opened.
       if (!selected && !document.getElementById(tab.getAttribute("aria-controls") || "-")) {
         tab.removeAttribute("aria-controls");
       }
@@ -33,36 +33,37 @@ function arrange(list) {
   };
   list.addEventListener("keydown", (event) => {
     const all = tabs();
-    const at = all.indexOf(document.activeElement);
+    const index = all.indexOf(document.activeElement);
     let next = null;
-    if (event.key in KEYS) next = all.at((at + KEYS[event.key]) % all.length);
+    if (event.key in KEYS) next = all.at((index + KEYS[event.key]) % all.length);
     if (event.key === "Home") next = all[0];
     if (event.key === "End") next = all.at(-1);
-    if (at < 0 || !next) return;
+    if (index < 0 || !next) return;
     event.preventDefault();
     next.focus();
     next.click();
   });
-  const wanted = location.hash.slice(1);
-  new MutationObserver(settle).observe(list, { attributeFilter: ["aria-selected"], subtree: true });
-  settle();
-  if (wanted) open(wanted);
+  const initial = location.hash.slice(1);
+  new MutationObserver(update).observe(list, { attributeFilter: ["aria-selected"], subtree: true });
+  update();
+  if (initial) open(initial);
   addEventListener("hashchange", () => open(location.hash.slice(1)));
 }
 
-function whenThere(selector, act) {
+/** Call `act` with an element, now or as soon as it is added to the page. */
+function whenAdded(selector, act) {
   const found = document.querySelector(selector);
   if (found) return act(found);
   const observer = new MutationObserver(() => {
-    const late = document.querySelector(selector);
-    if (!late) return;
+    const added = document.querySelector(selector);
+    if (!added) return;
     observer.disconnect();
-    act(late);
+    act(added);
   });
   observer.observe(document.documentElement, { childList: true, subtree: true });
 }
 
-/** A short message at the edge of the screen. */
+/** Show a short message at the edge of the screen for 6 s. */
 export function toast(text) {
   const place =
     document.querySelector(".ea-toasts") ??
@@ -72,14 +73,14 @@ export function toast(text) {
   setTimeout(() => shown.remove(), TOAST_MS);
 }
 
-whenThere("#ea-tabs div[role=tablist]", arrange);
-on("lost", () => toast("The connection to EdgeApp is lost. It is tried again."));
-on("hello", ({ person }) => {
-  if (!person || document.querySelector(".ea-person")) return;
+whenAdded("#ea-tabs div[role=tablist]", setUpTabs);
+on("lost", () => toast("The connection to EdgeApp is lost. Reconnecting."));
+on("hello", ({ user }) => {
+  if (!user || document.querySelector(".ea-person")) return;
   const out = make("button", { type: "submit", class: "ea-quiet" }, "Log out");
   const form = make("form", { class: "ea-person", method: "post", action: "/logout" }, out);
-  out.title = person;
+  out.title = user;
   addEventListener("ea-tab", ({ detail }) => (form.dataset.tab = detail));
-  whenThere(".gradio-container main", (main) => main.append(form));
+  whenAdded(".gradio-container main", (main) => main.append(form));
 });
 on("warning", ({ message }) => toast(message));

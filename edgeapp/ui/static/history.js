@@ -1,4 +1,4 @@
-// The History tab: past sessions, to be found, read, saved and deleted.
+// The History tab: search, read, save and delete past sessions.
 
 import { clock, make, problem, saveTranscript } from "/edgeapp/static/parts.js";
 import { ask, hello, keeps, on } from "/edgeapp/static/session.js";
@@ -30,20 +30,20 @@ class History {
 
   async list(offset = 0) {
     const search = this.find("[name=search]").value;
-    let answer;
+    let reply;
     try {
-      answer = await ask({ type: "history", search, offset });
+      reply = await ask({ type: "history", search, offset });
     } catch (error) {
       return problem(this.root, error.message);
     }
     problem(this.root, "");
     if (search !== this.find("[name=search]").value) return;
-    this.records = offset ? [...this.records, ...answer.records] : answer.records;
+    this.records = offset ? [...this.records, ...reply.records] : reply.records;
     this.find(".ea-records").replaceChildren(...this.records.map((record) => this.row(record)));
-    this.find(".ea-more").hidden = !answer.more;
+    this.find(".ea-more").hidden = !reply.more;
     this.find(".ea-clear").hidden = !this.records.length || Boolean(search);
     const none = this.records.length ? "" : search ? "Nothing was found." : "Nothing here yet.";
-    this.find(".ea-none").textContent = answer.on ? none : "The history is switched off: nothing is kept.";
+    this.find(".ea-none").textContent = reply.on ? none : "The history is switched off.";
   }
 
   row(record) {
@@ -54,9 +54,9 @@ class History {
       make("strong", {}, record.title),
       make("span", { class: "ea-facts" }, facts.join(" · ")),
     );
-    // Where nobody gave a title it is how the text begins.
-    const told = record.excerpt.startsWith(record.title.replace(/…$/, ""));
-    if (!told) open.append(make("span", { class: "ea-excerpt" }, record.excerpt));
+    // The default title is the beginning of the text.
+    const inTitle = record.excerpt.startsWith(record.title.replace(/…$/, ""));
+    if (!inTitle) open.append(make("span", { class: "ea-excerpt" }, record.excerpt));
     open.onclick = () => this.open(record.id);
     open.setAttribute("aria-current", this.shown === record.id);
     return make("li", {}, open);
@@ -124,13 +124,13 @@ class History {
   }
 
   async remove(id) {
-    if (!confirm("Delete this for good?")) return;
+    if (!confirm("Delete this session permanently?")) return;
     await ask({ type: "delete", record: id }).catch((error) => problem(this.root, error.message));
     this.close();
   }
 
   async clear() {
-    if (!confirm("Delete the whole history for good?")) return;
+    if (!confirm("Delete the whole history permanently?")) return;
     await ask({ type: "clear" }).catch((error) => problem(this.root, error.message));
     this.close();
   }

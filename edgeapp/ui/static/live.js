@@ -1,7 +1,7 @@
-// The Live tab: the microphone's sound goes up, captions come down.
+// The Live tab: sends the microphone's audio and shows the captions.
 
 import { openMicrophone } from "/edgeapp/static/microphone.js";
-import { clock, fillPickers, make, picked, problem, saveTranscript, withChoices } from "/edgeapp/static/parts.js";
+import { clock, fillPickers, make, picked, problem, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
 import { keeps, on, send, sendAudio } from "/edgeapp/static/session.js";
 import { Wave } from "/edgeapp/static/wave.js";
 
@@ -24,16 +24,16 @@ class Live {
   }
 
   listen() {
-    withChoices((choices) => {
-      this.choices = choices;
-      fillPickers(this.root, choices);
-      this.settle();
+    onPickerOptions((options) => {
+      this.options = options;
+      fillPickers(this.root, options);
+      this.update();
     });
     this.find("[name=language]").onchange = () => {
-      fillPickers(this.root, this.choices);
-      this.settle();
+      fillPickers(this.root, this.options);
+      this.update();
     };
-    this.find("[name=target]").onchange = () => this.settle();
+    this.find("[name=target]").onchange = () => this.update();
     this.find(".ea-start").onclick = () => this.toggle();
     this.find(".ea-clear").onclick = () => this.clear();
     this.find(".ea-save").onclick = () => this.save();
@@ -58,7 +58,7 @@ class Live {
     on("live_line", (line) => this.show(line));
     on("live_cue", ({ translated, start, end, text }) => {
       (translated ? this.translated : this.cues).push({ start, end, text });
-      this.settle();
+      this.update();
     });
     on("live_status", ({ lag }) => {
       this.find(".ea-lag").textContent = `lag ${lag.toFixed(1)} s`;
@@ -66,7 +66,7 @@ class Live {
     });
     on("error", ({ kind, message }) => {
       if (kind !== "live") return;
-      // What never began sends no word of its end.
+      // A session that did not start sends no "idle".
       if (this.root.dataset.state !== "listening") this.ended();
       problem(this.root, message);
     });
@@ -93,28 +93,28 @@ class Live {
   async begin() {
     problem(this.root, "");
     this.state("starting");
-    const wanted = picked(this.root);
-    // Who presses again while the browser asks for the microphone makes this attempt a stale one.
+    const choice = picked(this.root);
+    // A second click while the browser asks for the microphone makes this attempt stale.
     const attempt = (this.attempt = {});
     try {
-      // Blocks that come before the server knows of the session wait here.
+      // Audio that is recorded before the server knows of the session.
       const early = [];
-      let hand = (audio) => early.push(audio);
+      let deliver = (audio) => early.push(audio);
       const microphone = await openMicrophone((audio, peak) => {
-        hand(audio);
+        deliver(audio);
         this.wave.add(peak);
       });
       if (this.attempt !== attempt) return await microphone.close();
       this.microphone = microphone;
       const rate = Math.round(this.microphone.rate);
-      if (!send({ type: "live", ...wanted, rate, keep: keeps() })) {
-        throw new Error("There is no connection to EdgeApp yet; press Start again.");
+      if (!send({ type: "live", ...choice, rate, keep: keeps() })) {
+        throw new Error("Not connected to EdgeApp yet; press Start again.");
       }
       this.forget();
-      this.target = wanted.target ?? "";
+      this.target = choice.target ?? "";
       this.find(".ea-which").hidden = !this.target;
       early.forEach(sendAudio);
-      hand = sendAudio;
+      deliver = sendAudio;
       this.microphone.track.onended = () => this.stop();
       this.began = performance.now();
       this.ticking = setInterval(() => this.tick(), 250);
@@ -142,14 +142,14 @@ class Live {
     const microphone = this.microphone;
     this.microphone = null;
     await microphone?.close();
-    this.wave.rest();
+    this.wave.clear();
   }
 
   ended() {
     this.attempt = null;
     this.release();
     this.state("idle");
-    this.settle();
+    this.update();
   }
 
   show({ id, start, text, tail, translation, running }) {
@@ -170,7 +170,7 @@ class Live {
     fillText(line.querySelector(".ea-meant"), translation.slice(cut.translation), running);
     line.dataset.text = text.length;
     line.dataset.translation = translation.length;
-    this.settle();
+    this.update();
     this.scroll();
   }
 
@@ -179,7 +179,7 @@ class Live {
     if (this.follow) captions.scrollTop = captions.scrollHeight;
   }
 
-  settle() {
+  update() {
     const idle = this.root.dataset.state === "idle";
     this.find(".ea-empty").hidden = this.lines.size > 0 || !idle;
     this.find(".ea-clear").hidden = !this.lines.size;
@@ -189,7 +189,7 @@ class Live {
   }
 
   clear() {
-    // What the running line has already is not to come back with its next words.
+    // The text that the running line already has must not come back with its next words.
     for (const [id, { dataset }] of this.lines) {
       this.cut.set(id, { text: Number(dataset.text), translation: Number(dataset.translation) });
     }
@@ -206,7 +206,7 @@ class Live {
     this.cues = [];
     this.translated = [];
     this.find(".ea-lines").replaceChildren();
-    this.settle();
+    this.update();
   }
 
   async save() {
@@ -241,11 +241,11 @@ class Live {
   }
 }
 
-/** Committed text, then what may still change, which screen readers wait for. */
-function fillText(place, sure, unsure) {
-  const parts = [sure];
-  if (unsure) parts.push(make("span", { class: "ea-tail", "aria-hidden": "true" }, unsure));
-  if (sure && unsure && !/^\s/.test(unsure)) parts.splice(1, 0, " ");
+/** Show final text and the tail that may still change, which is hidden from screen readers. */
+function fillText(place, final, tail) {
+  const parts = [final];
+  if (tail) parts.push(make("span", { class: "ea-tail", "aria-hidden": "true" }, tail));
+  if (final && tail && !/^\s/.test(tail)) parts.splice(1, 0, " ");
   place.replaceChildren(...parts);
 }
 

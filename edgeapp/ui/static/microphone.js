@@ -1,11 +1,11 @@
-// The browser's microphone: opened, heard block by block, closed.
+// The browser's microphone.
 
-/** Opens a microphone. heard(buffer, peak): 16-bit samples, and the loudest of them, 0 to 1.
- * Returns {rate, close}; close() resolves when the last block has been handed over. Throws an
- * Error that says why there is no microphone, and what to do. */
-export async function openMicrophone(heard) {
+/** Open the microphone. onBlock(buffer, peak): 16-bit samples, and their peak, 0 to 1. Returns
+ * {rate, close, track}; close() resolves after the last block was delivered. Throws an Error that
+ * says why there is no microphone, and what to do. */
+export async function openMicrophone(onBlock) {
   if (!navigator.mediaDevices?.getUserMedia) throw new Error(insecure());
-  // Captions are for what is in the room: nothing is to be filtered out of it.
+  // No echo or noise filters: captions are for all speech in the room.
   const audio = { echoCancellation: false, noiseSuppression: false, autoGainControl: true };
   const stream = await navigator.mediaDevices.getUserMedia({ audio }).catch((error) => {
     throw new Error(refusal(error));
@@ -21,7 +21,7 @@ export async function openMicrophone(heard) {
   const source = context.createMediaStreamSource(stream);
   const recorder = new AudioWorkletNode(context, "ea-recorder", { numberOfOutputs: 0 });
   let done = () => {};
-  recorder.port.onmessage = ({ data }) => (data.done ? done() : heard(data.audio, data.peak));
+  recorder.port.onmessage = ({ data }) => (data.done ? done() : onBlock(data.audio, data.peak));
   source.connect(recorder);
   const close = async () => {
     await new Promise((resolve) => {
@@ -37,8 +37,8 @@ export async function openMicrophone(heard) {
 
 function insecure() {
   return (
-    "Browsers give the microphone only to pages of this machine (localhost) or over HTTPS, and " +
-    `this page came from ${location.host} without it. Start EdgeApp with --ssl-certfile and ` +
+    "Browsers allow the microphone only on pages of this machine (localhost) or over HTTPS, and " +
+    `this page is from ${location.host} without HTTPS. Start EdgeApp with --ssl-certfile and ` +
     "--ssl-keyfile, or open the page on the machine that it runs on."
   );
 }
@@ -46,10 +46,10 @@ function insecure() {
 function refusal(error) {
   const reasons = {
     NotAllowedError:
-      "The browser was told not to give the microphone to this page. Allow it beside the " +
+      "The browser does not allow this page to use the microphone. Allow it beside the " +
       "address, then press Start again.",
     NotFoundError: "There is no microphone. Connect one, then press Start again.",
-    NotReadableError: "Another program holds the microphone. Close it, then press Start again.",
+    NotReadableError: "Another program uses the microphone. Close it, then press Start again.",
   };
   return reasons[error.name] ?? `The microphone cannot be used: ${error.message}`;
 }

@@ -1,9 +1,9 @@
-// The Models tab: what is on this machine, what runs, and what else could be had.
+// The Models tab: installed models, which of them are loaded, and downloads.
 
-import { choicesChanged, make, problem, size } from "/edgeapp/static/parts.js";
+import { reloadPickerOptions, make, problem, size } from "/edgeapp/static/parts.js";
 import { ask, on, send } from "/edgeapp/static/session.js";
 
-const EVERY_MS = 3000;
+const REFRESH_MS = 3000;
 const SOURCES = { bundled: "bundled", cache: "downloaded", folder: "folder", hub: "downloaded" };
 const TASKS = { asr: "Recognition", translation: "Translation" };
 const KNOWN = ["tiny.en", "base.en", "small.en", "small", "medium", "large-v3-turbo", "large-v3",
@@ -22,19 +22,19 @@ class Models {
     };
     on("hello", () => this.refresh());
     addEventListener("ea-tab", ({ detail }) => detail === "models" && this.refresh());
-    setInterval(() => this.seen && !this.busy && this.refresh(), EVERY_MS);
+    setInterval(() => this.seen && !this.busy && this.refresh(), REFRESH_MS);
     on("pull_progress", (state) => this.progress(state));
     on("pull_done", ({ name, note }) => {
-      this.plan(make("p", {}, note ?? `${name} is here now.`));
-      choicesChanged();
+      this.plan(make("p", {}, note ?? `${name} is installed.`));
+      reloadPickerOptions();
       this.refresh();
     });
     on("error", ({ kind, message }) => kind === "pull" && this.refused(message));
     on("lost", () => {
-      if (this.pull) this.refused(`The connection is lost; ${this.pull.name} goes on from there next time.`);
+      if (this.pull) this.refused(`The connection is lost; the download of ${this.pull.name} resumes next time.`);
     });
     on("idle", ({ kind, cancelled }) => {
-      if (kind === "pull" && cancelled) this.plan(make("p", {}, "Cancelled; it goes on from there next time."));
+      if (kind === "pull" && cancelled) this.plan(make("p", {}, "Cancelled; the download resumes next time."));
     });
   }
 
@@ -43,37 +43,37 @@ class Models {
   }
 
   async refresh() {
-    await ask({ type: "models" }).then((answer) => this.show(answer), () => {});
+    await ask({ type: "models" }).then((reply) => this.show(reply), () => {});
   }
 
-  show({ models, memory, running, most, changing }) {
+  show({ models, memory, running, limit, can_change: canChange }) {
     const loaded = models.filter((model) => model.loaded);
-    const held = memory ? ` ${size(memory)} of memory in all.` : "";
-    const people = `${running} of ${most} places are taken.`;
+    const held = memory ? ` ${size(memory)} of memory in use.` : "";
+    const places = `${running} of ${limit} places are taken.`;
     this.find(".ea-summary").textContent =
-      `${models.length} on this machine, ${loaded.length} running.${held} ${people}`;
-    this.find("form").hidden = !changing;
-    const drawn = JSON.stringify([models, changing, this.busy]);
+      `${models.length} on this machine, ${loaded.length} loaded.${held} ${places}`;
+    this.find("form").hidden = !canChange;
+    const drawn = JSON.stringify([models, canChange, this.busy]);
     if (drawn === this.drawn) return;
     this.drawn = drawn;
     const focus = document.activeElement?.dataset?.key;
-    this.find(".ea-rows").replaceChildren(...models.map((model) => this.row(model, changing)));
+    this.find(".ea-rows").replaceChildren(...models.map((model) => this.row(model, canChange)));
     if (focus) this.find(`[data-key="${CSS.escape(focus)}"]`)?.focus();
   }
 
-  row(model, changing) {
+  row(model, canChange) {
     const { name, task, bytes, source, languages, loaded } = model;
     const facts = [TASKS[task], languages, `${size(bytes)} on disk`].filter(Boolean).join(" · ");
     const row = make("li", { class: loaded ? "ea-running" : "" });
     const title = make("h2", {}, name, make("span", { class: "ea-chip" }, SOURCES[source]));
     row.append(make("div", { class: "ea-what" }, title, make("p", {}, facts)));
     const place = loaded && { cpu: "CPU", cuda: "GPU" }[loaded.device];
-    const state = loaded ? `${loaded.precision} on ${place}, ${size(loaded.bytes)} in memory` : "not running";
+    const state = loaded ? `${loaded.compute_type} on ${place}, ${size(loaded.bytes)} in memory` : "not loaded";
     row.append(make("p", { class: "ea-state" }, state));
     const buttons = make("div", { class: "ea-buttons" });
     if (loaded) buttons.append(this.button("unload", "Unload", name, loaded.users > 0));
     else buttons.append(this.button("load", "Load", name));
-    if (source === "cache" && changing) buttons.append(this.button("remove", "Remove", name));
+    if (source === "cache" && canChange) buttons.append(this.button("remove", "Remove", name));
     row.append(buttons);
     return row;
   }
@@ -96,10 +96,10 @@ class Models {
     this.busy = { type, name };
     await this.refresh();
     try {
-      const answer = await ask({ type, name });
+      const reply = await ask({ type, name });
       this.busy = null;
-      this.show(answer);
-      if (type === "remove") choicesChanged();
+      this.show(reply);
+      if (type === "remove") reloadPickerOptions();
     } catch (error) {
       this.busy = null;
       problem(this.root, error.message);
@@ -119,7 +119,7 @@ class Models {
     this.plan(make("p", {}, "Asking the hub…"));
     try {
       const { repository, bytes, missing, files } = await ask({ type: "plan", name });
-      const here = missing < bytes ? ` (${size(bytes - missing)} of it are here already)` : "";
+      const here = missing < bytes ? ` (${size(bytes - missing)} downloaded already)` : "";
       const button = make("button", { type: "button", class: "ea-plain" }, `Download ${size(missing)}`);
       button.onclick = () => {
         send({ type: "pull", name });
@@ -137,7 +137,7 @@ class Models {
     this.plan(make("p", { class: "ea-wrong" }, message));
   }
 
-  /** Drawn once and then only changed: a button that is replaced cannot be pressed. */
+  /** Show the progress. The elements are made once: a button that is replaced cannot be clicked. */
   progress({ name, done, total }) {
     if (this.pull?.name !== name) {
       const cancel = make("button", { type: "button", class: "ea-quiet" }, "Cancel");

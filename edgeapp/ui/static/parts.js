@@ -1,61 +1,62 @@
-// Small things that several tabs need.
+// Functions that several tabs share: pickers, times and sizes, elements, downloads.
 
 import { ask, on } from "/edgeapp/static/session.js";
 
-let known = null;
+let options = null;
 
-/** What can be chosen on this machine: {recognisers, pairs, languages}. Again: look again. */
-export function choices(again = false) {
-  if (!known || again) {
-    known = ask({ type: "choices" });
-    known.catch(() => (known = null));
+/** A promise of the picker options of the installed models: {recognisers, pairs, languages}.
+ * reload: ask the server again. */
+function pickerOptions(reload = false) {
+  if (!options || reload) {
+    options = ask({ type: "picker_options" });
+    options.catch(() => (options = null));
   }
-  return known;
+  return options;
 }
 
-/** Call `fill` with the choices, now and whenever they change. */
-export function withChoices(fill) {
-  const look = () => choices().then(fill, () => {});
-  on("hello", look);
-  addEventListener("ea-choices", look);
+/** Call `listener` with the picker options, now and whenever they change. */
+export function onPickerOptions(listener) {
+  const update = () => pickerOptions().then(listener, () => {});
+  on("hello", update);
+  addEventListener("ea-picker-options", update);
 }
 
-/** The models have changed: all pickers look again. */
-export function choicesChanged() {
-  choices(true).then(() => dispatchEvent(new Event("ea-choices")), () => {});
+/** Update all pickers after a model was installed or removed. */
+export function reloadPickerOptions() {
+  pickerOptions(true).then(() => dispatchEvent(new Event("ea-picker-options")), () => {});
 }
 
-/** Put [value, label] pairs into a select, keeping its choice where that is still there. */
+/** Set the options of a select, [value, label] pairs; its value is kept if it is still offered. */
 export function fill(select, options) {
-  const before = select.value;
+  const value = select.value;
   select.replaceChildren(...options.map(([value, label]) => new Option(label, value)));
-  if (options.some(([value]) => value === before)) select.value = before;
+  if (options.some(([other]) => other === value)) select.value = value;
 }
 
-/** The pickers of Live and File: what is spoken, into what, by which model. */
+/** Fill the pickers of Live and File: spoken language, target language, model. */
 export function fillPickers(root, { recognisers, pairs, languages }) {
-  const spoken = new Set(recognisers.flatMap((one) => one.languages));
-  const several = spoken.size > 1 ? [["", "Detect"]] : [];
+  const spoken = new Set(recognisers.flatMap((model) => model.languages));
+  const detect = spoken.size > 1 ? [["", "Detect"]] : [];
   const language = root.querySelector("[name=language]");
-  fill(language, [...several, ...named(spoken, languages)]);
+  fill(language, [...detect, ...named(spoken, languages)]);
   const target = root.querySelector("[name=target]");
-  const into = new Set();
+  const targets = new Set();
   for (const pair of pairs) {
-    if (!language.value || !pair.source || pair.source === language.value) into.add(pair.target);
+    if (!language.value || !pair.source || pair.source === language.value) targets.add(pair.target);
   }
-  fill(target, [["", "None"], ...named(into, languages)]);
-  const fitting = recognisers.filter((one) => !language.value || one.languages.includes(language.value));
-  const best = [["", "Best here"], ...fitting.map((one) => [one.name, one.name])];
-  fill(root.querySelector("[name=model]"), best);
+  fill(target, [["", "None"], ...named(targets, languages)]);
+  const suitable = recognisers.filter((model) => !language.value || model.languages.includes(language.value));
+  const models = [["", "Automatic"], ...suitable.map(({ name }) => [name, name])];
+  fill(root.querySelector("[name=model]"), models);
 }
 
-/** Codes as [code, name] pairs, by name. */
+/** Language codes as [code, name] pairs, sorted by name. */
 export function named(codes, languages) {
   const pairs = [...codes].map((code) => [code, languages[code] ?? code]);
   return pairs.sort((a, b) => a[1].localeCompare(b[1]));
 }
 
-/** The values of the pickers, without those that were left open. */
+/** The values of a tab's pickers; automatic choices are left out. */
 export function picked(root) {
   const values = {};
   for (const select of root.querySelectorAll(".ea-bar select")) {
@@ -78,7 +79,7 @@ export function size(bytes) {
   return bytes >= 1e8 ? `${Math.round(bytes / 1e6)} MB` : `${(bytes / 1e6).toFixed(1)} MB`;
 }
 
-/** An element with attributes, properties and children. */
+/** Create an element. given: attributes, and properties that are not strings. */
 export function make(tag, given = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(given)) {
@@ -89,21 +90,21 @@ export function make(tag, given = {}, ...children) {
   return element;
 }
 
-/** Show what went wrong in a tab's own place for it; "" takes it away. */
+/** Show an error message in a tab; "" hides it. */
 export function problem(root, text) {
   const place = root.querySelector(".ea-problem");
   place.textContent = text;
   place.hidden = !text;
 }
 
-/** Give the browser a file to keep. */
+/** Let the browser download a text as a file. */
 export function download(name, text) {
   const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
-/** A transcript as a file. Throws an Error with what the server said. */
+/** Download a transcript in a format. Throws an Error with the server's message. */
 export async function saveTranscript(name, format, transcript) {
   const translated = Boolean(transcript.translated);
   const reply = await fetch("/edgeapp/export", {

@@ -1,10 +1,10 @@
-// The recording itself: a picture of its sound, where the work is, and playing it.
+// The player of a recording: its spectrogram, the progress of the work, and playback.
 
 import { clock } from "/edgeapp/static/parts.js";
 
 const STEP_S = 5;
 
-/** root: the tab. moved: is called with the time (s) as it plays. */
+/** root: the tab's element. Set `moved` to a function that gets the time (s) during playback. */
 export class Player {
   constructor(root) {
     const find = (selector) => root.querySelector(selector);
@@ -47,7 +47,7 @@ export class Player {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
   }
 
-  /** A file of the person's own: it is played from there, and not fetched from anywhere. */
+  /** Open a local file; it is played from the user's machine. */
   open(file) {
     this.close();
     this.url = URL.createObjectURL(file);
@@ -75,22 +75,22 @@ export class Player {
     this.audio.play().catch(() => {});
   }
 
-  /** The spectrogram that the server made. */
+  /** Draw the spectrogram that the server computed. */
   draw(sound) {
     this.sound = sound;
     this.paint();
-    this.lasts(sound.seconds);
+    this.setLength(sound.seconds);
   }
 
-  /** How long the recording is, in seconds. */
-  lasts(seconds) {
+  /** Set the length of the recording, in seconds. */
+  setLength(seconds) {
     this.seconds = seconds;
     this.strip.setAttribute("aria-valuemax", Math.round(this.seconds));
     this.of.textContent = ` / ${clock(this.seconds)}`;
     this.show();
   }
 
-  /** So much of it has been worked on. */
+  /** Show how much is transcribed, in seconds. */
   done(seconds) {
     const share = this.seconds ? Math.min(1, seconds / this.seconds) : 0;
     this.strip.style.setProperty("--done", share);

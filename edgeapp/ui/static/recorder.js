@@ -1,4 +1,4 @@
-// Runs in the browser's audio thread: what the microphone hears, as blocks of 16-bit samples.
+// AudioWorklet: the microphone's audio, mixed to mono, as blocks of 16-bit samples.
 
 const BLOCK_S = 0.04;
 
@@ -9,7 +9,7 @@ class Recorder extends AudioWorkletProcessor {
     this.filled = 0;
     this.peak = 0;
     this.port.onmessage = () => {
-      this.hand();
+      this.flush();
       this.port.postMessage({ done: true });
     };
   }
@@ -22,12 +22,12 @@ class Recorder extends AudioWorkletProcessor {
       const sample = Math.max(-1, Math.min(1, sum / input.length));
       this.peak = Math.max(this.peak, Math.abs(sample));
       this.block[this.filled++] = Math.round(sample * 32767);
-      if (this.filled === this.block.length) this.hand();
+      if (this.filled === this.block.length) this.flush();
     }
     return true;
   }
 
-  hand() {
+  flush() {
     if (!this.filled) return;
     const audio = this.block.slice(0, this.filled).buffer;
     this.port.postMessage({ audio, peak: this.peak }, [audio]);

@@ -1,8 +1,8 @@
-// The transcript of a recording: a row for each segment, with its time, text and translation.
+// The transcript of a recording: one row a segment, with its time, text and translation.
 
 import { clock, make } from "/edgeapp/static/parts.js";
 
-/** place: the list. play: is called with the time (s) of the segment to be heard. */
+/** place: the list element. play: called with the start (s) of a segment to play it. */
 export class Segments {
   constructor(place, play) {
     this.place = place;
@@ -14,7 +14,7 @@ export class Segments {
     return this.rows.length;
   }
 
-  /** Empty; translated: there will be translations. */
+  /** Remove all rows. translated: whether there will be translations. */
   clear(translated) {
     this.rows = [];
     this.cues = [];
@@ -23,8 +23,8 @@ export class Segments {
     this.place.classList.toggle("ea-two", translated);
   }
 
-  /** Words as they are decoded, which may still change. */
-  hear(text, translation = false) {
+  /** Append words as they are decoded, which may still change. */
+  append(text, translation = false) {
     if (translation) {
       const row = this.rows[this.cues.at(-1)?.next ?? 0] ?? this.rows.at(-1);
       if (row) row.running.textContent += text;
@@ -38,13 +38,13 @@ export class Segments {
     this.live.firstChild.textContent += text;
   }
 
-  /** What was heard and is not a segment yet is not so. */
+  /** Remove the decoded words that are not part of a segment yet. */
   retract() {
     this.live?.remove();
     this.live = null;
   }
 
-  /** A segment is there for good. */
+  /** Add a final segment. */
   add(segment) {
     this.retract();
     const text = segment.text.trim();
@@ -61,7 +61,7 @@ export class Segments {
     this.place.append(row);
   }
 
-  /** A passage's translation stands beside the segment in which the passage begins. */
+  /** Add a translated cue, beside the segment in which it begins. */
   translate(cue) {
     const found = this.rows.findLastIndex(({ segment }) => segment.start <= cue.start + 0.01);
     const row = this.rows[Math.max(0, found)];
@@ -72,14 +72,14 @@ export class Segments {
     this.cues.push({ ...cue, text, next: next < 0 ? this.rows.length : next });
   }
 
-  /** Show which segment sounds at a time. */
+  /** Highlight the segment that is played at a time (s). */
   mark(time) {
     for (const { row, segment } of this.rows) {
       row.classList.toggle("ea-now", segment.start <= time && time < segment.end);
     }
   }
 
-  /** All text as it reads now. A segment that nobody changed has all that is known of it. */
+  /** The transcript as edited. A segment that was not edited keeps all its fields. */
   texts() {
     const cues = this.rows.map(({ segment, said, before }) => {
       const text = said.innerText.trim();

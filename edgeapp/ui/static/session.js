@@ -1,93 +1,94 @@
-// The page's own line to the server: one WebSocket, shared by all tabs of the page.
+// The WebSocket to the server, shared by all tabs of the page. Reconnects when it is closed.
 
-const PAUSES_MS = [300, 1000, 3000, 8000];
+const RETRY_DELAYS_MS = [300, 1000, 3000, 8000];
 
-const listeners = new Map();
-const questions = new Map();
+const listeners = new Map(); // message type → set of functions
+const requests = new Map(); // id → {resolve, reject}
 let socket = null;
-let greeting = null;
+let serverHello = null;
 let attempts = 0;
-let asked = 0;
+let lastId = 0;
 
-/** Call `heard` with every message of a type. "lost": the line broke, and what ran has ended. */
-export function on(type, heard) {
+/** Call `listener` with every message of a type. Type "lost": the connection was closed, and the
+ * server has cancelled what was running. */
+export function on(type, listener) {
   if (!listeners.has(type)) listeners.set(type, new Set());
-  listeners.get(type).add(heard);
-  if (type === "hello" && greeting) heard(greeting);
+  listeners.get(type).add(listener);
+  if (type === "hello" && serverHello) listener(serverHello);
 }
 
-/** The server's last greeting: {session, limits, history}; null while there is no line. */
-export const hello = () => greeting;
+/** The server's first message: {session, limits, history, user}; null while not connected. */
+export const hello = () => serverHello;
 
-/** Send a message; false where there is no line. */
+/** Send a message; false while not connected. */
 export function send(message) {
-  if (!greeting) return false;
+  if (!serverHello) return false;
   socket.send(JSON.stringify(message));
   return true;
 }
 
 /** Send 16-bit samples. */
 export function sendAudio(buffer) {
-  if (greeting) socket.send(buffer);
+  if (serverHello) socket.send(buffer);
 }
 
-/** Ask, and get the answer; throws an Error with what the server said went wrong. */
+/** Send a request; resolves to the reply, rejects with an Error that has the server's message. */
 export function ask(message) {
-  const id = ++asked;
+  const id = ++lastId;
   return new Promise((resolve, reject) => {
-    questions.set(id, { resolve, reject });
-    if (!send({ ...message, id })) lost(id);
+    requests.set(id, { resolve, reject });
+    if (!send({ ...message, id })) fail(id);
   });
 }
 
-/** Whether this browser's work is to be kept in the history. */
+/** Whether this browser stores its sessions in the history. */
 export const keeps = () => localStorage.getItem("ea-keep") !== "no";
 
-function lost(id) {
-  const question = questions.get(id);
-  questions.delete(id);
-  question?.reject(new Error("The connection to EdgeApp is lost; it is tried again."));
+function fail(id) {
+  const request = requests.get(id);
+  requests.delete(id);
+  request?.reject(new Error("The connection to EdgeApp is lost; reconnecting."));
 }
 
-function tell(type, message) {
-  for (const heard of listeners.get(type) ?? []) heard(message);
+function notify(type, message) {
+  for (const listener of listeners.get(type) ?? []) listener(message);
 }
 
-function hear(message) {
-  if (message.type === "answer") {
-    const question = questions.get(message.id);
-    questions.delete(message.id);
-    if (message.error) question?.reject(new Error(message.error));
-    else question?.resolve(message);
+function receive(message) {
+  if (message.type === "reply") {
+    const request = requests.get(message.id);
+    requests.delete(message.id);
+    if (message.error) request?.reject(new Error(message.error));
+    else request?.resolve(message);
     return;
   }
   if (message.type === "hello") {
-    greeting = message;
+    serverHello = message;
     window.edgeappReady = true;
     attempts = 0;
   }
-  tell(message.type, message);
+  notify(message.type, message);
 }
 
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   socket = new WebSocket(`${scheme}://${location.host}/edgeapp/session`);
   socket.binaryType = "arraybuffer";
-  socket.onmessage = (event) => hear(JSON.parse(event.data));
+  socket.onmessage = (event) => receive(JSON.parse(event.data));
   socket.onclose = () => {
-    const had = greeting !== null;
-    greeting = null;
-    for (const id of [...questions.keys()]) lost(id);
-    if (had) tell("lost", {});
-    else outside();
-    setTimeout(connect, PAUSES_MS[Math.min(attempts++, PAUSES_MS.length - 1)]);
+    const connected = serverHello !== null;
+    serverHello = null;
+    for (const id of [...requests.keys()]) fail(id);
+    if (connected) notify("lost", {});
+    else checkLogin();
+    setTimeout(connect, RETRY_DELAYS_MS[Math.min(attempts++, RETRY_DELAYS_MS.length - 1)]);
   };
 }
 
-/** Whoever is not logged in any more (the server was restarted) is led to the door. */
-async function outside() {
-  const answer = await fetch("/edgeapp/person").catch(() => null);
-  if (answer?.status === 401) location.reload();
+/** Show the login page if the login is not valid any more, as after a restart of the server. */
+async function checkLogin() {
+  const response = await fetch("/edgeapp/user").catch(() => null);
+  if (response?.status === 401) location.reload();
 }
 
 connect();

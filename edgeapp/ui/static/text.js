@@ -1,6 +1,6 @@
-// The Text tab: what is typed on the left appears on the right in another language.
+// The Text tab: translates the text on the left as it is typed.
 
-import { download, fill, named, problem, withChoices } from "/edgeapp/static/parts.js";
+import { download, fill, named, problem, onPickerOptions } from "/edgeapp/static/parts.js";
 import { ask, hello, keeps, on, send } from "/edgeapp/static/session.js";
 
 const PAUSE_MS = 180;
@@ -20,17 +20,17 @@ class Text {
   }
 
   listen() {
-    withChoices((choices) => {
-      this.choices = choices;
-      const sources = new Set(choices.pairs.map((pair) => pair.source).filter(Boolean));
-      fill(this.find("[name=language]"), named(sources, choices.languages));
+    onPickerOptions((options) => {
+      this.options = options;
+      const sources = new Set(options.pairs.map((pair) => pair.source).filter(Boolean));
+      fill(this.find("[name=language]"), named(sources, options.languages));
       this.targets();
       this.translate();
     });
     this.source.oninput = () => {
       clearTimeout(this.soon);
       this.soon = setTimeout(() => this.translate(), PAUSE_MS);
-      this.settle();
+      this.update();
     };
     this.find("[name=language]").onchange = () => {
       this.targets();
@@ -54,7 +54,7 @@ class Text {
     on("text_delta", ({ number, text }) => {
       if (number !== this.number) return;
       this.live += text;
-      // The old translation stays behind the new one until that is longer: nothing flickers.
+      // The rest of the old translation stays behind the new one, to avoid flicker.
       this.write(this.live, this.before?.slice(this.live.length) ?? "");
     });
     on("text_done", (done) => done.number === this.number && this.done(done));
@@ -63,10 +63,10 @@ class Text {
   }
 
   targets() {
-    const { pairs, languages } = this.choices;
+    const { pairs, languages } = this.options;
     const source = this.find("[name=language]").value;
-    const fitting = pairs.filter((pair) => !pair.source || pair.source === source);
-    const into = new Set(fitting.map((pair) => pair.target).filter((code) => code !== source));
+    const suitable = pairs.filter((pair) => !pair.source || pair.source === source);
+    const into = new Set(suitable.map((pair) => pair.target).filter((code) => code !== source));
     fill(this.find("[name=target]"), named(into, languages));
     const [from, to] = this.languages;
     const back = pairs.some((pair) => [to, null].includes(pair.source) && pair.target === from);
@@ -94,7 +94,7 @@ class Text {
     this.before = this.result.textContent;
     this.live = "";
     if (!again) problem(this.root, "");
-    this.settle();
+    this.update();
     const { characters } = hello()?.limits ?? {};
     const long = text.length > characters && [...text].length > characters;
     if (!text.trim() || !target || long) {
@@ -102,7 +102,7 @@ class Text {
       this.write("", "");
       this.busy(false);
       const most = characters?.toLocaleString("en");
-      if (long) problem(this.root, `This text is longer than the ${most} characters that are taken here. In a terminal, edgeapp translate takes files of any length.`);
+      if (long) problem(this.root, `This text is longer than the limit of ${most} characters. In a terminal, edgeapp translate takes files of any length.`);
       return;
     }
     this.busy(send({ type: "text", text, language, target, number: this.number }));
@@ -121,24 +121,24 @@ class Text {
     if (busy) this.soon = setTimeout(() => this.translate(true), AGAIN_MS);
   }
 
-  write(sure, old) {
-    this.result.replaceChildren(sure);
+  write(text, old) {
+    this.result.replaceChildren(text);
     if (old) this.result.append(Object.assign(document.createElement("span"), { className: "ea-tail", textContent: old }));
-    this.settle();
+    this.update();
   }
 
   busy(now) {
     this.result.setAttribute("aria-busy", now);
-    this.settle();
+    this.update();
   }
 
-  settle() {
+  update() {
     const empty = !this.result.textContent;
     this.find(".ea-copy").disabled = this.find(".ea-save").disabled = empty;
     this.find(".ea-clear").disabled = !this.source.value;
   }
 
-  /** Typed to its end: the history gets it, instead of what it has grown from. */
+  /** Store a text that was not changed for a while in the history, in place of its shorter version. */
   async keep() {
     const [language, target] = this.languages;
     const [text, translation] = [this.source.value, this.result.textContent];
@@ -167,7 +167,7 @@ class Text {
     try {
       await navigator.clipboard.writeText(text);
     } catch {
-      // No clipboard without HTTPS: marked, it can be copied by hand.
+      // Without HTTPS there is no clipboard: select the text, to be copied by hand.
       getSelection().selectAllChildren(this.result);
       return;
     }
@@ -179,7 +179,7 @@ class Text {
   async open(file) {
     if (!file) return;
     const text = await file.text();
-    if (text.includes("\u0000")) return problem(this.root, `${file.name} is no text.`);
+    if (text.includes("\u0000")) return problem(this.root, `${file.name} is not a text file.`);
     this.put(text.replace(/^\ufeff/, "").replace(/\r\n?/g, "\n"));
   }
 }

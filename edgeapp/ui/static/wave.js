@@ -7,18 +7,18 @@ export class Wave {
   constructor(canvas) {
     this.canvas = canvas;
     this.peaks = new Array(BARS).fill(0);
-    this.rest();
+    this.clear();
   }
 
-  /** One more block of sound. peak: 0 to 1. */
+  /** Add a block's peak level, 0 to 1. */
   add(peak) {
     this.peaks.push(peak);
     this.peaks.shift();
     this.waiting ??= requestAnimationFrame(() => this.draw());
   }
 
-  /** Silence. */
-  rest() {
+  /** Show silence. */
+  clear() {
     this.peaks.fill(0);
     this.draw();
   }
@@ -31,7 +31,7 @@ export class Wave {
     pen.fillStyle = getComputedStyle(this.canvas).color;
     const step = width / BARS;
     this.peaks.forEach((peak, i) => {
-      // Ears hear ratios: 50 dB from top to bottom.
+      // Logarithmic, as hearing is: 50 dB from top to bottom.
       const loud = Math.max(0, 1 + (20 * Math.log10(peak + 1e-5)) / 50);
       const tall = Math.max(4, loud * height);
       pen.beginPath();

@@ -1,4 +1,4 @@
-"""A recording that a page sent, up to the point where it is decoded."""
+"""Uploaded recordings, up to their decoding."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server.sessions import Session, SessionAbandoned, Sessions
+from edgeapp.server.sessions import Session, Sessions, TaskCancelled
 from edgeapp.server.tasks.file_task import FileTask
 from pipelines.asr.audio.arrays import SampleBuffer
 from pipelines.errors import AudioError
 from tests.asr.audio.hostile import endless_wav, flac, flac_frame, wav
 
-NO: Any = None  # models, history: what refuses a recording needs none
+UNUSED: Any = None  # models, history: not needed before transcription
 
 
 def task(path: Path, minutes: float = 1e6) -> FileTask:
-    return FileTask(NO, NO, NO, path, "talk.mp3", minutes)
+    return FileTask(UNUSED, UNUSED, UNUSED, path, "talk.mp3", minutes)
 
 
-def test_a_hostile_file_is_refused_by_its_own_name(tmp_path: Path) -> None:
+def test_a_hostile_file_is_rejected_under_its_own_name(tmp_path: Path) -> None:
     path = tmp_path / "0f0f0f"
     path.write_bytes(flac(4, [flac_frame(0)]))
     with pytest.raises(AudioError, match=r"talk\.mp3 has a sample rate of 4 Hz") as caught:
@@ -31,15 +31,17 @@ def test_a_hostile_file_is_refused_by_its_own_name(tmp_path: Path) -> None:
     assert not path.exists()
 
 
-def test_a_damaged_file_is_said_to_be_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_file_gives_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "0f0f0f"
     path.write_bytes(flac(16_000, [flac_frame(0)], 3600 * 16_000))
-    told: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     work = task(path)
-    monkeypatch.setattr(work, "_caption", lambda samples, send: None)
-    work.run(told.append)
-    assert [message["type"] for message in told] == ["warning", "file_sound"]
-    assert told[0]["message"].startswith("talk.mp3 is damaged or breaks off: 4.1 s of the 3600.0 s")
+    monkeypatch.setattr(work, "_transcribe", lambda samples, send: None)
+    work.run(messages.append)
+    assert [message["type"] for message in messages] == ["warning", "file_sound"]
+    assert messages[0]["message"].startswith(
+        "talk.mp3 is damaged or breaks off: 4.1 s of the 3600.0 s"
+    )
 
 
 def test_cancelling_while_it_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,22 +54,22 @@ def test_cancelling_while_it_is_decoded(tmp_path: Path, monkeypatch: pytest.Monk
         decoding.set()
 
     monkeypatch.setattr(SampleBuffer, "append", appending)
-    told: list[dict[str, Any]] = []
-    session = Session(Sessions(1), told.append)
+    messages: list[dict[str, Any]] = []
+    session = Session(Sessions(1), messages.append)
     session.start(task(path))
     assert decoding.wait(20)
     began = time.monotonic()
     session.cancel("file")
     assert session.wait(20)
     assert time.monotonic() - began < 0.5
-    assert told == [{"type": "idle", "kind": "file", "cancelled": True}]
+    assert messages == [{"type": "idle", "kind": "file", "cancelled": True}]
     assert not path.exists()
 
 
-def test_what_was_abandoned_before_it_began(tmp_path: Path) -> None:
+def test_a_task_that_was_cancelled_before_it_began(tmp_path: Path) -> None:
     path = tmp_path / "0f0f0f"
     path.write_bytes(wav(16_000, 1, bytes(32_000)))
     work = task(path)
-    work.abandon()
-    with pytest.raises(SessionAbandoned):
+    work.cancel()
+    with pytest.raises(TaskCancelled):
         work.run(lambda message: None)

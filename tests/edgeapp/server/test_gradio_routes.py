@@ -1,4 +1,4 @@
-"""Which paths are served: the guard's list, held against every route of the installed Gradio."""
+"""The allowed routes, checked against every route of the installed Gradio."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Host, Mount
 
-from edgeapp.server.security import OPEN, SecurityMiddleware
-from edgeapp.server.serve import ServerOptions
-from edgeapp.server.shared_models import SharedModelPool
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.options import ServerOptions
+from edgeapp.server.security import ALLOWED_ROUTES, SecurityMiddleware
 from edgeapp.settings import Settings
 
-# Gradio's routes that the page needs, with the values that stand for their parameters. They are
-# what headless Chromium asks for when it opens the page and goes through its tabs.
+# Gradio's routes that the page needs, each with an example path: the requests of headless Chromium
+# that opens the page and goes through its tabs.
 NEEDED = {
     ("GET", "/"): "/",
     ("HEAD", "/"): "/",
@@ -30,7 +30,7 @@ NEEDED = {
     ("GET", "/assets/{path:path}"): "/assets/index-Akn07EZk2.js",
     ("GET", "/static/{path:path}"): "/static/js/iframeResizer.contentWindow.min.js",
 }
-# Paths of our own that Gradio declares, too: they must not reach it, whatever they answer.
+# EdgeApp's own paths that Gradio declares too. They must not reach Gradio.
 OURS = {"/login", "/logout", "/favicon.ico", "/manifest.json"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "QUERY", "get", "WEBSOCKET")
 VALUES = ("1", "a", "99999999", "-1", "9" * 5_000, "a" * 70_000, "a/b", "..", "%2e%2e%2fx",
@@ -40,7 +40,7 @@ QUERIES = ("size=99999999", "v=" + "9" * 10_000, "deep_link=x&page=%00")
 
 @dataclass
 class Served:
-    """The application of the page. reached: what came through to Gradio's place in it."""
+    """The application. reached: the requests that passed the middleware to Gradio's mount."""
 
     app: SecurityMiddleware
     gradio: Any
@@ -48,7 +48,7 @@ class Served:
     reached: list[tuple[str, str, bytes]] = field(default_factory=list)
 
     def ask(self, method: str, target: str, **scope: Any) -> int:
-        """The status of an answer. target: as in a request line, decoded as uvicorn does it."""
+        """The status of a response. target: as in a request line, decoded as uvicorn does."""
         raw, _, query = target.partition("?")
         asked: dict[str, Any] = {
             "type": "http", "method": method, "path": unquote(raw), "raw_path": raw.encode(),
@@ -78,7 +78,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    """The real application, with a recorder in the place where Gradio was mounted."""
+    """The real application, with a recorder in place of the mounted Gradio app."""
     loop = asyncio.new_event_loop()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gradio's own
@@ -87,7 +87,7 @@ def served() -> Iterator[Served]:
         from edgeapp.server.app import make_app
 
         async def make() -> Any:  # outside a loop, Gradio makes loops, and does not close them
-            return make_app(SharedModelPool(Settings()), ServerOptions(), None)
+            return make_app(ModelPool(Settings(), listed_only=True), ServerOptions(), None)
 
         app, close = loop.run_until_complete(make())
     inner: Any = app.app
@@ -124,7 +124,7 @@ def declared(routes: Iterable[BaseRoute], prefix: str = "") -> Iterator[str]:
 
 
 def in_the_source() -> set[str]:
-    """Paths of routes that Gradio declares under conditions (a login, a monitor, MCP)."""
+    """Paths that Gradio's source declares under conditions (a login, a monitor, MCP)."""
     import gradio.routes
 
     found = set()
@@ -146,7 +146,7 @@ def in_the_source() -> set[str]:
 
 
 def requests_for(path: str) -> Iterator[tuple[str, str, str]]:
-    """(method, target, query): plain and extreme ones that a route may be reached by."""
+    """(method, target, query): plain and extreme requests for a route."""
     values = VALUES if "{" in path else VALUES[:1]
     targets = [value.join(re.split(r"{[^}]*}", path)) for value in values]
     for target in [*targets, f"{targets[0]}/", f"/{targets[0]}", path.upper()]:
@@ -155,7 +155,7 @@ def requests_for(path: str) -> Iterator[tuple[str, str, str]]:
 
 
 def leaks(served: Served, paths: Iterable[str]) -> list[tuple[str, str]]:
-    """(method, target) of the requests for these routes that are let through against the list."""
+    """(method, target) of the requests for these paths that wrongly pass the middleware."""
     needed = {(method, target) for (method, _), target in NEEDED.items()}
     found = []
     for path in paths:
@@ -163,13 +163,13 @@ def leaks(served: Served, paths: Iterable[str]) -> list[tuple[str, str]]:
             served.reached.clear()
             status = served.ask(method, f"{target}?{query}")
             if (method, target) in needed:
-                assert served.reached == [(method, target, b"")], "without its query"
+                assert served.reached == [(method, target, b"")], "the query string is removed"
             elif served.reached or (status not in (404, 405) and target not in OURS):
                 found.append((method, target[:80]))
     return found
 
 
-def test_of_gradios_routes_only_those_are_open_that_the_page_needs(served: Served) -> None:
+def test_only_the_needed_routes_of_gradio_are_allowed(served: Served) -> None:
     routes = set(declared(served.gradio.routes))
     assert len(routes) > 50, "Gradio's routes were not found"
     assert {"/pwa_icon/{size}", "/gradio_api/heartbeat/{session_hash}"} <= routes
@@ -179,18 +179,18 @@ def test_of_gradios_routes_only_those_are_open_that_the_page_needs(served: Serve
     assert leaks(served, sorted(every)) == []
 
 
-def test_what_the_page_needs_is_open(served: Served) -> None:
+def test_the_needed_routes_are_allowed(served: Served) -> None:
     for (method, _), target in NEEDED.items():
         served.reached.clear()
         assert served.ask(method, f"{target}?v=1") == 200
         assert served.reached == [(method, target, b"")]
-    listed = [address for address in OPEN if address.gradio]
+    listed = [address for address in ALLOWED_ROUTES if address.gradio]
     for address in listed:
         open_methods = {m for (m, _), target in NEEDED.items() if address.path.fullmatch(target)}
         assert address.methods == open_methods
 
 
-def test_a_route_that_a_new_gradio_adds_is_closed(served: Served) -> None:
+def test_a_route_that_a_new_gradio_adds_is_not_allowed(served: Served) -> None:
     added = ["/picture/{size}", "/pwa_icon/{size}/{format}", "/gradio_api/new", "/assets-of/{x}"]
     before = len(served.gradio.router.routes)
     for path in added:
@@ -261,7 +261,7 @@ def test_a_route_that_a_new_gradio_adds_is_closed(served: Served) -> None:
         ("GET", "/openapi.json", 404, False),
     ],
 )  # fmt: skip
-def test_guard_and_router_judge_the_same_path(
+def test_middleware_and_router_match_the_same_path(
     served: Served, method: str, target: str, status: int, reaches: bool
 ) -> None:
     served.reached.clear()
@@ -269,8 +269,8 @@ def test_guard_and_router_judge_the_same_path(
     assert bool(served.reached) == reaches
 
 
-def test_a_path_before_the_root_is_no_way_in(served: Served) -> None:
-    """The router would take it off: /theme.css/monitoring would be Gradio's /monitoring."""
+def test_a_root_path_is_rejected(served: Served) -> None:
+    """The router would strip it: /theme.css/monitoring would be Gradio's /monitoring."""
     served.reached.clear()
     assert served.ask("GET", "/theme.css", root_path="/theme.css") == 404
     assert served.ask("GET", "/assets/a.js", root_path="/assets") == 404

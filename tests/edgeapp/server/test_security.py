@@ -1,37 +1,43 @@
-"""What the page's server gives to whom: addresses, origins, logins, limits."""
+"""Security of the server: hosts, origins, logins, uploads, limits."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.websockets import WebSocketDisconnect
+from uvicorn.server import ServerState
+from websockets.protocol import State
 
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.options import ServerOptions, is_loopback, read_logins
 from edgeapp.server.routes import app_routes
 from edgeapp.server.security import SecurityMiddleware
-from edgeapp.server.serve import ServerOptions, is_loopback, read_logins
-from edgeapp.server.shared_models import SharedModelPool
+from edgeapp.server.serve import _websocket_protocol
 from edgeapp.settings import Settings
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder
 
-OURS = {"origin": "http://127.0.0.1"}
-LINE = "ws://127.0.0.1/edgeapp/session"
+SAME_ORIGIN = {"origin": "http://127.0.0.1"}
+SOCKET = "ws://127.0.0.1/edgeapp/session"
 Client = Any
 
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
-    """A client of all that is not Gradio's, behind the guard; no models are loaded."""
+    """Makes clients of EdgeApp's own routes behind the security middleware; no model is loaded."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # httpx has a successor
         from starlette.testclient import TestClient
@@ -39,14 +45,14 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
 
     def client(**options: Any) -> Client:
         chosen = ServerOptions(**options)
-        ours = app_routes(SharedModelPool(Settings()), chosen, tmp_path / "history.db")
-        ends.append(ours.close)
+        own = app_routes(ModelPool(Settings(), listed_only=True), chosen, tmp_path / "history.db")
+        ends.append(own.close)
         page = Route("/", lambda request: PlainTextResponse("the page"))
         broken = Route("/favicon.ico", _fail)
-        app = Starlette(routes=[page, broken, *ours.routes])
-        guarded = SecurityMiddleware(app, person=ours.person, loopback=chosen.loopback)
+        app = Starlette(routes=[page, broken, *own.routes])
+        secured = SecurityMiddleware(app, user_of=own.user_of, loopback=chosen.loopback)
         return TestClient(
-            guarded,
+            secured,
             base_url="http://127.0.0.1",
             follow_redirects=False,
             raise_server_exceptions=False,
@@ -62,46 +68,46 @@ def _fail(request: Request) -> PlainTextResponse:
 
 
 def refused(client: Client, headers: dict[str, str]) -> bool:
-    """Whether there is no line for a browser that sends such headers."""
+    """Whether a WebSocket with such headers is refused."""
     with pytest.raises(WebSocketDisconnect) as closed:  # noqa: SIM117
-        with client.websocket_connect(LINE, headers=headers):
+        with client.websocket_connect(SOCKET, headers=headers):
             pass
     return bool(closed.value.code == 4403)
 
 
-def end_of(line: Any) -> int:
+def close_code(socket: Any) -> int:
     """The close code of a connection, after what was sent before it."""
     with pytest.raises(WebSocketDisconnect) as closed:  # noqa: PT012
         while True:
-            line.receive_json()
+            socket.receive_json()
     return int(closed.value.code)
 
 
-def test_every_answer_forbids_other_hosts(serve: Callable[..., Client]) -> None:
+def test_every_response_has_the_security_headers(serve: Callable[..., Client]) -> None:
     client, locked = serve(), serve(logins=(("anna", "one"),))
     evil = {"host": "evil.example"}
-    answers = {
+    responses = {
         200: client.get("/"),
         303: locked.get("/"),
         400: client.get("/", headers=evil),
         401: locked.get("/theme.css"),
         403: client.post("/logout", headers={"origin": "http://evil.example"}),
         404: client.get("/absent"),
-        405: client.post("/manifest.json", headers=OURS),
+        405: client.post("/manifest.json", headers=SAME_ORIGIN),
         500: client.get("/favicon.ico"),
     }
-    for status, answer in answers.items():
-        assert answer.status_code == status
-        headers = answer.headers
+    for status, response in responses.items():
+        assert response.status_code == status
+        headers = response.headers
         assert "default-src 'self'" in headers["content-security-policy"]
         assert "connect-src 'self'" in headers["content-security-policy"]
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["x-frame-options"] == "DENY"
         assert headers["cross-origin-resource-policy"] == "same-origin"
-    assert answers[405].headers["allow"] == "GET, HEAD"
+    assert responses[405].headers["allow"] == "GET, HEAD"
 
 
-def test_other_names_and_pages_are_refused(serve: Callable[..., Client]) -> None:
+def test_other_hosts_and_origins_are_refused(serve: Callable[..., Client]) -> None:
     client = serve()
     names = (
         "evil.example", "127.evil.example", "127.0.0.1.evil.example", "192.168.0.7", "", "::1",
@@ -114,13 +120,13 @@ def test_other_names_and_pages_are_refused(serve: Callable[..., Client]) -> None
     assert refused(client, foreign)
     assert refused(client, {"origin": "null"})
     assert refused(client, {})
-    with client.websocket_connect(LINE, headers=OURS) as line:
-        assert line.receive_json()["type"] == "hello"
+    with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
+        assert socket.receive_json()["type"] == "hello"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "127.255.255.254", "127.1", "localhost",
                                   "::1"])  # fmt: skip
-def test_a_loopback_host_answers_to_its_own_name(serve: Callable[..., Client], host: str) -> None:
+def test_a_loopback_server_accepts_its_own_names(serve: Callable[..., Client], host: str) -> None:
     client = serve(host=host)
     address = f"[{host}]" if ":" in host else host
     for name in (address, f"{address}:7860", "LOCALHOST:7860"):
@@ -136,7 +142,7 @@ def test_a_name_that_only_looks_like_loopback_is_not() -> None:
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_other_sites_embed_nothing(serve: Callable[..., Client], site: str) -> None:
+def test_other_sites_cannot_embed_resources(serve: Callable[..., Client], site: str) -> None:
     client = serve()
 
     def seen_as(kind: str, mode: str, path: str) -> int:
@@ -152,32 +158,32 @@ def test_other_sites_embed_nothing(serve: Callable[..., Client], site: str) -> N
     assert seen_as("document", "navigate", "/login") == 303
 
 
-def test_strangers_stay_at_the_door(serve: Callable[..., Client]) -> None:
+def test_without_a_login_only_public_routes_are_served(serve: Callable[..., Client]) -> None:
     client = serve(logins=(("anna", "one two"), ("ben", "three")))
     assert client.get("/").headers["location"] == "/login"
-    for path in ("/edgeapp/person", "/theme.css", "/assets/a.js"):
+    for path in ("/edgeapp/user", "/theme.css", "/assets/a.js"):
         assert client.get(path).status_code == 401
     assert client.post("/edgeapp/export", content=b"{}").status_code == 401
-    assert refused(client, OURS)
+    assert refused(client, SAME_ORIGIN)
     for user, password in (("anna", "three"), ("anna", ""), ("carl", "x"), ("", "")):
         wrong = client.post("/login", data={"user": user, "password": password})
         assert wrong.status_code == 403
-        assert "That is not right" in wrong.text
+        assert "Wrong name or password" in wrong.text
     right = client.post("/login", data={"user": "anna", "password": "one two"})
     assert right.status_code == 303
     assert "HttpOnly" in right.headers["set-cookie"]
     assert "SameSite=strict" in right.headers["set-cookie"]
     assert client.get("/").status_code == 200
-    with client.websocket_connect(LINE, headers=OURS) as line:
-        assert line.receive_json()["person"] == "anna"
+    with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
+        assert socket.receive_json()["user"] == "anna"
     client.post("/logout")
     assert client.get("/").status_code == 303
 
 
-def test_a_logout_ends_open_lines(
+def test_a_logout_closes_open_connections(
     serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A task that runs on is ended, and says no more; other users' tasks go on."""
+    """A running task is cancelled and sends no more; other users' tasks go on."""
     begun = {name: threading.Event() for name in ("anna", "ben")}
     lines = iter(begun.items())
     ended: list[str] = []
@@ -195,41 +201,54 @@ def test_a_logout_ends_open_lines(
             while not self.over.wait(0.01):
                 send({"type": "more"})
 
-        def abandon(self) -> None:
+        def cancel(self) -> None:
             ended.append(self.name)
             self.over.set()
 
     monkeypatch.setattr("edgeapp.server.socket.PullTask", Talker)
     client = serve(logins=(("anna", "one"), ("ben", "two")))
     client.post("/login", data={"user": "anna", "password": "one"})
-    assert client.get("/edgeapp/person").json() == {"person": "anna"}
-    with client.websocket_connect(LINE, headers=OURS) as annas:
+    assert client.get("/edgeapp/user").json() == {"user": "anna"}
+    with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as annas:
         annas.send_json({"type": "pull", "name": "tiny"})
         assert begun["anna"].wait(10)
         client.cookies.clear()
         client.post("/login", data={"user": "ben", "password": "two"})
-        with client.websocket_connect(LINE, headers=OURS) as bens:
+        with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as bens:
             bens.send_json({"type": "pull", "name": "tiny"})
             assert begun["ben"].wait(10)
             client.post("/logout")
-            assert end_of(bens) == 4403
+            assert close_code(bens) == 4403
             assert set(ended) == {"ben"}
         for _ in range(5):
             assert annas.receive_json()["type"] in ("hello", "begun", "more")
-    assert client.get("/edgeapp/person").status_code == 401
+    assert client.get("/edgeapp/user").status_code == 401
 
 
-def test_guessing_is_slowed_down(
+def test_a_closing_browser_does_not_disturb_the_shutdown() -> None:
+    async def end() -> Mock:
+        config = uvicorn.Config(PlainTextResponse("x"), log_level="critical")
+        config.load()
+        protocol: Any = _websocket_protocol()(config, ServerState(), {})  # type: ignore[call-arg]
+        protocol.connection_made(transport := Mock())
+        protocol.handshake_complete, protocol.conn.state = True, State.CLOSING
+        protocol.shutdown()
+        return transport
+
+    assert asyncio.run(end()).close.called
+
+
+def test_password_guessing_is_limited(
     serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgeapp.server.auth._PAUSE_S", 0)
+    monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
     client = serve(logins=(("anna", "one"),))
     answers = [client.post("/login", data={"user": "anna", "password": str(n)}) for n in range(11)]
     assert [answer.status_code for answer in answers] == [403] * 10 + [429]
     assert client.post("/login", data={"user": "anna", "password": "one"}).status_code == 429
 
 
-def test_what_nobody_foresaw_is_told_to_the_tab_that_asked(
+def test_an_unexpected_error_is_reported_to_its_tab(
     serve: Callable[..., Client],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -237,68 +256,68 @@ def test_what_nobody_foresaw_is_told_to_the_tab_that_asked(
     def fail(*arguments: object) -> None:
         raise OSError(5, "Input/output error", "/srv/secret")
 
-    monkeypatch.setattr("edgeapp.server.api.PageApi.answer", fail)
+    monkeypatch.setattr("edgeapp.server.api.PageApi.reply", fail)
     monkeypatch.setattr("edgeapp.server.socket.TextTask", fail)
     said = "this went wrong inside EdgeApp (OSError: Input/output error)"
-    with serve().websocket_connect(LINE, headers=OURS) as line:
-        assert line.receive_json()["type"] == "hello"
-        line.send_json({"type": "models", "id": 1})
-        assert line.receive_json() == {"type": "answer", "id": 1, "error": said}
-        line.send_json({"type": "text", "number": 1, "text": "a"})
-        answer = line.receive_json()
+    with serve().websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
+        assert socket.receive_json()["type"] == "hello"
+        socket.send_json({"type": "models", "id": 1})
+        assert socket.receive_json() == {"type": "reply", "id": 1, "error": said}
+        socket.send_json({"type": "text", "number": 1, "text": "a"})
+        answer = socket.receive_json()
         assert (answer["type"], answer["kind"], answer["message"]) == ("error", "text", said)
-        line.send_text("[" * 100_000)  # deeper than the parser goes
-        assert "RecursionError" in line.receive_json()["message"]
+        socket.send_text("[" * 100_000)  # deeper than the parser goes
+        assert "RecursionError" in socket.receive_json()["message"]
     assert "Traceback" in capsys.readouterr().err
 
 
 def test_uploads_have_limits(serve: Callable[..., Client]) -> None:
     client = serve(upload_mb=1)
     assert client.put("/edgeapp/upload/nobody", content=b"x").status_code == 404
-    with client.websocket_connect(LINE, headers=OURS) as line:
-        path = f"/edgeapp/upload/{line.receive_json()['session']}"
+    with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
+        path = f"/edgeapp/upload/{socket.receive_json()['session']}"
         too_much = client.put(path, content=b"x" * ((1 << 20) + 1))
         assert (too_much.status_code, "1 MB" in too_much.text) == (413, True)
         streamed = client.put(path, content=iter([b"x" * (1 << 19)] * 3))
         assert streamed.status_code == 413
         assert client.put(path, content=b"x" * 1000).json() == {"bytes": 1000}
-        line.send_json({"type": "live"})
-        assert "rate is missing" in line.receive_json()["message"]
-        line.send_json({"type": "live", "rate": 1})
-        assert "1 Hz cannot be used" in line.receive_json()["message"]
-        line.send_text("[]")
-        assert "JSON object" in line.receive_json()["message"]
-        line.send_json({"type": "nonsense", "id": 7})
-        answer = line.receive_json()
-        assert (answer["id"], "nothing is known" in answer["error"]) == (7, True)
-        line.send_json({"type": "text", "number": 1, "text": "a" * 200_001})
-        assert "200,000 are taken here" in line.receive_json()["message"]
-        line.send_json({"type": "live", "rate": 16000, "model": "/etc"})
-        assert "not among the models" in line.receive_json()["message"]
+        socket.send_json({"type": "live"})
+        assert "rate is missing" in socket.receive_json()["message"]
+        socket.send_json({"type": "live", "rate": 1})
+        assert "1 Hz cannot be used" in socket.receive_json()["message"]
+        socket.send_text("[]")
+        assert "JSON object" in socket.receive_json()["message"]
+        socket.send_json({"type": "nonsense", "id": 7})
+        answer = socket.receive_json()
+        assert (answer["id"], "unknown request type 'nonsense'" in answer["error"]) == (7, True)
+        socket.send_json({"type": "text", "number": 1, "text": "a" * 200_001})
+        assert "the limit is 200,000" in socket.receive_json()["message"]
+        socket.send_json({"type": "live", "rate": 16000, "model": "/etc"})
+        assert "not among the models" in socket.receive_json()["message"]
     assert client.put(path, content=b"x").status_code == 404, "a closed tab sends nothing"
 
 
-def test_recordings_have_a_longest(serve: Callable[..., Client]) -> None:
+def test_the_length_of_recordings_is_limited(serve: Callable[..., Client]) -> None:
     client = serve(minutes=0.01)
     question = assets_folder() / "samples" / "question.flac"
-    with client.websocket_connect(LINE, headers=OURS) as line:
-        path = f"/edgeapp/upload/{line.receive_json()['session']}"
-        line.send_json({"type": "file", "name": "question.flac"})
-        assert "choose a file first" in line.receive_json()["message"]
+    with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
+        path = f"/edgeapp/upload/{socket.receive_json()['session']}"
+        socket.send_json({"type": "file", "name": "question.flac"})
+        assert "choose a file first" in socket.receive_json()["message"]
         client.put(path, content=question.read_bytes())
-        line.send_json({"type": "file", "name": "question.flac"})
-        told = line.receive_json()["message"]
-        assert told == "question.flac lasts 0.1 minutes; 0.01 are taken here (--max-minutes)"
-        assert line.receive_json()["type"] == "idle"
+        socket.send_json({"type": "file", "name": "question.flac"})
+        error = socket.receive_json()["message"]
+        assert error == "question.flac lasts 0.1 minutes; the limit is 0.01 minutes (--max-minutes)"
+        assert socket.receive_json()["type"] == "idle"
 
 
-def test_the_disk_is_not_anybodys_to_fill(serve: Callable[..., Client]) -> None:
+def test_the_number_of_uploads_is_limited(serve: Callable[..., Client]) -> None:
     client = serve(sessions=1)
     with (
-        client.websocket_connect(LINE, headers=OURS) as one,
-        client.websocket_connect(LINE, headers=OURS) as two,
+        client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as one,
+        client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as two,
     ):
-        tokens = [line.receive_json()["session"] for line in (one, two)]
+        tokens = [socket.receive_json()["session"] for socket in (one, two)]
         assert client.put(f"/edgeapp/upload/{tokens[0]}", content=b"x").status_code == 200
         full = client.put(f"/edgeapp/upload/{tokens[1]}", content=b"x")
         assert (full.status_code, "this machine is busy" in full.text) == (503, True)
@@ -308,7 +327,7 @@ def test_exports(serve: Callable[..., Client]) -> None:
     client = serve()
 
     def ask(**message: Any) -> Any:
-        return client.post("/edgeapp/export", headers=OURS, content=json.dumps(message))
+        return client.post("/edgeapp/export", headers=SAME_ORIGIN, content=json.dumps(message))
 
     cues = [{"start": 0, "end": 1.5, "text": " Hello."}]
     assert ask(format="srt", cues=cues).text == "1\n00:00:00,000 --> 00:00:01,500\nHello.\n\n"
@@ -318,15 +337,17 @@ def test_exports(serve: Callable[..., Client]) -> None:
     assert ask(cues=cues).status_code == 400
 
 
-def test_strangers_change_no_models(serve: Callable[..., Client]) -> None:
+def test_models_cannot_be_changed_from_another_machine_without_a_login(
+    serve: Callable[..., Client],
+) -> None:
     client = serve(host="0.0.0.0")
-    with client.websocket_connect(LINE, headers=OURS) as line:
-        line.receive_json()
+    with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
+        socket.receive_json()
         for message in ({"type": "plan", "name": "tiny"}, {"type": "remove", "name": "demo"}):
-            line.send_json({**message, "id": 1})
-            assert "--auth" in line.receive_json()["error"]
-        line.send_json({"type": "pull", "name": "tiny"})
-        assert "--auth" in line.receive_json()["message"]
+            socket.send_json({**message, "id": 1})
+            assert "--auth" in socket.receive_json()["error"]
+        socket.send_json({"type": "pull", "name": "tiny"})
+        assert "--auth" in socket.receive_json()["message"]
 
 
 def test_reading_logins(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Tasks of open tabs: side by side, at most so many, none in another's way."""
+"""Sessions: tasks run in parallel, up to a limit, isolated from each other."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server.sessions import Session, SessionAbandoned, Sessions, TooManySessions
+from edgeapp.server.sessions import Session, Sessions, TaskCancelled, TooManySessions
 from pipelines.errors import InputError, OptionError
 
 
 class Work:
-    """A task that says "begun", waits, and says "done"."""
+    """A task that sends "begun", waits, and sends "done"."""
 
     def __init__(self, kind: str = "live", error: Exception | None = None) -> None:
         self.kind, self._error = kind, error
         self.begun, self.go_on = threading.Event(), threading.Event()
-        self.abandoned = False
-        self.heard = b""
+        self.cancelled = False
+        self.audio = b""
 
     def run(self, send: Any) -> None:
         send({"type": "begun"})
         self.begun.set()
         assert self.go_on.wait(10)
-        if self.abandoned:
+        if self.cancelled:
             send({"type": "late"})
-            raise SessionAbandoned
+            raise TaskCancelled
         if self._error is not None:
             raise self._error
         send({"type": "done"})
 
-    def take(self, audio: bytes) -> None:
-        self.heard += audio
+    def put_audio(self, audio: bytes) -> None:
+        self.audio += audio
 
     def stop(self) -> None:
         self.go_on.set()
 
-    def abandon(self) -> None:
-        self.abandoned = True
+    def cancel(self) -> None:
+        self.cancelled = True
         self.go_on.set()
 
 
 class Tab:
-    """A session that remembers what it was told."""
+    """A session that records its messages."""
 
     def __init__(self, sessions: Sessions) -> None:
-        self.told: list[dict[str, Any]] = []
-        self.session = Session(sessions, self.told.append)
+        self.messages: list[dict[str, Any]] = []
+        self.session = Session(sessions, self.messages.append)
 
     def begin(self, work: Work, **options: Any) -> Work:
         self.session.start(work, **options)
@@ -57,7 +57,7 @@ class Tab:
     @property
     def types(self) -> list[str]:
         assert self.session.wait(10)
-        return [str(message["type"]) for message in self.told]
+        return [str(message["type"]) for message in self.messages]
 
 
 def test_a_task_from_start_to_stop() -> None:
@@ -65,20 +65,20 @@ def test_a_task_from_start_to_stop() -> None:
     tab = Tab(sessions)
     work = tab.begin(Work())
     assert sessions.running == 1
-    tab.session.take(b"audio")
+    tab.session.put_audio(b"audio")
     tab.session.stop("live")
     assert tab.types == ["begun", "done", "idle"]
-    assert (work.heard, sessions.running) == (b"audio", 0)
-    tab.session.take(b"more")
-    assert work.heard == b"audio", "after the end it is nobody's"
+    assert (work.audio, sessions.running) == (b"audio", 0)
+    tab.session.put_audio(b"more")
+    assert work.audio == b"audio", "audio after the end is dropped"
 
 
-def test_only_so_many_at_once() -> None:
+def test_the_number_of_running_sessions_is_limited() -> None:
     sessions = Sessions(2)
     tabs = [Tab(sessions) for _ in range(3)]
     tabs[0].begin(Work())
     tabs[1].begin(Work())
-    tabs[1].begin(Work("file"))  # the same person takes no second place
+    tabs[1].begin(Work("file"))  # the same session counts once
     with pytest.raises(TooManySessions, match="2 sessions run"):
         tabs[2].session.start(Work())
     tabs[0].session.cancel("live")
@@ -97,48 +97,50 @@ def test_one_of_a_kind_in_a_tab() -> None:
         tab.session.start(Work("file"))
     tab.session.cancel("file")
     assert tab.types == ["begun", "late", "idle"]
-    assert tab.told[-1]["cancelled"]
+    assert tab.messages[-1]["cancelled"]
 
 
-def test_the_newer_request_takes_the_place_of_the_older() -> None:
+def test_a_newer_task_replaces_the_older() -> None:
     tab = Tab(Sessions(1))
     older = tab.begin(Work("text"))
-    newer = tab.begin(Work("text"), instead=True)
-    assert older.abandoned
+    newer = tab.begin(Work("text"), replace=True)
+    assert older.cancelled
     newer.stop()
-    assert tab.types == ["begun", "begun", "done", "idle"], "the older says no more"
+    assert tab.types == ["begun", "begun", "done", "idle"], "the older sends no more"
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_crash_is_told_and_touches_nobody_else(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_crash_is_reported_and_affects_no_other_session(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     sessions = Sessions(4)
     lucky, unlucky, mistaken = Tab(sessions), Tab(sessions), Tab(sessions)
     good = lucky.begin(Work())
     unlucky.begin(Work(error=ZeroDivisionError("oh"))).stop()
     mistaken.begin(Work(error=InputError("no such thing"))).stop()
     assert unlucky.types == ["begun", "error", "idle"]
-    assert "went wrong inside EdgeApp (ZeroDivisionError: oh)" in unlucky.told[1]["message"]
+    assert "went wrong inside EdgeApp (ZeroDivisionError: oh)" in unlucky.messages[1]["message"]
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert mistaken.types == ["begun", "error", "idle"]
-    assert mistaken.told[1]["message"] == "no such thing"
+    assert mistaken.messages[1]["message"] == "no such thing"
     good.stop()
     assert lucky.types == ["begun", "done", "idle"]
     assert sessions.running == 0
 
 
-def test_a_closed_tab_hears_no_more() -> None:
+def test_a_closed_session_sends_nothing() -> None:
     sessions = Sessions(4)
     tab = Tab(sessions)
     work = tab.begin(Work())
     tab.session.close()
     assert tab.types == ["begun"]
-    assert work.abandoned
+    assert work.cancelled
     assert sessions.running == 0
     tab.session.start(Work())
-    assert sessions.running == 0, "and begins nothing"
+    assert sessions.running == 0, "a closed session starts no task"
 
 
-def test_the_end_of_the_server_ends_all() -> None:
+def test_closing_the_server_closes_all_sessions() -> None:
     sessions = Sessions(4)
     tabs = [Tab(sessions) for _ in range(3)]
     for tab in tabs:

@@ -1,0 +1,101 @@
+"""Options of the server: address, logins, TLS files, limits."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+
+from pipelines import OptionError
+
+__all__ = ["ServerOptions", "is_loopback", "read_logins"]
+
+_SHORT_LOOPBACK = re.compile(r"127(\.[0-9]{1,8}){1,2}")  # 127.1 is 127.0.0.1
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """How the page is served.
+
+    Attributes:
+        host: The address to listen on.
+        port: The TCP port, 0 for any free one.
+        logins: (user, password) pairs. Empty: no login is needed.
+        ssl_certfile: The TLS certificate, for https.
+        ssl_keyfile: The key of the certificate.
+        sessions: The number of sessions that may have running tasks at the same time.
+        upload_mb: The largest recording that is accepted, in MiB.
+        minutes: The longest recording that is accepted.
+        browser: Open the page in the browser.
+
+    Raises:
+        OptionError: A value is out of range, or a file is missing.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 7860
+    logins: tuple[tuple[str, str], ...] = ()
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+    sessions: int = 4
+    upload_mb: int = 512
+    minutes: float = 180.0
+    browser: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= 65535:
+            raise OptionError(f"--port must be 0 to 65535, not {self.port}")
+        if self.sessions < 1 or self.upload_mb < 1 or self.minutes <= 0:
+            raise OptionError("--max-sessions, --max-upload-mb and --max-minutes must be above 0")
+        if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
+            raise OptionError("--ssl-certfile and --ssl-keyfile go together")
+        for path in (self.ssl_certfile, self.ssl_keyfile):
+            if path is not None and not path.is_file():
+                raise OptionError(f"{path} is not a file")
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the page."""
+        return is_loopback(self.host)
+
+    @property
+    def trusted(self) -> bool:
+        """Whether users of the page may change the models on this machine."""
+        return self.loopback or bool(self.logins)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or a name is reachable from this machine only.
+
+    Names other than localhost are not resolved: 127.example.com may be any machine.
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or _SHORT_LOOPBACK.fullmatch(host) is not None
+
+
+def read_logins(text: str | None) -> tuple[tuple[str, str], ...]:
+    """Parse the --auth option.
+
+    Args:
+        text: "user:password", or a file with one such line for each user. None: no logins.
+
+    Returns:
+        (user, password) pairs.
+
+    Raises:
+        OptionError: A user or a password is missing.
+    """
+    if text is None:
+        return ()
+    lines = [text]
+    with suppress(OSError):  # a password may be too long for a path
+        if Path(text).is_file():
+            lines = Path(text).read_text("utf-8").splitlines()
+    pairs = [line.strip().partition(":") for line in lines if line.strip()]
+    if not pairs or not all(user and colon and password for user, colon, password in pairs):
+        raise OptionError("--auth takes user:password, or a file with such lines")
+    return tuple((user, password) for user, _, password in pairs)

@@ -1,0 +1,106 @@
+"""The page's models: picker options, the list of models, and texts that are translated."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.api import PageApi
+from edgeapp.server.model_list import model_list
+from edgeapp.server.picker_options import ModelChoice, language_name, picker_options
+from edgeapp.server.sessions import Sessions, TaskCancelled
+from edgeapp.server.tasks.text_task import TextTask
+from edgeapp.settings import Settings
+from edgeapp.ui import STATIC
+from pipelines.errors import OptionError
+
+
+@pytest.fixture(scope="module")
+def pool() -> ModelPool:
+    return ModelPool(Settings(threads=1), listed_only=True)
+
+
+def test_picker_options(hub_cache: Path) -> None:
+    known = picker_options()
+    assert [(one.name, one.languages) for one in known.recognisers] == [("demo", ("en",))]
+    assert [(pair.model, pair.source, pair.target) for pair in known.pairs] == [
+        ("demo-en-de", "en", "de"),
+        ("demo-de-en", "de", "en"),
+    ]
+    assert known.as_message()["languages"] == {"de": "German", "en": "English"}
+    assert language_name("xx") == "xx"
+
+
+def test_models_of_many_languages(
+    hub_cache: Path, whisper_folder: Callable[..., Path], marian_folder: Callable[..., Path]
+) -> None:
+    for name, folder in (
+        ("someone/many", whisper_folder("tiny")),
+        ("Helsinki-NLP/opus-mt-en-mul", marian_folder("opus-mt-en-mul")),
+    ):
+        storage = hub_cache / f"models--{name.replace('/', '--')}"
+        (storage / "refs").mkdir(parents=True)
+        (storage / "refs" / "main").write_text("a" * 40, "utf-8")
+        (storage / "snapshots").mkdir()
+        (storage / "snapshots" / ("a" * 40)).symlink_to(folder)
+    known = picker_options()
+    many = next(one for one in known.recognisers if one.name == "someone/many")
+    assert len(many.languages) >= 99
+    assert {"en", "de", "zh"} <= set(many.languages)
+    targets = {pair.target for pair in known.pairs if pair.model == "opus-mt-en-mul"}
+    assert {"fr", "de"} <= targets
+
+
+def test_the_list_of_models(pool: ModelPool, hub_cache: Path) -> None:
+    def row() -> dict[str, Any]:
+        return next(row for row in model_list(pool) if row["name"] == "demo-en-de")
+
+    translator = pool.translator(None, "en", "de")
+    with pool.using(translator):
+        assert row()["loaded"]["users"] == 1
+        assert "folder" not in row()
+    pool.unload(translator.model.folder)
+    assert row()["loaded"] is None
+
+
+def test_what_a_user_chose() -> None:
+    with pytest.raises(OptionError, match="model: 3 is not a valid choice"):
+        ModelChoice.from_message({"model": 3})
+    assert ModelChoice.from_message({"model": "", "target": "de"}) == ModelChoice(target="de")
+
+
+def test_the_page_sends_only_requests_that_the_server_handles() -> None:
+    api = PageApi(ModelPool(Settings()), Sessions(1), can_change_models=True)
+    requests = set()
+    for script in STATIC.glob("*.js"):
+        requests |= set(re.findall(r'ask\({ type: "(\w+)"', script.read_text("utf-8")))
+    assert {"picker_options", "models", "history"} <= requests
+    assert all(api.handles(kind) for kind in requests)
+
+
+def test_a_text(pool: ModelPool, hub_cache: Path) -> None:
+    messages: list[dict[str, object]] = []
+    TextTask(pool, ModelChoice(language="en", target="de"), "Good morning.", 7).run(messages.append)
+    assert {message["number"] for message in messages} == {7}
+    expected = pool.translator(None, "en", "de").translate("Good morning.")
+    assert messages[-1]["text"] == expected.text
+    assert "".join(str(m["text"]) for m in messages if m["type"] == "text_delta") == expected.text
+
+
+def test_a_cancelled_text(pool: ModelPool, hub_cache: Path) -> None:
+    messages: list[dict[str, object]] = []
+    task = TextTask(pool, ModelChoice(language="en", target="de"), "Good morning. " * 50, 1)
+
+    def send(message: dict[str, object]) -> None:
+        messages.append(message)
+        task.cancel()
+
+    with pytest.raises(TaskCancelled):
+        task.run(send)
+    assert len(messages) == 1, "it ends with the next token"
+    assert pool.use_count(pool.translator(None, "en", "de").model.folder) == 0
