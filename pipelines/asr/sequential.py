@@ -3,58 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
 from pipelines.asr.decode_tasks import DecodeTask, EncodeRequest
 from pipelines.asr.results import Retract, Segment, SegmentDone
+from pipelines.asr.timestamps import TokenSpan, split_at_timestamps
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.asr.window import TIME_PRECISION, WindowDecoder, WindowResult
+from pipelines.asr.window import WindowDecoder, WindowResult
 from pipelines.asr.word_timestamps import WordAligner
 from pipelines.errors import NumericalError
 
-__all__ = ["TokenSpan", "split_at_timestamps", "decode_windows"]
-
-_FRAMES_PER_TIMESTAMP = 2
-
-
-@dataclass(frozen=True)
-class TokenSpan:
-    """Tokens that make a segment. start, end: seconds from the start of the window."""
-
-    start: float
-    end: float
-    tokens: tuple[int, ...]
-
-
-def split_at_timestamps(
-    tokens: Sequence[int], timestamp_begin: int, frames: int
-) -> tuple[list[TokenSpan], int]:
-    """A window's tokens as segments, and how many frames on the next window begins.
-
-    Two timestamps in a row part segments. What follows the last pair was cut off by the
-    window's end: the next window begins there and hears it whole. A single timestamp at the
-    very end says that nothing more is spoken, so all `frames` of the window are done.
-    """
-    stamped = [token >= timestamp_begin for token in tokens]
-    ends_single = stamped[-2:] == [False, True]
-    cuts = [i for i in range(1, len(tokens)) if stamped[i - 1] and stamped[i]]
-    if not cuts:
-        end = frames / FRAMES_PER_SECOND
-        last = next((t for t in reversed(tokens) if t >= timestamp_begin), timestamp_begin)
-        if last != timestamp_begin:
-            end = (last - timestamp_begin) * TIME_PRECISION
-        return [TokenSpan(0.0, end, tuple(tokens))], frames
-    if ends_single:
-        cuts.append(len(tokens))
-    spans = []
-    for start, stop in zip([0, *cuts], cuts, strict=False):
-        piece = tuple(tokens[start:stop])
-        first, last = piece[0] - timestamp_begin, piece[-1] - timestamp_begin
-        spans.append(TokenSpan(first * TIME_PRECISION, last * TIME_PRECISION, piece))
-    if ends_single:
-        return spans, frames
-    return spans, (tokens[cuts[-1] - 1] - timestamp_begin) * _FRAMES_PER_TIMESTAMP
+__all__ = ["decode_windows"]
 
 
 def decode_windows(

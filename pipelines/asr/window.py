@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pipelines.asr.decode_tasks import StreamNotReady
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
+from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
 from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
 from pipelines.engine import (
     EncodedSource,
@@ -25,18 +26,14 @@ from pipelines.engine import (
     Result,
     SuppressAtBegin,
     SuppressTokens,
-    WhisperTimestamps,
 )
 
 __all__ = [
-    "TIME_PRECISION",
     "LiveWindowResult",
     "WindowDecoder",
     "WindowResult",
     "compression_ratio",
 ]
-
-TIME_PRECISION = 0.02  # seconds from one timestamp token to the next: two frames
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ from pipelines.engine.decoding.request import (
 from pipelines.engine.decoding.sampling.logit_filters import (
     AllowOnlyTokens,
     BadWords,
+    BoundFilter,
     ForcedPrefix,
     LogitFilter,
     MinNewTokens,
@@ -34,7 +35,6 @@ from pipelines.engine.decoding.sampling.logit_filters import (
     RepetitionPenalty,
     SuppressAtBegin,
     SuppressTokens,
-    WhisperTimestamps,
     apply_filters,
 )
 from pipelines.engine.decoding.sampling.logits_processors import (
@@ -65,6 +65,7 @@ from pipelines.engine.weights.architecture import Architecture
 __all__ = [
     "Architecture",
     "BadWords",
+    "BoundFilter",
     "ProcessPool",
     "DebugEvent",
     "Drafter",
@@ -101,7 +102,6 @@ __all__ = [
     "SuppressAtBegin",
     "TopKNucleusProcessor",
     "TopKProcessor",
-    "WhisperTimestamps",
     "apply_filters",
     "autoregressive_generate",
     "autoregressive_generate_encoder_decoder",

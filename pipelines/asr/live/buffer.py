@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.live.local_agreement import complete_segments, shift_tokens
-from pipelines.asr.window import TIME_PRECISION
+from pipelines.asr.timestamps import TIME_PRECISION
 
 __all__ = ["LiveBuffer"]
 
