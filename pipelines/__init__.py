@@ -42,11 +42,11 @@ if TYPE_CHECKING:
         SegmentDone,
         TextDelta,
         TranscriptEvent,
+        Transcription,
         TranscriptionInfo,
         Word,
     )
     from pipelines.asr.transcriber import Transcriber
-    from pipelines.asr.transcription import Transcription
     from pipelines.languages import (
         LANGUAGES,
         is_one_language,
@@ -116,7 +116,7 @@ _HOMES = {
     "TranscriptionInfo": "pipelines.asr.results",
     "Word": "pipelines.asr.results",
     "Transcriber": "pipelines.asr.transcriber",
-    "Transcription": "pipelines.asr.transcription",
+    "Transcription": "pipelines.asr.results",
     "LANGUAGES": "pipelines.languages",
     "is_one_language": "pipelines.languages",
     "language_code": "pipelines.languages",

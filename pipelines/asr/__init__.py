@@ -19,11 +19,11 @@ if TYPE_CHECKING:
         SegmentDone,
         TextDelta,
         TranscriptEvent,
+        Transcription,
         TranscriptionInfo,
         Word,
     )
     from pipelines.asr.transcriber import Transcriber
-    from pipelines.asr.transcription import Transcription
 
 _HOMES = {
     "AudioSource": "audio.decode",
@@ -36,7 +36,7 @@ _HOMES = {
     "TextDelta": "results",
     "TranscribeOptions": "options",
     "Transcriber": "transcriber",
-    "Transcription": "transcription",
+    "Transcription": "results",
     "TranscriptEvent": "results",
     "Word": "results",
     "load_audio": "audio.decode",

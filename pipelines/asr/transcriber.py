@@ -22,10 +22,9 @@ from pipelines.asr.batched import transcribe_batched
 from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
 from pipelines.asr.decode_tasks import DecodeTask, run_one
 from pipelines.asr.options import TranscribeOptions
-from pipelines.asr.results import TranscriptEvent, TranscriptionInfo
+from pipelines.asr.results import TranscriptEvent, Transcription, TranscriptionInfo
 from pipelines.asr.sequential import decode_windows
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.asr.transcription import Transcription
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.word_timestamps import WordAligner
 from pipelines.engine import EncodedSource, Engine
