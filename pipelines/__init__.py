@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     )
     from pipelines.asr.live.options import LiveOptions
     from pipelines.asr.live.transcriber import LiveTranscriber
-    from pipelines.asr.options import TranscribeOptions
+    from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
     from pipelines.asr.results import (
         Retract,
         Segment,
@@ -108,6 +108,7 @@ _HOMES = {
     "LiveOptions": "pipelines.asr.live.options",
     "LiveTranscriber": "pipelines.asr.live.transcriber",
     "TranscribeOptions": "pipelines.asr.options",
+    "TranscribeOverrides": "pipelines.asr.options",
     "Retract": "pipelines.asr.results",
     "Segment": "pipelines.asr.results",
     "SegmentDone": "pipelines.asr.results",
@@ -182,6 +183,7 @@ __all__ = [
     "SpeechStarted",
     "TextDelta",
     "TranscribeOptions",
+    "TranscribeOverrides",
     "Transcriber",
     "TranscriptEvent",
     "Transcription",

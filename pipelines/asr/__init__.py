@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipelines.asr.audio.arrays import LoudAudio
     from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
-    from pipelines.asr.options import TranscribeOptions
+    from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
     from pipelines.asr.results import (
         Retract,
         Segment,
@@ -35,6 +35,7 @@ _HOMES = {
     "SegmentDone": "results",
     "TextDelta": "results",
     "TranscribeOptions": "options",
+    "TranscribeOverrides": "options",
     "Transcriber": "transcriber",
     "Transcription": "results",
     "TranscriptEvent": "results",
@@ -52,6 +53,7 @@ __all__ = [
     "SegmentDone",
     "TextDelta",
     "TranscribeOptions",
+    "TranscribeOverrides",
     "Transcriber",
     "TranscriptEvent",
     "Transcription",

@@ -54,14 +54,16 @@ class WordAligner:
         self,
         attend: Attend,
         tokenizer: WhisperTokenizer,
-        start: Sequence[int],
+        *,
+        sot_sequence: Sequence[int],
         language: str,
         prepended: str,
         appended: str,
         last_speech: float = 0.0,
     ) -> None:
         """last_speech: seconds of the recording at which the speech before it ended."""
-        self._attend, self._tokenizer, self._start = attend, tokenizer, tuple(start)
+        self._attend, self._tokenizer = attend, tokenizer
+        self._sot_sequence = tuple(sot_sequence)
         self._language, self._prepended, self._appended = language, prepended, appended
         self._last_speech = last_speech
 
@@ -88,9 +90,9 @@ class WordAligner:
         special = self._tokenizer.special
         if not text:
             return []
-        tokens = [*self._start, special.no_timestamps, *text, special.eot]
+        tokens = [*self._sot_sequence, special.no_timestamps, *text, special.eot]
         logits, attention = self._attend(encoded, tokens)
-        chances = logits[len(self._start) :, : special.eot].softmax(-1)
+        chances = logits[len(self._sot_sequence) :, : special.eot].softmax(-1)
         sure = chances[range(len(text)), text].tolist()
         rows, positions = dynamic_time_warping(-self._matrix(attention, frames).numpy())
         words = split_words(self._tokenizer, [*text, special.eot], self._language)
@@ -114,7 +116,7 @@ class WordAligner:
         if seen.shape[-1] > half:
             padded = F.pad(seen, (half, half, 0, 0), mode="reflect")
             seen = padded.unfold(-1, _MEDIAN_WIDTH, 1).sort()[0][..., half]
-        return seen.mean(0)[len(self._start) : -1]
+        return seen.mean(0)[len(self._sot_sequence) : -1]
 
     def _fitted(self, segment: Segment, words: list[Word], median: float) -> Segment:
         """A segment with its words, where the two agree on where it begins and ends."""

@@ -93,11 +93,11 @@ class OurScript:
 
 def scripted(real: Transcriber, turns: Sequence[Turn]) -> tuple[Transcriber, OurScript]:
     """A transcriber with the vocabulary of a real one that plays the turns, over and over."""
-    transcriber = copy(real)
+    transcriber, recognizer = copy(real), copy(real.recognizer)
     eot = transcriber.tokenizer.special.eot
     script = OurScript(cycle(turns), eot, transcriber.model.architecture)
-    transcriber.engine = cast(Engine, script)
-    transcriber.model = cast(LoadedModel, script)
+    recognizer.engine, recognizer.model = cast(Engine, script), cast(LoadedModel, script)
+    transcriber._recognizer = recognizer
     return transcriber, script
 
 
