@@ -1,9 +1,9 @@
-"""Speech to text with Whisper models, exactly as openai-whisper decodes, streaming and cached.
+"""Speech to text with Whisper models: cached, streaming decoding with openai-whisper's results.
 
     for segment in Transcriber("demo").transcribe("talk.mp3"):
         print(segment.start, segment.end, segment.text)
 
-Names are imported when first used, so that options and results are there without torch.
+Names are imported when they are first used, so options and results are available without torch.
 """
 
 from importlib import import_module
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "AudioSource": "audio.decode",
     "DamagedAudio": "audio.decode",
-    "TranscriptionInfo": "results",
     "LoudAudio": "audio.arrays",
     "Retract": "results",
     "Segment": "results",
@@ -37,8 +36,9 @@ _HOMES = {
     "TranscribeOptions": "options",
     "TranscribeOverrides": "options",
     "Transcriber": "transcriber",
-    "Transcription": "results",
     "TranscriptEvent": "results",
+    "Transcription": "results",
+    "TranscriptionInfo": "results",
     "Word": "results",
     "load_audio": "audio.decode",
 }
@@ -46,7 +46,6 @@ _HOMES = {
 __all__ = [
     "AudioSource",
     "DamagedAudio",
-    "TranscriptionInfo",
     "LoudAudio",
     "Retract",
     "Segment",
@@ -57,6 +56,7 @@ __all__ = [
     "Transcriber",
     "TranscriptEvent",
     "Transcription",
+    "TranscriptionInfo",
     "Word",
     "load_audio",
 ]

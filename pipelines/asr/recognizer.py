@@ -32,6 +32,7 @@ class Recognizer:
         model: The model, loaded in `engine`.
         tokenizer: The vocabulary of the model's folder.
         capabilities: Languages and tasks that the model was trained for.
+        alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
         window_frames: Length of the model's input window in frames of 10 ms.
     """
 
@@ -64,7 +65,7 @@ class Recognizer:
         self.capabilities = Capabilities.of(name, architecture, special, config)
         self.window_frames = 2 * architecture.max_source_positions
         self._default_suppressed = tuple(config.get("suppress_tokens") or ())
-        self._alignment_heads = alignment_heads(config, architecture)
+        self.alignment_heads = alignment_heads(config, architecture)
 
     @property
     def window_s(self) -> float:
@@ -135,7 +136,7 @@ class Recognizer:
             suppressed=self.suppressed_tokens(options),
             max_positions=architecture.max_target_positions,
             last_timestamp=self._last_timestamp,
-            alignment_heads=self._alignment_heads,
+            alignment_heads=self.alignment_heads,
         )
 
     def decode_task(
@@ -193,7 +194,7 @@ class Recognizer:
         self, language: str, options: TranscribeOptions, last_speech: float
     ) -> WordAligner:
         def attend(encoded: EncodedSource, tokens: Sequence[int]) -> tuple[Tensor, Tensor]:
-            return self.model.attend(encoded, tokens, self._alignment_heads)
+            return self.model.attend(encoded, tokens, self.alignment_heads)
 
         return WordAligner(
             attend,
