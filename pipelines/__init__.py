@@ -7,13 +7,19 @@
             print(segment.start, segment.end, segment.text)
     print(Translator("demo-en-de").translate("Where is the station?").text)
 
-This package has all that a program needs: recognition, translation, their live forms, options,
-results and errors. `pipelines.hub` finds, lists and downloads models; `pipelines.engine` generates
-token ids. Names are imported when they are first used: `import pipelines` does not load torch.
+This package exports the public API: recognition, translation, live recognition and translation,
+options, results and errors. `pipelines.hub` finds, lists and downloads models; `pipelines.engine`
+generates token ids. Names are imported when they are first used: `import pipelines` does not load
+torch.
 
-The calls block. From asyncio, give them to a thread; one transcriber serves many:
+The calls block. With asyncio, run them in threads; several threads can share one transcriber:
 
-    text = await asyncio.to_thread(lambda: list(transcriber.transcribe("talk.mp3")))
+    def transcribe(path):
+        return list(transcriber.transcribe(path))
+
+    first, second = await asyncio.gather(
+        asyncio.to_thread(transcribe, "talk.mp3"), asyncio.to_thread(transcribe, "call.mp3")
+    )
 """
 
 from importlib import import_module
