@@ -26,7 +26,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("language", TEXTS)
-def test_words_are_split_as_there(language: str, multilingual: Path) -> None:
+def test_words_are_split_as_in_openai_whisper(language: str, multilingual: Path) -> None:
     ours, theirs = WhisperTokenizer(multilingual), get_tokenizer(True, language=language)
     tokens = [*theirs.encode(TEXTS[language]), theirs.eot]
     words, ids = theirs.split_to_word_tokens(tokens)
