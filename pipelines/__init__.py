@@ -8,13 +8,19 @@
     with Translator("demo-en-de") as translator:
         print(translator.translate("Where is the station?").text)
 
-This package has all that a program needs: recognition, translation, their live forms, options,
-results and errors. `pipelines.hub` finds, lists and downloads models; `pipelines.engine` generates
-token ids. Names are imported when they are first used: `import pipelines` does not load torch.
+This package exports the public API: recognition, translation, live recognition and translation,
+options, results and errors. `pipelines.hub` finds, lists and downloads models; `pipelines.engine`
+generates token ids. Names are imported when they are first used: `import pipelines` does not load
+torch.
 
-The calls block. From asyncio, give them to a thread; one transcriber serves many:
+The calls block. With asyncio, run them in threads; several threads can share one transcriber:
 
-    text = await asyncio.to_thread(lambda: list(transcriber.transcribe("talk.mp3")))
+    def transcribe(path):
+        return list(transcriber.transcribe(path))
+
+    first, second = await asyncio.gather(
+        asyncio.to_thread(transcribe, "talk.mp3"), asyncio.to_thread(transcribe, "call.mp3")
+    )
 """
 
 from importlib import import_module
@@ -38,18 +44,18 @@ if TYPE_CHECKING:
     )
     from pipelines.asr.live.options import LiveOptions
     from pipelines.asr.live.transcriber import LiveTranscriber
-    from pipelines.asr.options import TranscribeOptions
+    from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
     from pipelines.asr.results import (
         Retract,
         Segment,
         SegmentDone,
         TextDelta,
         TranscriptEvent,
+        Transcription,
         TranscriptionInfo,
         Word,
     )
     from pipelines.asr.transcriber import Transcriber
-    from pipelines.asr.transcription import Transcription
     from pipelines.languages import (
         LANGUAGES,
         is_one_language,
@@ -112,6 +118,7 @@ _HOMES = {
     "LiveOptions": "pipelines.asr.live.options",
     "LiveTranscriber": "pipelines.asr.live.transcriber",
     "TranscribeOptions": "pipelines.asr.options",
+    "TranscribeOverrides": "pipelines.asr.options",
     "Retract": "pipelines.asr.results",
     "Segment": "pipelines.asr.results",
     "SegmentDone": "pipelines.asr.results",
@@ -120,7 +127,7 @@ _HOMES = {
     "TranscriptionInfo": "pipelines.asr.results",
     "Word": "pipelines.asr.results",
     "Transcriber": "pipelines.asr.transcriber",
-    "Transcription": "pipelines.asr.transcription",
+    "Transcription": "pipelines.asr.results",
     "LANGUAGES": "pipelines.languages",
     "is_one_language": "pipelines.languages",
     "language_code": "pipelines.languages",
@@ -187,6 +194,7 @@ __all__ = [
     "SpeechStarted",
     "TextDelta",
     "TranscribeOptions",
+    "TranscribeOverrides",
     "Transcriber",
     "TranscriptEvent",
     "Transcription",

@@ -1,4 +1,4 @@
-"""Sources of work that may break off: what they gave before that is not to be lost."""
+"""Iterators whose error is raised only after the items before it were processed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class DeferErrors(Generic[T]):
-    """What a source gives; where it breaks off with an error, this ends instead.
+    """Iterate over a source. If it raises an Exception, the iteration ends instead.
 
-    Whoever has done all that there was calls `check`, which raises that error.
+    The caller processes the items and then calls `check`, which raises that error.
     """
 
     def __init__(self, source: Iterable[T]) -> None:
@@ -34,6 +34,6 @@ class DeferErrors(Generic[T]):
         raise StopIteration
 
     def check(self) -> None:
-        """Raise what the source broke off with, if it did."""
+        """Raise the error that ended the source, if there was one."""
         if self._error is not None:
             raise self._error

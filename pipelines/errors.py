@@ -1,22 +1,22 @@
-"""The errors of the library, one small tree.
+"""The errors of the library.
 
 EdgeError
-├── InputError            a source (file, array, text) that cannot be used
-│   └── AudioError        … because it holds no decodable audio
-│       └── LongAudio     … or more than was to be taken
-├── OutputError           a result that cannot be written
-├── DeviceError           a microphone that cannot be used
-│   └── DeviceLost        … any more: it was unplugged or fell silent while it recorded
-├── OptionError           an option, or a combination of options, that makes no sense
-├── ModelError
-│   ├── ModelNotFound     no such model here, and none could be fetched
-│   ├── CheckpointError   the folder is there but broken: missing files, wrong shapes, unsafe pickle
-│   └── UnsupportedTask   the model cannot do the task or language asked of it
-└── EngineError
-    ├── RequestError      a generation request that no model could serve
+├── InputError            an input (file, array, text) cannot be used
+│   └── AudioError        it holds no decodable audio
+│       └── LongAudio     it is longer than the limit
+├── OutputError           a result cannot be written
+├── DeviceError           a microphone cannot be opened
+│   └── DeviceLost        it was unplugged or stopped delivering audio while recording
+├── OptionError           an option, or a combination of options, is invalid
+├── ModelError            a model cannot be used
+│   ├── ModelNotFound     it is not on this machine and could not be downloaded
+│   ├── CheckpointError   its folder is invalid: missing files, wrong shapes, unsafe pickle
+│   └── UnsupportedTask   it lacks the requested task or language
+└── EngineError           a generation failed
+    ├── RequestError      the request is invalid for every model
     └── NumericalError    the model computed NaN or infinity, so there is no result
 
-Every message says what was wrong, with which input, and what to do next.
+Every message states what was wrong, with which input, and what to do next.
 """
 
 __all__ = [
@@ -39,72 +39,80 @@ __all__ = [
 
 
 class EdgeError(Exception):
-    """Anything that went wrong in a way the caller can understand and act on."""
+    """Base class: an error that the caller can understand and act on."""
 
 
 class InputError(EdgeError):
-    """A source that cannot be read or used."""
+    """An input (file, array, text) cannot be read or used."""
 
 
 class AudioError(InputError):
-    """A source that holds no decodable audio."""
+    """An input holds no decodable audio."""
 
 
 class LongAudio(AudioError):
-    """A recording that is longer than it may be.
+    """A recording is longer than the limit.
 
-    announced_s: how many seconds its header announces; None where what was decoded is too long.
+    Attributes:
+        announced_s: Duration in seconds according to the file's header. None if the limit was
+            exceeded while decoding.
     """
 
     announced_s: float | None = None
 
     @classmethod
     def of(cls, name: str, longest_s: float, announced_s: float | None = None) -> "LongAudio":
-        """The error for a recording called `name` that lasts more than `longest_s` seconds."""
+        """Make the error.
+
+        Args:
+            name: The recording's name in the message.
+            longest_s: The limit in seconds.
+            announced_s: Duration in seconds according to the header, if that exceeds the limit.
+        """
         error = cls(f"{name} lasts more than {longest_s:g} s")
         error.announced_s = announced_s
         return error
 
 
 class OutputError(EdgeError):
-    """A result that cannot be written where it was asked for."""
+    """A result cannot be written to the chosen place."""
 
 
 class DeviceError(EdgeError):
-    """A microphone that is not there or cannot be opened."""
+    """A microphone is missing or cannot be opened."""
 
 
 class DeviceLost(DeviceError):
-    """A microphone that was unplugged or fell silent while it recorded."""
+    """A microphone was unplugged or stopped delivering audio while recording."""
 
 
 class OptionError(EdgeError, ValueError):
-    """An option out of its range, or a combination that makes no sense."""
+    """An option is out of its range, or a combination of options is invalid."""
 
 
 class ModelError(EdgeError):
-    """Something about a model, not about the input."""
+    """A model cannot be used."""
 
 
 class ModelNotFound(ModelError):
-    """No such model on this machine, and none could be fetched."""
+    """The model is not on this machine and could not be downloaded."""
 
 
 class CheckpointError(ModelError):
-    """A model folder that is incomplete, damaged, unsafe, or not what its config says."""
+    """A model folder is incomplete, damaged, unsafe, or does not match its config."""
 
 
 class UnsupportedTask(ModelError):
-    """The model cannot do the task or the language that was asked for."""
+    """The model lacks the requested task or language."""
 
 
 class EngineError(EdgeError):
-    """Generation failed."""
+    """A generation failed, or its engine was closed."""
 
 
 class RequestError(EngineError, ValueError):
-    """A request that no model could serve: an empty source, ids out of range, and the like."""
+    """A request is invalid for every model: an empty source, ids out of range, and the like."""
 
 
 class NumericalError(EngineError):
-    """The model computed NaN or infinity: damaged weights, or overflow in its compute type."""
+    """The model computed NaN or infinity: damaged weights, or overflow of its compute type."""

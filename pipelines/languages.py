@@ -1,7 +1,8 @@
-"""Languages: their codes and names, and what each family of models calls them.
+"""Languages: codes, names, and the codes of each model family.
 
-Whisper's vocabulary has the codes of `LANGUAGES`. People type two letters (ISO 639-1); NLLB,
-M2M100 and mBART have codes of their own, in the order of their token ids.
+Users give ISO 639-1 codes (two letters) or English names. `LANGUAGES` holds the codes of Whisper's
+vocabulary. `NLLB`, `M2M100`, `WMT21`, `MBART` and `MBART50` hold the codes of these families in
+the order of their token ids.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = [
     "two_letter",
 ]
 
-# In the order of the language tokens; the last came with large-v3.
+# Code → English name, in the order of Whisper's language tokens; large-v3 added the last.
 LANGUAGES = {
     "en": "english",
     "zh": "chinese",
@@ -146,20 +147,22 @@ _OTHER_NAMES = {
 
 
 def language_code(language: str) -> str:
-    """The code ("de") of a language given by code or English name, in any case.
+    """The code of one of Whisper's languages.
 
-    Raises OptionError for a language that no Whisper model knows.
+    Args:
+        language: Code ("de") or English name ("German"), in upper or lower case.
+
+    Raises:
+        OptionError: It is none of `LANGUAGES`.
     """
-    wanted = language.strip().lower()
-    if wanted in LANGUAGES:
-        return wanted
+    key = language.strip().lower()
+    if key in LANGUAGES:
+        return key
     names = {name: code for code, name in LANGUAGES.items()} | _OTHER_NAMES
-    if wanted in names:
-        return names[wanted]
+    if key in names:
+        return names[key]
     raise OptionError(f"unknown language {language!r}: give a code (de) or a name (German)")
 
-
-# The languages of the multilingual models.
 
 # FLORES-200 codes. Source: fairseq, nllb branch, examples/nllb/modeling/scripts/flores200.
 NLLB = tuple(
@@ -195,7 +198,7 @@ yo zh zu
 """.split()
 )
 
-# M2M100's way for the models of WMT 2021.
+# The M2M100 codes of the WMT 2021 models.
 WMT21 = tuple("en ha is ja cs ru zh de".split())
 
 MBART = tuple(
@@ -212,7 +215,7 @@ sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI
 """.split()
 )
 
-# ISO 639-1:639-3. Where OPUS names another member of a macrolanguage as well, it follows.
+# ISO 639-1:639-3, then the member of a macrolanguage that OPUS names as well, if any.
 _CODES = """
 aa:aar ab:abk ae:ave af:afr ak:aka am:amh an:arg ar:ara:arb as:asm av:ava ay:aym az:aze:azj ba:bak
 be:bel bg:bul bh:bih bi:bis bm:bam bn:ben bo:bod br:bre bs:bos ca:cat ce:che ch:cha co:cos cr:cre
@@ -230,7 +233,7 @@ tl:tgl tn:tsn to:ton tr:tur ts:tso tt:tat tw:twi ty:tah ug:uig uk:ukr ur:urd uz:
 vo:vol wa:wln wo:wol xh:xho yi:yid yo:yor za:zha zh:zho:cmn zu:zul
 """
 _LONG = {short: tuple(long) for short, *long in (entry.split(":") for entry in _CODES.split())}
-# Members of macrolanguages that only NLLB names.
+# Members of macrolanguages that only NLLB names: ISO 639-1 → 639-3.
 _MEMBERS = dict(
     entry.split(":")
     for entry in """
@@ -238,16 +241,24 @@ ay:ayr ff:fuv kr:knc lv:lvs mg:plt mn:khk ne:npi om:gaz or:ory ps:pbt qu:quy sq:
 yi:ydd
 """.split()
 )
-# What else people, and Whisper, call a language.
-_OTHERWISE = {"jw": "jv", "iw": "he", "in": "id", "ji": "yi", "nb": "no"}
-# What a region's Chinese is written in; where nobody says which, it is the one of most readers.
+# Other two-letter codes in use, such as Whisper's jw → ISO 639-1.
+_ALIASES = {"jw": "jv", "iw": "he", "in": "id", "ji": "yi", "nb": "no"}
+# Script of Chinese by region; without a region the script of most readers.
 _CHINESE = {"": "hans", "cn": "hans", "sg": "hans", "tw": "hant", "hk": "hant", "mo": "hant"}
 _SHORT = {code: short for short, long in reversed(_LONG.items()) for code in long}
 _SHORT |= {member: short for short, member in _MEMBERS.items()}
 
 
 def two_letter(code: str | None) -> str | None:
-    """The two-letter code of a language ("eng", "en_GB", "EN" → "en"), else the code as it is."""
+    """The ISO 639-1 code of a language.
+
+    Args:
+        code: A code with or without region, such as "eng", "en_GB" or "EN" (→ "en").
+
+    Returns:
+        Two letters; the language part of `code` in lower case if it has no such code; None for an
+        empty code.
+    """
     if not code:
         return None
     language = code.strip().replace("-", "_").split("_")[0].lower()
@@ -255,12 +266,16 @@ def two_letter(code: str | None) -> str | None:
 
 
 def is_one_language(code: str | None) -> bool:
-    """Whether this names a language, rather than a group of them ("ROMANCE", "mul", "gmw")."""
+    """Whether a code names one language, not a group of them ("ROMANCE", "mul", "gmw")."""
     return two_letter(code) in _LONG
 
 
 def pair_in_name(name: str) -> tuple[str, str] | None:
-    """("en", "de") of a model named "…-en-de"; None for other names."""
+    """The languages in a model's name.
+
+    Returns:
+        (source, target), such as ("en", "de") for "opus-mt-en-de"; None for names without them.
+    """
     parts = name.lower().split("-")[-2:]
     if len(parts) == 2 and all(is_one_language(part) for part in parts):
         return parts[0], parts[1]
@@ -268,10 +283,15 @@ def pair_in_name(name: str) -> tuple[str, str] | None:
 
 
 def find_target(wanted: str, codes: Iterable[str]) -> str | None:
-    """The one of a model's `codes` ("fra", "cmn_Hans", "pt_br" …) that `wanted` means.
+    """Find the code of a model that a requested language means.
 
-    Spelling ("FR", "fr-FR", ">>fra<<"), and two letters for three, do not matter. None when no
-    code fits, or several do: which of them is for the user to say.
+    Args:
+        wanted: The requested language: two or three letters, in any spelling ("FR", "fr-FR",
+            ">>fra<<").
+        codes: The model's codes ("fra", "cmn_Hans", "pt_br" …).
+
+    Returns:
+        One of `codes`; None if none fits, or if several do and the request is ambiguous.
     """
     spelt = {_plain(code): code for code in codes}
     plain = _plain(wanted)
@@ -279,38 +299,41 @@ def find_target(wanted: str, codes: Iterable[str]) -> str | None:
         return spelt[plain]
     language, _, variant = plain.partition("_")
     names = {language, two_letter(language), *_LONG.get(two_letter(language) or "", ())}
-    whole = [code for name, code in spelt.items() if name in names]
+    plain_codes = [code for name, code in spelt.items() if name in names]
     if variant:
         # "fr_FR" may be a model's plain "fra", but "zh_Hant" is not its plain "zho".
-        whole = whole if len(variant) == 2 else []
-        parts = [code for name, code in spelt.items() if name in {f"{n}_{variant}" for n in names}]
+        plain_codes = plain_codes if len(variant) == 2 else []
+        variants = {f"{name}_{variant}" for name in names}
+        variant_codes = [code for name, code in spelt.items() if name in variants]
     else:
-        parts = [code for name, code in spelt.items() if name.split("_")[0] in names]
-    for fitting in (parts if variant else whole, whole if variant else parts):
+        variant_codes = [code for name, code in spelt.items() if name.split("_")[0] in names]
+    preferred = (variant_codes, plain_codes) if variant else (plain_codes, variant_codes)
+    for fitting in preferred:
         if len(fitting) == 1:
             return fitting[0]
     return None
 
 
 def find_language(wanted: str, codes: Iterable[str]) -> str | None:
-    """As find_target, for models with one code for each language and script ("por_Latn", "pt_XX").
+    """As find_target, for models with one code per language and script ("por_Latn", "pt_XX").
 
-    A region that the model does not know is left out ("pt-BR", "de_AT"), and so is the script of
-    a language that has but one (another model's "deu_Latn"). Chinese is what its region writes.
+    A region that the model lacks is dropped ("pt-BR", "de_AT"), and so is the script of a
+    language with only one (another model's "deu_Latn"). For Chinese the region selects the script.
     """
     codes = tuple(codes)
     language, _, variant = _plain(wanted).partition("_")
-    short = _OTHERWISE.get(two_letter(language) or "", two_letter(language) or "")
+    short = _ALIASES.get(two_letter(language) or "", two_letter(language) or "")
     attempts = [wanted]
     if short == "zh":
         script = _CHINESE.get(variant, variant)
         attempts += [f"zh_{script}", *["zh"] * (script == "hans")]
     elif len(variant) != 4 or all(find_target(code, NLLB) for code in (wanted, language)):
         attempts += [language, short, _MEMBERS.get(short, "")]
-    found = (find_target(attempt, codes) for attempt in attempts if attempt)
-    return next((code for code in found if code is not None), None)
+    matches = (find_target(attempt, codes) for attempt in attempts if attempt)
+    return next((code for code in matches if code is not None), None)
 
 
 def _plain(code: str) -> str:
+    """A code in lower case, with "_" before the region and without the marks ">>" and "<<"."""
     bare = code.strip().removeprefix(">>").removesuffix("<<").strip("_")
     return bare.replace("-", "_").lower()

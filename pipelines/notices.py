@@ -1,7 +1,8 @@
-"""Warnings as data: what a caller should know about a result, delivered to that caller alone.
+"""Notices: warnings about a result, collected for the caller that computes it.
 
-`warnings.catch_warnings` changes the filters of the whole process, so two threads that use it
-lose each other's warnings, or see them. `collect_notices` is bound to the context of one thread.
+`warnings.catch_warnings` changes the filters of the whole process, so threads that use it at the
+same time lose or receive each other's warnings. `collect_notices` is local to one context
+(contextvars), and so to one thread.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ __all__ = ["Notice", "collect_notices", "ignore_warning", "notice"]
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning. category: what it is as a Python warning."""
+    """A warning about a result.
+
+    Attributes:
+        message: Names the input.
+        category: Class of the Python warning that is raised without `collect_notices`.
+    """
 
     message: str
     category: type[Warning] = UserWarning
@@ -27,11 +33,11 @@ _collected: ContextVar[list[Notice] | None] = ContextVar("collected", default=No
 
 
 def notice(message: str, category: type[Warning] = UserWarning, stacklevel: int = 2) -> None:
-    """Tell the innermost `collect_notices` of this context; without one, warn.
+    """Add a notice to the innermost `collect_notices` of this context; without one, warn.
 
     Args:
-        message: What the caller should know, with the name of the input.
-        category: Of the Python warning.
+        message: The warning, with the name of the input.
+        category: Class of the Python warning.
         stacklevel: As for `warnings.warn`: 2 is the caller of the function that calls this one.
     """
     collected = _collected.get()
@@ -46,9 +52,9 @@ def collect_notices() -> Iterator[list[Notice]]:
     """Collect the notices of a block of code instead of warning.
 
     Yields:
-        The list that they are added to. Other threads and outer blocks do not see them. Do not
-        leave the block open across the `yield` of a generator: the code between its steps would
-        be part of it.
+        The list that notices are added to. Other threads and outer blocks do not receive them.
+        Do not keep the block open across a `yield` of a generator: the consumer's code would run
+        inside it.
     """
     collected: list[Notice] = []
     token = _collected.set(collected)
@@ -61,11 +67,11 @@ def collect_notices() -> Iterator[list[Notice]]:
 def ignore_warning(message: str, category: type[Warning]) -> None:
     """Ignore one warning of a dependency from now on, in the whole process.
 
-    Unlike `catch_warnings` it restores nothing, so threads cannot undo each other's filters, and
-    all other warnings stay as they are.
+    Unlike `catch_warnings` it restores no filters, so threads do not undo each other's, and all
+    other warnings are unaffected.
 
     Args:
         message: A regular expression that the start of the warning must match.
-        category: Of the warning.
+        category: Class of the warning.
     """
     warnings.filterwarnings("ignore", message, category)

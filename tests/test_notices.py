@@ -1,4 +1,4 @@
-"""Warnings as data: they reach the caller whose work they are about, and no other."""
+"""Notices: collected in one context, and warnings without a collector."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_without_a_collector_it_is_a_warning_of_the_caller() -> None:
     assert seen[0].filename == __file__
 
 
-def test_a_collector_gets_them_instead() -> None:
+def test_a_collector_receives_them_instead() -> None:
     with collect_notices() as outer:
         notice("first", Odd)
         with collect_notices() as inner:
@@ -35,7 +35,7 @@ def test_a_collector_gets_them_instead() -> None:
     assert inner == [Notice("second", UserWarning)]
 
 
-def test_threads_get_their_own() -> None:
+def test_each_thread_has_its_own_collector() -> None:
     meeting = threading.Barrier(4)
     found: dict[int, list[str]] = {}
 

@@ -1,9 +1,9 @@
-"""Speech to text with Whisper models, exactly as openai-whisper decodes, streaming and cached.
+"""Speech to text with Whisper models: cached, streaming decoding with openai-whisper's results.
 
     for segment in Transcriber("demo").transcribe("talk.mp3"):
         print(segment.start, segment.end, segment.text)
 
-Names are imported when first used, so that options and results are there without torch.
+Names are imported when they are first used, so options and results are available without torch.
 """
 
 from importlib import import_module
@@ -12,32 +12,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pipelines.asr.audio.arrays import LoudAudio
     from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
-    from pipelines.asr.options import TranscribeOptions
+    from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
     from pipelines.asr.results import (
         Retract,
         Segment,
         SegmentDone,
         TextDelta,
         TranscriptEvent,
+        Transcription,
         TranscriptionInfo,
         Word,
     )
     from pipelines.asr.transcriber import Transcriber
-    from pipelines.asr.transcription import Transcription
 
 _HOMES = {
     "AudioSource": "audio.decode",
     "DamagedAudio": "audio.decode",
-    "TranscriptionInfo": "results",
     "LoudAudio": "audio.arrays",
     "Retract": "results",
     "Segment": "results",
     "SegmentDone": "results",
     "TextDelta": "results",
     "TranscribeOptions": "options",
+    "TranscribeOverrides": "options",
     "Transcriber": "transcriber",
-    "Transcription": "transcription",
     "TranscriptEvent": "results",
+    "Transcription": "results",
+    "TranscriptionInfo": "results",
     "Word": "results",
     "load_audio": "audio.decode",
 }
@@ -45,16 +46,17 @@ _HOMES = {
 __all__ = [
     "AudioSource",
     "DamagedAudio",
-    "TranscriptionInfo",
     "LoudAudio",
     "Retract",
     "Segment",
     "SegmentDone",
     "TextDelta",
     "TranscribeOptions",
+    "TranscribeOverrides",
     "Transcriber",
     "TranscriptEvent",
     "Transcription",
+    "TranscriptionInfo",
     "Word",
     "load_audio",
 ]

@@ -1,11 +1,10 @@
-"""Several pieces of a recording decoded side by side, cut at the pauses of the speech."""
+"""Transcription of a recording in chunks, cut at pauses and decoded in parallel."""
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,53 +15,57 @@ from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures
 from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.decode_tasks import ChunkTask, DecodeTask, run_interleaved
 from pipelines.asr.options import TranscribeOptions
+from pipelines.asr.recognizer import Recognizer
 from pipelines.asr.results import SegmentDone, TranscriptEvent, TranscriptionInfo
 from pipelines.errors import AudioError
 
-if TYPE_CHECKING:
-    from pipelines.asr.transcriber import Transcriber
-
 __all__ = ["transcribe_batched"]
 
-_BLOCK = 30 * SAMPLE_RATE
+_BLOCK = 30 * SAMPLE_RATE  # samples
 
 
 def transcribe_batched(
-    transcriber: Transcriber, audio: AudioSource, options: TranscribeOptions
+    recognizer: Recognizer, audio: AudioSource, options: TranscribeOptions
 ) -> Generator[TranscriptEvent, None, None]:
-    """The events of a recording, as Transcriber.stream gives them, in the order of the recording.
+    """The events of a recording as `Transcriber.stream` yields them, in the recording's order.
 
-    Raises AudioError before anything is decoded; of an iterable, later, when a block is no audio.
+    Args:
+        recognizer: The model.
+        audio: The recording; an iterable of blocks is read as far ahead as chunks are decoded.
+        options: How to transcribe; `batch_size` chunks are decoded in parallel.
+
+    Raises:
+        AudioError: There is no audio to decode. Raised before decoding starts; for an iterable,
+            when the block at fault is reached.
     """
     if is_stream(audio):
-        return _events(transcriber, read_blocks(audio), None, options)
+        return _events(recognizer, read_blocks(audio), None, options)
     samples = load_audio(audio)
     if not len(samples):
         raise AudioError("the audio array is empty")
     blocks = (samples[at : at + _BLOCK] for at in range(0, len(samples), _BLOCK))
-    return _events(transcriber, blocks, len(samples) / SAMPLE_RATE, options)
+    return _events(recognizer, blocks, len(samples) / SAMPLE_RATE, options)
 
 
 def _events(
-    transcriber: Transcriber,
+    recognizer: Recognizer,
     blocks: Iterable[Samples],
     duration: float | None,
     options: TranscribeOptions,
 ) -> Generator[TranscriptEvent, None, None]:
-    found = split_at_pauses(
-        blocks, min(options.chunk_s or transcriber.window_s, transcriber.window_s)
-    )
-    language, chance = transcriber.given_language(options), None  # type: str | None, float | None
+    window_s = recognizer.window_s
+    chunks = split_at_pauses(blocks, min(options.chunk_s or window_s, window_s))
+    language, probability = recognizer.given_language(options), None
     if language is None:
-        first = next(found, None)
-        heard = first or Chunk(0, 0, 0, np.zeros(0, np.float32))
-        chances = transcriber.language_probs(_chunk_features(transcriber, heard).opening())
-        language, chance = next(iter(chances.items()))
-        found = chain(() if first is None else (first,), found)
-    yield TranscriptionInfo(language, chance, duration)
-    pieces = _chunk_tasks(transcriber, found, language, options)
+        first = next(chunks, None)
+        detected_in = first or Chunk(0, 0, 0, np.zeros(0, np.float32))
+        opening = _chunk_features(recognizer, detected_in).opening()
+        language, probability = next(iter(recognizer.language_probs(opening).items()))
+        chunks = chain(() if first is None else (first,), chunks)
+    yield TranscriptionInfo(language, probability, duration)
+    tasks = _chunk_tasks(recognizer, chunks, language, options)
     count = 0
-    for event in run_interleaved(pieces, transcriber.model.encode, options.batch_size):
+    for event in run_interleaved(tasks, recognizer.model.encode, options.batch_size):
         if isinstance(event, SegmentDone):
             event = SegmentDone(replace(event.segment, id=count))
             count += 1
@@ -70,27 +73,26 @@ def _events(
 
 
 def _chunk_tasks(
-    transcriber: Transcriber, found: Iterator[Chunk], language: str, options: TranscribeOptions
+    recognizer: Recognizer, chunks: Iterator[Chunk], language: str, options: TranscribeOptions
 ) -> Iterator[ChunkTask]:
-    last_speech = 0.0
-    for chunk in found:
+    last_speech = 0.0  # seconds at which the chunk before ended
+    for chunk in chunks:
         start, stop = chunk.first / FRAMES_PER_SECOND, chunk.last / FRAMES_PER_SECOND
 
         def begin(chunk: Chunk = chunk, last_speech: float = last_speech) -> DecodeTask:
-            features = _chunk_features(transcriber, chunk)
-            return transcriber.decode_task(features, language, options, chunk.first, last_speech)
+            features = _chunk_features(recognizer, chunk)
+            return recognizer.decode_task(features, language, options, chunk.first, last_speech)
 
-        yield ChunkTask(begin, f"what is said from {start:.1f} to {stop:.1f} s")
+        yield ChunkTask(begin, f"the speech from {start:.1f} to {stop:.1f} s")
         last_speech = stop
 
 
-def _chunk_features(transcriber: Transcriber, chunk: Chunk) -> ChunkFeatures:
-    architecture = transcriber.model.architecture
+def _chunk_features(recognizer: Recognizer, chunk: Chunk) -> ChunkFeatures:
     return ChunkFeatures(
         chunk.samples,
         chunk.offset,
         chunk.first,
         chunk.last,
-        architecture.num_mel_bins,
-        2 * architecture.max_source_positions,
+        recognizer.model.architecture.num_mel_bins,
+        recognizer.window_frames,
     )

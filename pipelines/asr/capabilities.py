@@ -1,4 +1,4 @@
-"""What a recogniser was trained to do, told from its files."""
+"""Languages and tasks of a Whisper model, derived from its files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,14 @@ _ENGLISH_ONLY_VOCAB = 51_864  # one token less than the multilingual models
 
 @dataclass(frozen=True)
 class Capabilities:
-    """name: the model's, for messages. languages: codes it can be told to listen for; English-only
-    models have just "en". multilingual: whether prompts carry language and task at all."""
+    """What a Whisper model was trained for.
+
+    Attributes:
+        name: The model's name in messages.
+        multilingual: Whether prompts hold language and task tokens.
+        translates: Whether it translates into English.
+        languages: Codes of the languages it recognises; ("en",) for English-only models.
+    """
 
     name: str
     multilingual: bool
@@ -38,50 +44,61 @@ class Capabilities:
         special: SpecialTokens,
         generation_config: dict[str, Any],
     ) -> Capabilities:
-        """From the model's shape, vocabulary and generation_config.json.
+        """Derive the capabilities from shape, vocabulary and generation_config.json.
 
-        No file says whether a multilingual model translates. Every released Whisper has as many
-        decoder as encoder layers, and translates; those that were cut down to fewer decoder
-        layers (large-v3-turbo, distil-whisper) were not trained to, and transcribe when asked.
+        No file states whether a multilingual model translates. Every released Whisper model with
+        as many decoder as encoder layers translates. Models with fewer decoder layers
+        (large-v3-turbo, distil-whisper) were not trained to translate; they transcribe instead.
         """
         multilingual = generation_config.get("is_multilingual")
         if multilingual is None:
             multilingual = architecture.vocab_size != _ENGLISH_ONLY_VOCAB
         if not special.languages or special.transcribe is None:
             multilingual = False
-        cut_down = architecture.decoder_layers < architecture.encoder_layers
+        reduced = architecture.decoder_layers < architecture.encoder_layers
         shape = (architecture.decoder_layers, architecture.num_mel_bins, architecture.vocab_size)
         return cls(
             name=name,
             multilingual=bool(multilingual),
             translates=bool(multilingual)
             and special.translate is not None
-            and not cut_down
+            and not reduced
             and shape != _TURBO,
             languages=tuple(special.languages) if multilingual else ("en",),
         )
 
     def check(self, options: TranscribeOptions) -> None:
-        """Raises UnsupportedTask, one line, when the model cannot do what is asked."""
+        """Check that the model has the language and the task of the options.
+
+        Raises:
+            UnsupportedTask: It lacks one of them. The message is one line.
+        """
         if options.language is not None and options.language not in self.languages:
             language = LANGUAGES[options.language].title()
-            what = "only English" if not self.multilingual else "other languages"
+            recognised = "only English" if not self.multilingual else "other languages"
             raise UnsupportedTask(
-                f"{self.name} recognises {what}, not {language}; "
+                f"{self.name} recognises {recognised}, not {language}; "
                 "choose a multilingual model such as 'small' or 'large-v3'"
             )
         if options.task == "translate" and not self.translates:
-            why = "is a cut-down model that only transcribes"
+            reason = "has a reduced decoder that only transcribes"
             if not self.multilingual:
-                why = "recognises only English"
+                reason = "recognises only English"
             raise UnsupportedTask(
-                f"{self.name} {why}: it cannot translate into English; "
+                f"{self.name} {reason}: it cannot translate into English; "
                 "choose 'small', 'medium' or 'large-v3', or transcribe and translate the text"
             )
 
 
 def read_generation_config(folder: Path) -> dict[str, Any]:
-    """generation_config.json, {} where there is none. Raises CheckpointError when it is broken."""
+    """Read generation_config.json of a model folder.
+
+    Returns:
+        Its content; {} if there is no such file.
+
+    Raises:
+        CheckpointError: The file is damaged.
+    """
     path = folder / "generation_config.json"
     if not path.is_file():
         return {}
@@ -95,11 +112,18 @@ def read_generation_config(folder: Path) -> dict[str, Any]:
 
 
 def alignment_heads(config: dict[str, Any], architecture: Architecture) -> list[tuple[int, int]]:
-    """Those that the model's files name, else all of the upper half of the decoder, as
-    openai-whisper does."""
+    """The cross-attention heads that word timestamps are read from.
+
+    Args:
+        config: Content of generation_config.json.
+        architecture: Shape of the model.
+
+    Returns:
+        (decoder layer, head) pairs of `config`. Without valid ones: all heads of the upper half
+        of the decoder, as in openai-whisper.
+    """
     layers, heads = architecture.decoder_layers, architecture.decoder_heads
-    named = config.get("alignment_heads") or ()
-    found = [(int(layer), int(head)) for layer, head in named]
-    if found and all(layer < layers and head < heads for layer, head in found):
-        return found
+    pairs = [(int(layer), int(head)) for layer, head in config.get("alignment_heads") or ()]
+    if pairs and all(layer < layers and head < heads for layer, head in pairs):
+        return pairs
     return [(layer, head) for layer in range(layers // 2, layers) for head in range(heads)]

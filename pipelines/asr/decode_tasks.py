@@ -1,8 +1,8 @@
-"""Recordings, or pieces of one, decoded alone or side by side.
+"""Decode tasks, and two ways to run them: one alone, or many interleaved.
 
-A course is the decoding of one recording as a generator of events that does not wait itself: it
-says what it needs of the engine, and who runs it decides when it gets that. `alone` gives it at
-once; `together` lets many courses share the engine's passes.
+A decode task is a generator that decodes a recording, or a chunk of one. It does not block: where
+it needs the engine it yields a request, and its runner decides when that is answered. `run_one`
+answers at once. `run_interleaved` runs many tasks, so that they share the engine's batches.
 """
 
 from __future__ import annotations
@@ -20,32 +20,44 @@ from pipelines.engine import EncodedSource, Stream
 from pipelines.errors import EdgeError, EngineError, NumericalError
 
 __all__ = [
-    "DecodeTask",
-    "DecodeEvent",
-    "EncodeRequest",
     "ChunkTask",
+    "DecodeEvent",
+    "DecodeTask",
+    "EncodeRequest",
     "StreamNotReady",
-    "run_one",
     "run_interleaved",
+    "run_one",
 ]
 
-_MAX_TASKS_PER_SLOT = (
-    4  # times as many pieces as share the passes may be begun, those that are done included
-)
-_MIN_REFILL = 0.25  # of the pieces at work: fewer are not begun at once while there are enough
-_NAMED = 5  # pieces that failed are named in an error
+# At most this many times `batch_size` tasks are begun, finished ones that wait for their turn
+# included.
+_MAX_TASKS_PER_SLOT = 4
+# New tasks are begun when at least this share of `batch_size` is free, so that they are encoded in
+# one pass.
+_MIN_REFILL = 0.25
+_MAX_NAMED = 5  # failed tasks that an error message names
 
 
 @dataclass(frozen=True, eq=False)
 class EncodeRequest:
-    """A course needs a window [n_mels, frames] encoded, and is to be sent the memory."""
+    """Yielded by a task that needs a window encoded. The runner sends the EncodedSource.
+
+    Attributes:
+        window: Log-mel spectrogram [mels, frames].
+    """
 
     window: Tensor
 
 
 @dataclass(frozen=True, eq=False)
 class StreamNotReady:
-    """A course needs news of a stream. Sent on earlier, it computes steps until they are there."""
+    """Yielded by a task before it reads a stream without events.
+
+    A task that is resumed before the stream is ready computes decode steps until it is.
+
+    Attributes:
+        stream: The generation.
+    """
 
     stream: Stream
 
@@ -59,24 +71,36 @@ EncodeFunction: TypeAlias = Callable[[Sequence[Tensor]], list[EncodedSource]]
 
 @dataclass(frozen=True, eq=False)
 class ChunkTask:
-    """What can be decoded beside others. begin: gives its course, a second time after a failure.
-    name: what messages call it."""
+    """A chunk of a recording, to be decoded together with others.
+
+    Attributes:
+        begin: Makes the decode task; called again after a failure.
+        name: The chunk's name in messages.
+    """
 
     begin: Callable[[], DecodeTask]
     name: str
 
 
 def run_one(decode_task: DecodeTask, encode: EncodeFunction) -> Generator[DecodeEvent, None, None]:
-    """The events of one course, from start to end. Closing it closes the course."""
-    answer = None
+    """Run one task from start to end. Closing the generator closes the task.
+
+    Args:
+        decode_task: The task.
+        encode: Encodes windows of equal length in one pass.
+
+    Yields:
+        The task's events.
+    """
+    reply = None
     try:
         while True:
-            step = decode_task.send(answer)
-            answer = None
-            if isinstance(step, EncodeRequest):
-                answer = encode([step.window])[0]
-            elif not isinstance(step, StreamNotReady):
-                yield step
+            item = decode_task.send(reply)
+            reply = None
+            if isinstance(item, EncodeRequest):
+                reply = encode([item.window])[0]
+            elif not isinstance(item, StreamNotReady):
+                yield item
     except StopIteration:
         return
     finally:
@@ -84,172 +108,204 @@ def run_one(decode_task: DecodeTask, encode: EncodeFunction) -> Generator[Decode
 
 
 class _RunningTask:
-    """A piece under way: its course, as far as it has come, and what that has brought so far."""
+    """A chunk's task that has begun.
 
-    def __init__(self, piece: ChunkTask) -> None:
-        self.name = piece.name
-        self._begin: Callable[[], DecodeTask] | None = piece.begin
+    Attributes:
+        name: The chunk's name in messages.
+        events: Events that have not been passed on yet.
+        pending: The request that the task waits for.
+        error: Why the latest attempt failed.
+        done: The task has ended, or has failed for good.
+    """
+
+    def __init__(self, chunk: ChunkTask) -> None:
+        self.name = chunk.name
+        self._begin: Callable[[], DecodeTask] | None = chunk.begin
         self.events: deque[DecodeEvent] = deque()
-        self.need: EncodeRequest | StreamNotReady | None = None
+        self.pending: EncodeRequest | StreamNotReady | None = None
         self.error: Exception | None = None
-        self.over = False
-        self._tried_again = False
-        self._live = False  # whether text was given out that no segment has replaced yet
-        self._segments = 0  # given out so far,
-        self._known = 0  # and how many of those a second attempt has still to repeat
-        self._course = piece.begin()
+        self.done = False
+        self._retried = False
+        self._has_live_text = False  # emitted, and not replaced by a segment yet
+        self._segments = 0  # emitted so far
+        self._to_skip = 0  # segments that the second attempt repeats
+        self._task = chunk.begin()
 
     @property
-    def can_go_on(self) -> bool:
-        return not self.over and not (
+    def can_resume(self) -> bool:
+        return not self.done and not (
             self.error is not None
-            or isinstance(self.need, EncodeRequest)
-            or (isinstance(self.need, StreamNotReady) and not self.need.stream.ready)
+            or isinstance(self.pending, EncodeRequest)
+            or (isinstance(self.pending, StreamNotReady) and not self.pending.stream.ready)
         )
 
-    def go_on(self, answer: EncodedSource | None = None) -> None:
-        """Run to where the course needs something again, or to its end."""
-        self.need = None
+    def resume(self, reply: EncodedSource | None = None) -> None:
+        """Run until the task yields a request again, ends or fails."""
+        self.pending = None
         try:
-            while self.need is None:
-                step = self._course.send(answer)
-                answer = None
-                if isinstance(step, (EncodeRequest, StreamNotReady)):
-                    self.need = step
+            while self.pending is None:
+                item = self._task.send(reply)
+                reply = None
+                if isinstance(item, (EncodeRequest, StreamNotReady)):
+                    self.pending = item
                 else:
-                    self._take(step)
+                    self._emit(item)
         except StopIteration:
-            self.over, self._begin = True, None  # with all that it holds
-        except Exception as error:  # whatever it is, it must not end the other pieces
+            self.done, self._begin = True, None  # releases the chunk's samples
+        except Exception as error:  # of any kind: the other tasks go on
             self.fail(error)
 
-    def _take(self, event: DecodeEvent) -> None:
-        if self._known:
-            self._known -= isinstance(event, SegmentDone)
+    def _emit(self, event: DecodeEvent) -> None:
+        if self._to_skip:
+            self._to_skip -= isinstance(event, SegmentDone)
             return
-        self._live = isinstance(event, TextDelta)
+        self._has_live_text = isinstance(event, TextDelta)
         self._segments += isinstance(event, SegmentDone)
         self.events.append(event)
 
     def fail(self, error: Exception) -> None:
-        """Give up for now: another try is made when it is this piece's turn, and then the last."""
-        self.need, self.error = None, error
-        self._course.close()
-        if self._live:
-            self._take(Retract())
-        if self._tried_again:
-            self.over = True
+        """End the attempt. The first failure is followed by a retry, the second is final."""
+        self.pending, self.error = None, error
+        self._task.close()
+        if self._has_live_text:
+            self._emit(Retract())
+        if self._retried:
+            self.done = True
 
-    def try_again(self) -> None:
-        """Begin once more. What was given out already is not given out again."""
-        assert self._begin is not None, "what is over is not tried again"
-        self.error, self._tried_again, self._known = None, True, self._segments
-        self._course = self._begin()
+    def retry(self) -> None:
+        """Begin again. Segments that were emitted already are skipped."""
+        assert self._begin is not None, "a task that has ended is not retried"
+        self.error, self._retried, self._to_skip = None, True, self._segments
+        self._task = self._begin()
 
     def close(self) -> None:
-        self._course.close()
+        self._task.close()
 
 
 def run_interleaved(
-    pieces: Iterator[ChunkTask], encode: EncodeFunction, size: int
+    chunks: Iterator[ChunkTask], encode: EncodeFunction, batch_size: int
 ) -> Generator[DecodeEvent, None, None]:
-    """The events of all pieces in their order, up to `size` of them decoded side by side.
+    """Decode chunks, up to `batch_size` of them in parallel.
 
-    The first piece that is not done is live; what others came to meanwhile follows when it is
-    their turn. Pieces are taken as they are needed. A piece that fails is tried once more when it
-    is its turn. Where that fails, too, the others are finished before the error is raised; two in
-    a row raise it at once. Where the pieces themselves break off, those before are finished first.
-    Closing it cancels what is being decoded.
+    Events come in the order of the chunks: those of the first unfinished chunk live, those of
+    later ones when it is their turn. Chunks are read from the iterator as needed. A chunk that
+    fails is retried once, when it is its turn. If the retry fails, the other chunks are decoded
+    before the error is raised; two failed chunks in a row raise it at once. If the iterator
+    raises, the chunks before are decoded first. Closing the generator cancels the decoding.
 
-    Raises EngineError that names the pieces that failed: NumericalError if the last of them did
-    because the model computed NaN or infinity.
+    Args:
+        chunks: The chunks of a recording in order.
+        encode: Encodes windows of equal length in one pass.
+        batch_size: Maximum number of chunks decoded in parallel.
+
+    Yields:
+        The events of all chunks.
+
+    Raises:
+        EngineError: Chunks failed; the message names them. A NumericalError if the last of them
+            failed with one.
     """
-    runs: deque[_RunningTask] = deque()
-    source = DeferErrors(pieces)
-    broken: list[str] = []  # names of pieces that failed,
-    failure: Exception | None = None  # and what the last of them failed with
-    failed = False  # the piece before
-    stepped = True
+    running: deque[_RunningTask] = deque()
+    source = DeferErrors(chunks)
+    failed: list[str] = []  # names of chunks that failed
+    last_error: Exception | None = None  # of the last chunk that failed
+    previous_failed = False  # whether the chunk before the first one failed
+    may_begin = True
     try:
         while True:
-            if stepped:
-                _start_tasks(source, runs, size)
-            if not runs:
+            if may_begin:
+                _begin_tasks(source, running, batch_size)
+            if not running:
                 source.check()
-                if failure is not None:
-                    raise _failure(failure, broken)
+                if last_error is not None:
+                    raise _failure(last_error, failed)
                 return
-            stepped = False
-            first = runs[0]
-            if first.error is not None and not first.over:
-                first.try_again()
-            moving = [run for run in runs if run.can_go_on]
-            for run in moving:
-                run.go_on()
-            heard = _encode_waiting(runs, encode)
+            may_begin = False
+            first = running[0]
+            if first.error is not None and not first.done:
+                first.retry()
+            resumable = [task for task in running if task.can_resume]
+            for task in resumable:
+                task.resume()
+            encoded_any = _encode_pending(running, encode)
             while first.events:
                 yield first.events.popleft()
-            if first.over:
-                runs.popleft()
-                stepped = True
+            if first.done:
+                running.popleft()
+                may_begin = True
                 if first.error is not None:
-                    broken.append(first.name)
-                    failure = first.error
-                    if failed:
-                        raise _failure(failure, broken)
-                failed = first.error is not None
-            elif not (moving or heard or first.error):
-                first.go_on()  # computes a step, for all
-                stepped = True
+                    failed.append(first.name)
+                    last_error = first.error
+                    if previous_failed:
+                        raise _failure(last_error, failed)
+                previous_failed = first.error is not None
+            elif not (resumable or encoded_any or first.error):
+                first.resume()  # computes a decode step of the whole batch
+                may_begin = True
     finally:
-        for run in runs:
-            run.close()
+        for task in running:
+            task.close()
 
 
-def _start_tasks(pieces: Iterator[ChunkTask], runs: deque[_RunningTask], size: int) -> None:
-    """Begin further pieces, several in one pass of the encoder; but no more than are at work
-    already, so that the first words come soon."""
-    busy = sum(not run.over for run in runs)
-    room = min(size - busy, _MAX_TASKS_PER_SLOT * size - len(runs))
-    if busy >= _MIN_REFILL * size and room < _MIN_REFILL * size:
+def _begin_tasks(
+    chunks: Iterator[ChunkTask], running: deque[_RunningTask], batch_size: int
+) -> None:
+    """Begin further tasks, several at once, so that one encoder pass serves them; but at most as
+    many as are being decoded already, so that the first text comes early."""
+    decoding = sum(not task.done for task in running)
+    room = min(batch_size - decoding, _MAX_TASKS_PER_SLOT * batch_size - len(running))
+    if decoding >= _MIN_REFILL * batch_size and room < _MIN_REFILL * batch_size:
         return
-    for _ in range(min(max(1, busy), room)):
-        piece = next(pieces, None)
-        if piece is None:
+    for _ in range(min(max(1, decoding), room)):
+        chunk = next(chunks, None)
+        if chunk is None:
             return
-        runs.append(_RunningTask(piece))
+        running.append(_RunningTask(chunk))
 
 
-def _encode_waiting(runs: Sequence[_RunningTask], encode: EncodeFunction) -> bool:
-    """Encode what runs want to hear, windows of one length in one pass. Whether any did."""
-    waiting = [(run, run.need.window) for run in runs if isinstance(run.need, EncodeRequest)]
-    lengths = dict.fromkeys(window.shape[-1] for _, window in waiting)
+def _encode_pending(running: Sequence[_RunningTask], encode: EncodeFunction) -> bool:
+    """Encode the windows that tasks wait for, those of equal length in one pass.
+
+    Returns:
+        Whether there were any.
+    """
+    pending = [
+        (task, task.pending.window) for task in running if isinstance(task.pending, EncodeRequest)
+    ]
+    lengths = dict.fromkeys(window.shape[-1] for _, window in pending)
     for length in lengths:
-        group = [(run, window) for run, window in waiting if window.shape[-1] == length]
+        group = [(task, window) for task, window in pending if window.shape[-1] == length]
         try:
             encoded_sources = encode([window for _, window in group])
-        except Exception:  # one of them is to blame: find out which
-            for run, window in group:
+        except Exception:  # encode one by one, so that only the window at fault fails
+            for task, window in group:
                 try:
-                    run.go_on(encode([window])[0])
+                    task.resume(encode([window])[0])
                 except Exception as error:
-                    run.fail(error)
+                    task.fail(error)
             continue
-        for (run, _), encoded in zip(group, encoded_sources, strict=True):
-            run.go_on(encoded)
-    return bool(waiting)
+        for (task, _), encoded in zip(group, encoded_sources, strict=True):
+            task.resume(encoded)
+    return bool(pending)
 
 
-def _failure(error: Exception, broken: Sequence[str]) -> EngineError:
-    """What the last of these pieces failed with, and the names of the others."""
-    *others, last = broken
+def _failure(error: Exception, failed: Sequence[str]) -> EngineError:
+    """The error for chunks that failed.
+
+    Args:
+        error: What the last of them failed with.
+        failed: The names of all of them.
+    """
+    *others, last = failed
     if isinstance(error, NumericalError):
-        message = str(error)  # it says where
+        message = str(error)  # names the times
     else:
-        why = str(error) if isinstance(error, EdgeError) else f"{type(error).__name__}: {error}"
-        message = f"{last} could not be recognised: {why}"
+        reason = str(error) if isinstance(error, EdgeError) else f"{type(error).__name__}: {error}"
+        message = f"{last} could not be recognised: {reason}"
     if others:
-        names = others[:_NAMED] + [f"{len(others) - _NAMED} more"] * (len(others) > _NAMED)
+        names = others[:_MAX_NAMED]
+        if len(others) > _MAX_NAMED:
+            names.append(f"{len(others) - _MAX_NAMED} more")
         message += f"; nor could {', '.join(names)}"
     failure = NumericalError(message) if isinstance(error, NumericalError) else EngineError(message)
     failure.__cause__ = error

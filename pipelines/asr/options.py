@@ -1,50 +1,61 @@
-"""What can be chosen about a transcription."""
+"""Options of a transcription."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypedDict
 
 from pipelines.errors import OptionError
 from pipelines.languages import language_code
 
-__all__ = ["TranscribeOptions"]
+__all__ = ["TranscribeOptions", "TranscribeOverrides"]
 
 
 @dataclass(frozen=True)
 class TranscribeOptions:
-    """How to transcribe; names and defaults are openai-whisper's.
+    """How to transcribe. Names and defaults are openai-whisper's.
 
-    language: code or English name; None detects it. task: "transcribe", or "translate" into
-        English.
-    temperature: one, or several to fall back through when a window's text fails a threshold.
-    beam_size: at temperature 0, search with so many beams; None: greedily. patience: scales how
-        many hypotheses the search collects, 1 where None. best_of: above temperature 0, take the
-        best of so many samples.
-    length_penalty: ranks hypotheses by the Google NMT paper's length penalty, 0 to 1; None: by
-        their mean log-probability.
-    compression_ratio_threshold: text that zlib shrinks more than this repeats itself: failed.
-    logprob_threshold: mean log-probability of a window's tokens below this: failed.
-    no_speech_threshold: a window more surely silent than this, and below logprob_threshold, is
-        skipped. None turns any of the three off.
-    condition_on_previous_text: let the text so far be the prompt of the next window.
-    initial_prompt: text put before the first window: names, spelling, style.
-    suppress_blank: a window never begins with a space alone.
-    suppress_tokens: ids never chosen; -1 stands for the symbols that are not spoken.
-    without_timestamps: one segment a window, with text only. A word that is cut by the end of a
-        window is then lost.
-    max_initial_timestamp: seconds; a window's first segment begins by then. None: anywhere.
-    word_timestamps: also find when each word is spoken; segments then begin and end with theirs.
-    prepend_punctuations, append_punctuations: go to the word behind, or before them.
-    seed: makes sampling above temperature 0 repeatable; None draws anew each time.
-    batch_size: 1: window after window, exactly as openai-whisper. Above, the recording is cut at
-        pauses, and up to so many pieces are decoded side by side. Each is as a recording of its
-        own: it begins with initial_prompt, and condition_on_previous_text does not reach over
-        from the one before. What holds no speech is left out. A stream of blocks is read ahead.
-    chunk_s: seconds; with a batch_size above 1, no piece is longer. None: as long as the window.
+    Attributes:
+        language: Code ("de") or English name ("German"). None: detected in the first window.
+        task: "transcribe", or "translate" into English.
+        temperature: One sampling temperature, or several for temperature fallback: the next one
+            is used when a window's text fails a threshold.
+        beam_size: Number of beams at temperature 0. None: greedy decoding.
+        best_of: Number of samples above temperature 0, of which the best is taken. None: 1.
+        patience: Beam search stops after `beam_size * patience` finished hypotheses. None: 1.
+        length_penalty: Alpha of the length penalty that ranks hypotheses (Wu et al. 2016), 0 to
+            1. None: hypotheses are ranked by mean log-probability.
+        compression_ratio_threshold: Text that zlib compresses by more than this factor is
+            repetitive, and the window fails. None: not checked.
+        logprob_threshold: The window fails when the mean log-probability of its tokens is below
+            this. None: not checked.
+        no_speech_threshold: A window is skipped as silent when its no-speech probability is above
+            this and its mean log-probability is not above `logprob_threshold`. None: no window is
+            skipped.
+        condition_on_previous_text: Give the text so far as the prompt of the next window.
+        initial_prompt: Text before the first window: names, spelling, style.
+        suppress_blank: A window does not begin with a space alone, or with the end of text.
+        suppress_tokens: Ids that are never generated. -1 stands for the symbols that are written
+            but not spoken.
+        without_timestamps: One segment a window, without timestamp tokens. A word that the end of
+            a window cuts is then lost.
+        max_initial_timestamp: The first segment of a window begins at most this many seconds after
+            the window's start. None: no limit.
+        word_timestamps: Also compute the times of each word. Segments then begin with their first
+            word and end with their last.
+        prepend_punctuations: Punctuation that belongs to the word after it.
+        append_punctuations: Punctuation that belongs to the word before it.
+        seed: Makes sampling above temperature 0 repeatable. None: random.
+        batch_size: 1: one window after the other, exactly as openai-whisper. Above 1: the
+            recording is cut at pauses into chunks, and up to this many are decoded in parallel.
+            Each chunk is decoded as a recording of its own: it begins with `initial_prompt`, and
+            `condition_on_previous_text` does not reach into the next chunk. Parts without speech
+            are left out. A stream of blocks is read ahead.
+        chunk_s: Longest chunk in seconds, for `batch_size` above 1. None: the model's window.
 
-    Raises OptionError for values that make no sense.
+    Raises:
+        OptionError: A value is out of its range, or a combination makes no sense.
     """
 
     language: str | None = None
@@ -100,7 +111,34 @@ class TranscribeOptions:
 
     @property
     def temperatures(self) -> tuple[float, ...]:
-        """What to try, in order."""
+        """The temperatures to try, in this order."""
         if isinstance(self.temperature, (int, float)):
             return (float(self.temperature),)
         return tuple(self.temperature)
+
+
+class TranscribeOverrides(TypedDict, total=False):
+    """Keyword arguments that replace fields of `TranscribeOptions`, which describes them."""
+
+    language: str | None
+    task: Literal["transcribe", "translate"]
+    temperature: float | tuple[float, ...]
+    beam_size: int | None
+    best_of: int | None
+    patience: float | None
+    length_penalty: float | None
+    compression_ratio_threshold: float | None
+    logprob_threshold: float | None
+    no_speech_threshold: float | None
+    condition_on_previous_text: bool
+    initial_prompt: str | None
+    suppress_blank: bool
+    suppress_tokens: tuple[int, ...]
+    without_timestamps: bool
+    max_initial_timestamp: float | None
+    word_timestamps: bool
+    prepend_punctuations: str
+    append_punctuations: str
+    seed: int | None
+    batch_size: int
+    chunk_s: float | None

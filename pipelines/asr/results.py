@@ -1,25 +1,33 @@
-"""What a transcription gives: segments, and the events on the way to them."""
+"""Results of a transcription: segments, words, and the events that lead to them."""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 __all__ = [
-    "TranscriptionInfo",
     "Retract",
     "Segment",
     "SegmentDone",
     "TextDelta",
     "TranscriptEvent",
+    "Transcription",
+    "TranscriptionInfo",
     "Word",
 ]
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word with the space before it and the punctuation around it; start, end: seconds.
-    probability: the mean over its tokens."""
+    """A word with its time.
+
+    Attributes:
+        word: The text, with the space before it and the punctuation around it.
+        start: Seconds.
+        end: Seconds.
+        probability: Mean probability of its tokens.
+    """
 
     word: str
     start: float
@@ -29,14 +37,22 @@ class Word:
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of speech with its text; fields as in openai-whisper's results.
+    """A part of the speech with its text. The fields are those of openai-whisper's results.
 
-    id: counts from 0. seek: frame (10 ms) at which its window began. start, end: seconds.
-    text: begins with the space that parts it from the text before. Empty, without tokens, where
-        openai-whisper clears a segment: it lasts no time or says nothing. Such a segment is kept
-        so that ids agree, and is for writers to leave out.
-    tokens: ids, timestamps included. temperature, avg_logprob, compression_ratio,
-    no_speech_prob: of the whole window. words: where word_timestamps were asked for.
+    Attributes:
+        id: Number of the segment in the recording, from 0.
+        seek: Frame (10 ms) at which its window begins.
+        start: Seconds.
+        end: Seconds.
+        text: Begins with the space that separates it from the text before. Empty, as are
+            `tokens`, where openai-whisper clears a segment because it has no duration or no text.
+            Such segments are kept so that ids agree; writers should skip them.
+        tokens: Ids, timestamps included.
+        temperature: Sampling temperature of the whole window.
+        avg_logprob: Mean log-probability of the whole window's tokens.
+        compression_ratio: Of the whole window's text.
+        no_speech_prob: Probability that the whole window holds no speech.
+        words: The words, if `word_timestamps` was set.
     """
 
     id: int
@@ -54,9 +70,15 @@ class Segment:
 
 @dataclass(frozen=True)
 class TranscriptionInfo:
-    """The first event. language: code, given or detected. language_probability: of the detected
-    one, None when given or the only one. duration: seconds, None for a stream. warnings: about
-    the recording, such as that only a part of it could be decoded; each names it."""
+    """The first event of a transcription.
+
+    Attributes:
+        language: Code, given or detected.
+        language_probability: Probability of the detected language; None if it was not detected.
+        duration: Seconds of audio; None for a stream.
+        warnings: Messages about the recording, such as that only a part of it could be decoded.
+            Each names the recording.
+    """
 
     language: str
     language_probability: float | None
@@ -66,9 +88,12 @@ class TranscriptionInfo:
 
 @dataclass(frozen=True)
 class TextDelta:
-    """Live text, for show: what was just decoded of the present window, whole characters only.
+    """Live text: what was just decoded of the current window, in whole characters.
 
-    The next SegmentDone replaces all live text before it; a Retract takes it back.
+    The next SegmentDone replaces all live text before it; Retract removes it.
+
+    Attributes:
+        text: Follows the live text so far.
     """
 
     text: str
@@ -76,15 +101,75 @@ class TextDelta:
 
 @dataclass(frozen=True)
 class Retract:
-    """All live text since the last SegmentDone is taken back: the window failed a threshold and
-    is decoded again, or holds no speech."""
+    """Remove all live text since the last SegmentDone: the window failed a threshold and is
+    decoded again, or it holds no speech."""
 
 
 @dataclass(frozen=True)
 class SegmentDone:
-    """A segment, final. Those of one window come together, at its end."""
+    """A final segment. The segments of one window come together, at its end.
+
+    Attributes:
+        segment: The segment.
+    """
 
     segment: Segment
 
 
 TranscriptEvent: TypeAlias = TranscriptionInfo | TextDelta | Retract | SegmentDone
+
+
+class Transcription(Iterator[Segment]):
+    """The segments of one recording, decoded lazily; can be iterated once.
+
+    Closing it, or leaving it as a context manager, cancels the decoding.
+    """
+
+    def __init__(self, events: Generator[TranscriptEvent, None, None]) -> None:
+        """
+        Args:
+            events: What `Transcriber.stream` yields.
+        """
+        self._events = events
+        self._info: TranscriptionInfo | None = None
+
+    @property
+    def info(self) -> TranscriptionInfo:
+        """Language, duration and warnings. The first access detects the language if necessary."""
+        if self._info is None:
+            first = next(self._events)
+            assert isinstance(first, TranscriptionInfo), "TranscriptionInfo is the first event"
+            self._info = first
+        return self._info
+
+    @property
+    def language(self) -> str:
+        """Code of the language, given or detected."""
+        return self.info.language
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds of audio; None for a stream."""
+        return self.info.duration
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Messages about the recording, such as that only a part of it could be decoded."""
+        return self.info.warnings
+
+    def __next__(self) -> Segment:
+        self._info = self.info
+        for event in self._events:
+            if isinstance(event, SegmentDone):
+                return event.segment
+        raise StopIteration
+
+    def close(self) -> None:
+        """Cancel the decoding. There are no further segments."""
+        self._events.close()
+
+    def __enter__(self) -> Transcription:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -1,60 +1,20 @@
-"""Recordings of any length, window after window; after openai-whisper's transcribe.py."""
+"""Long recordings, one window after the other; after openai-whisper's transcribe.py."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
 from pipelines.asr.decode_tasks import DecodeTask, EncodeRequest
 from pipelines.asr.results import Retract, Segment, SegmentDone
+from pipelines.asr.timestamps import TokenSpan, split_at_timestamps
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.asr.window import TIME_PRECISION, WindowDecoder, WindowResult
+from pipelines.asr.window import WindowDecoder, WindowResult
 from pipelines.asr.word_timestamps import WordAligner
 from pipelines.errors import NumericalError
 
-__all__ = ["TokenSpan", "split_at_timestamps", "decode_windows"]
-
-_FRAMES_PER_TIMESTAMP = 2
-
-
-@dataclass(frozen=True)
-class TokenSpan:
-    """Tokens that make a segment. start, end: seconds from the start of the window."""
-
-    start: float
-    end: float
-    tokens: tuple[int, ...]
-
-
-def split_at_timestamps(
-    tokens: Sequence[int], timestamp_begin: int, frames: int
-) -> tuple[list[TokenSpan], int]:
-    """A window's tokens as segments, and how many frames on the next window begins.
-
-    Two timestamps in a row part segments. What follows the last pair was cut off by the
-    window's end: the next window begins there and hears it whole. A single timestamp at the
-    very end says that nothing more is spoken, so all `frames` of the window are done.
-    """
-    stamped = [token >= timestamp_begin for token in tokens]
-    ends_single = stamped[-2:] == [False, True]
-    cuts = [i for i in range(1, len(tokens)) if stamped[i - 1] and stamped[i]]
-    if not cuts:
-        end = frames / FRAMES_PER_SECOND
-        last = next((t for t in reversed(tokens) if t >= timestamp_begin), timestamp_begin)
-        if last != timestamp_begin:
-            end = (last - timestamp_begin) * TIME_PRECISION
-        return [TokenSpan(0.0, end, tuple(tokens))], frames
-    if ends_single:
-        cuts.append(len(tokens))
-    spans = []
-    for start, stop in zip([0, *cuts], cuts, strict=False):
-        piece = tuple(tokens[start:stop])
-        first, last = piece[0] - timestamp_begin, piece[-1] - timestamp_begin
-        spans.append(TokenSpan(first * TIME_PRECISION, last * TIME_PRECISION, piece))
-    if ends_single:
-        return spans, frames
-    return spans, (tokens[cuts[-1] - 1] - timestamp_begin) * _FRAMES_PER_TIMESTAMP
+__all__ = ["decode_windows"]
 
 
 def decode_windows(
@@ -68,34 +28,43 @@ def decode_windows(
     aligner: WordAligner | None = None,
     start: int = 0,
 ) -> DecodeTask:
-    """Decode a recording from start to end, moving on by what each window's timestamps say.
+    """Decode a recording from start to end. Each window begins where the last segment of the
+    window before it ended.
 
-    start: its first frame. initial_prompt: tokens put before the first window, and kept as long
-    as they fit. condition: let previous text be the prompt, unless a window needed a temperature
-    above 0.5. aligner: finds the words' times; then a window that was cut off goes on where its
-    last word ends.
+    Args:
+        features: Log-mel windows of the recording.
+        decoder: Decodes a window.
+        tokenizer: The model's vocabulary.
+        initial_prompt: Tokens before the first window, kept in the prompt as long as they fit.
+        condition: Give the text so far as the prompt, except after a window that needed a
+            temperature above 0.5.
+        seed: For sampling; the frame of each window is added. None: random.
+        aligner: Computes the words' times. A window that was cut off is then followed by one that
+            begins at the end of its last word.
+        start: First frame (10 ms).
 
-    Raises NumericalError with the times of a window for which the model computes NaN or infinity.
+    Raises:
+        NumericalError: The model computed NaN or infinity; the message names the window's times.
     """
     seek, count = start, 0
     history = list(initial_prompt)
-    remembered_from = 0  # history before this is not shown to the decoder any more
+    prompt_start = 0  # tokens of the history before this index are not in the prompt any more
     while True:
         mel, frames = features.window(seek)
         if frames == 0:
             return
         encoded = yield EncodeRequest(mel)
-        assert encoded is not None, "whoever runs a course encodes what it wants to hear"
+        assert encoded is not None, "an EncodeRequest is answered with the encoded window"
         try:
             result = yield from decoder.decode(
                 encoded,
-                history[remembered_from:],
+                history[prompt_start:],
                 None if seed is None else seed + seek,
             )
         except NumericalError as error:
             begin, end = seek / FRAMES_PER_SECOND, (seek + frames) / FRAMES_PER_SECOND
             raise NumericalError(
-                f"what is said from {begin:.1f} to {end:.1f} s could not be recognised: {error}"
+                f"the speech from {begin:.1f} to {end:.1f} s could not be recognised: {error}"
             ) from error
         if decoder.is_silent(result):
             if decoder.is_visible(result):
@@ -120,16 +89,16 @@ def decode_windows(
             yield SegmentDone(segment)
         count += len(segments)
         if not condition or result.temperature > 0.5:
-            remembered_from = len(history)
+            prompt_start = len(history)
         seek += advance
 
 
 def _segment(
-    count: int, seek: int, span: TokenSpan, result: WindowResult, tokenizer: WhisperTokenizer
+    number: int, seek: int, span: TokenSpan, result: WindowResult, tokenizer: WhisperTokenizer
 ) -> Segment:
     offset = seek / FRAMES_PER_SECOND
     return Segment(
-        id=count,
+        id=number,
         seek=seek,
         start=offset + span.start,
         end=offset + span.end,
@@ -143,7 +112,7 @@ def _segment(
 
 
 def _without_empty_text(segment: Segment) -> Segment:
-    """Without text where it takes no time or says nothing."""
+    """The segment, with text and tokens cleared where it has no duration or only white space."""
     if segment.start != segment.end and segment.text.strip():
         return segment
     return replace(segment, text="", tokens=(), words=())

@@ -1,4 +1,4 @@
-"""Whisper's vocabulary: text to ids and back, the special tokens, the symbols never spoken."""
+"""Whisper's tokenizer: byte-level BPE, special tokens, and the non-speech symbols."""
 
 from __future__ import annotations
 
@@ -22,10 +22,21 @@ __all__ = ["SpecialTokens", "StreamingDetokenizer", "WhisperTokenizer"]
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids of the tokens that are no text, looked up by name: they shift between versions.
+    """Ids of the special tokens, looked up by name because they differ between versions.
 
-    languages: code → id, in Whisper's order. timestamp_begin: id of <|0.00|>; those after it
-    are 0.02 s apart. Optional ones are None where a vocabulary lacks them.
+    Optional tokens are None if the vocabulary lacks them.
+
+    Attributes:
+        eot: End of text; all lower ids are text.
+        sot: Start of transcript.
+        no_timestamps: Switches timestamps off.
+        timestamp_begin: Id of <|0.00|>; the ids after it are timestamps 0.02 s apart.
+        languages: Code → id, in Whisper's order.
+        translate: Task token for translation into English.
+        transcribe: Task token for transcription.
+        previous: Precedes the text before the window.
+        language_model: Start of language-model text; unused.
+        no_speech: Its probability is that of a window without speech.
     """
 
     eot: int
@@ -41,7 +52,15 @@ class SpecialTokens:
 
     @classmethod
     def named(cls, ids: Mapping[str, int], where: str) -> SpecialTokens:
-        """From token strings and ids. Raises CheckpointError when a vital one is missing."""
+        """Look up the special tokens in a vocabulary.
+
+        Args:
+            ids: Token string → id.
+            where: The vocabulary's name in messages.
+
+        Raises:
+            CheckpointError: A required token is missing.
+        """
         needed = ("<|endoftext|>", "<|startoftranscript|>", "<|notimestamps|>")
         if missing := [name for name in needed if name not in ids]:
             raise CheckpointError(f"{where} holds no Whisper vocabulary: it lacks {missing[0]}")
@@ -49,7 +68,7 @@ class SpecialTokens:
             eot=ids["<|endoftext|>"],
             sot=ids["<|startoftranscript|>"],
             no_timestamps=ids["<|notimestamps|>"],
-            # Older folders do not list the timestamps, which come right after.
+            # Older folders do not list the timestamps, which follow <|notimestamps|>.
             timestamp_begin=ids.get("<|0.00|>", ids["<|notimestamps|>"] + 1),
             languages={c: ids[f"<|{c}|>"] for c in LANGUAGES if f"<|{c}|>" in ids},
             translate=ids.get("<|translate|>"),
@@ -62,8 +81,8 @@ class SpecialTokens:
 
     @property
     def control(self) -> tuple[int, ...]:
-        """Tokens that only ever stand in the prompt, and are never chosen. (openai-whisper lets
-        them be where nothing at all is suppressed.)"""
+        """Prompt-only tokens, which are never generated. (openai-whisper does not suppress them
+        if `suppress_tokens` is empty.)"""
         ids = (
             self.transcribe,
             self.translate,
@@ -79,9 +98,10 @@ class WhisperTokenizer:
     """Byte-level BPE with Whisper's special tokens, read from a model folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Reads tokenizer.json, else vocab.json + merges.txt + added_tokens.json.
+        """Read tokenizer.json, else vocab.json, merges.txt and added_tokens.json.
 
-        Raises CheckpointError when they are missing, damaged, or no Whisper vocabulary.
+        Raises:
+            CheckpointError: The files are missing, damaged, or hold no Whisper vocabulary.
         """
         try:
             self._bpe, ids = _read(folder)
@@ -93,20 +113,20 @@ class WhisperTokenizer:
         self._tokens = {i: token for token, i in ids.items()}
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text; what looks like a special token is text as well."""
+        """Ids of plain text. The spelling of a special token is encoded as text, too."""
         ids: list[int] = self._bpe.encode(text, add_special_tokens=False).ids
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of all ids below the timestamps, broken UTF-8 replaced, as openai-whisper does."""
+        """Text of all ids below the timestamps, invalid UTF-8 replaced, as in openai-whisper."""
         return self.bytes_of(ids).decode("utf-8", errors="replace")
 
     def text(self, ids: Iterable[int]) -> str:
-        """Text of the ids that are text; special tokens are left out."""
+        """Text of the ids below end of text; special tokens are skipped."""
         return self.decode(i for i in ids if i < self.special.eot)
 
     def bytes_of(self, ids: Iterable[int]) -> bytes:
-        """The UTF-8 bytes of ids, which may begin or end inside a character."""
+        """UTF-8 bytes of all ids below the timestamps; may begin or end inside a character."""
         table = _byte_of_character()
         tokens = (self._tokens.get(i, "") for i in ids if i < self.special.timestamp_begin)
         return b"".join(
@@ -115,7 +135,7 @@ class WhisperTokenizer:
 
     @cached_property
     def blank(self) -> tuple[int, ...]:
-        """Not allowed as a window's first token: the space alone, and the end."""
+        """Ids that `suppress_blank` forbids as first token: a space alone, and end of text."""
         return (*self.encode(" "), self.special.eot)
 
     @cached_property
@@ -126,31 +146,37 @@ class WhisperTokenizer:
         """
         symbols = list('"#()*+/:;<=>@[\\]^_`{|}~「」『』')
         symbols += "<< >> <<< >>> -- --- -( -[ (' (\" (( )) ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪".split()
-        # Hyphen and apostrophe may join words, but not begin one.
-        found = {*self.encode(" -")[:1], *self.encode(" '")[:1]}
+        # Hyphen and apostrophe may occur inside a word, but not at its beginning.
+        ids = {*self.encode(" -")[:1], *self.encode(" '")[:1]}
         for symbol in symbols:
-            found.update(i[0] for i in self._spellings(symbol) if len(i) == 1)
+            ids.update(i[0] for i in self._spellings(symbol) if len(i) == 1)
         for note in "♩♪♫♬♭♮♯":
-            # Where one takes several tokens, the first stands for nothing but such symbols,
-            # unless the vocabulary is so small that it is a single byte of many characters.
-            found.update(i[0] for i in self._spellings(note) if len(self.bytes_of(i[:1])) > 1)
-        return tuple(sorted(found))
+            # Of a note with several tokens the first occurs in such symbols only, except in
+            # small vocabularies, where it is one byte that many characters share.
+            ids.update(i[0] for i in self._spellings(note) if len(self.bytes_of(i[:1])) > 1)
+        return tuple(sorted(ids))
 
     def _spellings(self, symbol: str) -> tuple[list[int], list[int]]:
         return self.encode(symbol), self.encode(" " + symbol)
 
 
 class StreamingDetokenizer:
-    """Ids to text as they arrive, never half a character: bytes wait until theirs is complete."""
+    """Decodes ids to text as they arrive, in complete characters.
+
+    Bytes of an incomplete character are kept until the rest arrives.
+    """
 
     def __init__(self, tokenizer: WhisperTokenizer) -> None:
         self._tokenizer = tokenizer
         self._utf8 = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def feed(self, ids: Sequence[int]) -> str:
-        """The text that these ids complete; special tokens give none.
+        """Decode the next ids.
 
-        No character reaches across a timestamp: segments begin there, and each is text by itself.
+        A timestamp ends an incomplete character, because segments are separate texts.
+
+        Returns:
+            The text that they complete; special tokens have none.
         """
         special, text = self._tokenizer.special, ""
         for token in ids:
@@ -161,16 +187,17 @@ class StreamingDetokenizer:
         return text
 
     def finish(self) -> str:
-        """What an unfinished character at the end comes to."""
+        """End the text. Returns replacement characters for an incomplete character, else ""."""
         return self._utf8.decode(b"", final=True)
 
 
 def _read(folder: Path) -> tuple[Tokenizer, dict[str, int]]:
-    """The bare BPE, without special tokens, and the ids of all tokens by name."""
-    whole = folder / "tokenizer.json"
-    if whole.is_file():
-        full = Tokenizer.from_file(str(whole))
-        # Text must not smuggle in control tokens: a new one around the same model has none.
+    """The BPE model without special tokens, and the ids of all tokens by name."""
+    tokenizer_file = folder / "tokenizer.json"
+    if tokenizer_file.is_file():
+        full = Tokenizer.from_file(str(tokenizer_file))
+        # A new Tokenizer around the same model has no added tokens, so text cannot contain
+        # control tokens.
         bare = Tokenizer(full.model)
         bare.normalizer = full.normalizer
         bare.pre_tokenizer = full.pre_tokenizer

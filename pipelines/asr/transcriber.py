@@ -1,54 +1,47 @@
-"""Speech to text: a model, ready to transcribe anything that holds audio."""
+"""Speech to text, the facade: recordings in, segments out."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, Unpack
 
+import torch
 from torch import Tensor
 
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
-from pipelines.asr.audio.features import (
-    FRAMES_PER_SECOND,
-    FileFeatures,
-    StreamFeatures,
-    WindowFeatures,
-)
+from pipelines.asr.audio.features import FileFeatures, StreamFeatures, WindowFeatures
 from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.batched import transcribe_batched
-from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
-from pipelines.asr.decode_tasks import DecodeTask, run_one
-from pipelines.asr.options import TranscribeOptions
-from pipelines.asr.results import TranscriptEvent, TranscriptionInfo
-from pipelines.asr.sequential import decode_windows
+from pipelines.asr.capabilities import Capabilities
+from pipelines.asr.decode_tasks import run_one
+from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
+from pipelines.asr.recognizer import Recognizer
+from pipelines.asr.results import TranscriptEvent, Transcription, TranscriptionInfo
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.asr.transcription import Transcription
 from pipelines.asr.window import WindowDecoder
-from pipelines.asr.word_timestamps import WordAligner
-from pipelines.engine import EncodedSource, Engine
-from pipelines.errors import (
-    AudioError,
-    CheckpointError,
-    ModelError,
-    NumericalError,
-    OptionError,
-)
-from pipelines.hub import folder_of
+from pipelines.engine import EncodedSource, Engine, LoadedModel
+from pipelines.errors import AudioError, EngineError, ModelNotFound, OptionError
+from pipelines.hub import folder_of, pull
 from pipelines.notices import collect_notices, notice
 
 __all__ = ["Transcriber", "Transcription"]
 
+Recording: TypeAlias = "AudioSource | Tensor | tuple[int, Tensor]"
+"""What `load_audio` accepts, or a tensor [samples] or [channels, samples], at 16 kHz or in a pair
+(rate in Hz, tensor)."""
+
 
 class Transcriber:
-    """A Whisper-architecture model with its vocabulary.
+    """A Whisper model that transcribes recordings.
 
-        for segment in Transcriber("demo").transcribe("talk.mp3"):
-            print(segment.start, segment.end, segment.text)
+        with Transcriber("demo") as transcriber:
+            for segment in transcriber.transcribe("talk.mp3"):
+                print(segment.start, segment.end, segment.text)
 
-    Holds no state between calls: one may serve several threads.
+    It keeps no state between calls, so several threads can share it.
     """
 
     def __init__(
@@ -60,229 +53,225 @@ class Transcriber:
         compute_type: str = "auto",
         threads: int | Literal["auto"] = "auto",
         name: str | None = None,
+        download: bool = False,
     ) -> None:
-        """model: a name that pipelines.hub knows, or a folder. name: what messages call it.
-
-        engine: one to share with others; device, compute_type (the precision) and threads only
-        matter where it is not given. Raises ModelNotFound, CheckpointError, OptionError.
         """
-        folder, name = folder_of(model), name or str(model)
-        self.engine = engine or Engine(device=device, compute_type=compute_type, threads=threads)
-        self.model = self.engine.load(folder)
-        architecture = self.model.architecture
-        if architecture.source != "audio":
-            raise ModelError(f"{name} is a {architecture.family} model for text, no recogniser")
-        self.tokenizer = WhisperTokenizer(folder)
-        special = self.tokenizer.special
-        if special.timestamp_begin >= architecture.vocab_size:
-            raise CheckpointError(
-                f"{folder}: tokenizer and weights do not belong together: the first timestamp is "
-                f"token {special.timestamp_begin} of {architecture.vocab_size}"
-            )
-        config = read_generation_config(folder)
-        self.capabilities = Capabilities.of(name, architecture, special, config)
-        self._listed = tuple(config.get("suppress_tokens") or ())
-        self._alignment_heads = alignment_heads(config, architecture)
-        self._window = 2 * architecture.max_source_positions  # frames of 10 ms
+        Args:
+            model: A folder, or a name that `pipelines.hub` resolves.
+            engine: An engine to share with other models. None: an own one, which `close` closes.
+            device: Of the own engine: "auto", "cpu", "cuda" or "cuda:N".
+            compute_type: Of the own engine: "auto", "float32", "bfloat16", "float16" or "int8".
+            threads: CPU threads of the own engine.
+            name: The model's name in messages. None: `model`.
+            download: Download a model that is not on this machine, see `pipelines.hub.pull`.
+
+        Raises:
+            ModelNotFound: The model is not on this machine and `download` is False, or it cannot
+                be downloaded.
+            CheckpointError: The folder is incomplete or damaged.
+            ModelError: It holds no speech recognition model.
+            OptionError: The engine's options make no sense on this machine.
+        """
+        folder = _model_folder(model, download)
+        self._own_engine: Engine | None = None
+        if engine is None:
+            engine = self._own_engine = Engine(device, compute_type, threads)
+        self._recognizer: Recognizer | None = Recognizer(folder, engine, name or str(model))
+
+    @property
+    def recognizer(self) -> Recognizer:
+        """The loaded model with its tokenizer and capabilities.
+
+        Raises:
+            EngineError: The transcriber was closed.
+        """
+        if self._recognizer is None:
+            raise EngineError("the transcriber was closed; make a new one")
+        return self._recognizer
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that computes."""
+        return self.recognizer.engine
+
+    @property
+    def model(self) -> LoadedModel:
+        """The model, loaded in the engine."""
+        return self.recognizer.model
+
+    @property
+    def tokenizer(self) -> WhisperTokenizer:
+        """The model's vocabulary."""
+        return self.recognizer.tokenizer
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Languages and tasks that the model was trained for."""
+        return self.recognizer.capabilities
+
+    @property
+    def window_s(self) -> float:
+        """Length of the model's input window in seconds."""
+        return self.recognizer.window_s
 
     def transcribe(
         self,
-        audio: AudioSource,
+        audio: Recording,
         options: TranscribeOptions | None = None,
-        **overrides: Any,
+        **overrides: Unpack[TranscribeOverrides],
     ) -> Transcription:
-        """The segments of a recording, found as they are asked for.
+        """Transcribe a recording. Segments are decoded lazily, as the result is iterated.
 
-        audio: see load_audio; an iterable of blocks is read only as far as needed, and its
-        silence is judged by the loudest sound so far instead of that of the whole.
-        overrides: fields of TranscribeOptions.
+        Args:
+            audio: What `load_audio` accepts, or a tensor. An iterable of blocks is read only as
+                far as needed; its features are normalised by the loudest sound so far instead of
+                the loudest of the whole recording.
+            options: How to transcribe.
+            overrides: Fields of TranscribeOptions that replace those of `options`.
 
-        Warns with DamagedAudio where only a part of a file can be decoded; the result has the same
-        in its `warnings`. Raises AudioError, OptionError, UnsupportedTask before anything is
-        decoded; of an iterable, AudioError when a block turns out to be none. Raises EngineError
-        where a part of the recording could not be recognised: NumericalError if the model computed
-        NaN or infinity. With a batch_size above 1 the other parts are recognised first.
+        Returns:
+            The segments. `warnings` of the result holds the warnings about the recording.
+
+        Raises:
+            AudioError: There is no audio to decode. Raised before decoding starts; for an
+                iterable, when the block at fault is reached.
+            OptionError: The options make no sense.
+            UnsupportedTask: The model lacks the language or the task.
+            EngineError: While iterating: a part of the recording could not be recognised. It is a
+                NumericalError if the model computed NaN or infinity. With a batch_size above 1
+                the other parts are recognised first.
+
+        Warns:
+            DamagedAudio: Only a part of a file can be decoded.
         """
         return Transcription(self.stream(audio, options, **overrides))
 
     def stream(
         self,
-        audio: AudioSource,
+        audio: Recording,
         options: TranscribeOptions | None = None,
-        **overrides: Any,
+        **overrides: Unpack[TranscribeOverrides],
     ) -> Generator[TranscriptEvent, None, None]:
-        """As transcribe, with live text: Info, then TextDelta, Retract, SegmentDone.
+        """As `transcribe`, with live text.
 
-        Closing the generator cancels what is being decoded.
+        Closing the generator cancels the decoding.
+
+        Yields:
+            TranscriptionInfo once, then TextDelta, Retract and SegmentDone.
         """
         try:
             options = replace(options or TranscribeOptions(), **overrides)
         except TypeError as error:
             raise OptionError(f"no such option: {error}") from None
-        self.capabilities.check(options)
-        vocab_size = self.model.architecture.vocab_size
-        if outside := [i for i in options.suppress_tokens if not -1 <= i < vocab_size]:
-            raise OptionError(
-                f"suppress_tokens: {outside[0]} is no token of {self.capabilities.name}, "
-                f"whose ids end at {vocab_size - 1}"
-            )
+        self.recognizer.check(options)
+        source = _without_tensors(audio)
         with collect_notices() as notices:
             if options.batch_size > 1:
-                events = transcribe_batched(self, audio, options)
+                events = transcribe_batched(self.recognizer, source, options)
             else:
-                events = self._events(self._features(audio), options)
-        for found in notices:  # also for callers who look at no results
-            notice(found.message, found.category)
-        return _with_warnings(events, tuple(found.message for found in notices))
+                events = _transcribe_sequentially(self.recognizer, self._features(source), options)
+        for each in notices:  # as Python warnings too, for callers who do not read the result's
+            notice(each.message, each.category)
+        return _with_warnings(events, tuple(each.message for each in notices))
 
-    def detect_language(self, audio: AudioSource) -> dict[str, float]:
-        """Language code → probability, likeliest first, judged by the first window.
+    def detect_language(self, audio: Recording) -> dict[str, float]:
+        """Detect the language of a recording by its first window.
 
-        Raises AudioError, and NumericalError if the model computed NaN or infinity.
+        Returns:
+            Language code → probability, most probable first.
+
+        Raises:
+            AudioError: There is no audio to decode.
+            NumericalError: The model computed NaN or infinity.
         """
-        return self.language_probs(self._features(audio).opening())
+        features = self._features(_without_tensors(audio))
+        return self.recognizer.language_probs(features.opening())
+
+    def top_language(self, encoded: EncodedSource) -> str:
+        """The code of the most probable language of an encoded window."""
+        return self.recognizer.top_language(encoded)
+
+    def window_decoder(self, language: str, options: TranscribeOptions) -> WindowDecoder:
+        """The decoder of single windows for one language, task and set of options."""
+        return self.recognizer.window_decoder(language, options)
+
+    def close(self) -> None:
+        """Release the model, and the engine unless it was passed in.
+
+        Later use raises EngineError. Transcriptions that still run fail if the engine is closed.
+        """
+        self._recognizer = None
+        if self._own_engine is not None:
+            self._own_engine.close()
+            self._own_engine = None
+
+    def __enter__(self) -> Transcriber:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
 
     def _features(self, audio: AudioSource) -> WindowFeatures:
-        mels = self.model.architecture.num_mel_bins
+        mels, window = self.model.architecture.num_mel_bins, self.recognizer.window_frames
         if is_stream(audio):
-            return StreamFeatures(read_blocks(audio), mels, self._window)
+            return StreamFeatures(read_blocks(audio), mels, window)
         samples = load_audio(audio)
         if not len(samples):
             raise AudioError("the audio array is empty")
-        return FileFeatures(samples, mels, self._window)
+        return FileFeatures(samples, mels, window)
 
-    def language_probs(self, window: Tensor | EncodedSource) -> dict[str, float]:
-        """As detect_language, of one window, encoded or not."""
-        if not self.capabilities.multilingual:
-            return {"en": 1.0}
-        encoded = window if isinstance(window, EncodedSource) else self.model.encode([window])[0]
-        special = self.tokenizer.special
-        ids = list(special.languages.values())
-        chances = self.model.score(encoded, [special.sot])[0, ids].softmax(-1).tolist()
-        if not math.isfinite(sum(chances)):
-            raise NumericalError(
-                f"the language could not be detected: {self.capabilities.name} computed NaN: its "
-                "numbers overflow in this compute type, or its weights are damaged; try compute "
-                "type float32, else get the model anew"
-            )
-        found = zip(special.languages, chances, strict=True)
-        return dict(sorted(found, key=lambda pair: -pair[1]))
 
-    def _events(
-        self, features: WindowFeatures, options: TranscribeOptions
-    ) -> Generator[TranscriptEvent, None, None]:
-        first: list[EncodedSource] = []  # the first window's, when detection has encoded it
-        language, chance = self.given_language(options), None  # type: str | None, float | None
-        if language is None:
-            mel, frames = features.window(0)
-            if frames == self._window:
-                first = self.model.encode([mel])
-            chances = self.language_probs(first[0] if first else features.opening())
-            language, chance = next(iter(chances.items()))
-        yield TranscriptionInfo(language, chance, features.duration)
+def _transcribe_sequentially(
+    recognizer: Recognizer, features: WindowFeatures, options: TranscribeOptions
+) -> Generator[TranscriptEvent, None, None]:
+    """The events of a recording, decoded window after window."""
+    first: list[EncodedSource] = []  # the first window, where language detection has encoded it
+    language, probability = recognizer.given_language(options), None
+    if language is None:
+        mel, frames = features.window(0)
+        if frames == recognizer.window_frames:
+            first = recognizer.model.encode([mel])
+        probs = recognizer.language_probs(first[0] if first else features.opening())
+        language, probability = next(iter(probs.items()))
+    yield TranscriptionInfo(language, probability, features.duration)
 
-        def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
-            return [first.pop()] if first else self.model.encode(windows)
+    def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
+        return [first.pop()] if first else recognizer.model.encode(windows)
 
-        yield from run_one(self.decode_task(features, language, options), encode)
-
-    def given_language(self, options: TranscribeOptions) -> str | None:
-        """The language that need not be detected; None where it must be."""
-        return options.language if self.capabilities.multilingual else "en"
-
-    def decode_task(
-        self,
-        features: WindowFeatures,
-        language: str,
-        options: TranscribeOptions,
-        start: int = 0,
-        last_speech: float = 0.0,
-    ) -> DecodeTask:
-        """The decoding of a recording, or of a piece of one that begins at frame `start`.
-        last_speech: seconds at which the speech before it ended."""
-        prompt = options.initial_prompt
-        aligner = self._aligner(language, options, last_speech) if options.word_timestamps else None
-        return decode_windows(
-            features,
-            self.window_decoder(language, options),
-            self.tokenizer,
-            initial_prompt=() if prompt is None else self.tokenizer.encode(" " + prompt.strip()),
-            condition=options.condition_on_previous_text,
-            seed=options.seed,
-            aligner=aligner,
-            start=start,
-        )
-
-    @property
-    def window_s(self) -> float:
-        """Seconds of audio that the model hears at once."""
-        return self._window / FRAMES_PER_SECOND
-
-    def top_language(self, encoded: EncodedSource) -> str:
-        """The likeliest language of an encoded window."""
-        return next(iter(self.language_probs(encoded)))
-
-    def _aligner(
-        self, language: str, options: TranscribeOptions, last_speech: float
-    ) -> WordAligner:
-        return WordAligner(
-            lambda encoded, tokens: self.model.attend(encoded, tokens, self._alignment_heads),
-            self.tokenizer,
-            self._start(language, options),
-            language,
-            options.prepend_punctuations,
-            options.append_punctuations,
-            last_speech,
-        )
-
-    def _start(self, language: str, options: TranscribeOptions) -> list[int]:
-        """What the decoder's prompt ends with, but for the token against timestamps."""
-        special = self.tokenizer.special
-        if not self.capabilities.multilingual:
-            return [special.sot]
-        task = special.translate if options.task == "translate" else special.transcribe
-        assert task is not None, "abilities say that the model has this task"
-        return [special.sot, special.languages[language], task]
-
-    def window_decoder(self, language: str, options: TranscribeOptions) -> WindowDecoder:
-        """What decodes single windows, in one language."""
-        special, architecture = self.tokenizer.special, self.model.architecture
-        start = self._start(language, options)
-        if options.without_timestamps:
-            start.append(special.no_timestamps)
-        last = special.timestamp_begin + architecture.max_source_positions
-        return WindowDecoder(
-            self.engine,
-            self.tokenizer,
-            options,
-            start=start,
-            suppress=self._suppressed(options, last),
-            positions=architecture.max_target_positions,
-            last_timestamp=last,
-            alignment_heads=self._alignment_heads,
-        )
-
-    def _suppressed(self, options: TranscribeOptions, last_timestamp: int) -> list[int]:
-        """Ids never chosen: those asked for, control tokens, and ids that stand for nothing.
-
-        -1 means the model's own list, or openai-whisper's rule where it has none.
-        """
-        ids = set(options.suppress_tokens)
-        if -1 in ids:
-            ids = ids - {-1} | set(self._listed or self.tokenizer.non_speech)
-        ids.update(self.tokenizer.special.control)
-        ids.update(range(last_timestamp + 1, self.model.architecture.vocab_size))
-        return sorted(ids)
+    yield from run_one(recognizer.decode_task(features, language, options), encode)
 
 
 def _with_warnings(
     events: Generator[TranscriptEvent, None, None], warnings: tuple[str, ...]
 ) -> Generator[TranscriptEvent, None, None]:
-    """The events, with the warnings in Info."""
+    """The events, with the warnings in TranscriptionInfo."""
     try:
         for event in events:
-            yield (
-                replace(event, warnings=warnings) if isinstance(event, TranscriptionInfo) else event
-            )
+            if isinstance(event, TranscriptionInfo):
+                yield replace(event, warnings=warnings)
+            else:
+                yield event
     finally:
         events.close()
+
+
+def _model_folder(model: str | PathLike[str], download: bool) -> Path:
+    try:
+        return folder_of(model)
+    except ModelNotFound:
+        if not download:
+            raise
+    return pull(str(model)).folder
+
+
+def _without_tensors(audio: Recording) -> AudioSource:
+    """A tensor, or the tensor of a pair (rate, tensor), as an array; others unchanged."""
+    return tuple(map(_as_array, audio)) if isinstance(audio, tuple) else _as_array(audio)
+
+
+def _as_array(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    if value.dtype == torch.bfloat16:  # NumPy lacks it
+        value = value.float()
+    return value.detach().cpu().numpy()

@@ -1,6 +1,7 @@
-"""One window: tokens under Whisper's rules, tried again at higher temperatures when they fail.
+"""Decoding of one window with Whisper's logit filters and temperature fallback.
 
-After openai-whisper's decoding.py (the rules) and decode_with_fallback in its transcribe.py.
+After openai-whisper's decoding.py (the logit filters) and decode_with_fallback in its
+transcribe.py.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pipelines.asr.decode_tasks import StreamNotReady
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
+from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
 from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
 from pipelines.engine import (
     EncodedSource,
@@ -24,26 +26,27 @@ from pipelines.engine import (
     Result,
     SuppressAtBegin,
     SuppressTokens,
-    WhisperTimestamps,
 )
 
 __all__ = [
-    "TIME_PRECISION",
     "LiveWindowResult",
     "WindowDecoder",
     "WindowResult",
     "compression_ratio",
 ]
 
-TIME_PRECISION = 0.02  # seconds from one timestamp token to the next: two frames
-
 
 @dataclass(frozen=True)
 class WindowResult:
-    """What a window came to. tokens: generated ids, without the end of text.
+    """The decoded tokens of a window, and the figures that fallback is decided by.
 
-    avg_logprob: sum over tokens and end of text, over tokens + 1. no_speech_prob: 0 where the
-    vocabulary has no such token.
+    Attributes:
+        tokens: Generated ids, without end of text.
+        temperature: The sampling temperature.
+        avg_logprob: Sum of log-probabilities of tokens and end of text, divided by the number of
+            tokens + 1.
+        compression_ratio: See `compression_ratio`.
+        no_speech_prob: Probability of the no-speech token; 0 if the vocabulary has none.
     """
 
     tokens: tuple[int, ...]
@@ -55,8 +58,14 @@ class WindowResult:
 
 @dataclass(frozen=True)
 class LiveWindowResult:
-    """A live buffer, decoded again. times: seconds from its start at which each token was looked
-    for, never falling. accepted: how many tokens of the draft were kept."""
+    """The result of `WindowDecoder.redecode`.
+
+    Attributes:
+        window: The decoded window.
+        times: For each token, the position of its attention maximum in seconds from the start of
+            the window; non-decreasing.
+        accepted: Number of draft tokens that were accepted.
+    """
 
     window: WindowResult
     times: tuple[float, ...]
@@ -64,13 +73,13 @@ class LiveWindowResult:
 
 
 def compression_ratio(text: str) -> float:
-    """UTF-8 length over its zlib-compressed length: high for text that repeats itself."""
+    """UTF-8 length divided by zlib-compressed length. High for repetitive text."""
     data = text.encode("utf-8")
     return len(data) / len(zlib.compress(data))
 
 
 class WindowDecoder:
-    """Decodes windows of one recording: the same language, task and options throughout."""
+    """Decodes single windows with one language, task and set of options."""
 
     def __init__(
         self,
@@ -78,60 +87,81 @@ class WindowDecoder:
         tokenizer: WhisperTokenizer,
         options: TranscribeOptions,
         *,
-        start: Sequence[int],
-        suppress: Sequence[int],
-        positions: int,
+        sot_sequence: Sequence[int],
+        suppressed: Sequence[int],
+        max_positions: int,
         last_timestamp: int,
         alignment_heads: Sequence[tuple[int, int]],
     ) -> None:
-        """start: start of transcript, with language and task where the model has them.
-        suppress: ids never chosen. positions: the decoder's, half of them for the prompt.
-        last_timestamp: id of the one at the end of the window. alignment_heads: (decoder layer,
-        head) pairs whose attention follows the speech.
+        """
+        Args:
+            engine: The engine with the loaded model.
+            tokenizer: The model's vocabulary.
+            options: How to decode.
+            sot_sequence: Ids of start of transcript, and of language and task for multilingual
+                models.
+            suppressed: Ids that are never generated.
+            max_positions: Positions of the decoder; half of them are for the prompt.
+            last_timestamp: Id of the timestamp at the end of the window.
+            alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
         """
         self._engine = engine
         self._tokenizer = tokenizer
         self._options = options
-        self._start = tuple(start)
-        self._positions = positions
+        self._sot_sequence = tuple(sot_sequence)
+        self._max_positions = max_positions
         self._alignment_heads = tuple(alignment_heads)
-        self._logit_filters = self._grammar(suppress, last_timestamp)
+        self._logit_filters = self._build_filters(suppressed, last_timestamp)
 
-    def _grammar(self, suppress: Sequence[int], last_timestamp: int) -> tuple[LogitFilter, ...]:
+    def _build_filters(
+        self, suppressed: Sequence[int], last_timestamp: int
+    ) -> tuple[LogitFilter, ...]:
         special, options = self._tokenizer.special, self._options
-        logit_filters: list[LogitFilter] = [
-            SuppressAtBegin(self._tokenizer.blank)
-        ] * options.suppress_blank
-        logit_filters.append(SuppressTokens(tuple(suppress)))
+        logit_filters: list[LogitFilter] = []
+        if options.suppress_blank:
+            logit_filters.append(SuppressAtBegin(self._tokenizer.blank))
+        logit_filters.append(SuppressTokens(tuple(suppressed)))
         if options.without_timestamps:
             return tuple(logit_filters)
-        latest = None
-        if options.max_initial_timestamp:  # openai-whisper takes 0 s, like None, for no limit
-            latest = round(options.max_initial_timestamp / TIME_PRECISION)
-            latest = min(latest, last_timestamp - special.timestamp_begin)
+        max_initial_index = None
+        if options.max_initial_timestamp:  # openai-whisper takes 0 s, like None, as no limit
+            max_initial_index = round(options.max_initial_timestamp / TIME_PRECISION)
+            max_initial_index = min(max_initial_index, last_timestamp - special.timestamp_begin)
         logit_filters.append(
             WhisperTimestamps(
                 begin=special.timestamp_begin,
                 eot=special.eot,
                 no_timestamps=special.no_timestamps,
-                max_initial_index=latest,
+                max_initial_index=max_initial_index,
             )
         )
         return tuple(logit_filters)
 
     def prompt(self, previous: Sequence[int]) -> tuple[int, ...]:
-        """The decoder's prompt: as much of the previous tokens as fits, then the start."""
+        """The decoder's prompt: the last of the previous tokens that fit, then the SOT sequence."""
         if not previous or self._tokenizer.special.previous is None:
-            return self._start
-        kept = previous[-(self._positions // 2 - 1) :]
-        return (self._tokenizer.special.previous, *kept, *self._start)
+            return self._sot_sequence
+        kept = previous[-(self._max_positions // 2 - 1) :]
+        return (self._tokenizer.special.previous, *kept, *self._sot_sequence)
 
     def decode(
         self, encoded: EncodedSource, previous: Sequence[int], seed: int | None
     ) -> Generator[TextDelta | Retract | StreamNotReady, EncodedSource | None, WindowResult]:
-        """Decode a window, with live text as it comes; returns the result of the last attempt.
+        """Decode a window with temperature fallback.
 
-        previous: tokens before this window. Closing the generator cancels the decoding.
+        Closing the generator cancels the decoding.
+
+        Args:
+            encoded: The encoded window.
+            previous: Tokens of the text before the window.
+            seed: For sampling; None: random.
+
+        Yields:
+            Live text, Retract where an attempt with visible text failed, and StreamNotReady where
+            the engine must compute a step first.
+
+        Returns:
+            The result of the last attempt.
         """
         prompt = self.prompt(previous)
         temperatures = self._options.temperatures
@@ -147,26 +177,31 @@ class WindowDecoder:
         self,
         encoded: EncodedSource,
         previous: Sequence[int],
-        fixed: Sequence[int],
+        prefix: Sequence[int],
         draft: Sequence[int],
-        longest: int,
-        heard_s: float,
+        max_tokens: int,
+        audio_s: float,
         *,
         priority: int = 0,
     ) -> LiveWindowResult:
-        """Decode a live buffer once more, greedily, ahead of all other work.
+        """Decode a live buffer again, greedily and with the priority of live recognition.
 
-        fixed: tokens that the result begins with, whatever the model would say now.
-        draft: the last result, verified in one pass; it changes how long this takes, not what
-        comes out. longest: at most so many tokens, besides what half the positions allow.
-        heard_s: how much of the window is audio: no word is looked for behind it.
-        priority: of the request; the default goes ahead of all other work.
+        Args:
+            encoded: The encoded window.
+            previous: Tokens of the text before the window.
+            prefix: Tokens that the result is forced to begin with.
+            draft: The previous result, which is verified in one pass. It changes the computing
+                time, not the result.
+            max_tokens: At most this many new tokens after `prefix`, and at most half the
+                decoder's positions in all.
+            audio_s: Length of the audio in the window in seconds. No token's time is later.
+            priority: Of the request, lower first. The default goes before all other work.
         """
         prompt, special = self.prompt(previous), self._tokenizer.special
         options = GenerationOptions(
-            max_new_tokens=min(self._positions // 2, longest + len(fixed)),
+            max_new_tokens=min(self._max_positions // 2, max_tokens + len(prefix)),
             eos_ids=(special.eot,),
-            logit_filters=(*self._logit_filters, ForcedPrefix(tuple(fixed))),
+            logit_filters=(*self._logit_filters, ForcedPrefix(tuple(prefix))),
             logprobs=True,
         )
         request = Request(
@@ -179,50 +214,52 @@ class WindowDecoder:
             self._alignment_heads,
         )
         result = self._engine.generate([request])[0]
-        assert result.attention is not None, "the request asks for attention"
-        seen = result.attention[:, :, : max(1, math.ceil(heard_s / TIME_PRECISION))]
-        frames = seen.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
-        window = self._assessed(result, 0.0)
-        times = tuple(float(frame) * TIME_PRECISION for frame in frames)
+        assert result.attention is not None, "the request names alignment heads"
+        # [heads, tokens, positions], only the positions that hold audio
+        attention = result.attention[:, :, : max(1, math.ceil(audio_s / TIME_PRECISION))]
+        positions = attention.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
+        window = self._window_result(result, 0.0)
+        times = tuple(float(position) * TIME_PRECISION for position in positions)
         return LiveWindowResult(window, times[: len(window.tokens)], result.accepted)
 
     def is_visible(self, result: WindowResult) -> bool:
-        """Whether live text has been shown for it."""
+        """Whether the result holds text, so that live text has been shown for it."""
         return any(token < self._tokenizer.special.eot for token in result.tokens)
 
     def is_silent(self, result: WindowResult) -> bool:
-        """Whether to skip the window: it is likely silent, and its text unlikely."""
+        """Whether to skip the window: no speech is probable, and its text is improbable."""
         options = self._options
         if options.no_speech_threshold is None:
             return False
-        likely = (
+        probable_text = (
             options.logprob_threshold is not None and result.avg_logprob > options.logprob_threshold
         )
-        return result.no_speech_prob > options.no_speech_threshold and not likely
+        return result.no_speech_prob > options.no_speech_threshold and not probable_text
 
     def is_repetitive(self, result: WindowResult) -> bool:
-        """Whether the text shrinks so well that it must be a loop."""
+        """Whether the text's compression ratio is above the threshold."""
         threshold = self._options.compression_ratio_threshold
         return threshold is not None and result.compression_ratio > threshold
 
     def _failed(self, result: WindowResult) -> bool:
-        """Whether to try again: the text repeats itself or is unlikely, and it is not silence."""
+        """Whether to fall back: the text is repetitive or improbable, and the window not silent."""
         options = self._options
-        unlikely = (
+        improbable = (
             options.logprob_threshold is not None and result.avg_logprob < options.logprob_threshold
         )
         silent = (
             options.no_speech_threshold is not None
             and result.no_speech_prob > options.no_speech_threshold
         )
-        return (self.is_repetitive(result) or unlikely) and not (silent and unlikely)
+        return (self.is_repetitive(result) or improbable) and not (silent and improbable)
 
     def _attempt(
         self, encoded: EncodedSource, prompt: tuple[int, ...], temperature: float, seed: int | None
     ) -> Generator[TextDelta | StreamNotReady, EncodedSource | None, WindowResult]:
+        """Decode at one temperature."""
         special = self._tokenizer.special
         options = GenerationOptions(
-            max_new_tokens=self._positions // 2,
+            max_new_tokens=self._max_positions // 2,
             eos_ids=(special.eot,),
             temperature=temperature,
             best_of=(self._options.best_of or 1) if temperature else 1,
@@ -234,7 +271,7 @@ class WindowDecoder:
             logit_filters=self._logit_filters,
             logprobs=True,
         )
-        text = StreamingDetokenizer(self._tokenizer)
+        detokenizer = StreamingDetokenizer(self._tokenizer)
         request = Request(encoded, prompt, options, self._no_speech_probe(prompt))
         with self._engine.stream(request) as stream:
             while True:
@@ -243,20 +280,20 @@ class WindowDecoder:
                 event = next(stream, None)
                 if event is None:
                     break
-                if delta := text.feed(event.tokens):
+                if delta := detokenizer.feed(event.tokens):
                     yield TextDelta(delta)
-            if delta := text.finish():
+            if delta := detokenizer.finish():
                 yield TextDelta(delta)
-            return self._assessed(stream.result(), temperature)
+            return self._window_result(stream.result(), temperature)
 
     def _no_speech_probe(self, prompt: Sequence[int]) -> tuple[tuple[int, int], ...]:
-        """Where the probability of no speech is read."""
+        """(prompt index, token id) at which the no-speech probability is read."""
         special = self._tokenizer.special
         if special.no_speech is None:
             return ()
         return ((list(prompt).index(special.sot), special.no_speech),)
 
-    def _assessed(self, result: Result, temperature: float) -> WindowResult:
+    def _window_result(self, result: Result, temperature: float) -> WindowResult:
         ended = bool(result.tokens) and result.tokens[-1] == self._tokenizer.special.eot
         tokens = result.tokens[:-1] if ended else result.tokens
         return WindowResult(

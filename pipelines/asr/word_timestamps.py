@@ -1,6 +1,6 @@
-"""When each word is spoken: dynamic time warping of the decoder's attention to the sound.
+"""Word timestamps: dynamic time warping of the decoder's cross-attention.
 
-After openai-whisper's timing.py, whose corrections for overlong words are kept as they are.
+After openai-whisper's timing.py, including its corrections for overlong words.
 """
 
 from __future__ import annotations
@@ -21,78 +21,97 @@ from pipelines.asr.results import Segment, Word
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.engine import EncodedSource
 
-__all__ = ["WordAligner", "split_words", "dynamic_time_warping"]
+__all__ = ["WordAligner", "dynamic_time_warping", "split_words"]
 
-_POSITIONS_PER_SECOND = 50  # of the encoder
+_POSITIONS_PER_SECOND = 50  # of the encoder's output
 _MEDIAN_WIDTH = 7  # positions
 _SENTENCE_ENDS = ".。!！?？"
-_LONGEST_USUAL = 0.7  # seconds of the median word
-# Written without spaces: any whole character may begin a word.
+_MAX_MEDIAN_S = 0.7  # limit of the median word duration
+# Languages written without spaces: a word may begin at any character.
 _UNSPACED = {"zh", "ja", "th", "lo", "my", "yue"}
 
 Attend = Callable[[EncodedSource, Sequence[int]], tuple[Tensor, Tensor]]
-"""(memory, tokens) → (logits [tokens, vocab], attention [heads, tokens, positions])"""
+"""(encoded window, tokens) → (logits [tokens, vocab], attention [heads, tokens, positions])"""
 
 
 @dataclass
 class _Timing:
+    """A word while it is aligned. Times are seconds from the start of the window."""
+
     word: str
-    tokens: int
+    tokens: int  # their number
     start: float
     end: float
     probability: float
 
 
 class WordAligner:
-    """Gives the segments of a recording their words, window after window.
-
-    start: the decoder's prompt up to the task, without time stamps. prepended, appended:
-    punctuation that belongs to the word behind, or before it.
-    """
+    """Adds words to the segments of a recording, window after window."""
 
     def __init__(
         self,
         attend: Attend,
         tokenizer: WhisperTokenizer,
-        start: Sequence[int],
+        *,
+        sot_sequence: Sequence[int],
         language: str,
         prepended: str,
         appended: str,
         last_speech: float = 0.0,
     ) -> None:
-        """last_speech: seconds of the recording at which the speech before it ended."""
-        self._attend, self._tokenizer, self._start = attend, tokenizer, tuple(start)
+        """
+        Args:
+            attend: Runs the decoder on given tokens; returns logits and alignment attention.
+            tokenizer: The model's vocabulary.
+            sot_sequence: The decoder's prompt up to the task, without previous text.
+            language: Code of the language.
+            prepended: Punctuation that belongs to the word after it.
+            appended: Punctuation that belongs to the word before it.
+            last_speech: Seconds at which the speech before the first segment ended.
+        """
+        self._attend, self._tokenizer = attend, tokenizer
+        self._sot_sequence = tuple(sot_sequence)
         self._language, self._prepended, self._appended = language, prepended, appended
         self._last_speech = last_speech
 
     def add(
         self, segments: Sequence[Segment], encoded: EncodedSource, frames: int
     ) -> list[Segment]:
-        """The segments of one window with their words, and with their times set to these."""
+        """Add words to the segments of one window.
+
+        Args:
+            segments: All segments of the window.
+            encoded: The encoded window.
+            frames: How many frames (10 ms) of the window are audio.
+
+        Returns:
+            The segments with their words; start and end are those of the words.
+        """
         texts = [[t for t in s.tokens if t < self._tokenizer.special.eot] for s in segments]
         timings = self._timings(list(chain.from_iterable(texts)), encoded, frames)
         durations = np.array([t.end - t.start for t in timings])
         durations = durations[durations.nonzero()]
-        median = min(_LONGEST_USUAL, float(np.median(durations)) if len(durations) else 0.0)
+        median = min(_MAX_MEDIAN_S, float(np.median(durations)) if len(durations) else 0.0)
         if len(durations):
             _shorten_at_sentence_ends(timings, 2 * median)
         _join_punctuation(timings, self._prepended, self._appended)
-        offset, rest, done = segments[0].seek / FRAMES_PER_SECOND, iter(timings), []
+        offset, remaining, done = segments[0].seek / FRAMES_PER_SECOND, iter(timings), []
         for segment, text in zip(segments, texts, strict=True):
-            words = list(_words(rest, len(text), offset))
-            done.append(self._fitted(segment, words, median))
+            words = list(_words(remaining, len(text), offset))
+            done.append(self._with_words(segment, words, median))
         self._last_speech = next((s.words[-1].end for s in reversed(done) if s.words), done[-1].end)
         return done
 
     def _timings(self, text: list[int], encoded: EncodedSource, frames: int) -> list[_Timing]:
+        """The words of a window's text tokens with their times."""
         special = self._tokenizer.special
         if not text:
             return []
-        tokens = [*self._start, special.no_timestamps, *text, special.eot]
+        tokens = [*self._sot_sequence, special.no_timestamps, *text, special.eot]
         logits, attention = self._attend(encoded, tokens)
-        chances = logits[len(self._start) :, : special.eot].softmax(-1)
-        sure = chances[range(len(text)), text].tolist()
-        rows, positions = dynamic_time_warping(-self._matrix(attention, frames).numpy())
+        probs = logits[len(self._sot_sequence) :, : special.eot].softmax(-1)
+        token_probs = probs[range(len(text)), text].tolist()
+        rows, positions = dynamic_time_warping(-self._scores(attention, frames).numpy())
         words = split_words(self._tokenizer, [*text, special.eot], self._language)
         if len(words) <= 1:
             return []
@@ -100,24 +119,27 @@ class WordAligner:
         jumps = np.concatenate([[True], np.diff(rows) > 0])
         times = positions[jumps] / _POSITIONS_PER_SECOND
         return [
-            _Timing(word, len(ids), float(times[a]), float(times[b]), float(np.mean(sure[a:b])))
+            _Timing(
+                word, len(ids), float(times[a]), float(times[b]), float(np.mean(token_probs[a:b]))
+            )
             for (word, ids), (a, b) in zip(words[:-1], pairwise(bounds), strict=True)
         ]
 
-    def _matrix(self, attention: Tensor, frames: int) -> Tensor:
-        """How well each text token fits each position, [tokens, positions]."""
-        seen = attention[:, :, : frames // 2]
-        seen = seen / seen.sum(-1, keepdim=True)
-        deviation, mean = torch.std_mean(seen, dim=-2, keepdim=True, correction=0)
-        seen = (seen - mean) / deviation
+    def _scores(self, attention: Tensor, frames: int) -> Tensor:
+        """Alignment scores [text tokens + 1, positions]: attention, normalised over the tokens,
+        median-filtered over the positions, and averaged over the heads."""
+        weights = attention[:, :, : frames // 2]  # [heads, tokens, positions]
+        weights = weights / weights.sum(-1, keepdim=True)
+        deviation, mean = torch.std_mean(weights, dim=-2, keepdim=True, correction=0)
+        weights = (weights - mean) / deviation
         half = _MEDIAN_WIDTH // 2
-        if seen.shape[-1] > half:
-            padded = F.pad(seen, (half, half, 0, 0), mode="reflect")
-            seen = padded.unfold(-1, _MEDIAN_WIDTH, 1).sort()[0][..., half]
-        return seen.mean(0)[len(self._start) : -1]
+        if weights.shape[-1] > half:
+            padded = F.pad(weights, (half, half, 0, 0), mode="reflect")
+            weights = padded.unfold(-1, _MEDIAN_WIDTH, 1).sort()[0][..., half]
+        return weights.mean(0)[len(self._sot_sequence) : -1]
 
-    def _fitted(self, segment: Segment, words: list[Word], median: float) -> Segment:
-        """A segment with its words, where the two agree on where it begins and ends."""
+    def _with_words(self, segment: Segment, words: list[Word], median: float) -> Segment:
+        """The segment with its words, their bounds reconciled. median: word duration, s."""
         if not words:
             return segment
         longest = 2 * median
@@ -126,11 +148,11 @@ class WordAligner:
             first.end - first.start > longest
             or (len(words) > 1 and words[1].end - first.start > 2 * longest)
         ):
-            # After a pause words tend to begin too early.
+            # After a pause the first words tend to begin too early.
             if len(words) > 1 and words[1].end - words[1].start > longest:
-                border = max(words[1].end / 2, words[1].end - longest)
-                words[0] = replace(words[0], end=border)
-                words[1] = replace(words[1], start=border)
+                boundary = max(words[1].end / 2, words[1].end - longest)
+                words[0] = replace(words[0], end=boundary)
+                words[1] = replace(words[1], start=boundary)
             words[0] = replace(words[0], start=max(0, words[0].end - longest))
         start, end = segment.start, segment.end
         if start < words[0].end and start - 0.5 > words[0].start:
@@ -148,13 +170,22 @@ class WordAligner:
 def split_words(
     tokenizer: WhisperTokenizer, tokens: Sequence[int], language: str
 ) -> list[tuple[str, list[int]]]:
-    """Words with their tokens: at spaces and punctuation, or at whole characters where the
-    language is written without spaces."""
-    pieces = list(_characters(tokenizer, tokens))
+    """Split tokens into words.
+
+    Args:
+        tokenizer: The model's vocabulary.
+        tokens: Text ids; special tokens become words of their own.
+        language: Code. Words begin at spaces and punctuation, or at every character where the
+            language is written without spaces.
+
+    Returns:
+        (text, ids) of each word.
+    """
+    characters = list(_characters(tokenizer, tokens))
     if language in _UNSPACED:
-        return pieces
+        return characters
     words: list[tuple[str, list[int]]] = []
-    for text, ids in pieces:
+    for text, ids in characters:
         begins = text.startswith(" ") or text.strip() in string.punctuation
         if begins or not words or ids[0] >= tokenizer.special.eot:
             words.append((text, ids))
@@ -166,21 +197,28 @@ def split_words(
 def _characters(
     tokenizer: WhisperTokenizer, tokens: Sequence[int]
 ) -> Iterator[tuple[str, list[int]]]:
-    """The shortest runs of tokens that are whole characters."""
-    whole, at, run = tokenizer.decode(tokens), 0, list[int]()
+    """(text, ids) of the shortest runs of tokens that decode to complete characters."""
+    full_text, at, run = tokenizer.decode(tokens), 0, list[int]()
     for token in tokens:
         run.append(token)
         text = tokenizer.decode(run)
         broken = text.find("\ufffd")
-        # What is broken in the whole text, too, will not be mended by more tokens.
-        if broken < 0 or whole[at + broken] == "\ufffd":
+        # Invalid UTF-8 in the full text as well is not completed by further tokens.
+        if broken < 0 or full_text[at + broken] == "\ufffd":
             yield text, run
             at, run = at + len(text), []
 
 
 def dynamic_time_warping(cost: NDArray[np.float32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The cheapest way through a matrix from corner to corner, step by step to the right, down,
-    or both: its rows and its columns. Ties and rounding as in openai-whisper's dtw_cpu.
+    """The cheapest monotonic path through a matrix from its first to its last cell.
+
+    Each step goes down, right, or both. Ties and rounding are those of openai-whisper's dtw_cpu.
+
+    Args:
+        cost: [rows, columns].
+
+    Returns:
+        Row indices [n] and column indices [n] of the path.
     """
     rows, columns = cost.shape
     total = np.full((rows + 1, columns + 1), np.inf, np.float32)
@@ -201,12 +239,12 @@ def dynamic_time_warping(cost: NDArray[np.float32]) -> tuple[NDArray[np.intp], N
         path.append((i - 1, j - 1))
         step = steps[i, j]
         i, j = i - (step != 2), j - (step != 1)
-    way = np.array(path[::-1])
-    return way[:, 0], way[:, 1]
+    indices = np.array(path[::-1])
+    return indices[:, 0], indices[:, 1]
 
 
 def _words(timings: Iterator[_Timing], tokens: int, offset: float) -> Iterator[Word]:
-    """The words of the next so many tokens; those merged into neighbours are left out."""
+    """The words of the next `tokens` tokens, without those merged into a neighbour."""
     while tokens > 0 and (timing := next(timings, None)) is not None:
         if timing.word:
             start, end = round(offset + timing.start, 2), round(offset + timing.end, 2)
@@ -215,6 +253,7 @@ def _words(timings: Iterator[_Timing], tokens: int, offset: float) -> Iterator[W
 
 
 def _shorten_at_sentence_ends(timings: list[_Timing], longest: float) -> None:
+    """Limit words at sentence boundaries to `longest` seconds, in place."""
     for before, timing in pairwise(timings):
         if timing.end - timing.start > longest:
             if timing.word in _SENTENCE_ENDS:
@@ -224,7 +263,7 @@ def _shorten_at_sentence_ends(timings: list[_Timing], longest: float) -> None:
 
 
 def _join_punctuation(timings: list[_Timing], prepended: str, appended: str) -> None:
-    """Punctuation goes to its word; what is left of it is an empty word without tokens."""
+    """Merge punctuation into its word, in place; an empty word without tokens remains."""
     after = len(timings) - 1
     for index in range(len(timings) - 2, -1, -1):
         mark, word = timings[index], timings[after]

@@ -24,6 +24,7 @@ from pipelines.engine.decoding.request import (
 from pipelines.engine.decoding.sampling.logit_filters import (
     AllowOnlyTokens,
     BadWords,
+    BoundFilter,
     ForcedPrefix,
     LogitFilter,
     MinNewTokens,
@@ -31,7 +32,6 @@ from pipelines.engine.decoding.sampling.logit_filters import (
     RepetitionPenalty,
     SuppressAtBegin,
     SuppressTokens,
-    WhisperTimestamps,
     apply_filters,
 )
 from pipelines.engine.decoding.sampling.logits_processors import (
@@ -64,6 +64,7 @@ __all__ = [
     "AllowOnlyTokens",
     "Architecture",
     "BadWords",
+    "BoundFilter",
     "DebugEvent",
     "Drafter",
     "DraftSession",
@@ -98,7 +99,6 @@ __all__ = [
     "SuppressTokens",
     "TopKNucleusProcessor",
     "TopKProcessor",
-    "WhisperTimestamps",
     "apply_filters",
     "autoregressive_generate",
     "autoregressive_generate_encoder_decoder",

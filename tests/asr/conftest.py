@@ -32,14 +32,14 @@ def english_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """The exact one: float32 on the CPU."""
+    """A float32 engine on the CPU: exact."""
     with Engine(device="cpu", compute_type="float32", threads=2) as engine:
         yield engine
 
 
 @pytest.fixture(scope="session")
 def real(multilingual: Path, engine: Engine) -> Transcriber:
-    """A transcriber that says nothing of sense."""
+    """A transcriber with random weights."""
     return Transcriber(multilingual, engine=engine)
 
 
@@ -53,7 +53,7 @@ class Pair:
 
 @pytest.fixture(scope="session")
 def fitted(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """A model that knows tests.asr.recordings by heart."""
+    """A model fitted on tests.asr.recordings."""
     from tests.asr.fitted import fit
     from tests.asr.oracle import from_openai
 
@@ -64,7 +64,7 @@ def fitted(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 @pytest.fixture(scope="session", autouse=True)
 def _vocabularies() -> None:
-    """Load openai-whisper's vocabularies, which it keeps: it leaves their files open."""
+    """Load openai-whisper's vocabularies once; it caches them, but leaves their files open."""
     from whisper.tokenizer import get_encoding
 
     with warnings.catch_warnings():

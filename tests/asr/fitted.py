@@ -1,9 +1,9 @@
-"""A true-vocabulary, 30 s Whisper of two small layers, fitted on the recordings until it writes
-text and timestamps.
+"""A Whisper with the full vocabulary, a 30 s window and two small layers, fitted on the recordings
+until it writes text and timestamps.
 
-The encoder stays random, so it is run once over the few windows there are; the decoder learns
-them by heart. Ten seconds of that are enough: oracle and product run the same weights, so it
-matters only that there is text, and not that all of it is right.
+The encoder stays random and runs once over the windows; the decoder is overfitted on them. Ten
+seconds of training are enough: oracle and product run the same weights, so the text only has to
+exist, not to be correct everywhere.
 """
 
 from __future__ import annotations
@@ -28,20 +28,27 @@ _STRIDE = 10  # the decoder learns from every tenth frame, 0.2 s: a tenth of the
 
 @dataclass(frozen=True)
 class _Example:
-    """tokens: prompt, text, end. start: of the start token; after it comes the language, which
-    is to be predicted like all from `said` on. What is between, the task, is told."""
+    """A training example.
+
+    Attributes:
+        window: Index of its window.
+        tokens: Prompt, text, end of text.
+        start: Index of the start token. The language token after it is a target.
+        text_from: All tokens from this index on are targets; the task before them is not.
+        silent: The window holds no speech; the target is the no-speech token.
+    """
 
     window: int
     tokens: tuple[int, ...]
     start: int
-    said: int
+    text_from: int
     silent: bool
 
 
 def fit(steps: int = 400, seed: int = 0) -> Whisper:
-    """The fitted model, in openai-whisper's class. Leaves torch's settings as they were."""
+    """The fitted model, in openai-whisper's class. Restores torch's settings."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # so small a model gains nothing by more, and loses on busy cores
+    torch.set_num_threads(1)  # more threads do not speed up so small a model
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -60,13 +67,13 @@ def _fitted(steps: int, rng: np.random.Generator) -> Whisper:
     table = nn.Parameter(torch.randn(len(used), 64) * 0.3)
     nn.init.normal_(model.decoder.positional_embedding, std=0.1)
     with torch.no_grad():
-        heard = torch.cat([model.encoder(w[None])[:, ::_STRIDE] for w in windows])
+        encoded_windows = torch.cat([model.encoder(w[None])[:, ::_STRIDE] for w in windows])
     parameters = [p for n, p in model.decoder.named_parameters() if n != "token_embedding.weight"]
     optimiser = torch.optim.AdamW([table, *parameters], lr=3e-3, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 4e-3, total_steps=steps)
     for _ in range(steps):
         batch = [examples[i] for i in rng.integers(len(examples), size=8)]
-        loss = _loss(model, table, batch, heard, used, rng)
+        loss = _loss(model, table, batch, encoded_windows, used, rng)
         optimiser.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_([table, *parameters], 1.0)
@@ -79,9 +86,9 @@ def _fitted(steps: int, rng: np.random.Generator) -> Whisper:
 
 
 def _examples(windows: list[Tensor]) -> Iterator[_Example]:
-    """Every window that correct decoding meets, with and without the text before it.
+    """Examples for every window of a correct decoding, with and without previous text.
 
-    The windows' spectra are appended to `windows`.
+    The windows' spectrograms are appended to `windows`.
     """
     for recording in RECORDINGS.values():
         mel = log_mel_spectrogram(torch.from_numpy(samples_of(recording)), padding=480_000)
@@ -90,7 +97,7 @@ def _examples(windows: list[Tensor]) -> Iterator[_Example]:
             yield from _readings(recording, mel, "translate", TRANSLATED, windows)
         if recording.seconds < 45:
             yield from _readings(recording, mel, "transcribe", PHRASES, windows, stamped=False)
-        windows.append(mel[:, :3000])  # as language detection hears it
+        windows.append(mel[:, :3000])  # the window of language detection
         start = get_tokenizer(True, language=recording.language).sot_sequence
         yield _Example(len(windows) - 1, start, 0, len(start), silent=False)
 
@@ -113,20 +120,20 @@ def _readings(
     while round(at * 100) < frames:
         seek = round(at * 100)
         windows.append(pad_or_trim(mel[:, seek : min(seek + 3000, frames)], 3000))
-        said, at = _window_tokens(recording, at, tokenizer, phrases, stamped)
+        text, at = _window_tokens(recording, at, tokenizer, phrases, stamped)
         for before in [[], history[-223:]] if history else [[]]:
             prompt = ((tokenizer.sot_prev, *before) if before else ()) + start
-            tokens = (*prompt, *said, tokenizer.eot)
+            tokens = (*prompt, *text, tokenizer.eot)
             yield _Example(
-                len(windows) - 1, tokens, len(prompt) - len(start), len(prompt), not said
+                len(windows) - 1, tokens, len(prompt) - len(start), len(prompt), not text
             )
-        history += said
+        history += text
 
 
 def _window_tokens(
     recording: Recording, at: float, tokenizer: Tokenizer, phrases: tuple[str, ...], stamped: bool
 ) -> tuple[list[int], float]:
-    """What to say of the window at `at` seconds, and where the next one begins."""
+    """The target text of the window at `at` seconds, and the start of the next one in seconds."""
     begin = tokenizer.timestamp_begin
     tokens: list[int] = []
     for start, length, number in recording.phrases:
@@ -147,33 +154,35 @@ def _loss(
     model: Whisper,
     table: nn.Parameter,
     batch: list[_Example],
-    heard: Tensor,
+    encoded_windows: Tensor,
     used: list[int],
     rng: np.random.Generator,
 ) -> Tensor:
-    """Mean cross-entropy over the whole vocabulary of what is to be predicted."""
-    rows = [np.searchsorted(used, _said(example, used, rng)) for example in batch]
+    """Mean cross-entropy of the targets over the whole vocabulary."""
+    rows = [np.searchsorted(used, _training_tokens(example, used, rng)) for example in batch]
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[0] * (longest - len(row))] for row in rows])
-    wanted = torch.full_like(ids, -100)
+    targets = torch.full_like(ids, -100)
     for i, (example, row) in enumerate(zip(batch, rows, strict=True)):
-        wanted[i, example.said : len(row)] = ids[i, example.said : len(row)]
+        targets[i, example.text_from : len(row)] = ids[i, example.text_from : len(row)]
         language = get_tokenizer(True).no_speech if example.silent else None
         first = example.start + 1
-        wanted[i, first] = ids[i, first] if language is None else used.index(language)
+        targets[i, first] = ids[i, first] if language is None else used.index(language)
     decoder = model.decoder
     x = table[ids] + decoder.positional_embedding[:longest]
-    encoded = heard[[example.window for example in batch]]
+    encoded = encoded_windows[[example.window for example in batch]]
     for block in decoder.blocks:
         x = block(x, encoded, mask=decoder.mask)
     logits = decoder.ln(x) @ table.T
     others = float(np.log(model.dims.n_vocab - len(used)))
     logits = nn.functional.pad(logits, (0, 1), value=others)[:, :-1]
-    return nn.functional.cross_entropy(logits.flatten(0, 1), wanted[:, 1:].flatten())
+    return nn.functional.cross_entropy(logits.flatten(0, 1), targets[:, 1:].flatten())
 
 
-def _said(example: _Example, used: list[int], rng: np.random.Generator) -> tuple[int, ...]:
-    """The tokens of an example; in silence anything is as likely as anything else."""
+def _training_tokens(
+    example: _Example, used: list[int], rng: np.random.Generator
+) -> tuple[int, ...]:
+    """The tokens of an example; in silence the text is random."""
     if not example.silent:
         return example.tokens
-    return (*example.tokens[: example.said], *rng.choice(used, size=12), example.tokens[-1])
+    return (*example.tokens[: example.text_from], *rng.choice(used, size=12), example.tokens[-1])

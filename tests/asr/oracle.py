@@ -1,4 +1,4 @@
-"""openai-whisper as oracle: the same weights in its class, and what must agree."""
+"""openai-whisper as oracle: the same weights in its class, and the comparison of results."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def in_openai(folder: Path) -> Whisper:
 
 
 def from_openai(model: Whisper, folder: Path) -> Path:
-    """Put a model's weights into a folder that holds others of the same shape."""
+    """Replace the weights in a folder by those of a model of the same shape."""
     weights: dict[str, Tensor] = model.state_dict()
     names = load_file(folder / "model.safetensors")
     state = {name: weights[_openai_name(name)].contiguous() for name in names}
@@ -79,7 +79,7 @@ def from_openai(model: Whisper, folder: Path) -> Path:
 
 
 def of_openai(model: Whisper, samples: NDArray[np.float32], **options: Any) -> dict[str, Any]:
-    """What openai-whisper's `transcribe` makes of a recording, under our options' names."""
+    """The result of openai-whisper's `transcribe`, with our options' names."""
     if "suppress_tokens" in options:
         options["suppress_tokens"] = list(options["suppress_tokens"])
     found: dict[str, Any] = transcribe(model, samples, fp16=False, **options)
@@ -89,7 +89,7 @@ def of_openai(model: Whisper, samples: NDArray[np.float32], **options: Any) -> d
 def assert_same(
     ours: Sequence[Segment], theirs: Sequence[dict[str, Any]], tolerance: float = 1e-4
 ) -> None:
-    """Equal segments; what is summed or exponentiated in float32 within the tolerance."""
+    """Assert that segments are equal; sums and exponentials in float32 within the tolerance."""
     assert [s.text for s in ours] == [s["text"] for s in theirs]
     for mine, other in zip(ours, theirs, strict=True):
         for name in ("id", "seek", "start", "end", "temperature", "compression_ratio"):

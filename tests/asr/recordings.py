@@ -1,4 +1,4 @@
-"""Recordings made of chords, each of which stands for a phrase: what the fitted model knows."""
+"""Recordings of chords, each of which stands for a phrase; the fitted model was trained on them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Phrase = tuple[float, float, int]
 
 @dataclass(frozen=True)
 class Recording:
-    """What is said in which language, and how long it all takes."""
+    """A recording: its language, its length in seconds and its phrases."""
 
     language: str
     seconds: float
@@ -40,7 +40,7 @@ class Recording:
 
 
 def _talk(start: float, stop: float, order: str) -> tuple[Phrase, ...]:
-    """Phrases one after the other, in the order given, from `start` on until `stop`."""
+    """Consecutive phrases from `start` to `stop` seconds. order: their numbers, repeated."""
     talk, at = [], start
     for turn in range(100):
         number = int(order[turn % len(order)])
@@ -53,9 +53,9 @@ def _talk(start: float, stop: float, order: str) -> tuple[Phrase, ...]:
 
 
 RECORDINGS = {
-    # Phrases cross the ends of windows, which then end with a start that the next one takes up.
+    # Phrases cross window ends: the window ends with a start timestamp, and the next begins there.
     "long": Recording("en", 70.0, _talk(0.5, 69.5, "0123450213")),
-    # Half a minute of silence: a window without speech, from where a window is done at 30 s.
+    # Half a minute of silence: the window that begins at 30 s holds no speech.
     "silence": Recording("en", 75.0, _talk(0.0, 29.5, "5430") + _talk(60.5, 75.0, "1024")),
     "german": Recording("de", 41.0, _talk(0.5, 40.5, "2210")),
     "short": Recording("en", 9.5, _talk(0.5, 9.5, "14")),
@@ -63,7 +63,7 @@ RECORDINGS = {
 
 
 def samples_of(recording: Recording) -> NDArray[np.float32]:
-    """The recording as mono float32 at 16 kHz. German is known by a high tone."""
+    """The recording as mono float32 at 16 kHz. German has an additional high tone."""
     noise = np.random.default_rng(int(recording.seconds))
     sound = noise.normal(0.0, 1e-4, int(recording.seconds * 16_000))
     for start, length, number in recording.phrases:

@@ -1,6 +1,6 @@
-"""A recogniser whose every decoding is written down beforehand, in both programs.
+"""Scripted decoding, for this program and for openai-whisper.
 
-Turns are played one after the other, whatever is asked; what was asked is kept.
+Each decode call returns the next scripted turn, whatever its arguments, which are recorded.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from whisper.utils import compression_ratio
 from pipelines.asr import Transcriber
 from pipelines.engine import Engine, Event, FinishReason, LoadedModel, Request, Result
 
-__all__ = ["Asked", "OurScript", "Turn", "script_theirs", "scripted"]
+__all__ = ["DecodeCall", "OurScript", "Turn", "script_theirs", "scripted"]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What a decoding comes to. tokens: without the end of text."""
+    """The result of a decode call. tokens: ids without end of text."""
 
     tokens: tuple[int, ...]
     avg_logprob: float = -0.25
@@ -34,8 +34,8 @@ class Turn:
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a decoding was asked for."""
+class DecodeCall:
+    """The arguments of a decode call. mel: the window [mels, frames]."""
 
     temperature: float
     prompt: tuple[int, ...]
@@ -43,16 +43,16 @@ class Asked:
 
 
 class _Stream:
-    """A stream of one turn, a token an event."""
+    """Stands in for a Stream: one turn, one token an event."""
 
     def __init__(self, turn: Turn, eot: int) -> None:
         tokens = (*turn.tokens, *[eot] * turn.ended)
-        # What the mean comes from; openai-whisper divides by one more than there are tokens.
+        # Log-probabilities with this mean; openai-whisper divides by the number of tokens + 1.
         scale = (len(turn.tokens) + 1) / max(len(tokens), 1)
         logprobs = (turn.avg_logprob * scale,) * len(tokens)
         reason = FinishReason.EOS if turn.ended else FinishReason.LENGTH
         self._result = Result(tokens, logprobs, reason, (turn.no_speech_prob,))
-        self._events = self._told()
+        self._events = self._iterate()
         self.ready = True
 
     def __enter__(self) -> _Stream:
@@ -64,7 +64,7 @@ class _Stream:
     def __next__(self) -> Event:
         return next(self._events)
 
-    def _told(self) -> Iterator[Event]:
+    def _iterate(self) -> Iterator[Event]:
         tokens = self._result.tokens
         for i, token in enumerate(tokens):
             yield Event((token,), (), self._result.reason if i == len(tokens) - 1 else None)
@@ -75,50 +75,50 @@ class _Stream:
 
 @dataclass
 class OurScript:
-    """Stands in for the engine, and for the model, whose encoding is the spectrum itself."""
+    """Stands in for Engine and LoadedModel; the encoded window is the spectrogram itself."""
 
     turns: Iterator[Turn]
     eot: int
     architecture: Any
-    asked: list[Asked] = field(default_factory=list)
+    calls: list[DecodeCall] = field(default_factory=list)
 
     def encode(self, sources: Sequence[Tensor]) -> list[Tensor]:
         return list(sources)
 
     def stream(self, request: Request) -> _Stream:
         mel = cast(Tensor, request.encoded)
-        self.asked.append(Asked(request.options.temperature, request.prompt, mel))
+        self.calls.append(DecodeCall(request.options.temperature, request.prompt, mel))
         return _Stream(next(self.turns), self.eot)
 
 
 def scripted(real: Transcriber, turns: Sequence[Turn]) -> tuple[Transcriber, OurScript]:
-    """A transcriber with the vocabulary of a real one that plays the turns, over and over."""
-    transcriber = copy(real)
+    """A transcriber with the vocabulary of `real` that returns the turns, repeated."""
+    transcriber, recognizer = copy(real), copy(real.recognizer)
     eot = transcriber.tokenizer.special.eot
     script = OurScript(cycle(turns), eot, transcriber.model.architecture)
-    transcriber.engine = cast(Engine, script)
-    transcriber.model = cast(LoadedModel, script)
+    recognizer.engine, recognizer.model = cast(Engine, script), cast(LoadedModel, script)
+    transcriber._recognizer = recognizer
     return transcriber, script
 
 
-def script_theirs(model: Whisper, turns: Sequence[Turn]) -> list[Asked]:
-    """Let openai-whisper's model play the turns; what it is asked gets into the list returned."""
-    asked: list[Asked] = []
+def script_theirs(model: Whisper, turns: Sequence[Turn]) -> list[DecodeCall]:
+    """Make openai-whisper's model return the turns. The returned list records its decode calls."""
+    calls: list[DecodeCall] = []
     following = cycle(turns)
 
     def decode(mel: Tensor, options: DecodingOptions) -> DecodingResult:
         task = DecodingTask(model, options)
-        asked.append(Asked(options.temperature, tuple(task.initial_tokens), mel))
+        calls.append(DecodeCall(options.temperature, tuple(task.initial_tokens), mel))
         return _result(next(following), task.tokenizer, mel, options)
 
     model.decode = decode
-    return asked
+    return calls
 
 
 def _result(
     turn: Turn, tokenizer: Tokenizer, mel: Tensor, options: DecodingOptions
 ) -> DecodingResult:
-    """As the end of DecodingTask.run makes it."""
+    """A DecodingResult as DecodingTask.run builds it."""
     text = tokenizer.decode(list(turn.tokens)).strip()
     return DecodingResult(
         audio_features=mel,

@@ -1,4 +1,4 @@
-"""Several pieces of a recording decoded side by side."""
+"""Chunks of a recording decoded in parallel."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sentences(name: str) -> list[tuple[float, float]]:
     return [(float(start), float(end)) for start, end, _ in (line.split("\t") for line in lines)]
 
 
-# --- Where a recording is cut ---
+# --- Chunks ---
 
 
 @pytest.mark.parametrize("longest_s", [8.0, 10.0, 30.0])
@@ -62,16 +62,16 @@ def test_chunks_are_cut_in_the_pauses(longest_s: float) -> None:
 
 
 def test_blocks_of_any_size_give_the_same_chunks(talk: Samples) -> None:
-    def told(found: Iterator[Chunk]) -> list[tuple[int, int, int, bytes]]:
+    def contents(found: Iterator[Chunk]) -> list[tuple[int, int, int, bytes]]:
         return [(c.first, c.last, c.offset, c.samples.tobytes()) for c in found]
 
-    whole = told(split_at_pauses([talk], 10.0))
+    expected = contents(split_at_pauses([talk], 10.0))
     for size in (1_000, 16_001, 400_000):
         blocks = [talk[at : at + size] for at in range(0, len(talk), size)]
-        assert told(split_at_pauses(blocks, 10.0)) == whole
+        assert contents(split_at_pauses(blocks, 10.0)) == expected
 
 
-def test_hours_of_silence_are_neither_kept_nor_heard(talk: Samples) -> None:
+def test_long_silence_is_left_out(talk: Samples) -> None:
     longest = 0
 
     def blocks() -> Iterator[Samples]:
@@ -90,7 +90,7 @@ def test_hours_of_silence_are_neither_kept_nor_heard(talk: Samples) -> None:
     assert list(split_at_pauses([], 10.0)) == []
 
 
-def test_speech_without_a_pause_is_cut_all_the_same(talk: Samples) -> None:
+def test_speech_without_a_pause_is_cut(talk: Samples) -> None:
     rows = sentences("talk")
     speech = np.concatenate([talk[int(a * SAMPLE_RATE) : int(b * SAMPLE_RATE)] for a, b in rows])
     found = list(split_at_pauses([speech], 5.0))
@@ -98,7 +98,7 @@ def test_speech_without_a_pause_is_cut_all_the_same(talk: Samples) -> None:
     assert sum(c.last - c.first for c in found) > 0.95 * len(speech) / 160
 
 
-# --- What is heard ---
+# --- Recognition ---
 
 
 def words_of(segments: Sequence[Segment]) -> list[str]:
@@ -117,20 +117,20 @@ def test_the_text_is_right_and_in_its_place(demo: Transcriber, talk: Samples) ->
         assert abs(segment.end - end) < 0.3
 
 
-def test_the_same_however_many_are_side_by_side(demo: Transcriber, talk: Samples) -> None:
-    """A piece is decoded as if it were alone."""
-    together = list(demo.transcribe(talk, batch_size=8, word_timestamps=True))
+def test_the_result_does_not_depend_on_the_batch_size(demo: Transcriber, talk: Samples) -> None:
+    """A chunk is decoded as a recording of its own."""
+    parallel = list(demo.transcribe(talk, batch_size=8, word_timestamps=True))
     for size in (2, 3):
         other = list(demo.transcribe(talk, batch_size=size, word_timestamps=True))
-        assert [rounded(s) for s in other] == [rounded(s) for s in together]
+        assert [rounded(s) for s in other] == [rounded(s) for s in parallel]
     blocks = [talk[at : at + 12_345] for at in range(0, len(talk), 12_345)]
     streamed = demo.transcribe(iter(blocks), batch_size=8, word_timestamps=True)
     assert streamed.duration is None
-    assert [rounded(s) for s in streamed] == [rounded(s) for s in together]
+    assert [rounded(s) for s in streamed] == [rounded(s) for s in parallel]
 
 
 def rounded(segment: Segment) -> object:
-    """But for the last digits, which depend on what else is in a product."""
+    """Without the last digits, which depend on the other rows of a matrix product."""
     close = {"avg_logprob": round(segment.avg_logprob, 3), "words": ()}
     words = [(w.word, w.start, w.end, round(w.probability, 3)) for w in segment.words]
     return dataclasses.replace(segment, no_speech_prob=0.0, **close), words  # type: ignore[arg-type]
@@ -154,31 +154,31 @@ def test_live_text_is_the_segments_text(demo: Transcriber, talk: Samples) -> Non
     assert sum(isinstance(event, TextDelta) for event in events) > 3 * len(screen.segments)
 
 
-def test_nothing_said_nothing_heard(demo: Transcriber) -> None:
+def test_silence_has_no_segments(demo: Transcriber) -> None:
     for samples in (np.zeros(1, np.float32), np.zeros(20 * SAMPLE_RATE, np.float32)):
         assert list(demo.transcribe(samples, batch_size=4)) == []
     assert list(demo.transcribe(iter([]), batch_size=4)) == []
 
 
-def test_every_piece_is_told_the_prompt(
+def test_every_chunk_begins_with_the_initial_prompt(
     demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prompts: list[tuple[int, ...]] = []
     stream = Engine.stream
 
-    def token_probs(engine: Engine, request: Any) -> Any:
+    def recording_stream(engine: Engine, request: Any) -> Any:
         prompts.append(request.prompt)
         return stream(engine, request)
 
-    monkeypatch.setattr(Engine, "stream", token_probs)
+    monkeypatch.setattr(Engine, "stream", recording_stream)
     list(demo.transcribe(talk, batch_size=4, temperature=0.0, initial_prompt="A garden."))
     previous = demo.tokenizer.special.previous
-    told = (previous, *demo.tokenizer.encode(" A garden."))
+    expected = (previous, *demo.tokenizer.encode(" A garden."))
     assert len(prompts) >= 3
-    assert all(prompt[: len(told)] == told for prompt in prompts)
+    assert all(prompt[: len(expected)] == expected for prompt in prompts)
 
 
-def test_a_window_that_fails_is_tried_hotter(demo: Transcriber, talk: Samples) -> None:
+def test_a_window_that_fails_falls_back(demo: Transcriber, talk: Samples) -> None:
     options: dict[str, Any] = {"temperature": (0.0, 0.4), "logprob_threshold": 0.0}
     screen = Screen().show(demo.stream(talk, batch_size=4, no_speech_threshold=None, **options))
     assert {segment.temperature for segment in screen.segments} == {0.4}
@@ -187,7 +187,7 @@ def test_a_window_that_fails_is_tried_hotter(demo: Transcriber, talk: Samples) -
     assert [s.text for s in again] == [s.text for s in screen.segments], "seeds make it repeatable"
 
 
-def test_the_language_is_found_on_the_first_speech(real: Transcriber, talk: Samples) -> None:
+def test_the_language_is_detected_in_the_first_speech(real: Transcriber, talk: Samples) -> None:
     late = np.concatenate([np.zeros(40 * SAMPLE_RATE, np.float32), talk])
     found = real.transcribe(late, batch_size=2, temperature=0.0)
     assert found.language in real.capabilities.languages
@@ -205,7 +205,7 @@ def test_closing_cancels_all(demo: Transcriber, talk: Samples) -> None:
     assert demo.model.statistics.running == 0
 
 
-def test_what_cannot_be_is_said_at_once(demo: Transcriber) -> None:
+def test_invalid_input_is_refused_at_once(demo: Transcriber) -> None:
     with pytest.raises(OptionError, match="batch_size must be 1 or more"):
         demo.transcribe(np.zeros(1), batch_size=0)
     with pytest.raises(OptionError, match="chunk_s must be 2 s or more"):
@@ -215,7 +215,7 @@ def test_what_cannot_be_is_said_at_once(demo: Transcriber) -> None:
             demo.transcribe(cast(Any, source), batch_size=2)
 
 
-def test_a_stream_that_breaks_keeps_what_it_gave(demo: Transcriber, talk: Samples) -> None:
+def test_a_stream_that_breaks_keeps_the_segments_before(demo: Transcriber, talk: Samples) -> None:
     whole = [segment.text for segment in demo.transcribe(talk, batch_size=4)]
 
     def broken() -> Iterator[Samples]:

@@ -33,7 +33,7 @@ def test_beams_equal_openai_whisper(fitted: Pair, name: str, options: dict[str, 
 
 
 def test_live_text_of_beams_is_the_text(fitted: Pair) -> None:
-    """Beams tell what they agree on, and never take it back."""
+    """Live text of beam search is the common prefix of the beams, and is not retracted."""
     samples = samples_of(RECORDINGS["short"])
     events = list(fitted.ours.stream(samples, temperature=0.0, beam_size=4))
     text = "".join(event.text for event in events if isinstance(event, TextDelta))
@@ -54,6 +54,6 @@ def test_the_best_of_several_samples_is_likelier(fitted: Pair) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"beam_size": 0}, {"best_of": 0}, {"patience": 2.0}, {"length_penalty": 1.5}]
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         TranscribeOptions(**wrong)

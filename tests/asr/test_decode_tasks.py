@@ -1,4 +1,4 @@
-"""Pieces that are decoded side by side: their order, and what the failure of one does to others."""
+"""Interleaved decode tasks: their order, and the effect of a failure on the others."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def segment_of(text: str) -> Segment:
 
 
 class Script:
-    """Pieces that say their number; some fail so many times before they succeed."""
+    """Chunks whose text is their number. failures: chunk → number of attempts that fail."""
 
-    def __init__(self, failures: dict[int, int], hear: bool = False) -> None:
-        self.failures, self.hear = failures, hear
+    def __init__(self, failures: dict[int, int]) -> None:
+        self.failures = failures
         self.begun: list[int] = []
 
-    def pieces(self, count: int) -> Iterator[ChunkTask]:
+    def chunks(self, count: int) -> Iterator[ChunkTask]:
         for number in range(count):
-            yield ChunkTask(lambda number=number: self._course(number), f"piece {number}")  # type: ignore[misc]
+            yield ChunkTask(lambda number=number: self._task(number), f"chunk {number}")  # type: ignore[misc]
 
-    def _course(self, number: int) -> DecodeTask:
+    def _task(self, number: int) -> DecodeTask:
         self.begun.append(number)
         yield EncodeRequest(torch.full((1, 1), float(number)))
         yield TextDelta(f"{number}a")
@@ -58,66 +58,66 @@ def followed(events: Iterator[Any]) -> tuple[list[str], EngineError]:
     return texts, raised.value
 
 
-def test_pieces_come_in_order_and_not_too_early() -> None:
+def test_chunks_come_in_order_and_begin_as_needed() -> None:
     script = Script({})
-    events = run_interleaved(script.pieces(100), encode, 4)
+    events = run_interleaved(script.chunks(100), encode, 4)
     assert next(events) == TextDelta("0a")
     assert len(script.begun) <= 4
     for _ in range(40):
         next(events)
     assert len(script.begun) <= 10 + 4 * 4
-    assert texts_of(run_interleaved(Script({}).pieces(9), encode, 4)) == [
+    assert texts_of(run_interleaved(Script({}).chunks(9), encode, 4)) == [
         f"{n}{part}" for n in range(9) for part in "ab"
     ]
 
 
-def test_a_piece_that_fails_once_is_whole_in_the_end() -> None:
-    events = list(run_interleaved(Script({3: 1}).pieces(6), encode, 4))
+def test_a_chunk_that_fails_once_is_retried() -> None:
+    events = list(run_interleaved(Script({3: 1}).chunks(6), encode, 4))
     assert texts_of(iter(events)) == [f"{n}{part}" for n in range(6) for part in "ab"]
-    taken_back = [i for i, event in enumerate(events) if isinstance(event, Retract)]
-    assert [events[i - 1] for i in taken_back] == [TextDelta("3b")]
-    assert events[taken_back[0] + 1] == TextDelta("3b")
+    retracted = [i for i, event in enumerate(events) if isinstance(event, Retract)]
+    assert [events[i - 1] for i in retracted] == [TextDelta("3b")]
+    assert events[retracted[0] + 1] == TextDelta("3b")
 
 
-def test_a_broken_piece_does_not_harm_the_others() -> None:
-    texts, error = followed(run_interleaved(Script({3: 9}).pieces(6), encode, 4))
-    assert str(error) == "piece 3 could not be recognised: 3 is broken"
+def test_a_failed_chunk_does_not_affect_the_others() -> None:
+    texts, error = followed(run_interleaved(Script({3: 9}).chunks(6), encode, 4))
+    assert str(error) == "chunk 3 could not be recognised: 3 is broken"
     assert texts == [f"{n}{part}" for n in range(6) for part in "ab" if (n, part) != (3, "b")]
 
 
-def test_two_broken_pieces_in_a_row_end_it() -> None:
-    found, error = followed(run_interleaved(Script({3: 9, 4: 9}).pieces(6), encode, 4))
-    assert str(error) == "piece 4 could not be recognised: 4 is broken; nor could piece 3"
+def test_two_failed_chunks_in_a_row_raise_at_once() -> None:
+    found, error = followed(run_interleaved(Script({3: 9, 4: 9}).chunks(6), encode, 4))
+    assert str(error) == "chunk 4 could not be recognised: 4 is broken; nor could chunk 3"
     assert found[-2:] == ["3a", "4a"]
 
 
-def test_all_broken_pieces_are_named() -> None:
+def test_all_failed_chunks_are_named() -> None:
     texts, error = followed(
-        run_interleaved(Script(dict.fromkeys(range(0, 20, 2), 9)).pieces(20), encode, 4)
+        run_interleaved(Script(dict.fromkeys(range(0, 20, 2), 9)).chunks(20), encode, 4)
     )
     assert texts == [f"{n}{part}" for n in range(20) for part in "ab" if n % 2 or part == "a"]
     assert str(error) == (
-        "piece 18 could not be recognised: 18 is broken; "
-        "nor could piece 0, piece 2, piece 4, piece 6, piece 8, 4 more"
+        "chunk 18 could not be recognised: 18 is broken; "
+        "nor could chunk 0, chunk 2, chunk 4, chunk 6, chunk 8, 4 more"
     )
 
 
-def test_an_error_that_nobody_foresaw_is_named_by_its_kind() -> None:
+def test_an_error_of_another_kind_is_named_by_its_class() -> None:
     def never(windows: Sequence[Tensor]) -> list[EncodedSource]:
         raise MemoryError
 
-    texts, error = followed(run_interleaved(Script({}).pieces(1), never, 4))
+    texts, error = followed(run_interleaved(Script({}).chunks(1), never, 4))
     assert texts == []
-    assert str(error) == "piece 0 could not be recognised: MemoryError: "
+    assert str(error) == "chunk 0 could not be recognised: MemoryError: "
     assert isinstance(error.__cause__, MemoryError)
 
 
-def test_a_window_that_cannot_be_encoded_harms_only_its_own_piece() -> None:
+def test_a_window_that_cannot_be_encoded_fails_only_its_own_chunk() -> None:
     def some(windows: Sequence[Tensor]) -> list[EncodedSource]:
         if any(float(window[0, 0]) == 2 for window in windows):
             raise EngineError("2 is no sound")
         return encode(windows)
 
-    texts, error = followed(run_interleaved(Script({}).pieces(5), some, 4))
-    assert str(error) == "piece 2 could not be recognised: 2 is no sound"
+    texts, error = followed(run_interleaved(Script({}).chunks(5), some, 4))
+    assert str(error) == "chunk 2 could not be recognised: 2 is no sound"
     assert texts == [f"{n}{part}" for n in range(5) if n != 2 for part in "ab"]

@@ -1,4 +1,4 @@
-"""Live text: what is shown, taken back and replaced on the way to the segments."""
+"""Live text: shown, retracted, and replaced by segments."""
 
 from __future__ import annotations
 
@@ -33,8 +33,12 @@ EVERY_TIME = {"temperature": (0.0, 0.4, 0.8), "logprob_threshold": 0.0, "no_spee
 
 @dataclass
 class Screen:
-    """Follows the events as a terminal does. lives: the live text that each window ended with;
-    rejected: what was taken back."""
+    """Follows the events as a terminal does.
+
+    Attributes:
+        lives: The live text at the end of each window.
+        rejected: The live texts that were retracted.
+    """
 
     live: str = ""
     final: str = ""
@@ -45,10 +49,10 @@ class Screen:
     def show(self, events: Iterable[TranscriptEvent]) -> Screen:
         for event in events:
             if isinstance(event, TextDelta):
-                assert event.text, "nothing is no news"
+                assert event.text, "a TextDelta has text"
                 self.live += event.text
             elif isinstance(event, Retract):
-                assert self.live, "nothing is there to be taken back"
+                assert self.live, "Retract follows live text"
                 self.rejected.append(self.live)
                 self.live = ""
             elif isinstance(event, SegmentDone):
@@ -59,7 +63,7 @@ class Screen:
                 self.segments.append(event.segment)
             else:
                 assert isinstance(event, TranscriptionInfo)
-        assert not self.live, "live text is never left over"
+        assert not self.live, "segments replace all live text"
         return self
 
 
@@ -92,7 +96,7 @@ def test_live_text_is_the_segments_text(fitted: Pair, name: str) -> None:
     assert "\ufffd" not in "".join(deltas)
 
 
-def test_rejected_windows_are_taken_back(fitted: Pair) -> None:
+def test_rejected_windows_are_retracted(fitted: Pair) -> None:
     events = list(fitted.ours.stream(samples_of(RECORDINGS["short"]), seed=3, **EVERY_TIME))
     screen = Screen().show(events)
     windows = len({segment.seek for segment in screen.segments})
@@ -103,22 +107,22 @@ def test_rejected_windows_are_taken_back(fitted: Pair) -> None:
     assert list(again) == screen.segments, "sampling with a seed is repeatable"
 
 
-def test_a_window_found_silent_is_taken_back(real: Transcriber) -> None:
+def test_a_silent_window_is_retracted(real: Transcriber) -> None:
     silent = Turn(tokens_of(real, 0.0, " Thank you.", 30.0), -1.5, 0.9)
     events = play(real, [silent])
     assert not [e for e in events if isinstance(e, SegmentDone)]
     assert Screen().show(events).rejected == [" Thank you."] * 2
 
 
-def test_nothing_shown_is_not_taken_back(real: Transcriber) -> None:
+def test_a_window_without_text_is_not_retracted(real: Transcriber) -> None:
     wordless = Turn(tokens_of(real, 0.0), -1.5, 0.9)
     assert [type(e) for e in play(real, [wordless])] == [TranscriptionInfo]
-    # Whole attempts without text leave nothing to retract either.
+    # Nor are failed attempts without text.
     events = play(real, [wordless], no_speech_threshold=None)
     assert not [e for e in events if isinstance(e, Retract)]
 
 
-def test_what_the_end_of_the_window_cut_off_is_replaced(real: Transcriber) -> None:
+def test_text_cut_off_by_the_window_end_is_replaced(real: Transcriber) -> None:
     cut = Turn(tokens_of(real, 0.0, " Good", 20.0, 20.0, " mor"), ended=False)
     whole = Turn(tokens_of(real, 0.0, " morning.", 5.0))
     screen = Screen().show(play(real, [cut, whole]))
@@ -130,9 +134,9 @@ def test_segments_come_as_soon_as_their_window_is_done(real: Transcriber) -> Non
     first = Turn(tokens_of(real, 0.0, " One", 5.0, 5.0, " two", 10.0, 10.0))
     transcriber, script = scripted(real, [first, Turn(tokens_of(real, 0.0, " three", 9.0))])
     found = transcriber.transcribe(SOUND, language="en")
-    assert not script.asked
+    assert not script.calls
     assert [next(found).text, next(found).text] == [" One", " two"]
-    assert len(script.asked) == 1
+    assert len(script.calls) == 1
     assert [segment.text for segment in found] == [" three"]
 
 
@@ -183,7 +187,7 @@ PIECES = st.lists(
 def test_no_character_is_ever_cut(
     real: Transcriber, segments: list[list[str]], broken: int, rejections: int
 ) -> None:
-    """broken: so many tokens are missing at the end of each segment, as sampling may do it."""
+    """broken: number of tokens missing at the end of each segment, as with sampling."""
     tokens: list[int] = []
     for number, pieces in enumerate(segments):
         text = real.tokenizer.encode("".join(pieces))

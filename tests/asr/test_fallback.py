@@ -1,5 +1,5 @@
-"""What is done with a window's text, with the decoding itself scripted in both programs: which
-temperatures are tried, what is kept as the prompt, where the next window begins."""
+"""Temperature fallback, prompts and window positions against openai-whisper, with decoding
+scripted in both programs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.asr.scripted import Turn, script_theirs, scripted
 SOUND = np.random.default_rng(0).normal(0, 0.1, 33 * 16_000).astype(np.float32)
 LOOP = " again and again" * 30
 
-# Kinds of turns: times and texts, log-probability, probability of silence.
+# Kinds of turns: timestamps and texts, mean log-probability, no-speech probability.
 KINDS: dict[str, tuple[tuple[float | str, ...], float, float]] = {
     "good": ((0.0, " Good morning.", 30.0), -0.25, 0.0),
     "unlikely": ((0.0, " Mmh.", 30.0), -1.5, 0.0),
@@ -47,13 +47,13 @@ def tokens_of(*parts: float | str) -> tuple[int, ...]:
 
 @pytest.fixture(scope="module")
 def model() -> Whisper:
-    """Never run: its dimensions are what counts."""
+    """Not run; only its dimensions matter."""
     return Whisper(ModelDimensions(80, 1500, 8, 1, 1, 51_865, 448, 8, 1, 1)).eval()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _spectrum_once() -> Iterator[None]:
-    """openai-whisper need not compute that of SOUND again and again."""
+    """openai-whisper computes the spectrogram of SOUND once, not in each test."""
     module = sys.modules["whisper.transcribe"]
     spectrum = log_mel_spectrogram(SOUND, padding=480_000)
     with pytest.MonkeyPatch.context() as patch:
@@ -61,32 +61,36 @@ def _spectrum_once() -> Iterator[None]:
         yield
 
 
-def assert_same_course(
+def assert_same_run(
     model: Whisper, real: Transcriber, turns: Sequence[Turn], **options: Any
 ) -> list[float]:
-    """Play the turns in both and compare all that can be seen; the temperatures tried."""
+    """Run both programs on the turns and compare calls and segments.
+
+    Returns:
+        The temperatures of the decode calls.
+    """
     transcriber, ours = scripted(real, turns)
     theirs = script_theirs(model, turns)
     segments = list(transcriber.transcribe(SOUND, language="en", **options))
     expected = of_openai(model, SOUND, language="en", **options)
-    assert [a.temperature for a in ours.asked] == [a.temperature for a in theirs]
-    assert [a.prompt for a in ours.asked] == [a.prompt for a in theirs]
-    for mine, other in zip(ours.asked, theirs, strict=True):  # the same windows
+    assert [a.temperature for a in ours.calls] == [a.temperature for a in theirs]
+    assert [a.prompt for a in ours.calls] == [a.prompt for a in theirs]
+    for mine, other in zip(ours.calls, theirs, strict=True):  # the same windows
         assert float((mine.mel - other.mel).abs().max()) <= 1e-6
     assert_same(segments, expected["segments"], tolerance=1e-9)
-    return [a.temperature for a in ours.asked]
+    return [a.temperature for a in ours.calls]
 
 
 ALL = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-COURSES: dict[str, tuple[list[str], dict[str, Any], list[float]]] = {
+RUNS: dict[str, tuple[list[str], dict[str, Any], list[float]]] = {
     "good at once": (["good"], {}, [0.0, 0.0]),
     "unlikely, then good": (["unlikely", "good"], {}, [0.0, 0.2, 0.0, 0.2]),
     "looping, then good": (["looping", "looping", "good", "good"], {}, [0.0, 0.2, 0.4, 0.0]),
     "never good": (["unlikely"], {}, ALL + ALL),
-    "looping for ever": (["looping"], {"temperature": (0.0, 0.5)}, [0.0, 0.5, 0.0, 0.5]),
+    "always looping": (["looping"], {"temperature": (0.0, 0.5)}, [0.0, 0.5, 0.0, 0.5]),
     "silent": (["silent"], {}, [0.0, 0.0]),
     "silent and looping": (["silent loop"], {}, [0.0, 0.0]),
-    "said to be silent, but likely": (["likely silent"], {}, [0.0, 0.0]),
+    "no speech, but likely text": (["likely silent"], {}, [0.0, 0.0]),
     "unlikely, then silent": (["unlikely", "silent"], {}, [0.0, 0.2, 0.0, 0.2]),
     "one temperature": (["unlikely"], {"temperature": 0.3}, [0.3, 0.3]),
     "loops allowed": (["looping"], {"compression_ratio_threshold": None}, [0.0, 0.0]),
@@ -100,11 +104,11 @@ COURSES: dict[str, tuple[list[str], dict[str, Any], list[float]]] = {
 }
 
 
-@pytest.mark.parametrize("decode_task", COURSES)
-def test_known_courses(model: Whisper, real: Transcriber, decode_task: str) -> None:
-    kinds, options, tried = COURSES[decode_task]
+@pytest.mark.parametrize("name", RUNS)
+def test_known_runs(model: Whisper, real: Transcriber, name: str) -> None:
+    kinds, options, tried = RUNS[name]
     turns = [Turn(tokens_of(*KINDS[kind][0]), *KINDS[kind][1:]) for kind in kinds]
-    assert assert_same_course(model, real, turns, **options) == tried
+    assert assert_same_run(model, real, turns, **options) == tried
 
 
 WORDS = st.sampled_from(
@@ -114,11 +118,11 @@ WORDS = st.sampled_from(
 
 @st.composite
 def texts(draw: st.DrawFn) -> tuple[int, ...]:
-    """What Whisper's grammar allows, and some that it does not: the loop must bear it."""
+    """Tokens that follow Whisper's timestamp grammar, and some that do not."""
     parts: list[float | str] = draw(st.sampled_from([[], [0.0], [1.0]]))
     for step in sorted(draw(st.lists(st.integers(10, 60), max_size=5))):
         parts = [*parts, draw(WORDS), *[step * 0.5] * draw(st.integers(1, 2))]
-    # Half a character where the text breaks off, as it does at the length limit.
+    # An incomplete character at the end, as at the length limit.
     tail = tokens_of(draw(st.sampled_from(["", " and", "🌧"])))
     return (*tokens_of(*parts), *tail[:1])
 
@@ -126,7 +130,7 @@ def texts(draw: st.DrawFn) -> tuple[int, ...]:
 TURNS = st.builds(
     Turn,
     tokens=texts(),
-    # Sums of these are exact, so that both see the same mean.
+    # Sums of these are exact, so both programs compute the same mean.
     avg_logprob=st.sampled_from([-0.125, -0.5, -1.0, -1.0625, -3.0]),
     no_speech_prob=st.sampled_from([0.0, 0.25, 0.6, 0.625, 1.0]),
 )
@@ -145,7 +149,7 @@ OPTIONS = st.fixed_dictionaries(
 
 @settings(max_examples=40, deadline=None)
 @given(turns=st.lists(TURNS, min_size=1, max_size=7), options=OPTIONS)
-def test_any_course(
+def test_any_run(
     model: Whisper, real: Transcriber, turns: list[Turn], options: dict[str, Any]
 ) -> None:
-    assert_same_course(model, real, turns, **options)
+    assert_same_run(model, real, turns, **options)

@@ -1,4 +1,4 @@
-"""A model that computes NaN: an error of the recording, after what was recognised before it."""
+"""A model that computes NaN: the segments before it, then an error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def talk() -> Samples:
 
 
 def damage(transcriber: Transcriber, monkeypatch: pytest.MonkeyPatch, calls: Sequence[int]) -> None:
-    """The windows that are encoded by these numbers, from 0, become NaN, always."""
+    """Make the encoded windows with these numbers NaN, in every attempt. Numbers count from 0."""
     encode = transcriber.model.encode
     known: list[bytes] = []
 
@@ -72,7 +72,7 @@ def test_window_after_window(
 
 
 @pytest.mark.parametrize("broken", [0, 1])
-def test_neighbours_are_recognised_as_ever(
+def test_neighbours_are_recognised_as_before(
     demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch, broken: int
 ) -> None:
     options = {"language": "en", "temperature": 0.0, "batch_size": 8, "chunk_s": 8.0}
@@ -90,7 +90,7 @@ def test_neighbours_are_recognised_as_ever(
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
-def test_nothing_at_all_is_no_empty_result(
+def test_without_any_result_there_is_an_error(
     demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch, batch_size: int
 ) -> None:
     damage(demo, monkeypatch, range(100))
@@ -100,7 +100,7 @@ def test_nothing_at_all_is_no_empty_result(
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])
-def test_no_language_is_made_up(
+def test_language_detection_fails_as_well(
     real: Transcriber, monkeypatch: pytest.MonkeyPatch, batch_size: int
 ) -> None:
     damage(real, monkeypatch, range(100))

@@ -22,7 +22,7 @@ EOT, QUESTION_MARK = 50257, 30
 
 
 def compare(pair: Pair, samples: NDArray[np.float32], **options: Any) -> dict[str, Any]:
-    """Assert that both find the same; what openai-whisper found."""
+    """Assert that both results are equal. Returns openai-whisper's."""
     theirs = of_openai(pair.theirs, samples, **GREEDY, **options)
     ours = pair.ours.transcribe(samples, **GREEDY, **options)
     assert ours.language == language_code(theirs["language"])
@@ -33,14 +33,14 @@ def compare(pair: Pair, samples: NDArray[np.float32], **options: Any) -> dict[st
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_the_fitted_model_writes_text_and_times(fitted: Pair, name: str) -> None:
-    """Else all that follows would compare noise."""
+    """Without this, the other tests would compare noise."""
     recording = RECORDINGS[name]
     found = compare(fitted, samples_of(recording))
     assert found["language"] == recording.language
-    said = [segment for segment in found["segments"] if segment["text"]]
-    assert len(said) >= len(recording.phrases) // 2
-    assert all(segment["text"] in PHRASES for segment in said)
-    windows = [segment["seek"] for segment in said]
+    spoken = [segment for segment in found["segments"] if segment["text"]]
+    assert len(spoken) >= len(recording.phrases) // 2
+    assert all(segment["text"] in PHRASES for segment in spoken)
+    windows = [segment["seek"] for segment in spoken]
     assert len(set(windows)) >= recording.seconds // 30
     assert max(map(windows.count, windows)) >= 2
 
@@ -53,8 +53,8 @@ def test_silence_in_the_middle_is_skipped_and_times_go_on(fitted: Pair) -> None:
 
 
 VARIATIONS: dict[str, tuple[str, dict[str, Any]]] = {
-    "no memory of previous text": ("long", {"condition_on_previous_text": False}),
-    "no memory, silence": ("silence", {"condition_on_previous_text": False}),
+    "no previous text": ("long", {"condition_on_previous_text": False}),
+    "no previous text, silence": ("silence", {"condition_on_previous_text": False}),
     "language given": ("german", {"language": "de"}),
     "another language than spoken": ("german", {"language": "en"}),
     "language by its name": ("short", {"language": "English"}),
@@ -71,7 +71,7 @@ VARIATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "a late start forbidden": ("long", {"max_initial_timestamp": 0.3}),
     "a start at once": ("german", {"max_initial_timestamp": 0.005}),
     "a start anywhere": ("silence", {"max_initial_timestamp": None}),
-    "a start anywhere, said otherwise": ("silence", {"max_initial_timestamp": 0.0}),
+    "a start anywhere, as 0 s": ("silence", {"max_initial_timestamp": 0.0}),
     "symbols allowed": ("long", {"suppress_tokens": (QUESTION_MARK,)}),
     "tokens forbidden": ("long", {"suppress_tokens": (-1, QUESTION_MARK, 1044, 13)}),
     "blanks allowed": ("short", {"suppress_blank": False}),
@@ -81,7 +81,7 @@ VARIATIONS: dict[str, tuple[str, dict[str, Any]]] = {
         {"suppress_tokens": (-1, EOT), "initial_prompt": "word after word, " * 100},
     ),
     "silence never skipped": ("silence", {"no_speech_threshold": None}),
-    "silence skipped whatever the text": ("silence", {"logprob_threshold": None}),
+    "silence skipped regardless of the text": ("silence", {"logprob_threshold": None}),
     "nearly everything is silence": ("silence", {"no_speech_threshold": 1e-4}),
 }
 
@@ -128,7 +128,7 @@ def test_blocks_give_what_the_whole_recording_gives(fitted: Pair, name: str, len
 def test_other_layouts_with_random_weights(
     engine: Engine, tmp_path_factory: pytest.TempPathFactory, shape: str
 ) -> None:
-    """Their vocabularies, mel bands and missing language tokens; what they say is gibberish."""
+    """Their vocabularies, mel bands and missing language tokens; the text is random."""
     folder = write_whisper(tmp_path_factory.mktemp("other") / shape, shape)
     pair = Pair(Transcriber(folder, engine=engine), in_openai(folder))
     found = compare(pair, samples_of(RECORDINGS["short"]))

@@ -87,7 +87,7 @@ def test_text_arrives_in_whole_characters(ours: WhisperTokenizer, text: str, spl
         assert not any("\ufffd" in piece for piece in pieces)
 
 
-def test_a_character_that_never_ends_is_replaced_at_the_end(ours: WhisperTokenizer) -> None:
+def test_an_incomplete_character_is_replaced_at_the_end(ours: WhisperTokenizer) -> None:
     half = ours.encode("春")[:1]
     decoder = StreamingDetokenizer(ours)
     if ours.text(half) == "春":
@@ -96,13 +96,13 @@ def test_a_character_that_never_ends_is_replaced_at_the_end(ours: WhisperTokeniz
     assert decoder.finish() == "\ufffd"
 
 
-def test_text_cannot_smuggle_in_control_tokens(ours: WhisperTokenizer) -> None:
+def test_text_cannot_contain_control_tokens(ours: WhisperTokenizer) -> None:
     ids = ours.encode("<|endoftext|><|startoftranscript|><|0.00|>")
     assert max(ids) < ours.special.eot
     assert ours.text(ids) == "<|endoftext|><|startoftranscript|><|0.00|>"
 
 
-def test_vocab_and_merges_do_where_there_is_no_tokenizer_json(
+def test_vocab_and_merges_replace_a_missing_tokenizer_json(
     multilingual: Path, ours: WhisperTokenizer, tmp_path: Path
 ) -> None:
     for name in ("vocab.json", "merges.txt", "added_tokens.json"):

@@ -1,4 +1,4 @@
-"""What a Transcriber refuses, and what it makes of recordings with nothing in them."""
+"""Input that a Transcriber refuses, and recordings without speech."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ NO_AUDIO: dict[str, Callable[[Path], Any]] = {
 
 
 @pytest.mark.parametrize("what", NO_AUDIO)
-def test_no_audio_is_said_before_anything_is_decoded(
+def test_input_without_audio_is_refused_before_decoding(
     real: Transcriber, tmp_path: Path, what: str
 ) -> None:
     source = NO_AUDIO[what](tmp_path)
-    for ask in (real.transcribe, real.stream, real.detect_language):
+    for method in (real.transcribe, real.stream, real.detect_language):
         with pytest.raises(AudioError) as caught:
-            ask(source)
+            method(source)
         assert "\n" not in str(caught.value)
         if isinstance(source, (str, Path)):
             assert str(source) in str(caught.value)
@@ -137,7 +137,7 @@ def broken_after(seconds: float, block: Any) -> Iterator[NDArray[np.float32]]:
         (ConnectionResetError("the radio is off"), ConnectionResetError),
     ],
 )
-def test_a_stream_that_breaks_keeps_what_it_gave(
+def test_a_stream_that_breaks_keeps_the_segments_before(
     fitted: Pair, block: Any, error: type[Exception]
 ) -> None:
     found = fitted.ours.transcribe(broken_after(40.0, block), temperature=0.0)
@@ -180,7 +180,7 @@ def test_overrides_change_the_options_given(real: Transcriber, tmp_path: Path) -
 
 def assert_refused(transcriber: Transcriber, reason: str, **options: Any) -> None:
     with pytest.raises(UnsupportedTask, match=reason) as caught:
-        # The recording is not even looked for.
+        # Checked before the recording is opened.
         transcriber.transcribe("missing.wav", **options)
     assert "\n" not in str(caught.value)
     assert transcriber.capabilities.name in str(caught.value)
@@ -206,7 +206,7 @@ def test_an_english_model_takes_english_only(english_only: Path, engine: Engine)
         ("distil", {"encoder_layers": 4}, False, True),
     ],
 )
-def test_what_multilingual_models_can_do(
+def test_capabilities_of_multilingual_models(
     engine: Engine,
     tmp_path: Path,
     shape: str,
@@ -226,7 +226,7 @@ def test_what_multilingual_models_can_do(
     engine.unload(transcriber.model)
 
 
-def test_folders_that_hold_no_recogniser(
+def test_folders_without_a_recognition_model(
     english_only: Path, multilingual: Path, engine: Engine, tmp_path: Path
 ) -> None:
     marian = write_marian(tmp_path / "marian")
@@ -245,7 +245,7 @@ def test_folders_that_hold_no_recogniser(
 def test_no_generation_config_is_needed(
     english_only: Path, multilingual: Path, engine: Engine, tmp_path: Path
 ) -> None:
-    """Its suppress list is what openai-whisper's rule gives; the rest is told from the shape."""
+    """Its suppress list equals openai-whisper's rule; the rest is derived from the shape."""
     for source in (english_only, multilingual):
         folder = tmp_path / source.name
         shutil.copytree(source, folder)

@@ -26,7 +26,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("language", TEXTS)
-def test_words_are_split_as_there(language: str, multilingual: Path) -> None:
+def test_words_are_split_as_in_openai_whisper(language: str, multilingual: Path) -> None:
     ours, theirs = WhisperTokenizer(multilingual), get_tokenizer(True, language=language)
     tokens = [*theirs.encode(TEXTS[language]), theirs.eot]
     words, ids = theirs.split_to_word_tokens(tokens)
@@ -60,7 +60,7 @@ def test_paths_are_the_same(shape: tuple[int, int]) -> None:
 )
 def test_times_equal_openai_whisper(fitted: Pair, name: str, options: dict[str, Any]) -> None:
     heads = torch.zeros(fitted.theirs.dims.n_text_layer, fitted.theirs.dims.n_text_head)
-    for layer, head in fitted.ours._alignment_heads:
+    for layer, head in fitted.ours.recognizer.alignment_heads:
         heads[layer, head] = 1
     fitted.theirs.register_buffer("alignment_heads", heads.to_sparse(), persistent=False)
     samples = samples_of(RECORDINGS[name])

@@ -1,7 +1,7 @@
 """A language of tones and its recogniser: live recognition without a neural network.
 
-A word is a tone of its own pitch, so what a stretch of audio says can be read off its spectrum.
-The recogniser hears only what it is given: a word cut in half sounds like another word.
+Each word is a tone of its own pitch, so the words of a buffer can be read off its spectrogram. The
+recogniser has no context: a word cut in half may be recognised as another word.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WINDOW_S = 10.0
 WORDS = [f" {name}" for name in "ba be bi bo da de di do ka ke ki ko ma me mi mo".split()]
 EOT, BEGIN = 100, 110  # text below, timestamps from there on
 _FRAME_S = 0.01
-_SHORTEST_S = 0.15  # a tone that lasts less is not understood
+_SHORTEST_S = 0.15  # shorter tones are not recognised
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class _Tokenizer:
         return [WORDS.index(f" {word}") for word in text.split()]
 
 
-class _Abilities:
+class _Capabilities:
     multilingual = False
 
     def check(self, options: object) -> None:
@@ -95,10 +95,15 @@ class _Model:
 
 
 class ToneTranscriber:
-    """Stands in for Transcriber; counts what it is given to do."""
+    """Stands in for Transcriber and WindowDecoder.
+
+    Attributes:
+        heard_s: Seconds of audio decoded so far.
+        longest_context: Largest number of previous tokens.
+    """
 
     def __init__(self) -> None:
-        self.tokenizer, self.capabilities, self.model = _Tokenizer(), _Abilities(), _Model()
+        self.tokenizer, self.capabilities, self.model = _Tokenizer(), _Capabilities(), _Model()
         self.window_s = WINDOW_S
         self.heard_s = 0.0
         self.longest_context = 0
@@ -120,26 +125,25 @@ class ToneTranscriber:
         self,
         encoded: Tensor,
         previous: Sequence[int],
-        fixed: Sequence[int],
+        prefix: Sequence[int],
         draft: Sequence[int],
-        longest: int,
-        heard_s: float,
+        max_tokens: int,
+        audio_s: float,
     ) -> LiveWindowResult:
         self.heard_s += encoded.shape[1] * _FRAME_S
         self.longest_context = max(self.longest_context, len(previous))
-        tokens, times = self._understand(encoded)
-        # What is fixed stays, whatever is heard now.
+        tokens, times = self._recognise(encoded)
         tokens, times = (
-            [*fixed, *tokens[len(fixed) :]],
+            [*prefix, *tokens[len(prefix) :]],
             [*times, *[times[-1] if times else 0.0] * 99],
         )
-        kept = 0
-        while kept < min(len(draft), len(tokens)) and draft[kept] == tokens[kept]:
-            kept += 1
+        accepted = 0
+        while accepted < min(len(draft), len(tokens)) and draft[accepted] == tokens[accepted]:
+            accepted += 1
         window = WindowResult(tuple(tokens), 0.0, -0.1, 1.0, 0.0)
-        return LiveWindowResult(window, tuple(times[: len(tokens)]), kept)
+        return LiveWindowResult(window, tuple(times[: len(tokens)]), accepted)
 
-    def _understand(self, mel: Tensor) -> tuple[list[int], list[float]]:
+    def _recognise(self, mel: Tensor) -> tuple[list[int], list[float]]:
         loud = mel.amax(0) > mel.max() - 0.5
         names = [int(band) if on else -1 for band, on in zip(mel.argmax(0), loud, strict=True)]
         if not bool(mel.max() > 0.1):
@@ -149,20 +153,20 @@ class ToneTranscriber:
             count = len(list(group))
             runs.append((name, at * _FRAME_S, (at + count) * _FRAME_S))
             at += count
-        said = [
+        words = [
             (min(range(len(WORDS)), key=lambda w: abs(self._bands[w] - band)), start, end)
             for band, start, end in runs
             if band >= 0 and end - start >= _SHORTEST_S
         ]
         tokens: list[int] = []
         times: list[float] = []
-        for index, (word, start, end) in enumerate(said):
-            if index == 0 or start - said[index - 1][2] > 0.5:
+        for index, (word, start, end) in enumerate(words):
+            if index == 0 or start - words[index - 1][2] > 0.5:
                 tokens.append(BEGIN + round(start / 0.02))
                 times.append(start)
             tokens.append(word)
             times.append(end - 0.02)
-            if index == len(said) - 1 or said[index + 1][1] - end > 0.5:
+            if index == len(words) - 1 or words[index + 1][1] - end > 0.5:
                 tokens.append(BEGIN + round(end / 0.02))
                 times.append(end)
         return tokens, times

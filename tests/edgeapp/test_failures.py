@@ -121,7 +121,7 @@ def test_a_model_that_computes_nan_writes_nothing(
     assert run("transcribe", SAMPLES / "question.flac", *arguments) == 1
     assert names_in(tmp_path / "out") == set()
     (line,) = capsys.readouterr().err.splitlines()
-    assert "question.flac: what is said from 0.0 to 3." in line
+    assert "question.flac: the speech from 0.0 to 3." in line
     assert "computed NaN" in line
     assert "float32" in line
 
@@ -152,7 +152,7 @@ def test_what_was_recognised_before_is_kept_as_a_part(
     said = capsys.readouterr().err
     assert "edgeapp: story: the first part is in o, in files that end with .part" in said
     assert "could not be recognised: the model computed NaN" in said
-    assert "nor could what is said from" in said
+    assert "nor could the speech from" in said
 
 
 @pytest.mark.parametrize("batch_size", [1, 8])

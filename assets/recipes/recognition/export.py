@@ -24,8 +24,8 @@ from transformers import WhisperForConditionalGeneration
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE
 from pipelines.asr.audio.features import HOP, N_FFT
+from pipelines.asr.timestamps import TIME_PRECISION
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.asr.window import TIME_PRECISION
 
 HERE = Path(__file__).parent
 LATEST_START = 1.0  # seconds into a window, by which its first segment begins

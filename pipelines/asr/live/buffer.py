@@ -9,7 +9,7 @@ import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.live.hypothesis import segment_starts, shift_timestamps
-from pipelines.asr.window import TIME_PRECISION
+from pipelines.asr.timestamps import TIME_PRECISION
 
 __all__ = ["LiveBuffer"]
 

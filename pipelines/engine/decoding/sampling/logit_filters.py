@@ -28,7 +28,6 @@ __all__ = [
     "LogitFilter",
     "SuppressTokens",
     "SuppressAtBegin",
-    "WhisperTimestamps",
     "apply_filters",
 ]
 
@@ -261,60 +260,5 @@ class BadWords:
                 for start, last in longer:
                     if recent[-len(start) :] == start:
                         logits[last] = -torch.inf
-
-        return bound
-
-
-@dataclass(frozen=True)
-class WhisperTimestamps:
-    """Whisper's timestamp grammar, as openai-whisper's ApplyTimestampRules.
-
-    Timestamps come in pairs (but before end of text), never go backwards, open the output (not
-    later than `max_initial_index` when given), and come whenever their summed probability
-    exceeds that of the best other token.
-
-    begin: id of <|0.00|>; all ids from there on are timestamps. eot: end of text; all ids
-    before it are text. no_timestamps: the token that would switch timestamps off.
-    """
-
-    begin: int
-    eot: int
-    no_timestamps: int | None
-    max_initial_index: int | None = 50
-
-    def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
-        if not self.eot < self.begin < vocab_size:
-            raise RequestError(
-                f"timestamps from id {self.begin} on do not fit end of text {self.eot} "
-                f"and a vocabulary of {vocab_size}"
-            )
-        latest: int | None = None
-        counted = 0
-
-        def bound(logits: Tensor, generated: Sequence[int]) -> None:
-            nonlocal latest, counted
-            for token in generated[counted:]:
-                latest = token if token >= self.begin else latest
-            counted = len(generated)
-            if self.no_timestamps is not None:
-                logits[self.no_timestamps] = -torch.inf
-            last = bool(generated) and generated[-1] >= self.begin
-            before = len(generated) < 2 or generated[-2] >= self.begin
-            if last and before:
-                logits[self.begin :] = -torch.inf  # a pair is complete: text next
-            elif last:
-                logits[: self.eot] = -torch.inf  # half a pair: its other half, or the end
-            if latest is not None:
-                # The second of a pair may repeat the first; a segment is never empty.
-                lowest = latest if last and not before else latest + 1
-                logits[self.begin : lowest] = -torch.inf
-            if not generated:
-                logits[: self.begin] = -torch.inf
-                if self.max_initial_index is not None:
-                    logits[self.begin + self.max_initial_index + 1 :] = -torch.inf
-            # Comparing logits compares probabilities: both lack the same normaliser. Masked
-            # rather than branched on, so that a GPU need not report back.
-            stamped = logits[self.begin :].logsumexp(-1) > logits[: self.begin].max()
-            logits[: self.begin].masked_fill_(stamped, -torch.inf)
 
         return bound

@@ -198,7 +198,7 @@ def test_ids_equal_openai_whisper(
     chosen = TranscribeOptions(without_timestamps=without_timestamps)
     transcriber = Transcriber(folder, engine=engine)
     decoder = transcriber.window_decoder("de", chosen)
-    never = transcriber._suppressed(chosen, transcriber.tokenizer.special.timestamp_begin + 1500)
+    never = transcriber.recognizer.suppressed_tokens(chosen)
     plain = GenerationOptions(
         max_new_tokens=LENGTH,
         logit_filters=decoder._logit_filters,

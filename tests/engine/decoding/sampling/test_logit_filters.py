@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,7 +14,6 @@ from transformers import (
     SuppressTokensAtBeginLogitsProcessor,
     SuppressTokensLogitsProcessor,
 )
-from whisper.decoding import ApplyTimestampRules
 
 from pipelines.engine import (
     AllowOnlyTokens,
@@ -28,7 +25,6 @@ from pipelines.engine import (
     RepetitionPenalty,
     SuppressAtBegin,
     SuppressTokens,
-    WhisperTimestamps,
     apply_filters,
 )
 from pipelines.errors import OptionError, RequestError
@@ -76,27 +72,6 @@ def test_a_filter_bound_once_equals_one_bound_at_each_step(rule: LogitFilter) ->
         bound(logits, generated)
         torch.testing.assert_close(logits, anew)
         generated.append(int(logits.argmax()) % 6)
-
-
-@pytest.mark.parametrize("initial", [None, 0, 3])
-@given(
-    generated=st.lists(st.one_of(st.integers(0, 9), st.integers(15, VOCAB - 1)), max_size=10),
-    seed=st.integers(0, 1000),
-    tilt=st.floats(-4, 4),
-)
-@settings(max_examples=150, deadline=None)
-def test_timestamps_equal_openai_whisper(
-    initial: int | None, generated: list[int], seed: int, tilt: float
-) -> None:
-    begin, eot = 15, 10
-    tokenizer = SimpleNamespace(no_timestamps=14, timestamp_begin=begin, eot=eot)
-    logits = logits_for(seed)
-    logits[begin:] += tilt  # so that both outcomes of the probability test occur
-    theirs = logits[None].clone()
-    sequence = torch.tensor([[*PROMPT, *generated]])
-    ApplyTimestampRules(tokenizer, len(PROMPT), initial).apply(theirs, sequence)
-    rule = WhisperTimestamps(begin, eot, 14, initial)
-    torch.testing.assert_close(apply_filters([rule], logits, PROMPT, generated), theirs[0])
 
 
 def test_forced_prefix_overrides_earlier_filters() -> None:

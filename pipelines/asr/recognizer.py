@@ -1,0 +1,216 @@
+"""A loaded Whisper model with its tokenizer and capabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from torch import Tensor
+
+from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
+from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
+from pipelines.asr.decode_tasks import DecodeTask
+from pipelines.asr.options import TranscribeOptions
+from pipelines.asr.sequential import decode_windows
+from pipelines.asr.tokenizer import WhisperTokenizer
+from pipelines.asr.window import WindowDecoder
+from pipelines.asr.word_timestamps import WordAligner
+from pipelines.engine import EncodedSource, Engine
+from pipelines.errors import CheckpointError, ModelError, NumericalError, OptionError
+
+__all__ = ["Recognizer"]
+
+
+class Recognizer:
+    """A loaded Whisper model: detects languages, and builds what decodes windows and recordings.
+
+    It keeps no state between calls, so several threads can share it.
+
+    Attributes:
+        engine: The engine that computes.
+        model: The model, loaded in `engine`.
+        tokenizer: The vocabulary of the model's folder.
+        capabilities: Languages and tasks that the model was trained for.
+        alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
+        window_frames: Length of the model's input window in frames of 10 ms.
+    """
+
+    def __init__(self, folder: Path, engine: Engine, name: str) -> None:
+        """
+        Args:
+            folder: A model in Hugging Face's layout.
+            engine: The engine that loads the model.
+            name: The model's name in messages.
+
+        Raises:
+            CheckpointError: The folder is incomplete or damaged.
+            ModelError: It holds a model of another kind.
+        """
+        self.engine = engine
+        self.model = engine.load(folder)
+        architecture = self.model.architecture
+        if architecture.source != "audio":
+            raise ModelError(
+                f"{name} is a {architecture.family} model for text, no recogniser of speech"
+            )
+        self.tokenizer = WhisperTokenizer(folder)
+        special = self.tokenizer.special
+        if special.timestamp_begin >= architecture.vocab_size:
+            raise CheckpointError(
+                f"{folder}: tokenizer and weights do not belong together: the first timestamp is "
+                f"token {special.timestamp_begin} of {architecture.vocab_size}"
+            )
+        config = read_generation_config(folder)
+        self.capabilities = Capabilities.of(name, architecture, special, config)
+        self.window_frames = 2 * architecture.max_source_positions
+        self._default_suppressed = tuple(config.get("suppress_tokens") or ())
+        self.alignment_heads = alignment_heads(config, architecture)
+
+    @property
+    def window_s(self) -> float:
+        """Length of the model's input window in seconds."""
+        return self.window_frames / FRAMES_PER_SECOND
+
+    def check(self, options: TranscribeOptions) -> None:
+        """Check that the model can do what the options request.
+
+        Raises:
+            UnsupportedTask: The model lacks the language or the task.
+            OptionError: `suppress_tokens` holds an id outside the vocabulary.
+        """
+        self.capabilities.check(options)
+        vocab_size = self.model.architecture.vocab_size
+        if outside := [i for i in options.suppress_tokens if not -1 <= i < vocab_size]:
+            raise OptionError(
+                f"suppress_tokens: {outside[0]} is no token of {self.capabilities.name}, "
+                f"whose ids end at {vocab_size - 1}"
+            )
+
+    def given_language(self, options: TranscribeOptions) -> str | None:
+        """The language code of the options or of an English-only model. None: to be detected."""
+        return options.language if self.capabilities.multilingual else "en"
+
+    def language_probs(self, window: Tensor | EncodedSource) -> dict[str, float]:
+        """Detect the language of a window.
+
+        Args:
+            window: Log-mel spectrogram [mels, frames], or the encoded window.
+
+        Returns:
+            Language code → probability, most probable first.
+
+        Raises:
+            NumericalError: The model computed NaN or infinity.
+        """
+        if not self.capabilities.multilingual:
+            return {"en": 1.0}
+        encoded = window if isinstance(window, EncodedSource) else self.model.encode([window])[0]
+        special = self.tokenizer.special
+        ids = list(special.languages.values())
+        probs = self.model.score(encoded, [special.sot])[0, ids].softmax(-1).tolist()
+        if not math.isfinite(sum(probs)):
+            raise NumericalError(
+                f"the language could not be detected: {self.capabilities.name} computed NaN: its "
+                "numbers overflow in this compute type, or its weights are damaged; try compute "
+                "type float32, else get the model anew"
+            )
+        pairs = zip(special.languages, probs, strict=True)
+        return dict(sorted(pairs, key=lambda pair: -pair[1]))
+
+    def top_language(self, encoded: EncodedSource) -> str:
+        """The code of the most probable language of an encoded window."""
+        return next(iter(self.language_probs(encoded)))
+
+    def window_decoder(self, language: str, options: TranscribeOptions) -> WindowDecoder:
+        """The decoder of single windows for one language, task and set of options."""
+        special, architecture = self.tokenizer.special, self.model.architecture
+        sot_sequence = self._sot_sequence(language, options)
+        if options.without_timestamps:
+            sot_sequence.append(special.no_timestamps)
+        return WindowDecoder(
+            self.engine,
+            self.tokenizer,
+            options,
+            sot_sequence=sot_sequence,
+            suppressed=self.suppressed_tokens(options),
+            max_positions=architecture.max_target_positions,
+            last_timestamp=self._last_timestamp,
+            alignment_heads=self.alignment_heads,
+        )
+
+    def decode_task(
+        self,
+        features: WindowFeatures,
+        language: str,
+        options: TranscribeOptions,
+        start: int = 0,
+        last_speech: float = 0.0,
+    ) -> DecodeTask:
+        """The decode task of a recording, or of one chunk of it.
+
+        Args:
+            features: Log-mel windows of the recording or the chunk.
+            language: Code of the language.
+            options: How to decode.
+            start: First frame (10 ms) of the chunk in the recording.
+            last_speech: Seconds at which the speech before the chunk ended.
+        """
+        prompt = options.initial_prompt
+        aligner = None
+        if options.word_timestamps:
+            aligner = self._word_aligner(language, options, last_speech)
+        return decode_windows(
+            features,
+            self.window_decoder(language, options),
+            self.tokenizer,
+            initial_prompt=() if prompt is None else self.tokenizer.encode(" " + prompt.strip()),
+            condition=options.condition_on_previous_text,
+            seed=options.seed,
+            aligner=aligner,
+            start=start,
+        )
+
+    def suppressed_tokens(self, options: TranscribeOptions) -> list[int]:
+        """Ids that are never generated, sorted: those of the options, control tokens, timestamps
+        beyond the window and ids without a token.
+
+        In `options.suppress_tokens`, -1 stands for the list in the model's generation_config.json,
+        or for openai-whisper's non-speech tokens where it has none.
+        """
+        ids = set(options.suppress_tokens)
+        if -1 in ids:
+            ids = ids - {-1} | set(self._default_suppressed or self.tokenizer.non_speech)
+        ids.update(self.tokenizer.special.control)
+        ids.update(range(self._last_timestamp + 1, self.model.architecture.vocab_size))
+        return sorted(ids)
+
+    @property
+    def _last_timestamp(self) -> int:
+        """Id of the timestamp at the end of the window."""
+        return self.tokenizer.special.timestamp_begin + self.model.architecture.max_source_positions
+
+    def _word_aligner(
+        self, language: str, options: TranscribeOptions, last_speech: float
+    ) -> WordAligner:
+        def attend(encoded: EncodedSource, tokens: Sequence[int]) -> tuple[Tensor, Tensor]:
+            return self.model.attend(encoded, tokens, self.alignment_heads)
+
+        return WordAligner(
+            attend,
+            self.tokenizer,
+            sot_sequence=self._sot_sequence(language, options),
+            language=language,
+            prepended=options.prepend_punctuations,
+            appended=options.append_punctuations,
+            last_speech=last_speech,
+        )
+
+    def _sot_sequence(self, language: str, options: TranscribeOptions) -> list[int]:
+        """Start of transcript, with language and task for multilingual models."""
+        special = self.tokenizer.special
+        if not self.capabilities.multilingual:
+            return [special.sot]
+        task = special.translate if options.task == "translate" else special.transcribe
+        assert task is not None, "Capabilities.check has verified the task"
+        return [special.sot, special.languages[language], task]

@@ -1,0 +1,70 @@
+"""Whisper's timestamp tokens: the logit filter against openai-whisper's, and the segments."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from whisper.decoding import ApplyTimestampRules
+
+from pipelines.asr.timestamps import TokenSpan, WhisperTimestamps, split_at_timestamps
+from pipelines.engine import LogitFilter, apply_filters
+from pipelines.errors import RequestError
+
+VOCAB = 30
+PROMPT = (7, 3)
+
+
+@pytest.mark.parametrize("initial", [None, 0, 3])
+@given(
+    generated=st.lists(st.one_of(st.integers(0, 9), st.integers(15, VOCAB - 1)), max_size=10),
+    seed=st.integers(0, 1000),
+    tilt=st.floats(-4, 4),
+)
+@settings(max_examples=150, deadline=None)
+def test_timestamps_equal_openai_whisper(
+    initial: int | None, generated: list[int], seed: int, tilt: float
+) -> None:
+    begin, eot = 15, 10
+    tokenizer = SimpleNamespace(no_timestamps=14, timestamp_begin=begin, eot=eot)
+    logits = torch.randn(VOCAB, generator=torch.Generator().manual_seed(seed)) * 3
+    logits[begin:] += tilt  # so that both outcomes of the probability test occur
+    theirs = logits[None].clone()
+    sequence = torch.tensor([[*PROMPT, *generated]])
+    ApplyTimestampRules(tokenizer, len(PROMPT), initial).apply(theirs, sequence)
+    ours = WhisperTimestamps(begin, eot, 14, initial)
+    torch.testing.assert_close(apply_filters([ours], logits, PROMPT, generated), theirs[0])
+
+
+def test_it_is_a_logit_filter_that_checks_its_ids() -> None:
+    assert isinstance(WhisperTimestamps(15, 10, 14), LogitFilter)
+    for begin in (10, VOCAB):
+        with pytest.raises(RequestError, match="do not fit"):
+            WhisperTimestamps(begin, 10, None).bind(PROMPT, VOCAB, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "spans", "advance"),
+    [
+        # No pair: one segment that ends at the last timestamp, or with the window.
+        ((100, 1, 2), [(0.0, 30.0, (100, 1, 2))], 3000),
+        ((100, 1, 150), [(0.0, 1.0, (100, 1, 150))], 3000),
+        # Cut off after a pair: the next window begins there.
+        ((100, 1, 150, 150, 2), [(0.0, 1.0, (100, 1, 150))], 100),
+        # A single timestamp at the end: the window is complete.
+        (
+            (100, 1, 150, 160, 2, 200),
+            [(0.0, 1.0, (100, 1, 150)), (1.2, 2.0, (160, 2, 200))],
+            3000,
+        ),
+    ],
+)
+def test_two_timestamps_in_a_row_separate_segments(
+    tokens: tuple[int, ...], spans: list[tuple[float, float, tuple[int, ...]]], advance: int
+) -> None:
+    found, frames = split_at_timestamps(tokens, 100, 3000)
+    assert found == [TokenSpan(*span) for span in spans]
+    assert frames == advance
