@@ -222,7 +222,7 @@ class RequestState:
     def _agreed_length(self) -> int:
         """How many tokens all hypotheses share, the ended ones included."""
         assert self.search is not None
-        first, *others = [*self.sequences, *(sequence for _, sequence in self.search.found)]
+        first, *others = [*self.sequences, *(sequence for _, sequence in self.search.hypotheses)]
         length = self._num_reported
         while length < len(first.generated) and all(
             length < len(sequence.generated)

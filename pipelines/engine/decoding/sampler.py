@@ -79,7 +79,7 @@ def _advance_search(state: RequestState, logits: Tensor) -> None:
     if state.error is not None:
         return
     each = logits.amax(-1)
-    best = float(each.min() if state.search.each_goes_on else each.max())
+    best = float(each.min() if state.search.needs_all else each.max())
     if math.isfinite(best):
         state.branch(state.search.advance(state.sequences, logits))
     else:

@@ -38,7 +38,7 @@ class BeamSearch:
         limit: Upper bound of the tokens of a hypothesis, eos included.
     """
 
-    each_goes_on = False
+    needs_all = False
 
     def __init__(self, options: GenerationOptions, limit: int) -> None:
         self._options, self._limit = options, limit
@@ -50,7 +50,7 @@ class BeamSearch:
         self._stop = _STOPPING_RULES[options.stopping]
         self.scores_first = options.stopping == "hf"
         self.done = False
-        self.found: list[ScoredSequence] = []
+        self.hypotheses: list[ScoredSequence] = []
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
         """The sequences to continue with, from logits [sequences, vocab]."""
@@ -62,13 +62,12 @@ class BeamSearch:
 
     def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
         """The hypotheses, best first."""
-        found = self.found
-        if self._options.stopping == "openai" and len(found) < self._beam_size:
-            rest = sorted(sequences, key=lambda sequence: -sequence.total)[
-                : self._beam_size - len(found)
-            ]
-            found = [*found, *((self._score(sequence, ended=False), sequence) for sequence in rest)]
-        return sorted(found, key=lambda each: -each[0])
+        pool = self.hypotheses
+        if self._options.stopping == "openai" and len(pool) < self._beam_size:
+            best = sorted(sequences, key=lambda sequence: -sequence.total)
+            unfinished = best[: self._beam_size - len(pool)]
+            pool = [*pool, *((self._score(each, ended=False), each) for each in unfinished)]
+        return sorted(pool, key=lambda scored: -scored[0])
 
     def _candidates(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
         """The most probable next tokens of all sequences, best first."""
@@ -80,22 +79,22 @@ class BeamSearch:
         totals = torch.tensor([sequence.total for sequence in sequences], device=logits.device)
         # Summed in float32, as all three implementations do, so that ties are the same.
         sums = (best.values + totals[:, None]).tolist()
-        found = [
+        candidates = [
             Candidate(parent, token, logprob, total)
             for parent, row in enumerate(zip(best.indices.tolist(), best.values.tolist(), sums,
                                              strict=True))
             for token, logprob, total in zip(*row, strict=True)
             if total > -torch.inf
         ]  # fmt: skip
-        found.sort(key=lambda candidate: -candidate.total)
-        return found if openai else found[:width]
+        candidates.sort(key=lambda candidate: -candidate.total)
+        return candidates if openai else candidates[:width]
 
     def _is_eos(self, candidate: Candidate) -> bool:
         return candidate.token in self._options.eos_ids
 
     def _add_hypothesis(self, sequences: Sequence[SequenceState], candidate: Candidate) -> None:
         sequence = sequences[candidate.parent].child(candidate, [])
-        self.found.append((self._score(sequence, ended=self._is_eos(candidate)), sequence))
+        self.hypotheses.append((self._score(sequence, ended=self._is_eos(candidate)), sequence))
 
     def _score(self, sequence: SequenceState, *, ended: bool) -> float:
         options = self._options
@@ -107,22 +106,22 @@ class BeamSearch:
     def _hf(
         self, sequences: Sequence[SequenceState], candidates: list[Candidate], length: int
     ) -> list[Candidate]:
-        last = length >= self._limit
+        at_limit = length >= self._limit
         for candidate in candidates[: self._beam_size]:
-            if last or self._is_eos(candidate):
+            if at_limit or self._is_eos(candidate):
                 self._add_hypothesis(sequences, candidate)
-        self.found = sorted(self.found, key=lambda found: -found[0])[: self._pool_size]
-        if last:
+        self.hypotheses = sorted(self.hypotheses, key=lambda scored: -scored[0])[: self._pool_size]
+        if at_limit:
             return []
         survivors = [candidate for candidate in candidates if not self._is_eos(candidate)][
             : self._beam_size
         ]
-        if survivors and len(self.found) == self._pool_size:
+        if survivors and len(self.hypotheses) == self._pool_size:
             # The score of the best sequence if it ended here.
             best_possible = hypothesis_score(
                 "hf", self._options.length_penalty, survivors[0].total, length, ended=True
             )
-            self.done = best_possible <= self.found[-1][0]
+            self.done = best_possible <= self.hypotheses[-1][0]
         return survivors
 
     def _openai(
@@ -134,17 +133,17 @@ class BeamSearch:
                 survivors.append(candidate)
                 if len(survivors) == self._beam_size:
                     break
-            elif len(self.found) < self._pool_size:
+            elif len(self.hypotheses) < self._pool_size:
                 self._add_hypothesis(sequences, candidate)
-        self.done = len(self.found) >= self._pool_size
+        self.done = len(self.hypotheses) >= self._pool_size
         return survivors
 
     def _ct2(
         self, sequences: Sequence[SequenceState], candidates: list[Candidate], length: int
     ) -> list[Candidate]:
-        options, last = self._options, length >= self._limit
+        options, at_limit = self._options, length >= self._limit
         for candidate in candidates[: self._beam_size]:
-            if last or self._is_eos(candidate):
+            if at_limit or self._is_eos(candidate):
                 self._add_hypothesis(sequences, candidate)
         enough = self._pool_size
         if options.patience == 1 and options.length_penalty == 0:
@@ -152,10 +151,10 @@ class BeamSearch:
             enough = (
                 options.n_best
                 if candidates and self._is_eos(candidates[0])
-                else len(self.found) + 1
+                else len(self.hypotheses) + 1
             )
-        self.done = len(self.found) >= enough
-        if last:
+        self.done = len(self.hypotheses) >= enough
+        if at_limit:
             return []
         return [candidate for candidate in candidates if not self._is_eos(candidate)][
             : self._beam_size

@@ -80,15 +80,15 @@ class SearchStrategy(Protocol):
     Attributes:
         scores_first: The logit filters are applied to log-probabilities, which are not normalised
             again.
-        each_goes_on: Every sequence needs a possible next token, not just one of them.
+        needs_all: Every sequence needs a possible next token, not just one of them.
         done: The search is over.
-        found: Hypotheses that have ended so far.
+        hypotheses: Those that have ended so far.
     """
 
     scores_first: bool
-    each_goes_on: bool
+    needs_all: bool
     done: bool
-    found: list[ScoredSequence]
+    hypotheses: list[ScoredSequence]
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
         """Choose the next tokens.
@@ -140,12 +140,12 @@ class BestOfSearch:
         generator: Random numbers.
     """
 
-    scores_first, each_goes_on = False, True
+    scores_first, needs_all = False, True
 
     def __init__(self, options: GenerationOptions, limit: int, generator: torch.Generator) -> None:
         self._options, self._limit, self.generator = options, limit, generator
         self.done = False
-        self.found: list[ScoredSequence] = []
+        self.hypotheses: list[ScoredSequence] = []
 
     def advance(self, sequences: Sequence[SequenceState], logits: Tensor) -> list[Candidate]:
         """Draw a token for each sequence; in the first step, all samples from the one prompt."""
@@ -167,10 +167,10 @@ class BestOfSearch:
             score = hypothesis_score(
                 "openai", options.length_penalty, sequence.total, len(sequence.generated), ended
             )
-            self.found.append((score, sequence))
+            self.hypotheses.append((score, sequence))
         self.done = not candidates
         return candidates
 
     def ranked(self, sequences: Sequence[SequenceState]) -> list[ScoredSequence]:
         """The samples, best first."""
-        return sorted(self.found, key=lambda found: -found[0])
+        return sorted(self.hypotheses, key=lambda scored: -scored[0])
