@@ -23,6 +23,7 @@ from pipelines.engine import (
     SuppressTokens,
 )
 from pipelines.engine.backends.native import NativeBackend
+from pipelines.engine.kernels import code_cache
 from pipelines.engine.kernels import loader as libraries
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.loader import KernelLibrary
@@ -50,9 +51,9 @@ def kernels(request: pytest.FixtureRequest) -> KernelLibrary:
     if not all(flags.get(flag) for flag in LEVELS[level]):
         pytest.skip(f"this CPU has no {level}")
     place = libraries._cache_path(level)
-    code = libraries._read_cached(place) or libraries._compile(level, place)
+    code = code_cache.read_cached(place) or libraries._compile(level, place)
     assert code is not None
-    return libraries._link(*code, level, libraries._runtime())
+    return libraries._link(code, level, libraries._runtime())
 
 
 @pytest.fixture(scope="module")
@@ -338,8 +339,8 @@ def _printed(script: str, **environment: str) -> str:
 def test_numba_stays_as_it_is_for_others() -> None:
     """Both use LLVM in one process, where symbols are everybody's."""
     script = (
-        "from pipelines.engine.kernels.loader import library\n"
-        "assert library() is not None\n"
+        "from pipelines.engine.kernels.loader import load_kernels\n"
+        "assert load_kernels() is not None\n"
         "import numba, numpy\n"
         "@numba.njit\n"
         "def total(count):\n"
@@ -351,8 +352,8 @@ def test_numba_stays_as_it_is_for_others() -> None:
 
 def test_the_compiler_that_loads_them_leaves_memory_again() -> None:
     script = (
-        "from pipelines.engine.kernels.loader import library\n"
-        "assert library() is not None\n"
+        "from pipelines.engine.kernels.loader import load_kernels\n"
+        "assert load_kernels() is not None\n"
         "code = 0\n"
         "for line in open('/proc/self/smaps'):\n"
         "    if ' r-xp ' in line or ' r--p ' in line or ' rw-p ' in line:\n"
@@ -369,8 +370,8 @@ def test_the_compiler_that_loads_them_leaves_memory_again() -> None:
 def _torch_kernels(folder: Path, kernels: str) -> str:
     script = (
         "import sys\n"
-        "from pipelines.engine.kernels.loader import library, to_compile\n"
-        "print(library() is not None, to_compile(), 'numba' in sys.modules)"
+        "from pipelines.engine.kernels.loader import load_kernels, needs_compiling\n"
+        "print(load_kernels() is not None, needs_compiling(), 'numba' in sys.modules)"
     )
     return _printed(script, EDGEAPP_KERNELS=kernels, XDG_CACHE_HOME=str(folder))
 
@@ -379,11 +380,66 @@ def test_they_can_be_left_out(tmp_path: Path) -> None:
     assert _torch_kernels(tmp_path, "torch") == "False False False"
 
 
-def test_what_was_kept_and_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
+def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
     assert found is not None
     whole = libraries._cache_path(found.level).read_bytes()
     damaged = tmp_path / libraries._cache_path(found.level).name
     damaged.write_bytes(whole[:-100])
-    # The compiler leaves nothing of itself in this process.
+    # The compiler is not imported by this process.
     assert _torch_kernels(tmp_path, str(tmp_path)) == "True False False"
-    assert libraries._read_cached(damaged) is not None
+    assert code_cache.read_cached(damaged) is not None
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Each run of the compiler, which is replaced by a copy of what it made earlier."""
+    assert found is not None
+    content, runs = libraries._cache_path(found.level).read_bytes(), list[bytes]()
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        runs.append(content)
+        Path(command[-1]).write_bytes(content)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(libraries.subprocess, "run", run)
+    return runs
+
+
+def _load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> KernelLibrary | None:
+    """As a new process with this cache folder."""
+    monkeypatch.setenv("EDGEAPP_KERNELS", str(folder))
+    return libraries.load_kernels.__wrapped__()
+
+
+def test_compiled_kernels_are_kept(
+    compiled: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kernels"
+    monkeypatch.setenv("EDGEAPP_KERNELS", str(folder))
+    assert (libraries.needs_compiling(), libraries.cache_is_writable()) == (True, True)
+    assert not folder.exists()
+    assert _load(folder, monkeypatch) is not None
+    assert not libraries.needs_compiling()
+    assert _load(folder, monkeypatch) is not None
+    assert len(compiled) == 1
+
+
+def test_kernels_work_where_they_cannot_be_kept(
+    compiled: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for count in (1, 2):
+        assert _load(tmp_path / "file" / "kernels", monkeypatch) is not None
+        assert (libraries.needs_compiling(), libraries.cache_is_writable()) == (True, False)
+        assert len(compiled) == count
+
+
+def test_kernels_in_a_folder_that_others_can_write_are_not_run(
+    compiled: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _load(tmp_path, monkeypatch) is not None
+    tmp_path.chmod(0o777)
+    assert (libraries.needs_compiling(), libraries.cache_is_writable()) == (True, False)
+    with pytest.warns(RuntimeWarning, match="not kept in .*: other users can write to it"):
+        assert _load(tmp_path, monkeypatch) is not None
+    assert len(compiled) == 2
