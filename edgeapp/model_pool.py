@@ -72,7 +72,8 @@ class ModelPool:
                     device=s.device, compute_type=s.compute_type, threads=s.threads
                 )
                 if self._engine.needs_compiling:
-                    print_note("compiling kernels for this CPU, this once: some 15 seconds")
+                    once = ", this once" if self._engine.kernel_cache_is_writable else ""
+                    print_note(f"compiling kernels for this CPU: some 15 seconds{once}")
             return self._engine
 
     def transcriber(

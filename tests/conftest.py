@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
         XDG_DATA_HOME=str(_home / "data"),
         XDG_STATE_HOME=str(_home / "state"),
         # But compiled kernels, whose names tell what they were made from.
-        EDGEAPP_KERNELS=str(user_cache_path("edgeapp")),
+        EDGEAPP_KERNELS=str(user_cache_path("edgeapp") / "kernels"),
         HF_HOME=str(_home / "huggingface"),
         # A port where nothing listens: a test that means to reach a hub names its own.
         HF_ENDPOINT="http://127.0.0.1:9",

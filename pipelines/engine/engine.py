@@ -20,7 +20,7 @@ from pipelines.engine.decoding.batch import Batch
 from pipelines.engine.decoding.memory_budget import MemoryBudget
 from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.scheduler import Scheduler
-from pipelines.engine.kernels.loader import needs_compiling
+from pipelines.engine.kernels.loader import cache_is_writable, needs_compiling
 from pipelines.engine.kernels.malloc import keep_freed_memory
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.model.precision import choose_device, choose_threads, compute_plan
@@ -79,12 +79,17 @@ class Engine:
 
     @property
     def needs_compiling(self) -> bool:
-        """Whether loading the first model will compile kernels, which takes some 15 seconds once.
+        """Whether loading the first model will compile kernels, which takes some 15 s.
 
         The int8 kernels are compiled for the CPU that they run on, and cached.
         """
         precision = compute_plan(self._compute_type, self._device).decoder
         return precision.kernel == "int8" and self.device == "cpu" and needs_compiling()
+
+    @property
+    def kernel_cache_is_writable(self) -> bool:
+        """Whether compiled kernels are kept for later processes."""
+        return cache_is_writable()
 
     @property
     def models(self) -> tuple[LoadedModel, ...]:

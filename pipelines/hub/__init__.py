@@ -1,8 +1,7 @@
-"""Names of models → folders, in one place: bundled models, short names, hub ids, local folders.
+"""Find and download models: bundled models, short names, hub ids and local folders → folders.
 
-Nothing here imports torch, and only `pull` talks to another machine: it downloads from the
-Hugging Face hub into the standard Hugging Face cache, where models that other tools downloaded are
-found too.
+No module here imports torch. Only `pull` and `plan_pull` use the network: `pull` downloads from the
+Hugging Face hub into the standard Hugging Face cache, which is shared with other tools.
 """
 
 from pipelines.hub.addresses import InsecureMirror

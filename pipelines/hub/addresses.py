@@ -1,4 +1,4 @@
-"""Which addresses a download may talk to."""
+"""The rules for the addresses of downloads: which are allowed, which get the token."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def redirect_target(source: str, location: str) -> str:
     loopback.
 
     Args:
-        source: The address that was asked.
+        source: The address of the request.
         location: The Location header of its answer.
 
     Raises:
@@ -106,7 +106,7 @@ def _split(address: str) -> SplitResult:
     if parts.scheme not in ("http", "https"):
         raise ValueError("which is neither http nor https")
     if not parts.hostname or not _HOST.fullmatch(parts.hostname):
-        raise ValueError("which names no host")
+        raise ValueError("which has no host")
     return parts
 
 

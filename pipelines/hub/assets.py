@@ -1,4 +1,4 @@
-"""Where the models and recordings that ship with the program are."""
+"""The models and recordings that are part of the program."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ Task = Literal["asr", "translation"]
 
 @dataclass(frozen=True)
 class Bundled:
-    """A model that ships with the program. source, target: the languages that it was trained on.
+    """A model that is part of the program.
 
-    good_for: what to expect of it, to be said to whoever gets it without having asked for it.
+    Attributes:
+        task: "asr" or "translation".
+        source: Language code of the input that it was trained on.
+        target: Language code of its output.
+        good_for: Its limits, for the note that is shown when it is chosen by default.
     """
 
     task: Task
@@ -34,10 +38,12 @@ BUNDLED = {
 
 
 def assets_folder() -> Path:
-    """The folder with `models` and `samples`: inside the package where it was installed from a
-    wheel, at the top of the repository in a checkout.
+    """The folder with `models` and `samples`.
 
-    Raises ModelNotFound when neither is there.
+    In a wheel it is inside the package, in a checkout at the top of the repository.
+
+    Raises:
+        ModelNotFound: Neither exists.
     """
     package = Path(__file__).resolve().parents[1]
     for folder in (package / "assets", package.parent / "assets"):
@@ -49,12 +55,18 @@ def assets_folder() -> Path:
 
 
 def bundled_folder(name: str) -> Path:
-    """The folder of a bundled model, such as "demo" or "demo-en-de".
+    """The folder of a bundled model.
 
-    Raises ModelNotFound for another name, or when the installation lacks it.
+    Args:
+        name: A key of BUNDLED, such as "demo" or "demo-en-de".
+
+    Raises:
+        ModelNotFound: There is no such bundled model, or the installation lacks it.
     """
     if name not in BUNDLED:
-        raise ModelNotFound(f"no bundled model {name!r}: there are {', '.join(BUNDLED)}")
+        raise ModelNotFound(
+            f"there is no bundled model {name!r}; the bundled models are {', '.join(BUNDLED)}"
+        )
     folder = assets_folder() / "models" / name
     if not (folder / "config.json").is_file():
         raise ModelNotFound(

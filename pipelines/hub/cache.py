@@ -1,7 +1,7 @@
-"""Models on this machine: the Hugging Face cache, and what makes a folder a usable model.
+"""Models in the Hugging Face cache of this machine, and the check whether a folder is usable.
 
 The cache is the standard one (HF_HUB_CACHE, HF_HOME or ~/.cache/huggingface, as huggingface_hub
-reads them), so that a model another tool downloaded need not be downloaded again.
+reads them), so models that other tools downloaded are found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
     "unusable",
 ]
 
-# The families that the engine runs, and what they are for.
+# model_type in config.json of the families that the engine runs → their task.
 TASKS: dict[str, Task] = {
     "whisper": "asr",
     "marian": "translation",
@@ -42,7 +42,7 @@ TASKS: dict[str, Task] = {
 
 FAMILIES = " and ".join([", ".join([*TASKS][:-1]), [*TASKS][-1]])
 
-# One of each group has to be there.
+# A usable folder has at least one file of each group.
 _TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
     "whisper": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
     "marian": (("source.spm",), ("target.spm",), ("vocab.json",)),
@@ -61,9 +61,10 @@ def cache_folder() -> Path:
 
 
 def cached_snapshot(repository: str) -> Path | None:
-    """The folder of a cached repository: the newest download that is usable, else the newest.
+    """The folder of a cached repository: the newest usable snapshot, else the newest.
 
-    None when nothing of it is in the cache.
+    Returns:
+        None if the cache has no snapshot of it.
     """
     snapshots = storage_folder(repository) / "snapshots"
     try:
@@ -71,7 +72,7 @@ def cached_snapshot(repository: str) -> Path | None:
     except OSError:
         return None
     main = _main_commit(repository)
-    # The commit that the branch points to first: a later look at an older one does not renew it.
+    # The commit of "main" first: a later download of an older commit does not replace it.
     folders.sort(key=lambda folder: (folder.name == main, folder.stat().st_mtime), reverse=True)
     usable = (folder for folder in folders if unusable(folder) is None)
     return next(usable, folders[0] if folders else None)
@@ -94,7 +95,7 @@ def cached_models() -> Iterator[tuple[str, Path]]:
 
 
 def delete_cached(repository: str) -> int:
-    """Deletes everything of a repository from the cache. Returns the freed bytes; 0: not there."""
+    """Delete all snapshots of a repository. Returns the freed bytes; 0 if there are none."""
     storage = storage_folder(repository)
     if not storage.is_dir():
         return 0
@@ -106,19 +107,19 @@ def delete_cached(repository: str) -> int:
 
 
 def task_of(folder: Path) -> Task | None:
-    """What the model in a folder is for; None when its config names no family that we run."""
+    """The task of the model in a folder; None if its config.json names no family in TASKS."""
     return TASKS.get(str(read_json(folder / "config.json").get("model_type")))
 
 
 def unusable(folder: Path) -> str | None:
-    """Why a folder cannot be loaded as a model, as the end of a sentence; None when it can."""
+    """Why a folder cannot be loaded as a model, as the end of a sentence; None if it can."""
     config = read_json(folder / "config.json")
     if not config:
         return "it has no readable config.json"
     family = str(config.get("model_type"))
     if family not in TASKS:
-        named = shown(config.get("model_type"))
-        return f"its model_type is {named}, and only {FAMILIES} models run here"
+        model_type = shown(config.get("model_type"))
+        return f"its model_type is {model_type}; only {FAMILIES} models run here"
     missing = _missing_weights(folder)
     if missing:
         return f"it lacks {missing}"
@@ -132,12 +133,12 @@ def unusable(folder: Path) -> str | None:
 
 
 def size_of(folder: Path) -> int:
-    """The bytes of the files in a model folder, links followed."""
+    """The size in bytes of the files in a model folder; links are followed."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty when there is none."""
+    """The object in a JSON file; empty if it cannot be read or is not an object."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -146,7 +147,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def shard_names(index: Path) -> list[str]:
-    """The weights files that an index names, sorted; none when it cannot be read."""
+    """The weights files that an index names, sorted; empty if it cannot be read."""
     weight_map = read_json(index).get("weight_map")
     files = weight_map.values() if isinstance(weight_map, dict) else ()
     return sorted({str(file) for file in files})
@@ -158,6 +159,7 @@ def storage_folder(repository: str) -> Path:
 
 
 def _main_commit(repository: str) -> str:
+    """The commit of the newest complete download; "" if there is none."""
     try:
         return (storage_folder(repository) / "refs" / "main").read_text(encoding="utf-8").strip()
     except OSError:
@@ -165,7 +167,7 @@ def _main_commit(repository: str) -> str:
 
 
 def _missing_weights(folder: Path) -> str | None:
-    """The first weights file that is not there, in the order in which the engine looks."""
+    """The first missing weights file, in the order in which the engine looks for them."""
     for single in ("model.safetensors", "pytorch_model.bin"):
         if (folder / single).is_file():
             return None

@@ -1,4 +1,4 @@
-"""Names → folders, and the list of what is here. Looks only at this machine."""
+"""Resolve names to folders, and list or remove models. Uses only this machine, no network."""
 
 from __future__ import annotations
 
@@ -39,10 +39,13 @@ Source = Literal["bundled", "cache", "folder", "hub"]
 class ResolvedModel:
     """A model that can be loaded.
 
-    name: what to call it; task: what it is for; folder: with config, tokenizer and weights.
-    source: "bundled", "cache" (the Hugging Face cache), "folder" (given by its path), "hub"
-        (downloaded just now).
-    note: one line for the user where the choice needs explaining, else None.
+    Attributes:
+        name: For display: the short name, the hub id or the folder's name.
+        task: "asr" or "translation".
+        folder: Holds config, tokenizer and weights.
+        source: "bundled", "cache" (the Hugging Face cache), "folder" (a path was given) or "hub"
+            (downloaded by this call).
+        note: One line for the user if the choice needs an explanation, else None.
     """
 
     name: str
@@ -54,7 +57,16 @@ class ResolvedModel:
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """A line of the list of models. repository: None for bundled models."""
+    """An entry of the list of models.
+
+    Attributes:
+        name: For display, and accepted by `resolve`.
+        task: "asr" or "translation".
+        size_bytes: Of all files in the folder.
+        folder: Holds config, tokenizer and weights.
+        source: "bundled" or "cache".
+        repository: The hub id; None for bundled models.
+    """
 
     name: str
     task: Task
@@ -65,13 +77,18 @@ class ModelInfo:
 
 
 def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
-    """The model that a name means, if it is on this machine; nothing is downloaded.
+    """Find a model on this machine, without any download.
 
-    In this order: a bundled name; a short name (tiny … turbo, distil-…, opus-mt-en-de); a path; a
-    hub id. A path is what has a folder there, starts with "." or "~", is absolute, or comes as a
-    Path: a folder named like a model is written ./tiny.
-    Raises ModelNotFound when it is not here (the message says where was looked, and what to run),
-    CheckpointError when it is here and cannot be used.
+    Args:
+        name: In this order: a bundled name; a short name (tiny … turbo, distil-…, opus-mt-en-de); a
+            path; a hub id. A string is a path if a folder exists there, if it starts with "." or
+            "~", or if it is absolute: write ./tiny for a folder named like a model. A Path is
+            always a path.
+
+    Raises:
+        OptionError: `name` is empty.
+        ModelNotFound: The model is not on this machine, or only a part of it is.
+        CheckpointError: It is on this machine and cannot be used.
     """
     text = os.fspath(name)
     if not text.strip():
@@ -90,21 +107,21 @@ def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
 
 
 def folder_of(model: str | os.PathLike[str]) -> Path:
-    """The folder of a model: a Path as it is, else what `resolve` finds and raises."""
+    """The folder of a model: a Path is returned as it is, a string is resolved by `resolve`."""
     return resolve(model).folder if isinstance(model, str) else Path(model)
 
 
 def resolved(
     repository: str, folder: Path, source: Source, note: str | None = None
 ) -> ResolvedModel:
-    """A usable folder of a repository as a ResolvedModel."""
+    """The ResolvedModel of a usable folder of a repository."""
     task = task_of(folder)
     assert task is not None
     return ResolvedModel(short_name(repository), task, folder, source, note)
 
 
 def list_models() -> list[ModelInfo]:
-    """Every model on this machine that can be named: the bundled ones, then those in the cache."""
+    """The bundled models, then the usable models in the cache, sorted by repository."""
     models = []
     for name, bundled in BUNDLED.items():
         try:
@@ -120,17 +137,26 @@ def list_models() -> list[ModelInfo]:
 
 
 def remove(name: str) -> int:
-    """Deletes a downloaded model from the cache, all of its revisions. Returns the freed bytes.
+    """Delete all revisions of a downloaded model from the cache.
 
-    Raises ModelError for what was not downloaded (bundled models, folders), ModelNotFound for what
-    is not in the cache.
+    Args:
+        name: A short name or a hub id.
+
+    Returns:
+        The freed bytes.
+
+    Raises:
+        ModelError: It is a bundled model or a folder outside the cache, or cannot be deleted.
+        ModelNotFound: It is not in the cache.
     """
     if name in BUNDLED:
         raise ModelError(f"{name} is part of the program and cannot be removed")
     repository = repository_of(name)
     if repository is None:
         if _is_path(name):
-            raise ModelError(f"{name} is a folder of yours; delete it yourself if you want to")
+            raise ModelError(
+                f"{name} is a folder outside the cache; delete it yourself if you want to"
+            )
         if not is_repository(name):
             raise ModelNotFound(_unknown(name))
         repository = name
@@ -141,7 +167,7 @@ def remove(name: str) -> int:
             f"{repository} cannot be removed from {cache_folder()}: {error.strerror or error}"
         ) from error
     if not freed:
-        raise ModelNotFound(f"nothing to remove: {repository} is not in {cache_folder()}")
+        raise ModelNotFound(f"{repository} cannot be removed: it is not in {cache_folder()}")
     return freed
 
 
@@ -152,11 +178,12 @@ def _is_path(text: str) -> bool:
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
-    except OSError:  # too long for a path, or in a folder that is closed to us
+    except OSError:  # too long for a path, or inside a folder without permission
         return False
 
 
 def _cached(name: str, repository: str) -> ResolvedModel:
+    """The cached model of a repository. name: as the caller gave it."""
     folder = cached_snapshot(repository)
     pull = f"`edgeapp models pull {name}`"
     if folder is None:
@@ -177,25 +204,29 @@ def _cached(name: str, repository: str) -> ResolvedModel:
 
 
 def _local(path: str) -> ResolvedModel:
+    """The model in a local folder."""
     try:
         folder = Path(path).expanduser()
-        there, is_folder = folder.exists(), folder.is_dir()
-    except (OSError, RuntimeError) as error:  # RuntimeError: ~somebody, who has no home here
+        exists, is_folder = folder.exists(), folder.is_dir()
+    except (OSError, RuntimeError) as error:  # RuntimeError: ~user for an unknown user
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelNotFound(f"no model at {path}: {reason}") from error
     if not is_folder:
-        kind = "is a file, not a model folder" if there else "does not exist"
-        raise ModelNotFound(f"no model at {folder}: it {kind}; `edgeapp models list` shows what is")
+        kind = "is a file, not a model folder" if exists else "does not exist"
+        raise ModelNotFound(
+            f"no model at {folder}: it {kind}; `edgeapp models list` shows the models"
+        )
     reason = unusable(folder)
     task = task_of(folder)
     if reason is not None or task is None:
-        raise CheckpointError(f"{folder} is no usable model folder: {reason}")
+        raise CheckpointError(f"{folder} is not a usable model folder: {reason}")
     return ResolvedModel(folder.resolve().name, task, folder.resolve(), "folder")
 
 
 def _unknown(name: str) -> str:
+    """The message for a name that is neither a short name, nor a path, nor a hub id."""
     similar = similar_names(name, tuple(BUNDLED))
-    hint = "`edgeapp models list` shows what is here"
+    hint = "`edgeapp models list` shows the models on this machine"
     if similar:
         hint = f"did you mean {' or '.join(similar)}?"
     return f"no model is called {name!r}, and there is no such folder: {hint}"

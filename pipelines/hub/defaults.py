@@ -1,16 +1,16 @@
-"""Which model to use when none was named.
+"""The default model of a task, if the user names none.
 
 Recognition, best first: large-v3, turbo, distil-large-v3.5, distil-large-v3, large-v2,
 distil-large-v2, large-v1, medium, distil-medium.en, small, distil-small.en, base, tiny. For
 English, each size's .en model comes before the multilingual one; for other languages, .en and
-distil models do not count; without a known language they come after all multilingual ones. For
-translation into English by the recogniser itself, turbo and distil do not count either: they were
-trained without that task.
+distil models are left out; if the language is not known they come after all multilingual ones. For
+translation into English by Whisper itself (its task "translate"), turbo and distil are left out as
+well: they were not trained on that task.
 
 Translation from s to t, best first: opus-mt-tc-big-s-t, opus-mt-s-t, then the models for several
-languages: opus-mt-s-ROMANCE, opus-mt-ROMANCE-t, where they know both nllb-200-3.3b,
-nllb-200-distilled-1.3b, nllb-200-1.3b, nllb-200-distilled-600m, m2m100-1.2b, mbart-50-many-to-many,
-m2m100-418m, and at last opus-mt-s-mul, opus-mt-mul-t.
+languages: opus-mt-s-ROMANCE, opus-mt-ROMANCE-t, those of nllb-200-3.3b, nllb-200-distilled-1.3b,
+nllb-200-1.3b, nllb-200-distilled-600m, m2m100-1.2b, mbart-50-many-to-many, m2m100-418m that cover
+both languages, then opus-mt-s-mul, opus-mt-mul-t.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from pipelines.errors import ModelNotFound, UnsupportedTask
 from pipelines.hub.assets import BUNDLED, Bundled, Task, bundled_folder
 from pipelines.hub.cache import cache_folder, cached_snapshot, unusable
 from pipelines.hub.catalog import ResolvedModel, resolve, resolved
-from pipelines.hub.multilingual_models import translating
-from pipelines.hub.names import repository_of
+from pipelines.hub.names import multilingual_models, repository_of
 
 __all__ = ["choose_default"]
 
@@ -54,21 +53,29 @@ def choose_default(
     target: str | None = None,
     preferred: str | None = None,
 ) -> ResolvedModel:
-    """The model for a task when the user named none for it.
+    """The model for a task if the user names none: the best in the cache, in the order above, else
+    the bundled one.
 
-    source, target: language codes as in model names ("en", "de"; "EN" and "en-GB" are taken for
-        "en"). For recognition, source is what is spoken (None: not known) and target "en" asks the
-        recogniser to translate into English. For translation, None stands for the language of the
-        bundled model that has the other one.
-    preferred: the user's setting; it is taken as if it had been named.
-    Otherwise the best model in the local cache, in the order above, else the bundled one. The
-    choice comes with a note of one line that says what was chosen, and how to get something else.
-    Raises ModelNotFound when nothing on this machine serves these languages, UnsupportedTask when
-    nothing could, and whatever `resolve` raises for `preferred`.
+    Args:
+        task: "asr" or "translation".
+        source: Language code as in model names ("en", "de"; "EN" and "en-GB" mean "en"). For
+            recognition the spoken language, None if it is not known. For translation None means
+            the source language of the bundled model for `target`.
+        target: Language code. For recognition "en" requests translation into English by the
+            recogniser. For translation None means the target of the bundled model for `source`.
+        preferred: The model of the user's settings; it is resolved as if it had been named.
+
+    Returns:
+        The model, with a note of one line about the choice and how to get another model.
+
+    Raises:
+        ModelNotFound: No model on this machine supports these languages.
+        UnsupportedTask: No model can: the languages are equal, or one is not a language code.
+        Exception: As `resolve` raises for `preferred`.
     """
     if preferred:
         return resolve(preferred)
-    source, target = _plain(source), _plain(target)
+    source, target = _base_language(source), _base_language(target)
     if task == "translation":
         bundled = BUNDLED[_bundled_name(task, source, target)]
         source, target = source or bundled.source, target or bundled.target
@@ -80,29 +87,29 @@ def choose_default(
         kind += f" that also translates into {target}" if _translates(source, target) else ""
         kind = kind.strip()
     for name in candidates:
-        found = _in_cache(name, kind)
-        if found is not None:
-            return found
+        model = _in_cache(name, kind)
+        if model is not None:
+            return model
     return _bundled(task, source, target, kind, better=candidates)
 
 
-def _plain(code: str | None) -> str | None:
-    """Without region or capitals: "pt_BR" → "pt". Groups ("ROMANCE", "mul") stay as they are."""
+def _base_language(code: str | None) -> str | None:
+    """A code without its region, in lower case: "pt_BR" → "pt". Group codes ("ROMANCE", "mul")
+    are returned unchanged."""
     language = code.replace("_", "-").partition("-")[0] if code else ""
     return language.lower() if len(language) == 2 and language.isalpha() else code
 
 
 def _check_pair(source: str, target: str) -> None:
     if source == target:
-        raise UnsupportedTask(
-            f"there is nothing to translate from {source} to {target}; name both languages"
-        )
+        raise UnsupportedTask(f"source and target are both {source}; name two different languages")
     for code in (source, target):
         if repository_of(f"opus-mt-{code}-x") is None:
-            raise UnsupportedTask(f"{code!r} is no language code; write en or de")
+            raise UnsupportedTask(f"{code!r} is not a language code; write en or de")
 
 
 def _recognisers(source: str | None, *, into_english: bool) -> Iterator[str]:
+    """Short names of the models for recognition, best first."""
     english_only = [name for name in _RECOGNISERS if _is_english_only(name)]
     if source == "en" and not into_english:
         yield from _RECOGNISERS
@@ -119,58 +126,67 @@ def _is_english_only(name: str) -> bool:
 
 
 def _translates(source: str | None, target: str | None) -> bool:
-    """Whether the recogniser itself is asked to translate."""
+    """Whether the recogniser itself is to translate."""
     return target is not None and target != source
 
 
 def _translators(source: str, target: str) -> Iterator[str]:
+    """Short names of the models for translation, best first; most pairs exist only as names."""
     yield f"opus-mt-tc-big-{source}-{target}"
     yield f"opus-mt-{source}-{target}"
     if target in _ROMANCE:
         yield f"opus-mt-{source}-ROMANCE"
     if source in _ROMANCE:
         yield f"opus-mt-ROMANCE-{target}"
-    yield from translating(source, target)
+    yield from multilingual_models(source, target)
     yield f"opus-mt-{source}-mul"
     yield f"opus-mt-mul-{target}"
 
 
 def _in_cache(name: str, kind: str) -> ResolvedModel | None:
+    """The usable cached model of a short name, with a note. kind: "for de", "from en to de" …"""
     repository = repository_of(name)
     assert repository is not None
     folder = cached_snapshot(repository)
     if folder is None or unusable(folder) is not None:
         return None
     what = f"the best model {kind}".rstrip()
-    note = f"using {name}, {what} in {cache_folder()}; -m chooses another"
+    note = f"using {name}, {what} in {cache_folder()}; name a model to use another"
     return resolved(repository, folder, "cache", note)
 
 
 def _bundled(
     task: Task, source: str | None, target: str | None, kind: str, better: list[str]
 ) -> ResolvedModel:
+    """The bundled model, with a note that names a better one.
+
+    Raises:
+        ModelNotFound: The bundled models do not support these languages.
+    """
     name = _bundled_name(task, source, target)
     bundled = BUNDLED[name]
-    # The smallest that serves for recognition, the ordinary pair for translation.
-    real = better[1] if task == "translation" else _smallest(source, better)
-    get = f"`edgeapp models pull {real}`"
-    # The bundled recogniser writes down what it hears, and does no more.
+    # Suggest the smallest model for recognition, the plain OPUS-MT pair for translation.
+    suggested = better[1] if task == "translation" else _smallest(source, better)
+    pull = f"`edgeapp models pull {suggested}`"
+    # The bundled recogniser cannot translate.
     if not _fits(bundled, source, target) or (task == "asr" and _translates(source, target)):
         what = "translator" if task == "translation" else "recogniser"
-        ours = {name: model.good_for for name, model in BUNDLED.items() if model.task == task}
+        limits = {name: model.good_for for name, model in BUNDLED.items() if model.task == task}
         raise ModelNotFound(
             f"no {what} {kind} is on this machine: looked in {cache_folder()}, and the bundled "
-            f"{' and '.join(ours)} {'is' if len(ours) == 1 else 'are'} only for "
-            f"{' and '.join(ours.values())}; {get} downloads one"
+            f"{' and '.join(limits)} {'is' if len(limits) == 1 else 'are'} only for "
+            f"{' and '.join(limits.values())}; {pull} downloads one"
         )
-    note = f"using the bundled {name}, good for {bundled.good_for} only; {get} gets a real one"
+    note = (
+        f"using the bundled {name}, good for {bundled.good_for} only; {pull} downloads a better one"
+    )
     return ResolvedModel(name, task, bundled_folder(name), "bundled", note)
 
 
 def _bundled_name(task: Task, source: str | None, target: str | None) -> str:
-    """The bundled model for these languages; the first of the task where there is none."""
-    ours = [name for name, bundled in BUNDLED.items() if bundled.task == task]
-    return next((name for name in ours if _fits(BUNDLED[name], source, target)), ours[0])
+    """The bundled model for these languages; the first one of the task if there is none."""
+    names = [name for name, bundled in BUNDLED.items() if bundled.task == task]
+    return next((name for name in names if _fits(BUNDLED[name], source, target)), names[0])
 
 
 def _fits(bundled: Bundled, source: str | None, target: str | None) -> bool:

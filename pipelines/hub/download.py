@@ -1,4 +1,4 @@
-"""Downloads from the Hugging Face hub, or a mirror of it, into its standard cache."""
+"""Download models from the Hugging Face hub, or a mirror of it, into the Hugging Face cache."""
 
 from __future__ import annotations
 
@@ -11,20 +11,27 @@ from functools import partial
 from logging import ERROR
 from pathlib import Path
 
-from pipelines.errors import ModelError, OptionError
+from pipelines.errors import ModelError, ModelNotFound, OptionError
 from pipelines.hub.addresses import InsecureMirror, check_endpoint, insecure_mirror
 from pipelines.hub.assets import BUNDLED
-from pipelines.hub.cache import FAMILIES, TASKS, cache_folder, read_json, shard_names, unusable
+from pipelines.hub.cache import (
+    FAMILIES,
+    TASKS,
+    cache_folder,
+    cached_snapshot,
+    read_json,
+    shard_names,
+    unusable,
+)
 from pipelines.hub.catalog import ResolvedModel, resolve, resolved
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
-from pipelines.hub.network_errors import readable_network_errors
 from pipelines.hub.snapshot import Snapshot
 from pipelines.hub.transfer import Source, fetch_file, fetch_listing
 
 __all__ = ["PullPlan", "PullProgress", "plan_pull", "pull"]
 
-# What the tokenizers, the features and the decoding read; a repository has some of them.
+# Read by tokenizers, feature extraction and decoding; a repository has some of them.
 _SMALL_FILES = (
     "generation_config.json",
     "preprocessor_config.json",
@@ -48,7 +55,13 @@ _MOST_SHARDS = 1000
 
 @dataclass(frozen=True)
 class PullProgress:
-    """How far a download is. file: the one being fetched; the bytes are those of all its files."""
+    """The state of a running download.
+
+    Attributes:
+        file: The file that is being downloaded.
+        done_bytes: Bytes of all files that are stored so far.
+        total_bytes: Bytes of all files.
+    """
 
     file: str
     done_bytes: int
@@ -57,7 +70,13 @@ class PullProgress:
 
 @dataclass(frozen=True)
 class PullPlan:
-    """What a download would bring. files: (name, bytes). missing_bytes: not in the cache yet."""
+    """The files of a model, before it is downloaded.
+
+    Attributes:
+        repository: The hub id.
+        files: (name, size in bytes) of each file.
+        missing_bytes: The bytes that are not in the cache yet.
+    """
 
     repository: str
     files: tuple[tuple[str, int], ...]
@@ -69,11 +88,19 @@ class PullPlan:
 
 
 def plan_pull(name: str) -> PullPlan:
-    """What `pull` would download, of which only the configuration is fetched now.
+    """List what `pull` would download. Fetches only config.json and the index of the weights.
 
-    Warns with InsecureMirror as `pull` does. Raises ModelNotFound when the hub has no such model,
-    refuses it, or cannot be reached; ModelError when it is of a kind that does not run here, or
-    the hub's answers contradict each other.
+    Args:
+        name: A short name or a hub id.
+
+    Raises:
+        OptionError: `name` is neither, or HF_ENDPOINT is not an address.
+        ModelNotFound: The hub has no such model, refuses it, or cannot be reached.
+        ModelError: The engine cannot run this kind of model, the hub's answers contradict each
+            other, or the hub cannot be reached and the cache has the model.
+
+    Warns:
+        InsecureMirror: As for `pull`.
     """
     repository = _repository(name)
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
@@ -82,34 +109,106 @@ def plan_pull(name: str) -> PullPlan:
         with _client():
             return _Download(repository, lambda _: None).plan()
     except (OSError, HTTPError) as error:
-        found = readable_network_errors(name, repository, error)
-        raise ModelError(found.note or f"{repository} cannot be looked up") from error
+        cached = _cached_or_raise(name, repository, error)
+        raise ModelError(cached.note or f"{repository} cannot be looked up") from error
 
 
 def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> ResolvedModel:
-    """Downloads a model: a short name or a hub id. Only the files that are needed, safetensors
-    where there are any, else pytorch_model.bin. What is in the cache is not fetched again, and an
-    interrupted download goes on where it stopped.
+    """Download a model: only the files that the engine reads, and safetensors rather than
+    pytorch_model.bin.
 
-    progress is called in this thread; what it raises ends the download and keeps the partial file.
-    Every file is compared with the size and the hash that the hub lists. Warns with InsecureMirror,
-    before the first request, when HF_ENDPOINT is a plain http address of another machine.
-    Raises ModelNotFound when the hub has no such model, refuses it, or cannot be reached while the
-    cache does not have it either; ModelError when it is of a kind that does not run here, cannot
-    be stored, or a file is not what the hub lists; OptionError when HF_ENDPOINT is no address.
+    Files in the cache are not downloaded again; an interrupted download continues where it
+    stopped. Every file is compared with the size and the hash that the hub lists. If the hub cannot
+    be reached and the cache has the model, that one is returned with a note.
+
+    Args:
+        name: A short name or a hub id. A bundled model is returned as it is.
+        progress: Called in this thread. An exception from it ends the download and keeps the
+            partial file.
+
+    Raises:
+        OptionError: `name` is neither, or HF_ENDPOINT is not an address.
+        ModelNotFound: The hub has no such model, refuses it, or cannot be reached and the cache
+            does not have the model either.
+        ModelError: The engine cannot run this kind of model, it cannot be stored, or a file is not
+            the one that the hub lists.
+
+    Warns:
+        InsecureMirror: Before the first request, if HF_ENDPOINT is a plain http address of another
+            machine.
     """
     if name in BUNDLED:
         return resolve(name)
     repository = _repository(name)
-    # What the client's own HTTP library raises, whichever that is.
+    # The error of the client's HTTP library: requests or httpx, depending on its version.
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
         with _client():
             folder = _Download(repository, progress or (lambda _: None)).run()
     except (OSError, HTTPError) as error:
-        return readable_network_errors(name, repository, error)
+        return _cached_or_raise(name, repository, error)
     return resolved(repository, folder, "hub")
+
+
+def _cached_or_raise(name: str, repository: str, error: Exception) -> ResolvedModel:
+    """The model from the cache, with a note, if the hub cannot be reached and the cache has it.
+
+    Args:
+        name: As the caller gave it.
+        repository: The repository of `name`.
+        error: What the download raised.
+
+    Raises:
+        ModelNotFound: The hub has no such model or refuses it, or neither it nor the cache does.
+        ModelError: The model cannot be stored.
+    """
+    from huggingface_hub import constants, errors
+
+    hub = constants.ENDPOINT
+    if isinstance(error, errors.GatedRepoError):
+        raise ModelNotFound(
+            f"{repository} requires that you accept its terms: accept them at "
+            f"{hub}/{repository}, then run `hf auth login`"
+        ) from error
+    if isinstance(error, errors.RepositoryNotFoundError):
+        raise ModelNotFound(
+            f"{hub} has no model {repository}, or you have no access to it; check the name, "
+            "or run `hf auth login` if it is private"
+        ) from error
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
+        raise ModelError(
+            f"{repository} cannot be stored in {cache_folder()}: {error.strerror}"
+        ) from error
+    problem = f"{repository} cannot be downloaded from {hub}: {_first_line(error)}"
+    folder = cached_snapshot(repository)
+    if folder is None:
+        raise ModelNotFound(
+            f"{problem}; it is not in {cache_folder()} either; "
+            f"once the hub can be reached, `edgeapp models pull {name}` downloads it"
+        ) from error
+    if unusable(folder) is not None:
+        raise ModelNotFound(
+            f"{problem}; `edgeapp models pull {name}` continues from the files in {cache_folder()}"
+        ) from error
+    return resolved(repository, folder, "cache", f"{problem}; the copy in the cache is used")
+
+
+def _first_line(error: BaseException) -> str:
+    """A client error as the end of a sentence."""
+    from huggingface_hub import errors
+
+    if isinstance(error, errors.LocalEntryNotFoundError) and error.__cause__ is not None:
+        # The client summarises several possible causes; __cause__ is the actual one.
+        return _first_line(error.__cause__)
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return "HF_HUB_OFFLINE is set"
+    if isinstance(error, errors.HfHubHTTPError):
+        return f"it answered {error.response.status_code} {error.response.reason_phrase}".rstrip()
+    lines = str(error).splitlines()
+    line = next((line for line in lines if line.strip()), type(error).__name__)
+    # Parts of the text may come from the server.
+    return "".join(c if c.isprintable() else "?" for c in line[:300])
 
 
 def _repository(name: str) -> str:
@@ -122,7 +221,7 @@ def _repository(name: str) -> str:
 
 
 class _Download:
-    """One `pull` of one repository, at the commit that its main branch has at the start."""
+    """One `pull` of one repository, at the commit that its main branch points to at the start."""
 
     def __init__(self, repository: str, report: Callable[[PullProgress], None]) -> None:
         from huggingface_hub import constants
@@ -135,36 +234,39 @@ class _Download:
         self._total = 0
 
     def run(self) -> Path:
-        """Returns the snapshot's folder. Small files come first, so that weights complete it."""
+        """Download all files and return the snapshot's folder.
+
+        Weights come last: a folder that has them is complete.
+        """
         files = self._needed()
         self._check_space(files)
         self._total = sum(file.size for file in files)
         for file in files:
-            self._say(file.name, 0)
-            self._fetch(file, partial(self._say, file.name))
+            self._report_progress(file.name, 0)
+            self._fetch(file, partial(self._report_progress, file.name))
             self._done += file.size
-            self._say(file.name, 0)
+            self._report_progress(file.name, 0)
         folder = self._snapshot.folder
         reason = unusable(folder)
         if reason is not None:
             repository = self._source.repository
             raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
-        # Only now does the branch point here: who asks the cache for "main" gets all or nothing.
+        # Last, so that "main" in the cache always points to a complete snapshot.
         self._snapshot.set_main()
         return folder
 
     def plan(self) -> PullPlan:
-        """What `run` would fetch."""
+        """The files that `run` downloads."""
         files = self._needed()
         sizes = tuple((file.name, file.size) for file in files)
         missing = sum(self._snapshot.missing_bytes(file) for file in files)
         return PullPlan(self._source.repository, sizes, missing)
 
     def _needed(self) -> list[RemoteFile]:
-        """All files of the model but its configuration, which is fetched."""
+        """All files of the model except config.json, which is downloaded here."""
         repository = self._source.repository
         if not self._lists("config.json"):
-            raise ModelError(f"{repository} has no config.json: no model for transformers")
+            raise ModelError(f"{repository} has no config.json: it is not a transformers model")
         config = read_json(self._fetch(self._file("config.json", _PARSED_BYTES)))
         if not config:
             raise self._source.refusal("config.json is not a JSON object")
@@ -206,7 +308,7 @@ class _Download:
         return name in self._listing.names
 
     def _file(self, name: str, largest: int | None = None) -> RemoteFile:
-        """A file that the hub lists. largest: the bytes that a file of its kind may have."""
+        """The listed file of this name. largest: the limit of its size in bytes."""
         file = self._listing.files.get(name)
         if file is None:
             raise self._source.refusal(f"it lists {name} without its size or its hash")
@@ -217,21 +319,21 @@ class _Download:
         return file
 
     def _check_twins(self, names: list[str]) -> None:
-        """Two names that differ in case are one file on Windows and macOS."""
-        wanted = {name.casefold(): name for name in names}
+        """Refuse a listing with names that differ in case only: one file on Windows and macOS."""
+        needed = {name.casefold(): name for name in names}
         for name in sorted(self._listing.names):
-            twin = wanted.get(name.casefold(), name)
+            twin = needed.get(name.casefold(), name)
             if twin != name:
                 raise self._source.refusal(
                     f"it lists both {twin} and {shown(name)}, which are one file on some systems"
                 )
 
     def _check_space(self, files: list[RemoteFile]) -> None:
-        """The announced bytes have to fit on the disk before the first of them is fetched."""
+        """Raise ModelError before the first file is downloaded if the disk has too little space."""
         missing = sum(self._snapshot.missing_bytes(file) for file in files)
         cache = cache_folder()
-        there = next(folder for folder in (cache, *cache.parents) if folder.exists())
-        free = shutil.disk_usage(there).free
+        existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
+        free = shutil.disk_usage(existing).free
         if missing > free:
             raise ModelError(
                 f"{self._source.repository} cannot be stored in {cache}: {missing / 1e9:,.1f} GB "
@@ -242,14 +344,14 @@ class _Download:
     def _fetch(self, file: RemoteFile, report: Callable[[int], None] = lambda _: None) -> Path:
         return fetch_file(self._source, self._snapshot, self._listing.commit, file, report)
 
-    def _say(self, name: str, bytes_of_file: int) -> None:
+    def _report_progress(self, name: str, bytes_of_file: int) -> None:
         self._report(PullProgress(name, self._done + bytes_of_file, self._total))
 
 
 @contextmanager
 def _client() -> Iterator[None]:
-    """Checks the hub's address, and silences the client: it logs each of its attempts in lines of
-    its own, and here the outcome is one line."""
+    """Check the hub's address, and silence the client's log: it logs each attempt, and `pull`
+    reports the outcome only."""
     from huggingface_hub import constants
     from huggingface_hub.utils import logging
 

@@ -1,7 +1,7 @@
 """The hub's description of a repository, checked before any of it is used.
 
-The description is the answer of /api/models/{repository}?blobs=true. Its hashes and sizes are what
-downloads are compared with: the answers for the files themselves are not believed.
+The description is the answer of /api/models/{repository}?blobs=true. Downloads are
+compared with its hashes and sizes; the headers of the files themselves are not trusted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SHA1 = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SHARD = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}\.(safetensors|bin)")
-# Devices on Windows, with any ending.
+# Device names on Windows, with any extension.
 _RESERVED = re.compile(r"(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:")
 _LARGEST = 1 << 40  # bytes of a file: 1 TiB
@@ -50,7 +50,13 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """A repository at one commit. names: of all files; files: those with a size and a hash."""
+    """A repository at one commit.
+
+    Attributes:
+        commit: 40 hexadecimal digits.
+        names: The names of all files.
+        files: Name → file, for the files that are listed with a size and a hash.
+    """
 
     commit: str
     names: frozenset[str]
@@ -62,10 +68,10 @@ def parse_listing(content: bytes, refusal: Refusal) -> Listing:
 
     Args:
         content: JSON, of a bounded length.
-        refusal: Makes the error from what is wrong.
+        refusal: Makes the error from the end of a sentence, such as "it lists x twice".
 
     Raises:
-        ModelError: From `refusal`, if anything in it is malformed or out of range.
+        ModelError: From `refusal`, if a value is malformed or out of range.
     """
     try:
         answer = json.loads(content)
@@ -108,7 +114,7 @@ def _name(entry: Any, refusal: Refusal) -> str:
 
 
 def _name_problem(name: str) -> str | None:
-    """What is wrong with a path inside a repository; git can store none of these."""
+    """Why a path inside a repository is refused, or None; git can store none of these."""
     if _CONTROL.search(name):
         return "which has control characters"
     # A backslash separates folders on Windows.

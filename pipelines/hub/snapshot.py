@@ -24,12 +24,12 @@ from pipelines.hub.listing import RemoteFile
 
 __all__ = ["Snapshot"]
 
-# https://bford.info/cachedir: backups leave such a folder out.
+# https://bford.info/cachedir: backup programs skip such a folder.
 _CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Hugging Face models.\n"
 
 
 class Snapshot:
-    """One commit of a repository in the cache. Folders are made when a file is stored."""
+    """One commit of a repository in the cache. Its folders are created when a file is stored."""
 
     def __init__(self, repository: str, commit: str) -> None:
         self._storage = storage_folder(repository)
@@ -37,15 +37,15 @@ class Snapshot:
         self.folder = self._storage / "snapshots" / commit
 
     def holds(self, file: RemoteFile) -> bool:
-        """Whether the file is there with the announced size."""
+        """Whether the snapshot has the file, with the announced size."""
         return _has_size(self.folder / file.name, file.size)
 
     def has_blob(self, file: RemoteFile) -> bool:
-        """Whether its content is there, from this commit or from another one."""
+        """Whether the content of the file is stored, for this commit or another one."""
         return _has_size(self.blob(file), file.size)
 
     def missing_bytes(self, file: RemoteFile) -> int:
-        """The bytes of a file that are still to be downloaded."""
+        """The bytes of the file that are still to be downloaded."""
         if self.holds(file) or self.has_blob(file):
             return 0
         try:
@@ -54,14 +54,16 @@ class Snapshot:
             return file.size
 
     def blob(self, file: RemoteFile) -> Path:
+        """Where the content of a file is stored."""
         return self._storage / "blobs" / file.digest
 
     def partial(self, file: RemoteFile) -> Path:
+        """Where the first part of the content is stored during a download."""
         return self._storage / "blobs" / f"{file.digest}.incomplete"
 
     @contextmanager
     def locked(self, file: RemoteFile) -> Iterator[None]:
-        """Holds huggingface_hub's lock for a blob: two programs that want it take turns."""
+        """Hold huggingface_hub's lock for a blob, so that one program at a time downloads it."""
         from huggingface_hub.utils import WeakFileLock  # type: ignore[attr-defined]
 
         lock = cache_folder() / ".locks" / self._storage.name / f"{file.digest}.lock"
@@ -72,26 +74,26 @@ class Snapshot:
             yield
 
     def link(self, file: RemoteFile) -> None:
-        """Make a stored blob appear in the snapshot."""
+        """Add a stored blob to the snapshot."""
         pointer = self.folder / file.name
         pointer.unlink(missing_ok=True)
         try:
             pointer.symlink_to(Path("../../blobs") / file.digest)
         except FileExistsError:
-            # Another program linked the same content in this moment.
+            # Another program linked the same content at the same time.
             pass
         except OSError:
             # Without links (Windows, some network drives) the snapshot holds the file itself.
             shutil.move(self.blob(file), pointer)
 
     def set_main(self) -> None:
-        """Make this commit the one that the cache has of the main branch."""
+        """Let "main" point to this commit in the cache."""
         ref = self._storage / "refs" / "main"
         with suppress(OSError):
             if ref.read_text(encoding="utf-8") == self._commit:
                 return
         ref.parent.mkdir(parents=True, exist_ok=True)
-        # Written beside it first: a reader of the ref never sees half of it.
+        # Written to a temporary file first: a reader of the ref never sees half of it.
         temporary = self._storage / f"main.{uuid.uuid4().hex}.tmp"
         try:
             temporary.write_text(self._commit, encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Downloads from the hub: bounded, resumable, and compared with the announced size and hash.
+"""Download files from the hub: bounded, resumable, checked against the announced size and hash.
 
-huggingface_hub contributes its HTTP session, its token and its errors. It does not download files:
-it names files in the cache after headers of the answer, checks no hash, and starts from zero when
-a download breaks off.
+huggingface_hub contributes its HTTP session, its token and its errors. Its own download function is
+not used: it names files in the cache after headers of the response, checks no hash, and starts from
+zero after an interruption.
 """
 
 from __future__ import annotations
@@ -32,25 +32,30 @@ _OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
 _LISTING_BYTES = 16 << 20  # about 60,000 files
 _REDIRECTS = 5
-_RETRIES = 5  # in a row that bring less than _PROGRESS_BYTES
-_PAUSE_S = 1.0  # before each
+_RETRIES = 5  # consecutive ones with less than _PROGRESS_BYTES each
+_PAUSE_S = 1.0  # before each retry
 _PROGRESS_BYTES = 64 << 10
-_STALL_S = 60.0  # in which at least _PROGRESS_BYTES have to arrive
-# huggingface_hub makes paths of these headers. They are not used here, and a server that puts a
-# path into them is refused.
+_STALL_S = 60.0  # a connection that brings less than _PROGRESS_BYTES in this time has stalled
+# huggingface_hub builds paths from these headers. They are not used here, and a response that has a
+# path in one of them is refused.
 _PATH_HEADERS = ("ETag", "X-Linked-ETag", "X-Repo-Commit")
 _PATH = re.compile(r"\.\.|\\|[\x00-\x1f\x7f]|^/")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A repository on a hub. endpoint: the hub's address."""
+    """A repository on a hub.
+
+    Attributes:
+        repository: The hub id, "organisation/model".
+        endpoint: The hub's address.
+    """
 
     repository: str
     endpoint: str
 
     def refusal(self, problem: str) -> ModelError:
-        """The error for an answer that is not accepted. problem: "it lists …", "x.json is …"."""
+        """The error for a refused response. problem: "it lists …", "x.json is …"."""
         return ModelError(
             f"{self.repository} cannot be downloaded from {self.endpoint}: {problem}; "
             "try again, and do not trust this hub if the message stays"
@@ -61,14 +66,14 @@ def fetch_listing(source: Source) -> Listing:
     """The files of a repository, at the commit that its main branch has now.
 
     Raises:
-        ModelError: The answer is malformed.
-        OSError: The answer stalled.
+        ModelError: The response is malformed.
+        OSError: The connection stalled.
         HTTPError: (of huggingface_hub.errors) The hub refused, or cannot be reached.
     """
     url = f"{source.endpoint}/api/models/{source.repository}?blobs=true"
     what = "its description of the repository"
     content = bytearray()
-    with _answer(source, url, what) as response:
+    with _response(source, url, what) as response:
         for chunk in _chunks(source, response, what):
             content += chunk
             if len(content) > _LISTING_BYTES:
@@ -82,11 +87,17 @@ def fetch_file(
     """Store a file in the snapshot, continuing where an earlier attempt stopped.
 
     Args:
-        commit: Of the listing that `file` is from.
-        report: Called with the bytes of the file that are there.
+        source: The repository.
+        snapshot: Where the file is stored.
+        commit: The commit of the listing that `file` is from.
+        file: The file with its announced size and hash.
+        report: Called with the bytes of the file that are stored so far.
+
+    Returns:
+        The path of the file in the snapshot.
 
     Raises:
-        ModelError: What arrived is not what the listing announced. Its partial file is deleted.
+        ModelError: The content is not what the listing announced. The partial file is deleted.
         OSError: It cannot be stored, or the connection failed. The partial file is kept.
         HTTPError: (of huggingface_hub.errors) As for `fetch_listing`.
     """
@@ -113,7 +124,7 @@ def _fetch_blob(
         if _digest(partial, file) != file.digest:
             kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
             raise source.refusal(
-                f"{file.name} arrived damaged and was thrown away: its {kind} is not the one that "
+                f"{file.name} arrived damaged and was deleted: its {kind} is not the one that "
                 "the hub lists"
             )
     except ModelError:
@@ -127,7 +138,7 @@ def _fetch_blob(
 def _receive(
     source: Source, url: str, file: RemoteFile, out: BinaryIO, report: Callable[[int], None]
 ) -> None:
-    """Append what is missing of a file, reconnecting where a connection breaks off."""
+    """Append the missing bytes of a file, reconnecting after an interruption."""
     from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
 
     report(out.tell())
@@ -158,8 +169,9 @@ def _receive(
 def _receive_once(
     source: Source, url: str, file: RemoteFile, out: BinaryIO, report: Callable[[int], None]
 ) -> None:
+    """Append bytes until the connection ends."""
     start = out.tell()
-    with _answer(source, url, file.name, start) as response:
+    with _response(source, url, file.name, start) as response:
         if response.status_code != _PARTIAL_CONTENT:
             out.truncate(0)
             out.seek(0)
@@ -180,13 +192,13 @@ def _wrong_size(source: Source, file: RemoteFile, size: str) -> ModelError:
 
 
 @contextmanager
-def _answer(source: Source, url: str, what: str, start: int = 0) -> Iterator[Any]:
-    """A successful answer whose body is not read yet. start: the first byte that is wanted."""
+def _response(source: Source, url: str, what: str, start: int = 0) -> Iterator[Any]:
+    """A successful response whose body is not read yet. start: the first byte to request."""
     from huggingface_hub import constants, utils
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
-    # Uncompressed: a range of a compressed answer would be a range of something else, and a small
-    # one could unpack to any size.
+    # Uncompressed: a range of a compressed response is not a range of the file, and a small one
+    # could unpack to any size.
     headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
@@ -194,7 +206,7 @@ def _answer(source: Source, url: str, what: str, start: int = 0) -> Iterator[Any
     session = utils.get_session()  # type: ignore[attr-defined]
     for _ in range(_REDIRECTS + 1):
         if not same_origin(url, source.endpoint):
-            # Content is served from other hosts, by signed addresses: the token stays here.
+            # Content is served from other hosts, by signed addresses: they do not get the token.
             headers.pop("authorization", None)
         with session.stream(
             "GET", url, headers=headers, timeout=timeout, follow_redirects=False
@@ -223,7 +235,7 @@ def _check_headers(source: Source, response: Any, what: str) -> None:
 
 
 def _raise_for_status(source: Source, response: Any, what: str) -> None:
-    """Raises the client's error for a refusal, without its body, which may be of any size."""
+    """Raise the client's error for a status, without the body, which may be of any size."""
     from huggingface_hub import utils
 
     if response.status_code in (_OK, _PARTIAL_CONTENT):
@@ -238,7 +250,7 @@ def _raise_for_status(source: Source, response: Any, what: str) -> None:
 
 
 def _chunks(source: Source, response: Any, what: str) -> Iterator[bytes]:
-    """The body as it comes. Raises OSError when it trickles so slowly that it would not end."""
+    """The body in chunks. Raises OSError if less than _PROGRESS_BYTES arrive in _STALL_S."""
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
         raise source.refusal(f"{what} is compressed ({shown(encoding)}), which was not asked for")
@@ -249,12 +261,14 @@ def _chunks(source: Source, response: Any, what: str) -> Iterator[bytes]:
         now = time.monotonic()
         if now - since >= _STALL_S:
             if received < _PROGRESS_BYTES:
-                raise OSError(f"{what} trickles: {received:,} bytes in {now - since:.0f} s")
+                raise OSError(
+                    f"{what} arrives too slowly: {received:,} bytes in {now - since:.0f} s"
+                )
             since, received = now, 0
 
 
 def _digest(path: Path, file: RemoteFile) -> str:
-    """The hash of a stored file, of the kind that was announced."""
+    """The hash of a stored file: SHA-256 or git's SHA-1, as `file.digest` is."""
     with path.open("rb") as content:
         if len(file.digest) == 64:
             return hashlib.file_digest(content, "sha256").hexdigest()

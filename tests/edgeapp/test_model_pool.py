@@ -10,6 +10,7 @@ import pytest
 from edgeapp.model_pool import ModelPool
 from edgeapp.settings import Settings
 from pipelines import Translator
+from pipelines.engine import Engine
 from pipelines.errors import ModelError
 from pipelines.hub import assets_folder
 
@@ -75,3 +76,19 @@ def test_a_folder_may_be_named_on_the_command_line(pool: ModelPool, hub_cache: P
 def test_the_settings_may_name_a_folder(hub_cache: Path) -> None:
     pool = ModelPool(Settings(threads=1, translation_model=str(DEMO)), listed_only=True)
     assert pool.translator(str(DEMO), "en", "de").model.folder == DEMO.resolve()
+
+
+@pytest.mark.parametrize(
+    ("kept", "end"), [(True, "some 15 seconds, this once\n"), (False, "some 15 seconds\n")]
+)
+def test_compiling_is_announced_once_only_if_the_result_is_kept(
+    kept: bool, end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Engine, "needs_compiling", True)
+    monkeypatch.setattr(Engine, "kernel_cache_is_writable", kept)
+    pool = ModelPool(Settings())
+    try:
+        assert pool.engine.needs_compiling
+    finally:
+        pool.engine.close()
+    assert capsys.readouterr().err.endswith(f"compiling kernels for this CPU: {end}")

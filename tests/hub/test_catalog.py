@@ -91,7 +91,7 @@ def test_what_was_not_downloaded_is_not_removed(
     with pytest.raises(ModelError, match="part of the program"):
         remove("demo")
     for spelling in (str(mine), "./mine", "mine", "~", ".", ".."):
-        with pytest.raises(ModelError, match="a folder of yours"):
+        with pytest.raises(ModelError, match="a folder outside the cache"):
             remove(spelling)
     with pytest.raises(ModelNotFound, match="did you mean tiny"):
         remove("tinyy")

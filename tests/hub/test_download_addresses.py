@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("impatient", "canary")
         ("ftp://127.0.0.1/x", "neither http nor https"),
         ("http://192.0.2.1/x", "another host over plain http"),
         ("http://models.example/x", "another host over plain http"),
-        ("https:///x", "names no host"),
+        ("https:///x", "has no host"),
         ("http://[::1/x", "not an address"),
         ("http://127.0.0.1:99999/x", "not an address"),
         ("http://127.0.0.1/\x7f", "not an address"),
@@ -64,7 +64,7 @@ def test_a_redirect_to_another_server_brings_no_other_content(
         hub.host_files(TINY, {**whisper_files(), "config.json": b'{"model_type": "whisper"}'})
         url = f"{other.url}/{TINY}/resolve/{'a' * 40}/config.json"
         hub.answers["config.json"] = Answer(302, body=b"", headers={"Location": url})
-        refused("config.json arrived damaged and was thrown away")
+        refused("config.json arrived damaged and was deleted")
         assert other.tokens == {"resolve": {""}}
     finally:
         other.stop()

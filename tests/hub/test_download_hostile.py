@@ -254,7 +254,7 @@ def test_content_of_the_announced_size_that_is_another(hub: Hub, key: str) -> No
     hub.host_files(TINY, files)
     hub.answers[key] = Answer(body=bytes(len(files[key])))
     kind = "SHA-256" if key == WEIGHTS else "git SHA-1"
-    refused(f"{key} arrived damaged and was thrown away: its {kind} is not the one")
+    refused(f"{key} arrived damaged and was deleted: its {kind} is not the one")
     hub.answers.clear()
     assert (pull("tiny").folder / key).read_bytes() == files[key]
 
@@ -304,7 +304,7 @@ def test_a_range_that_the_server_does_not_have(hub: Hub, hub_cache: Path) -> Non
     files = whisper_files()
     hub.host_files(TINY, files)
     hub.cuts[WEIGHTS] = [60_000, *[0] * 20]
-    assert "goes on from" in refusal("tiny")
+    assert "continues from" in refusal("tiny")
     hub.answers[WEIGHTS] = Answer(416, body=b"")
     refused(f"is announced with {len(files[WEIGHTS]):,} bytes, and has at most 60,000")
 
@@ -336,14 +336,16 @@ def test_other_statuses_with_bodies_without_end(hub: Hub, key: str, status: int)
     assert hub.sent.get(key, 0) < 64_000_000
 
 
-def test_a_body_that_trickles(hub: Hub, hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_arrives_too_slowly(
+    hub: Hub, hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each byte comes in time for the client's time limit, and the last one never."""
     monkeypatch.setattr(transfer, "_STALL_S", 0.3)
     hub.host_files(TINY, whisper_files())
     sleep = threading.Event().wait
     drops = (sleep(0.02) or b"x" for _ in range(10_000))
     hub.answers[""] = Answer(body=drops, headers={"Content-Length": None})
-    refused("trickles: ")
+    refused("arrives too slowly: ")
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_a_second_pull_goes_on_where_the_first_was_cut(hub: Hub, hub_cache: Path
     hub.cuts[WEIGHTS] = [60_000, *[0] * 20]
     message = refusal("tiny")
     assert "cannot be downloaded from http://127.0.0.1:" in message
-    assert f"`edgeapp models pull tiny` goes on from what is in {hub_cache}" in message
+    assert f"`edgeapp models pull tiny` continues from the files in {hub_cache}" in message
     with pytest.raises(ModelNotFound, match="only partly on this machine"):
         resolve("tiny")
 
@@ -115,7 +115,7 @@ def test_a_partial_file_of_other_content_is_not_continued(hub: Hub, hub_cache: P
     blobs.mkdir(parents=True)
     partial = blobs / f"{hashlib.sha256(files[WEIGHTS]).hexdigest()}.incomplete"
     partial.write_bytes(b"something else" * 100)
-    assert "arrived damaged and was thrown away" in refusal("tiny")
+    assert "arrived damaged and was deleted" in refusal("tiny")
     assert not resolve_here("tiny")
     assert (pull("tiny").folder / WEIGHTS).read_bytes() == files[WEIGHTS]
     # Longer than the file: that much is plain from the start.

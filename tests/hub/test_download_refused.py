@@ -32,7 +32,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_repository_that_is_not_there(hub: Hub) -> None:
     message = refusal("someone/nothing")
-    assert "has no model someone/nothing, or not for you; check the name" in message
+    assert "has no model someone/nothing, or you have no access to it; check the name" in message
     assert message.startswith(f"{hub.url} ")
     hub.host_files(TINY, whisper_files()).refuse = "missing"
     assert f"has no model {TINY}" in refusal("tiny")
@@ -136,7 +136,7 @@ def test_the_hub_breaks_down_on_the_way(hub: Hub) -> None:
     hub.fail_after("config.json", 500)
     message = refusal("tiny")
     assert "it answered 500 Internal Server Error" in message
-    assert "goes on from what is in" in message
+    assert "continues from the files in" in message
     hub.fail_after(None, 0)
     assert pull("tiny").source == "hub"
 

@@ -50,7 +50,9 @@ def test_folders_that_are_no_models(tmp_path: Path) -> None:
     empty.mkdir()
     with pytest.raises(CheckpointError) as error:
         resolve(empty)
-    assert str(error.value) == f"{empty} is no usable model folder: it has no readable config.json"
+    assert (
+        str(error.value) == f"{empty} is not a usable model folder: it has no readable config.json"
+    )
 
     for content in ("{not json", "[1, 2]", "", "\ufeff\x00"):
         (empty / "config.json").write_text(content)

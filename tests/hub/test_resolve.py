@@ -47,7 +47,7 @@ def test_an_incomplete_installation_says_so(bundled: Path, tmp_path: Path) -> No
     (tmp_path / "site/pipelines/assets").rename(tmp_path / "gone")
     with pytest.raises(ModelNotFound, match="incomplete.*install it again"):
         resolve("demo-en-de")
-    with pytest.raises(ModelNotFound, match="there are demo, demo-en-de"):
+    with pytest.raises(ModelNotFound, match="the bundled models are demo, demo-en-de"):
         bundled_folder("tiny")
 
 
@@ -164,7 +164,7 @@ def test_another_kind_of_model_is_not_offered_again(cached: Cached) -> None:
         resolve("openai/gpt2")
     message = one_line(error)
     known = "whisper, marian, m2m_100, mbart and t5"
-    assert f"model_type is 'gpt2', and only {known} models run here" in message
+    assert f"model_type is 'gpt2'; only {known} models run here" in message
     assert "pull" not in message
 
 

@@ -1,1 +1,1 @@
-"""Decoding in int8 by kernels of our own, compiled once on the machine that they run on."""
+"""int8 encoder and decoder kernels, compiled on this machine; README.md is the guide."""

@@ -1,95 +1,133 @@
-"""The tables of numbers through which Python tells the kernels what lies where.
+"""The argument tables of the kernels: int64 arrays that Python fills and compiled code reads.
 
-All are int64: addresses, counts and strides (of numbers, not bytes). A product is described by
-`PRODUCT` of them, a layer by its six products; a table's own fields are the constants below.
+Each constant below is the index of a field. A field is one of
+
+    address   of the first element of a buffer in this process's memory (bytes), with the buffer's
+              dtype and shape in the comment; 0 where the comment allows it
+    count     of elements, rows, layers …; never of bytes
+    stride    in elements, except where the comment says bytes
+    flag      0 or 1
+    bits      of a float64, to be read with `as_float64`
+
+Host code (host/) builds the tables and keeps the buffers alive during the call; device code
+(device/) casts addresses to typed arrays. All buffers are C-contiguous. `linear` and `argmax` take
+a table of `LINEAR` fields, all other kernels one of `STEP` fields. A matrix product is described by
+`PRODUCT` consecutive fields, and a layer by its products in the order of their constants.
+
+The words of the tables: a row is one token's state vector; a lane is one sequence of a decoder's
+batch (a hypothesis or sample), or one source of an encoder's; a group is a run of consecutive lanes
+that share one encoded source; padded is a number of inputs rounded up to a multiple of `DEPTH`.
 """
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "CHUNK", "COLUMNS", "DEPTH", "LINE", "ROWS", "SOON"]
+__all__ = ["ACTIVATIONS", "CHUNK", "COLUMNS", "DEPTH", "LINE", "PREFETCH_POSITIONS", "ROWS"]
 
-# Outputs that lie side by side in packed weights, and the multiple that inputs are padded to.
+# Packed weights: outputs of one panel, and the multiple that the number of inputs is padded to.
 COLUMNS, DEPTH = 32, 8
 
-# Rows that one pass over packed weights serves at most.
+# The most rows that one pass over a panel of weights multiplies.
 ROWS = 8
 
-# Positions of the next lane's or head's past that are asked for while one is at work.
-SOON = 16
+# Cached positions of the next lane and head that are prefetched during attention of the current.
+PREFETCH_POSITIONS = 16
 
 # Bytes of a line of the CPU's caches.
 LINE = 64
 
-# Source positions that are looked at together: what a thread does at a time, so that few heads
-# over a long source still give work to all. Always the same, for results must not depend on the
-# number of threads.
+# Source positions of one task of cross-attention: small enough that few heads over a long source
+# still give work to all threads. A constant, since results must not depend on the number of
+# threads.
 CHUNK = 256
 
-# A product: packed weights; float32 [outputs] each: scales, sums of weights, biases; sizes.
-WEIGHTS, SCALES, SUMS, BIASES, OUTPUTS, INPUTS, PADDED = range(7)
+# A matrix product y = x Wᵀ + b with W in int8.
+(
+    WEIGHTS,  # address: int8 [panels, padded / 4, COLUMNS, 4], panels = ceil(outputs / COLUMNS)
+    SCALES,  # address: float32 [outputs], of the weights
+    SUMS,  # address: float32 [outputs], the sum of the int8 weights of each output
+    BIASES,  # address: float32 [outputs]
+    OUTPUTS,  # count
+    INPUTS,  # count, without padding
+    PADDED,  # count, the inputs with padding
+) = range(7)
 PRODUCT = 7
 
-# A decoder layer's products, in the order of their use, and an encoder layer's.
+# The products of a decoder layer, in the order of their use.
 QKV, OUT, CROSS_QUERY, CROSS_OUT, UP, DOWN = range(6)
-READING_UP, READING_DOWN = 2, 3
-PRODUCTS, READING_PRODUCTS = 6, 4
+PRODUCTS = 6
+# Those of an encoder layer: QKV and OUT as above, then these.
+ENCODER_UP, ENCODER_DOWN = 2, 3
+ENCODER_PRODUCTS = 4
 
-# What every table has.
+# The first fields of every table.
 (
-    QUANTISED,  # uint8 [rows, largest padded]
-    RANGES,  # float32 [rows, 2]: step and least of each row
-    LARGEST,  # of these bytes
-    SCRATCH,  # of the first thread
-    SCRATCH_STRIDE,  # bytes to the next one's
+    QUANTISED,  # address: uint8 [rows, padded], room for the largest padded: a product's input
+    RANGES,  # address: float32 [rows, 2]: step and minimum of each quantised row
+    LARGEST,  # count: the largest value of a quantised activation, 255 or 127
+    SCRATCH,  # address: buffer of thread 0
+    SCRATCH_STRIDE,  # bytes from the buffer of one thread to that of the next
 ) = range(5)
 
-# One linear layer on its own.
+# `linear` and `argmax`: one matrix product.
 (
-    LINEAR_INPUT,
-    LINEAR_ROWS,
-    LINEAR_OUTPUT,  # float32 [rows, outputs], or [rows] of what follows
-    LINEAR_FOUND,  # [threads, rows]: the greatest output, float32, its place, int32; float64:
-    LINEAR_TOTALS,  # the sum of exponentials, if it is wanted
-    LINEAR_OP,
+    LINEAR_INPUT,  # address: float32 [rows, inputs]
+    LINEAR_ROWS,  # count
+    LINEAR_OUTPUT,  # address: float32 [rows, outputs]; for `argmax` [rows] records as below
+    # address, for `argmax`: [threads, rows] records of 16 bytes, each thread's partial result:
+    # float32 largest output, int32 its index, float64 Σ exp(output − largest)
+    LINEAR_FOUND,
+    LINEAR_TOTALS,  # flag, for `argmax`: compute the sums of exponentials
+    LINEAR_OP,  # the first field of the product
 ) = range(5, 11)
 LINEAR = LINEAR_OP + PRODUCT
 
-# A pass over all layers, of a decoder (lanes × tokens rows), an encoder (sources for lanes), or of
-# what makes keys and values of sources (likewise).
+# `decoder_step`, `encoder_pass` and `project_cross_kv`: all layers of one side of a model. Rows are
+# lanes × tokens for the decoder, and the tokens of all sources otherwise.
 (
-    LANES,
-    TOKENS,
-    LAYERS,
-    WIDTH,
-    HEADS,
-    HEAD_DIM,
-    FFN,
-    NORM_FIRST,
-    ACTIVATION,
-    SCALE,  # of scores: the bits of a float64
-    EPSILON,  # of norms: the same
-    PROGRAM,  # int64 [layers, products, PRODUCT]
-    NORMS,  # int64 [blocks + 1, 2]: weight and bias of the norm before each block, 0 for none
-    STATES,  # float32 [rows, width], changed on the way
-    RESULT,  # float32 [rows, width]
-    MIXED,  # float32 [rows, heads × head_dim]
-    QKVS,  # float32 [rows, 3, heads, head_dim]
-    QUERIES,  # float32 [rows, heads, head_dim], of each layer when QUERIES_STRIDE says so
-    QUERIES_STRIDE,
-    INNER,  # float32 [rows, ffn]
-    PARTIAL,  # float32 [rows, heads, chunks, head_dim + 2]
-    CACHE,  # int64 [layers]: bfloat16 [2, slots, heads, room, head_dim] each; of sources
-    # [sources]: [layers, 2, heads, source length, head_dim] each
-    SLOTS,
-    ROOM,
-    FIRST_SLOT,
-    STARTS,  # int64 [lanes]: what each has read before; for an encoder [sources + 1], first rows
-    GROUPS,  # lanes in a row on one source
-    GROUP,  # int64 [groups, 3]: first lane, lanes, source length
-    SOURCES,  # int64 [groups, layers, 2]: keys and values, [heads, source length, head_dim]
-    SOURCES_BFLOAT16,
-    CHUNKS,
+    LANES,  # count: sequences of the decoder's batch, or sources
+    TOKENS,  # count: new tokens of each lane (decoder)
+    LAYERS,  # count
+    WIDTH,  # count: d_model
+    HEADS,  # count
+    HEAD_DIM,  # count
+    FFN,  # count: inner width of the feed-forward block
+    NORM_FIRST,  # flag: pre-norm; otherwise post-norm
+    ACTIVATION,  # index in ACTIVATIONS
+    SCALE,  # bits: the factor of attention scores
+    EPSILON,  # bits: of layer norms
+    PROGRAM,  # address: int64 [layers, products, PRODUCT]
+    # address: int64 [blocks + 1, 2]: addresses of weight and bias, float32 [width], of the norm
+    # that is applied before each block and after the last one; 0, 0 for no norm
+    NORMS,
+    STATES,  # address: float32 [rows, width], the residual stream; overwritten
+    RESULT,  # address: float32 [rows, width]
+    MIXED,  # address: float32 [rows, heads, head_dim], output of attention
+    QKVS,  # address: float32 [rows, 3, heads, head_dim]; [rows, 2, …] for `project_cross_kv`
+    QUERIES,  # address: float32 [rows, heads, head_dim] of cross-attention
+    QUERIES_STRIDE,  # stride from the queries of one layer to those of the next; 0: overwritten
+    INNER,  # address: float32 [rows, ffn]
+    # address: float32 [rows, heads, chunks, head_dim + 2], cross-attention per chunk: Σ exp(score −
+    # maximum) · value, Σ exp(score − maximum), maximum
+    PARTIAL,
+    # address: int64 [layers], addresses of bfloat16 [2 (keys, values), slots, heads, room,
+    # head_dim]; for `project_cross_kv` int64 [sources], addresses of bfloat16 [layers, 2, heads,
+    # source length, head_dim]
+    CACHE,
+    SLOTS,  # count: slots of the cache
+    ROOM,  # count: positions of a slot
+    FIRST_SLOT,  # index: the slot of lane 0; lane i has FIRST_SLOT + i
+    # address: int64 [lanes], the number of cached positions of each lane; for sources int64
+    # [sources + 1], the first row of each, then the number of all rows
+    STARTS,
+    GROUPS,  # count: groups
+    GROUP,  # address: int64 [groups, 3]: first lane, number of lanes, source length
+    # address: int64 [groups, layers, 2]: addresses of keys and values [heads, source length,
+    # head_dim]
+    SOURCES,
+    SOURCES_BFLOAT16,  # flag: these are bfloat16; otherwise float32
+    CHUNKS,  # count: chunks of the longest source, ceil(length / CHUNK)
 ) = range(5, 36)
 STEP = 36
 
+# Activation functions, by transformers' names.
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")

@@ -1,57 +1,64 @@
-"""Compiling the kernels: `python -m pipelines.engine.kernels.build LEVEL FILE`.
+"""Compile the kernels: `python -m pipelines.engine.kernels.build LEVEL FILE`.
 
-FILE is a line of JSON (what the kernels are called in it, what the code names but never calls, and
-its hash), then an object file.
+LEVEL is a key of `ISA_LEVELS`; FILE is written in the format of `code_cache.pack`. The loader runs
+this in a process of its own. For a level with a `cpu` it sets NUMBA_CPU_NAME to that and
+NUMBA_CPU_FEATURES to "" before, so that Numba uses no newer instructions either.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 import sys
 from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from pipelines.engine.kernels.code_cache import ObjectCode, pack
 from pipelines.engine.kernels.device import intrinsics
 from pipelines.engine.kernels.isa import ISA_LEVELS, RUNTIME
 
 __all__ = ["build"]
 
-# What Numba has for errors in Python, which no kernel raises.
-_UNUSED_PREFIX = "edgeapp_never_"
+# Numba's runtime functions for Python's errors and reference counts: declared in its output, never
+# called by a kernel.
+_STUB_PREFIX = "edgeapp_never_"
 
 
 def build(level: str) -> bytes:
-    """The kernels for this machine; level: which instructions multiply bytes (vectors.use)."""
+    """Compile all kernels for this machine.
+
+    Args:
+        level: A key of ISA_LEVELS: the instructions for int8 dot products.
+
+    Returns:
+        The content of a file of the cache.
+    """
     intrinsics.use_isa(level)
     for name in RUNTIME:
-        llvm.add_symbol(name, 1)  # Numba wants an address, though nothing is called here
+        llvm.add_symbol(name, 1)  # Numba requires an address, though the code does not run here
+    # Imported now: the functions are compiled, for the chosen level, when this module is imported.
     from pipelines.engine.kernels.device.entry_points import KERNELS
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly("")
     for kernel in KERNELS.values():
-        # By names of our own, lest Numba, where somebody uses it beside this, loses its functions.
-        text = re.sub(r"@(NRT|numba)_(\w+)", rf"@{_UNUSED_PREFIX}\1_\2", kernel.inspect_llvm())
+        # LLVM's symbols belong to the whole process: under their own names, these would replace
+        # the functions of a Numba that is used beside this.
+        text = re.sub(r"@(NRT|numba)_(\w+)", rf"@{_STUB_PREFIX}\1_\2", kernel.inspect_llvm())
         module.link_in(llvm.parse_assembly(text))
     module.verify()
     code: bytes = _target(level).emit_object(module)
-    named = re.findall(r"^declare [^@]*@\"?([\w.]+)", str(module), re.MULTILINE)
-    told = {
-        "kernels": {name: kernel.native_name for name, kernel in KERNELS.items()},
-        "never called": [name for name in named if name.startswith(_UNUSED_PREFIX)],
-        "sha256": hashlib.sha256(code).hexdigest(),
-    }
-    return json.dumps(told).encode() + b"\n" + code
+    declared = re.findall(r"^declare [^@]*@\"?([\w.]+)", str(module), re.MULTILINE)
+    symbols = {name: kernel.native_name for name, kernel in KERNELS.items()}
+    stubs = [name for name in declared if name.startswith(_STUB_PREFIX)]
+    return pack(ObjectCode(symbols, stubs, code))
 
 
 def _target(level: str) -> llvm.TargetMachine:
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    if (held_to := ISA_LEVELS[level].cpu) is not None:
-        cpu, features = held_to, ""
+    if (limit := ISA_LEVELS[level].cpu) is not None:
+        cpu, features = limit, ""
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=cpu, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
     )

@@ -1,4 +1,7 @@
-"""What those who compile the kernels and those who load them must agree on."""
+"""The instruction sets that kernels are compiled for, and the OpenMP functions that they call.
+
+Shared by the compiler (`build`, device/) and the loader: it imports neither Numba nor torch.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,16 @@ __all__ = ["BARRIER", "ISA_LEVELS", "RUNTIME", "THREAD", "THREADS", "IsaLevel"]
 
 @dataclass(frozen=True)
 class IsaLevel:
-    """The instructions that multiply bytes.
+    """How int8 dot products are computed.
 
-    lanes: sums in a register. rows: how many leave registers for the weights at once. largest: the
-    byte that an activation becomes at most; 7 bits where pairs of products are added in 16. cpu:
-    whose instructions the rest is made of; None for those of the machine.
+    Attributes:
+        lanes: int32 sums in one vector register.
+        rows: Rows of activations that are multiplied at a time with a panel of weights; more would
+            not leave enough registers for the weights.
+        largest: The largest value of a quantised activation (uint8). 127, which is 7 bits, where
+            the sum of two products has to fit in int16.
+        cpu: LLVM's name of the CPU that the rest of the code is compiled for; None for the CPU of
+            this machine.
     """
 
     lanes: int
@@ -22,13 +30,13 @@ class IsaLevel:
     cpu: str | None = None
 
 
-# vnni: four products of bytes at once, added in 32 bits; avx2: pairs, in 16 bits.
+# vnni: vpdpbusd adds four products of bytes in int32. avx2: vpmaddubsw adds two in int16.
 ISA_LEVELS = {
     "vnni512": IsaLevel(lanes=16),
     "vnni256": IsaLevel(lanes=8),
     "avx2": IsaLevel(lanes=8, rows=2, largest=127, cpu="haswell"),
 }
 
-# What the kernels ask of OpenMP, and what it is called there.
+# Functions of the OpenMP runtime: the symbol in the kernels → the symbol in libgomp.
 BARRIER, THREAD, THREADS = "edgeapp_barrier", "edgeapp_thread", "edgeapp_threads"
 RUNTIME = {BARRIER: "GOMP_barrier", THREAD: "omp_get_thread_num", THREADS: "omp_get_num_threads"}

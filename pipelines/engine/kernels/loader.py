@@ -1,10 +1,13 @@
-"""Finding, compiling and loading the kernels, and the threads that run them."""
+"""Find, compile, load and run the kernels.
+
+The kernels run on the threads of torch's own OpenMP library (libgomp), so that torch's operations
+and the kernels share one set of threads. README.md beside this file walks through a call.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import hashlib
-import json
 import os
 import subprocess
 import sys
@@ -21,12 +24,26 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pipelines.engine.kernels.code_cache import (
+    ObjectCode,
+    can_write,
+    folder_problem,
+    read_cached,
+    unpack,
+    write_cached,
+)
 from pipelines.engine.kernels.isa import ISA_LEVELS, RUNTIME
 from pipelines.engine.kernels.malloc import discard_library_pages
 
-__all__ = ["KernelLibrary", "load_kernels", "kernels_disabled", "needs_compiling"]
+__all__ = [
+    "KernelLibrary",
+    "cache_is_writable",
+    "kernels_disabled",
+    "load_kernels",
+    "needs_compiling",
+]
 
-# Where compiled kernels are kept (by default the user's cache), or "torch": use none.
+# The folder of compiled kernels (by default in the user's cache), or "torch": use no kernels.
 _ENVIRONMENT_VARIABLE = "EDGEAPP_KERNELS"
 
 
@@ -34,53 +51,65 @@ _ENVIRONMENT_VARIABLE = "EDGEAPP_KERNELS"
 class KernelLibrary:
     """The kernels in memory.
 
-    level: which of LEVELS they were compiled for.
+    Attributes:
+        level: The key in ISA_LEVELS of the instructions that they were compiled for.
     """
 
     level: str
     _addresses: Mapping[str, int]
-    _parallel: Any
-    _code: Any  # what they are part of
+    _parallel: Any  # GOMP_parallel
+    _engine: Any  # LLVM's execution engine, which owns the code's memory
 
     @property
     def largest(self) -> int:
-        """The byte that an activation becomes at most."""
+        """The largest byte that an activation is quantised to: 255, or 127 without VNNI."""
         return ISA_LEVELS[self.level].largest
 
     def run(self, kernel: str, table: NDArray[np.int64]) -> None:
-        """Let torch's threads run a kernel on a table, without Python's lock."""
+        """Run a kernel on torch's threads, without Python's global lock; return when it is done.
+
+        Args:
+            kernel: A key of `KERNELS` in device/entry_points.py.
+            table: int64 [abi.STEP] or [abi.LINEAR], the arguments, of which most are addresses.
+        """
         self._parallel(self._addresses[kernel], table.ctypes.data, torch.get_num_threads(), 0)
 
 
 @cache
 def load_kernels() -> KernelLibrary | None:
-    """The kernels, compiled for this machine if they were not yet, which takes some 15 seconds.
+    """The kernels of this machine, compiled first if the cache lacks them (some 15 seconds).
 
-    None where they cannot be: without AVX2, where torch's threads are not those of GNU's OpenMP
-    (they are on Linux), or where the compiler fails.
+    Returns:
+        None where there are none: EDGEAPP_KERNELS is "torch", the CPU has no AVX2, torch does not
+        use GNU's OpenMP (it does on Linux), or the compiler fails, which warns.
     """
     level, runtime = _isa_level(), _runtime()
     if level is None or runtime is None:
         return None
-    kept = _cache_path(level)
-    code = _read_cached(kept) or _compile(level, kept)
-    return None if code is None else _link(*code, level, runtime)
+    path = _cache_path(level)
+    kernels = read_cached(path) or _compile(level, path)
+    return None if kernels is None else _link(kernels, level, runtime)
 
 
 def needs_compiling() -> bool:
-    """Whether `library` would have to compile the kernels first."""
+    """Whether `load_kernels` has to compile: there can be kernels, and the cache lacks them."""
     level = _isa_level()
-    return level is not None and _runtime() is not None and not _cache_path(level).exists()
+    return level is not None and _runtime() is not None and read_cached(_cache_path(level)) is None
+
+
+def cache_is_writable() -> bool:
+    """Whether compiled kernels can be kept, so that the next process need not compile them."""
+    return not kernels_disabled() and can_write(_cache_folder())
 
 
 def kernels_disabled() -> bool:
-    """Whether the environment asks for torch's operations, one by one."""
+    """Whether the environment chooses torch's operations (EDGEAPP_KERNELS=torch)."""
     return os.environ.get(_ENVIRONMENT_VARIABLE) == "torch"
 
 
 def _isa_level() -> str | None:
-    """None where there are no instructions that do; torch, through ATEN_CPU_CAPABILITY, and this
-    library may be held back."""
+    """The best of ISA_LEVELS for this CPU, or None. ATEN_CPU_CAPABILITY, which limits torch's
+    instructions, limits these as well."""
     flags, allowed = torch.cpu.get_capabilities(), torch.backends.cpu.get_cpu_capability()
     if kernels_disabled() or flags.get("architecture") != "x86_64":
         return None
@@ -93,7 +122,7 @@ def _isa_level() -> str | None:
 
 @cache
 def _runtime() -> Any:
-    """torch's own OpenMP: the threads that are waiting already."""
+    """torch's own copy of libgomp, whose threads are running already; None if it has none."""
     for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         runtime = ctypes.CDLL(str(path))
         if all(hasattr(runtime, name) for name in ("GOMP_parallel", *RUNTIME.values())):
@@ -101,107 +130,94 @@ def _runtime() -> Any:
     return None
 
 
-def _cache_path(level: str) -> Path:
+def _cache_folder() -> Path:
     from platformdirs import user_cache_path
 
     folder = os.environ.get(_ENVIRONMENT_VARIABLE)
-    return (
-        Path(folder) if folder else user_cache_path("edgeapp")
-    ) / f"{level}-{_cache_key()}.kernels"
+    return Path(folder) if folder else user_cache_path("edgeapp") / "kernels"
+
+
+def _cache_path(level: str) -> Path:
+    return _cache_folder() / f"{level}-{_cache_key()}.kernels"
 
 
 @cache
 def _cache_key() -> str:
-    """Changes with the sources of the kernels, the compiler and the CPU."""
+    """Changes with the sources of the kernels, the versions of the compiler, and the CPU."""
     import llvmlite.binding as llvm
 
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for source in _sources():
-        found.update(source.read_bytes())
-    machine = llvm.get_host_cpu_name() + llvm.get_host_cpu_features().flatten()
-    found.update(f"{version('numba')} {version('llvmlite')} {machine}".encode())
-    return found.hexdigest()[:16]
+        digest.update(source.read_bytes())
+    cpu = llvm.get_host_cpu_name() + llvm.get_host_cpu_features().flatten()
+    digest.update(f"{version('numba')} {version('llvmlite')} {cpu}".encode())
+    return digest.hexdigest()[:16]
 
 
 def _sources() -> list[Path]:
-    """The files that the compiled code depends on. All that `build` imports lies here."""
+    """The files that the compiled code depends on: all that `build` imports of this project."""
     folder = Path(__file__).parent
-    common = [folder / f"{name}.py" for name in ("abi", "build", "isa")]
+    common = [folder / f"{name}.py" for name in ("abi", "build", "code_cache", "isa")]
     return [*common, *sorted((folder / "device").glob("*.py"))]
 
 
-_ObjectCode = tuple[dict[str, Any], bytes]
+def _compile(level: str, path: Path) -> ObjectCode | None:
+    """Compile the kernels and store them at `path` if that can be done; None if it fails.
 
-
-def _read_cached(kept: Path) -> _ObjectCode | None:
-    """What build.py wrote; None when it is not there, or not whole."""
-    try:
-        first, _, code = kept.read_bytes().partition(b"\n")
-        told = json.loads(first)
-    except (OSError, ValueError):
-        return None
-    return (told, code) if told["sha256"] == hashlib.sha256(code).hexdigest() else None
-
-
-def _compile(level: str, kept: Path) -> _ObjectCode | None:
-    """In a process of its own: the compiler takes 150 MB, which nobody gives back."""
+    The compiler runs in a process of its own: it takes 150 MB that would not be freed.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / kept.name
+        output = Path(folder) / path.name
         cpu = ISA_LEVELS[level].cpu
         limits = {} if cpu is None else {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
         done = subprocess.run(
-            [sys.executable, "-m", f"{__package__}.build", level, str(made)],
+            [sys.executable, "-m", f"{__package__}.build", level, str(output)],
             env=os.environ | limits,
             cwd=Path(__file__).parents[3],
             capture_output=True,
             text=True,
             check=False,
         )
-        code = _read_cached(made) if done.returncode == 0 else None
-        if code is None:
-            why = done.stderr.strip().rpartition("\n")[2]
-            warnings.warn(
-                f"the kernels could not be compiled, torch's are used instead: {why}",
-                RuntimeWarning,
-                stacklevel=2,
-            )
-        else:
-            _write_cache(made.read_bytes(), kept)
-    return code
+        content = output.read_bytes() if done.returncode == 0 else b""
+    kernels = unpack(content)
+    if kernels is None:
+        reason = done.stderr.strip().rpartition("\n")[2]
+        _warn(f"the kernels could not be compiled, torch's are used instead: {reason}")
+    elif not write_cached(path, content) and (problem := folder_problem(path.parent)) is not None:
+        _warn(f"compiled kernels are not kept in {path.parent}: {problem}")
+    return kernels
 
 
-def _write_cache(data: bytes, kept: Path) -> None:
-    try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        part = kept.with_suffix(f".{os.getpid()}")
-        part.write_bytes(data)
-        part.replace(kept)
-    except OSError:
-        pass  # compiled anew next time
+def _warn(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def _link(told: dict[str, Any], code: bytes, level: str, runtime: Any) -> KernelLibrary:
+def _link(kernels: ObjectCode, level: str, runtime: Any) -> KernelLibrary:
+    """Load object code into this process."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    for name, own in RUNTIME.items():
-        llvm.add_symbol(name, _function_address(getattr(runtime, own)))
-    for name in told["never called"]:
+    for name, gomp_name in RUNTIME.items():
+        llvm.add_symbol(name, _function_address(getattr(runtime, gomp_name)))
+    for name in kernels.stubs:
         llvm.add_symbol(name, _function_address(ctypes.CDLL(None).abort))
     target = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.add_object_file(llvm.ObjectFileRef.from_data(kernels.code))
     engine.finalize_object()
-    found = {name: engine.get_function_address(of) for name, of in told["kernels"].items()}
+    addresses = {
+        kernel: engine.get_function_address(symbol) for kernel, symbol in kernels.symbols.items()
+    }
     parallel = runtime.GOMP_parallel
     parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
     parallel.restype = None
-    discard_library_pages("libllvmlite")  # 45 MB, which were to read 100 KB
-    return KernelLibrary(level, found, parallel, engine)
+    # Loading these 100 KB of code reads 45 MB of libllvmlite, which are not needed any more.
+    discard_library_pages("libllvmlite")
+    return KernelLibrary(level, addresses, parallel, engine)
 
 
 def _function_address(function: Any) -> int:
     address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None, "the function is there"
+    assert address is not None, "a function that was found in a library has an address"
     return address

@@ -1,4 +1,4 @@
-"""The compiled kernels: right, the same for a row whoever its neighbours are, not in the way."""
+"""The compiled kernels: close to torch, and equal for any number of threads and other rows."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from pipelines.engine import (
     SuppressTokens,
 )
 from pipelines.engine.backends.native import NativeBackend
-from pipelines.engine.kernels import loader as libraries
+from pipelines.engine.kernels import code_cache, loader
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.loader import KernelLibrary
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.test_families import made
 
-found = libraries.load_kernels()
+library = loader.load_kernels()
 pytestmark = pytest.mark.skipif(
-    libraries._isa_level() is None or libraries._runtime() is None,
+    loader._isa_level() is None or loader._runtime() is None,
     reason="no kernels are compiled on machines like this one",
 )
 # Logits are the same bit for bit; torch's sum over the vocabulary is not. One byte more or less of
@@ -45,19 +45,19 @@ LEVELS = {"vnni512": ("avx512_vnni",), "vnni256": ("avx512_vnni", "avx512_vl"), 
 
 @pytest.fixture(scope="module", params=LEVELS)
 def kernels(request: pytest.FixtureRequest) -> KernelLibrary:
-    """Those of all machines that this one can stand in for."""
+    """The kernels of each instruction set that this CPU has."""
     level, flags = request.param, torch.cpu.get_capabilities()
     if not all(flags.get(flag) for flag in LEVELS[level]):
         pytest.skip(f"this CPU has no {level}")
-    place = libraries._cache_path(level)
-    code = libraries._read_cached(place) or libraries._compile(level, place)
+    place = loader._cache_path(level)
+    code = code_cache.read_cached(place) or loader._compile(level, place)
     assert code is not None
-    return libraries._link(*code, level, libraries._runtime())
+    return loader._link(code, level, loader._runtime())
 
 
 @pytest.fixture(scope="module")
 def folders(checkpoints: Folders, tmp_path_factory: pytest.TempPathFactory) -> Folders:
-    """As `checkpoints`, and the families that transformers has to write."""
+    """As `checkpoints`, with the families that transformers has to write."""
     others: dict[str, Path] = {}
 
     def folder(spec: str) -> Path:
@@ -72,13 +72,13 @@ def folders(checkpoints: Folders, tmp_path_factory: pytest.TempPathFactory) -> F
 
 
 @pytest.fixture(scope="module")
-def quick() -> Iterator[Engine]:
+def int8_engine() -> Iterator[Engine]:
     with Engine(device="cpu", compute_type="int8", threads=2, max_batch=16) as engine:
         yield engine
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (32, 8), (45, 30), (200, 129), (64, 512)])
-def test_a_linear_layer_computes_what_it_should(
+def test_a_linear_layer_is_within_the_error_of_quantisation(
     outputs: int, inputs: int, kernels: KernelLibrary
 ) -> None:
     generator = torch.Generator().manual_seed(outputs)
@@ -99,9 +99,9 @@ def test_a_linear_layer_computes_what_it_should(
 @settings(max_examples=30, deadline=None)
 @given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
 def test_a_row_of_a_product_depends_on_itself_only(rows: int, threads: int, seed: int) -> None:
-    assert found is not None
+    assert library is not None
     generator = torch.Generator().manual_seed(seed)
-    layer = CompiledLinear(torch.randn(70, 40, generator=generator), None, found)
+    layer = CompiledLinear(torch.randn(70, 40, generator=generator), None, library)
     x = torch.randn(rows, 40, generator=generator)
     before = torch.get_num_threads()
     alone = torch.cat([layer(row[None]) for row in x])
@@ -112,7 +112,7 @@ def test_a_row_of_a_product_depends_on_itself_only(rows: int, threads: int, seed
         torch.set_num_threads(before)
 
 
-def test_what_is_no_number_stays_none(kernels: KernelLibrary) -> None:
+def test_nan_and_infinity_are_kept(kernels: KernelLibrary) -> None:
     layer = CompiledLinear(torch.ones(40, 16), None, kernels)
     x = torch.ones(3, 16)
     x[1, 5], x[2, 0] = torch.nan, torch.inf
@@ -128,12 +128,12 @@ def test_a_row_of_zeros_gives_the_bias(kernels: KernelLibrary) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
-def test_the_likeliest_is_that_of_all_outputs(rows: int, threads: int, seed: int) -> None:
-    assert found is not None
+def test_argmax_is_that_of_all_outputs(rows: int, threads: int, seed: int) -> None:
+    assert library is not None
     generator = torch.Generator().manual_seed(seed)
     weight = torch.randn(150, 24, generator=generator)
     weight[100:] = weight[:50]  # of equal ones the first
-    layer = CompiledLinear(weight, None, found)
+    layer = CompiledLinear(weight, None, library)
     x = torch.randn(rows, 24, generator=generator)
     bias = torch.randn(50, generator=generator).repeat(3)
     bias[torch.randperm(150, generator=generator)[:60]] = -torch.inf
@@ -148,13 +148,13 @@ def test_the_likeliest_is_that_of_all_outputs(rows: int, threads: int, seed: int
     assert torch.isfinite(values).all()
     assert torch.isfinite(outputs.gather(1, places[:, None])).all()
     torch.testing.assert_close(values, outputs.amax(1), atol=1e-5, rtol=1e-6)
-    own = CompiledLinear(weight, bias, found)(x)
+    own = CompiledLinear(weight, bias, library)(x)
     assert places.tolist() == own.numpy().argmax(axis=1).tolist()
     assert torch.equal(values, own.amax(1))
     torch.testing.assert_close(totals.log() + values, own.double().logsumexp(1), atol=_SUMS, rtol=0)
 
 
-def test_the_likeliest_tells_of_damage(kernels: KernelLibrary) -> None:
+def test_argmax_keeps_nan_and_infinity(kernels: KernelLibrary) -> None:
     weight = torch.ones(40, 16)
     weight[7] = -2.0
     layer = CompiledLinear(weight, None, kernels)
@@ -204,9 +204,9 @@ def _apart(some: torch.Tensor, others: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("spec", FAMILIES)
 def test_all_layers_in_one_call_are_those_one_by_one(
-    spec: str, folders: Folders, quick: Engine, monkeypatch: pytest.MonkeyPatch
+    spec: str, folders: Folders, int8_engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = quick.load(folders(spec))
+    model = int8_engine.load(folders(spec))
     backend = model.backend
     assert isinstance(backend, NativeBackend)
     assert backend._decoder._compiled is not None
@@ -216,50 +216,54 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     logits, attention = model.attend(encoded, tokens, heads)
     monkeypatch.setattr(backend._decoder, "_compiled", None)
     others, weights = model.attend(encoded, tokens, heads)
-    # Now and then a number falls to the next byte, and what is kept is bfloat16 here only.
+    # Some activations round to the next uint8, and only the kernels have a bfloat16 cache.
     assert _apart(logits, others) < 0.05
     assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
 
 
 @pytest.mark.parametrize("spec", [*FAMILIES, "t5"])
-def test_int8_is_near_float32(spec: str, folders: Folders, quick: Engine, engine: Engine) -> None:
-    found: list[torch.Tensor] = []
-    for each in (quick, engine):
+def test_int8_is_near_float32(
+    spec: str, folders: Folders, int8_engine: Engine, engine: Engine
+) -> None:
+    logits: list[torch.Tensor] = []
+    for each in (int8_engine, engine):
         model = each.load(folders(spec))
         tokens = [model.architecture.start_id, *range(20, 45)]
-        found.append(model.score(_sources(model, 2)[1], tokens))
-    assert _apart(*found) < 0.15
+        logits.append(model.score(_sources(model, 2)[1], tokens))
+    assert _apart(*logits) < 0.15
 
 
 @pytest.mark.parametrize("spec", FAMILIES)
-def test_neighbours_change_nothing_at_all(spec: str, folders: Folders, quick: Engine) -> None:
-    model = quick.load(folders(spec))
+def test_results_do_not_depend_on_other_rows(
+    spec: str, folders: Folders, int8_engine: Engine
+) -> None:
+    model = int8_engine.load(folders(spec))
     requests = _requests(model, _sources(model, 6))
-    alone = [quick.generate([request])[0] for request in requests]
-    together = quick.generate(requests)
+    alone = [int8_engine.generate([request])[0] for request in requests]
+    together = int8_engine.generate(requests)
     assert [each.tokens for each in together] == [each.tokens for each in alone]
     for one, another in zip(alone, together, strict=True):
         assert another.logprobs == pytest.approx(one.logprobs, abs=_SUMS)
 
 
 @pytest.mark.parametrize("shortlist", [None, (0, *range(2, 48, 3), 30)])
-def test_what_is_greedy_needs_no_logits(
-    shortlist: tuple[int, ...] | None, checkpoints: Folders, quick: Engine
+def test_greedy_decoding_without_logits(
+    shortlist: tuple[int, ...] | None, checkpoints: Folders, int8_engine: Engine
 ) -> None:
-    """And takes the tokens that it takes with them."""
-    model = quick.load(checkpoints("marian:opus-mt-en-de"), shortlist)
+    """It chooses the same tokens as with logits."""
+    model = int8_engine.load(checkpoints("marian:opus-mt-en-de"), shortlist)
     encoded_sources = _sources(model, 5)
     logit_filters = (SuppressTokens((model.architecture.pad_id,)), SuppressTokens((0, 3)))
     start = (model.architecture.start_id,)
     results = []
-    idle = NoRepeatNgram(50)  # which has to see them
+    idle = NoRepeatNgram(50)  # needs the logits, changes none of them
     for logprobs, rule in ((False, ()), (True, ()), (True, (idle,))):
         options = GenerationOptions(20, logit_filters=(*logit_filters, *rule), logprobs=logprobs)
         asked = [Request(encoded, start, options) for encoded in encoded_sources]
-        results.append(quick.generate(asked))
-    for plain, told, ruled in zip(*results, strict=True):
-        assert plain.tokens == told.tokens == ruled.tokens
-        assert told.logprobs == pytest.approx(ruled.logprobs, abs=_SUMS)
+        results.append(int8_engine.generate(asked))
+    for plain, scored, filtered in zip(*results, strict=True):
+        assert plain.tokens == scored.tokens == filtered.tokens
+        assert scored.logprobs == pytest.approx(filtered.logprobs, abs=_SUMS)
     kept = set(shortlist or range(model.architecture.vocab_size))
     assert {token for result in results[0] for token in result.tokens} <= kept - {0, 3}
 
@@ -270,12 +274,12 @@ def _random_like(*parts: tuple[torch.Tensor, ...]) -> Iterator[tuple[torch.Tenso
         yield tuple(torch.randn(one.shape, generator=generator).to(one.dtype) for one in part)
 
 
-def test_threads_change_nothing_at_all(checkpoints: Folders) -> None:
+def test_results_do_not_depend_on_the_number_of_threads(checkpoints: Folders) -> None:
     results = []
     for threads in (1, 3):
         with Engine(device="cpu", compute_type="int8", threads=threads) as engine:
             model = engine.load(checkpoints("whisper:tiny"))
-            # One memory for both: its encoder may add up in another order.
+            # The same source for both: the encoder may add up in another order.
             encoded = _sources(model, 1)[0]
             encoded = EncodedSource(*_random_like(encoded.keys, encoded.values), encoded.owner)
             request = _requests(model, [encoded])[0]
@@ -285,45 +289,49 @@ def test_threads_change_nothing_at_all(checkpoints: Folders) -> None:
 
 
 @pytest.mark.parametrize("spec", FAMILIES[:2])
-def test_beams_are_those_of_single_lanes(spec: str, checkpoints: Folders, quick: Engine) -> None:
-    model = quick.load(checkpoints(spec))
+def test_beams_are_those_of_single_requests(
+    spec: str, checkpoints: Folders, int8_engine: Engine
+) -> None:
+    model = int8_engine.load(checkpoints(spec))
     encoded_sources = _sources(model, 3)
-    alone = [quick.generate([each])[0] for each in _requests(model, encoded_sources, beam_size=3)]
-    together = quick.generate(_requests(model, encoded_sources, beam_size=3))
+    alone = [
+        int8_engine.generate([each])[0] for each in _requests(model, encoded_sources, beam_size=3)
+    ]
+    together = int8_engine.generate(_requests(model, encoded_sources, beam_size=3))
     assert [each.tokens for each in together] == [each.tokens for each in alone]
 
 
-def test_a_draft_changes_no_token(checkpoints: Folders, quick: Engine) -> None:
-    """What is read several tokens at a time is what is read one by one, in int8 too."""
-    model = quick.load(checkpoints("whisper:tiny"))
+def test_a_draft_changes_no_token(checkpoints: Folders, int8_engine: Engine) -> None:
+    """Several tokens in one step give the same results as one by one, in int8 too."""
+    model = int8_engine.load(checkpoints("whisper:tiny"))
     encoded, start = _sources(model, 1)[0], model.architecture.start_id
     options = GenerationOptions(
         24, logit_filters=(SuppressTokens((model.architecture.pad_id,)),), logprobs=True
     )
-    plain = quick.generate([Request(encoded, (start,), options)])[0]
+    plain = int8_engine.generate([Request(encoded, (start,), options)])[0]
     for wrong in (0, 5, 11):
         draft = list(plain.tokens)
         draft[wrong] = (draft[wrong] + 1) % 100
-        drafted = quick.generate([Request(encoded, (start,), options, draft=tuple(draft))])[0]
+        drafted = int8_engine.generate([Request(encoded, (start,), options, draft=tuple(draft))])[0]
         assert drafted.tokens == plain.tokens
         assert drafted.logprobs == pytest.approx(plain.logprobs, abs=_SUMS)
 
 
-def test_the_cache_may_grow_under_a_running_row(checkpoints: Folders, quick: Engine) -> None:
-    model = quick.load(checkpoints("marian:opus-mt-en-de"))
+def test_the_cache_may_grow_under_a_running_row(checkpoints: Folders, int8_engine: Engine) -> None:
+    model = int8_engine.load(checkpoints("marian:opus-mt-en-de"))
     encoded_sources = _sources(model, 3)
     options = GenerationOptions(
         100, eos_ids=(), logit_filters=(SuppressTokens((model.architecture.pad_id,)),)
     )
     start = (model.architecture.start_id,)
-    long = quick.generate([Request(encoded_sources[0], start, options)])[0]
-    streams = [quick.stream(Request(encoded, start, options)) for encoded in encoded_sources]
+    long = int8_engine.generate([Request(encoded_sources[0], start, options)])[0]
+    streams = [int8_engine.stream(Request(encoded, start, options)) for encoded in encoded_sources]
     assert streams[0].result().tokens == long.tokens
     assert all(len(stream.result().tokens) == 100 for stream in streams)
 
 
 def _printed(script: str, **environment: str) -> str:
-    """By a process of its own."""
+    """The output of a script in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", script],
         env=os.environ | environment,
@@ -335,11 +343,11 @@ def _printed(script: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
-def test_numba_stays_as_it_is_for_others() -> None:
-    """Both use LLVM in one process, where symbols are everybody's."""
+def test_numba_still_works_in_the_same_process() -> None:
+    """Both add symbols to LLVM, where they belong to the whole process."""
     script = (
-        "from pipelines.engine.kernels.loader import library\n"
-        "assert library() is not None\n"
+        "from pipelines.engine.kernels.loader import load_kernels\n"
+        "assert load_kernels() is not None\n"
         "import numba, numpy\n"
         "@numba.njit\n"
         "def total(count):\n"
@@ -349,10 +357,10 @@ def test_numba_stays_as_it_is_for_others() -> None:
     assert _printed(script) == "1000.0"
 
 
-def test_the_compiler_that_loads_them_leaves_memory_again() -> None:
+def test_the_pages_of_llvm_are_dropped_after_linking() -> None:
     script = (
-        "from pipelines.engine.kernels.loader import library\n"
-        "assert library() is not None\n"
+        "from pipelines.engine.kernels.loader import load_kernels\n"
+        "assert load_kernels() is not None\n"
         "code = 0\n"
         "for line in open('/proc/self/smaps'):\n"
         "    if ' r-xp ' in line or ' r--p ' in line or ' rw-p ' in line:\n"
@@ -360,30 +368,85 @@ def test_the_compiler_that_loads_them_leaves_memory_again() -> None:
         "    elif line.startswith('Rss:') and ours:\n"
         "        code += int(line.split()[1])\n"
         "import llvmlite.binding as llvm\n"
-        "llvm.parse_assembly('')\n"  # and comes back
+        "llvm.parse_assembly('')\n"  # it can still be used
         "print(code)"
     )
     assert int(_printed(script)) < 20_000  # KB; 46,000 otherwise
 
 
-def _torch_kernels(folder: Path, kernels: str) -> str:
+def _load_in_a_process(folder: Path, kernels: str) -> str:
     script = (
         "import sys\n"
-        "from pipelines.engine.kernels.loader import library, to_compile\n"
-        "print(library() is not None, to_compile(), 'numba' in sys.modules)"
+        "from pipelines.engine.kernels.loader import load_kernels, needs_compiling\n"
+        "print(load_kernels() is not None, needs_compiling(), 'numba' in sys.modules)"
     )
     return _printed(script, EDGEAPP_KERNELS=kernels, XDG_CACHE_HOME=str(folder))
 
 
-def test_they_can_be_left_out(tmp_path: Path) -> None:
-    assert _torch_kernels(tmp_path, "torch") == "False False False"
+def test_kernels_can_be_disabled(tmp_path: Path) -> None:
+    assert _load_in_a_process(tmp_path, "torch") == "False False False"
 
 
-def test_what_was_kept_and_is_damaged_is_compiled_anew(tmp_path: Path) -> None:
-    assert found is not None
-    whole = libraries._cache_path(found.level).read_bytes()
-    damaged = tmp_path / libraries._cache_path(found.level).name
+def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
+    assert library is not None
+    whole = loader._cache_path(library.level).read_bytes()
+    damaged = tmp_path / loader._cache_path(library.level).name
     damaged.write_bytes(whole[:-100])
-    # The compiler leaves nothing of itself in this process.
-    assert _torch_kernels(tmp_path, str(tmp_path)) == "True False False"
-    assert libraries._read_cached(damaged) is not None
+    # The compiler is not imported by this process.
+    assert _load_in_a_process(tmp_path, str(tmp_path)) == "True False False"
+    assert code_cache.read_cached(damaged) is not None
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Each run of the compiler, which is replaced by a copy of what it made earlier."""
+    assert library is not None
+    content, runs = loader._cache_path(library.level).read_bytes(), list[bytes]()
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        runs.append(content)
+        Path(command[-1]).write_bytes(content)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(loader.subprocess, "run", run)
+    return runs
+
+
+def _load(folder: Path, monkeypatch: pytest.MonkeyPatch) -> KernelLibrary | None:
+    """As a new process with this cache folder."""
+    monkeypatch.setenv("EDGEAPP_KERNELS", str(folder))
+    return loader.load_kernels.__wrapped__()
+
+
+def test_compiled_kernels_are_kept(
+    compiled: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kernels"
+    monkeypatch.setenv("EDGEAPP_KERNELS", str(folder))
+    assert (loader.needs_compiling(), loader.cache_is_writable()) == (True, True)
+    assert not folder.exists()
+    assert _load(folder, monkeypatch) is not None
+    assert not loader.needs_compiling()
+    assert _load(folder, monkeypatch) is not None
+    assert len(compiled) == 1
+
+
+def test_kernels_work_where_they_cannot_be_kept(
+    compiled: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    for count in (1, 2):
+        assert _load(tmp_path / "file" / "kernels", monkeypatch) is not None
+        assert (loader.needs_compiling(), loader.cache_is_writable()) == (True, False)
+        assert len(compiled) == count
+
+
+def test_kernels_in_a_folder_that_others_can_write_are_not_run(
+    compiled: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert _load(tmp_path, monkeypatch) is not None
+    tmp_path.chmod(0o777)
+    assert (loader.needs_compiling(), loader.cache_is_writable()) == (True, False)
+    with pytest.warns(RuntimeWarning, match="not kept in .*: other users can write to it"):
+        assert _load(tmp_path, monkeypatch) is not None
+    assert len(compiled) == 2

@@ -1,4 +1,4 @@
-"""`auto` on lesser CPUs: this one, with its libraries held below what it can do."""
+"""`auto` on older CPUs, by environment variables that limit the instructions of the libraries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 pytestmark = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64") or not torch._C._has_mkldnn,
-    reason="the variables that hold libraries back are those of x86",
+    reason="the variables that limit libraries are those of x86",
 )
 
 AVX2 = {
@@ -37,14 +37,15 @@ SENTENCES = [
 SCRIPT = """
 import json, sys
 import torch
-from pipelines.engine.model.precision import Side, plan_for
+from pipelines.engine.model.precision import StackPrecision, compute_plan
 from pipelines.engine.model.linear import make_linear
 from pipelines.hub import bundled_folder
 from pipelines.translation import Translator
 
 cpu = torch.device("cpu")
-plan = plan_for("auto", cpu)
-layer = make_linear(torch.ones(32, 64), None, Side("int8", torch.int8, torch.float32), cpu)
+plan = compute_plan("auto", cpu)
+precision = StackPrecision("int8", torch.int8, torch.float32)
+layer = make_linear(torch.ones(32, 64), None, precision, cpu)
 texts = {
     precision: [
         done.text
@@ -69,8 +70,8 @@ def _held_back(limits: dict[str, str]) -> dict[str, Any]:
         text=True,
         check=True,
     )
-    found: dict[str, Any] = json.loads(run.stdout)
-    return found
+    result: dict[str, Any] = json.loads(run.stdout)
+    return result
 
 
 @pytest.mark.skipif(
@@ -79,17 +80,17 @@ def _held_back(limits: dict[str, str]) -> dict[str, Any]:
 )
 @pytest.mark.parametrize("kernels", ["compiled", "torch"])
 def test_auto_is_int8_without_vnni_and_adds_up_rightly(kernels: str) -> None:
-    found = _held_back(AVX2 | ({"EDGEAPP_KERNELS": "torch"} if kernels == "torch" else {}))
-    assert (found["precision"], "no VNNI" in found["why"]) == ("int8", True)
+    result = _held_back(AVX2 | ({"EDGEAPP_KERNELS": "torch"} if kernels == "torch" else {}))
+    assert (result["precision"], "no VNNI" in result["why"]) == ("int8", True)
     # The largest numbers there are: with 8 bits of each, sums of 16 bits would overflow.
-    for sums in found["ones"]:
+    for sums in result["ones"]:
         assert sums == pytest.approx([64.0] * len(sums), rel=0.01)
-    exact, quick = found["texts"]["float32"], found["texts"]["auto"]
+    exact, quick = result["texts"]["float32"], result["texts"]["auto"]
     assert sum(a == b for a, b in zip(exact, quick, strict=True)) >= len(SENTENCES) - 2
 
 
 def test_auto_is_float32_on_the_oldest_cpus() -> None:
-    found = _held_back(OLDEST)
-    assert (found["precision"], found["why"]) == ("float32", "the CPU has no fast int8")
-    assert found["texts"]["float32"] == found["texts"]["auto"]
-    assert found["texts"]["auto"][0].startswith("Wo ist der Bahnhof")
+    result = _held_back(OLDEST)
+    assert (result["precision"], result["why"]) == ("float32", "the CPU has no fast int8")
+    assert result["texts"]["float32"] == result["texts"]["auto"]
+    assert result["texts"]["auto"][0].startswith("Wo ist der Bahnhof")

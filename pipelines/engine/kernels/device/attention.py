@@ -1,6 +1,11 @@
-"""Kernels of attention: over what a row has read itself, and over a piece of its source.
+"""Attention of one query (one row and head) over keys and values, and conversion to bfloat16.
 
-`numbers` says how an address is read: `floats`, or `halves` for bfloat16.
+`view` is how keys and values are read: `f32`, or `bf16` for bfloat16. Scores, sums and results are
+float32. Strides are in bytes, from one position to the next.
+
+A long source is attended in chunks. Each chunk stores Σ exp(score − maximum) · value, Σ exp(score −
+maximum) and its maximum; `combine_chunks` merges them as online softmax does (Milakov and
+Gimelshein 2018; FlashAttention).
 """
 
 from __future__ import annotations
@@ -10,137 +15,140 @@ from typing import Any
 import numpy as np
 
 from pipelines.engine.kernels.device.elementwise import (
+    bf16,
     exponential,
-    floats,
-    greatest,
-    half_floats,
+    f32,
+    i32,
     jit,
-    words,
+    maximum,
 )
 from pipelines.engine.kernels.device.intrinsics import bf16_to_f32
 
-__all__ = ["attend", "attend_chunk", "combine_chunks", "f32_to_bf16", "scaled"]
+__all__ = ["attend", "attend_chunk", "combine_chunks", "f32_to_bf16", "scale"]
 
 
 @jit
-def scaled(query: Any, scale: Any, size: Any, result: Any) -> None:
-    x, y, factor = floats(query), floats(result), np.float32(scale)
+def scale(values: Any, factor: Any, size: Any, result: Any) -> None:
+    """result [size] = factor · values [size]"""
+    x, y, multiplier = f32(values), f32(result), np.float32(factor)
     for i in range(size):
-        y[i] = x[i] * factor
+        y[i] = x[i] * multiplier
 
 
 @jit
-def f32_to_bf16(numbers: Any, size: Any, result: Any) -> None:
-    """float32 becomes bfloat16, rounded to the nearest, of two to the even one."""
-    x, y = words(numbers), half_floats(result)
+def f32_to_bf16(values: Any, size: Any, result: Any) -> None:
+    """Convert float32 [size] to bfloat16, rounding to nearest, ties to even."""
+    x, y = i32(values), bf16(result)
     for i in range(size):
         odd = (x[i] >> np.int32(16)) & np.int32(1)
         y[i] = np.uint16((x[i] + np.int32(0x7FFF) + odd) >> np.int32(16))
 
 
 @jit
-def _score(
-    query: Any, keys: Any, numbers: Any, stride: Any, count: Any, size: Any, result: Any
+def _dot_keys(
+    query: Any, keys: Any, view: Any, stride: Any, count: Any, size: Any, result: Any
 ) -> None:
-    """The products of a query with `count` keys, `stride` bytes each."""
-    q, scores = floats(query), floats(result)
+    """result [count] = dot products of query [size] and keys, four keys at a time."""
+    q, scores = f32(query), f32(result)
     fours = count // 4
     for four in range(fours):
         first = keys + 4 * four * stride
-        a, b = numbers(first), numbers(first + stride)
-        c, d = numbers(first + 2 * stride), numbers(first + 3 * stride)
+        a, b = view(first), view(first + stride)
+        c, d = view(first + 2 * stride), view(first + 3 * stride)
         s, t, u, v = np.float32(0.0), np.float32(0.0), np.float32(0.0), np.float32(0.0)
         for i in range(size):
             s += q[i] * bf16_to_f32(a[i])
             t += q[i] * bf16_to_f32(b[i])
             u += q[i] * bf16_to_f32(c[i])
             v += q[i] * bf16_to_f32(d[i])
-        place = 4 * four
-        scores[place], scores[place + 1] = s, t
-        scores[place + 2], scores[place + 3] = u, v
-    for place in range(4 * fours, count):
-        key, total = numbers(keys + place * stride), np.float32(0.0)
+        position = 4 * four
+        scores[position], scores[position + 1] = s, t
+        scores[position + 2], scores[position + 3] = u, v
+    for position in range(4 * fours, count):
+        key, total = view(keys + position * stride), np.float32(0.0)
         for i in range(size):
             total += q[i] * bf16_to_f32(key[i])
-        scores[place] = total
+        scores[position] = total
 
 
 @jit
-def _softmax_weights(address: Any, count: Any, most: Any) -> Any:
-    """Scores become their exponentials, below `most`; their sum."""
-    scores, total = floats(address), np.float32(0.0)
+def _softmax_weights(address: Any, count: Any, largest: Any) -> Any:
+    """Replace scores [count] by exp(score − largest); return their sum."""
+    scores, total = f32(address), np.float32(0.0)
     for i in range(count):
-        scores[i] = exponential(scores[i] - most)
+        scores[i] = exponential(scores[i] - largest)
         total += scores[i]
     return total
 
 
 @jit
 def _weighted_sum(
-    probs: Any, values: Any, numbers: Any, stride: Any, count: Any, size: Any, result: Any
+    weights: Any, values: Any, view: Any, stride: Any, count: Any, size: Any, result: Any
 ) -> None:
-    """The sum of `count` values, each with its chance."""
-    w, y = floats(probs), floats(result)
+    """result [size] = Σ weights[position] · values[position], four positions at a time."""
+    w, y = f32(weights), f32(result)
     for i in range(size):
         y[i] = np.float32(0.0)
     fours = count // 4
     for four in range(fours):
-        first, place = values + 4 * four * stride, 4 * four
-        a, b = numbers(first), numbers(first + stride)
-        c, d = numbers(first + 2 * stride), numbers(first + 3 * stride)
-        s, t, u, v = w[place], w[place + 1], w[place + 2], w[place + 3]
+        first, position = values + 4 * four * stride, 4 * four
+        a, b = view(first), view(first + stride)
+        c, d = view(first + 2 * stride), view(first + 3 * stride)
+        s, t, u, v = w[position], w[position + 1], w[position + 2], w[position + 3]
         for i in range(size):
             y[i] += (s * bf16_to_f32(a[i]) + t * bf16_to_f32(b[i])) + (
                 u * bf16_to_f32(c[i]) + v * bf16_to_f32(d[i])
             )
-    for place in range(4 * fours, count):
-        value, chance = numbers(values + place * stride), w[place]
+    for position in range(4 * fours, count):
+        value, weight = view(values + position * stride), w[position]
         for i in range(size):
-            y[i] += chance * bf16_to_f32(value[i])
+            y[i] += weight * bf16_to_f32(value[i])
 
 
 @jit
 def attend(
-    query: Any, keys: Any, values: Any, numbers: Any, stride: Any, count: Any, size: Any,
+    query: Any, keys: Any, values: Any, view: Any, stride: Any, count: Any, size: Any,
     scores: Any, result: Any,
 ) -> None:  # fmt: skip
-    """result [size] = attention of a scaled query over `count` keys and values, `stride` bytes
-    each."""
-    _score(query, keys, numbers, stride, count, size, scores)
-    total = _softmax_weights(scores, count, greatest(scores, count))
-    _weighted_sum(scores, values, numbers, stride, count, size, result)
-    mixed = floats(result)
+    """result [size] = attention of a scaled query [size] over `count` positions.
+
+    scores: a buffer, float32 [count].
+    """
+    _dot_keys(query, keys, view, stride, count, size, scores)
+    total = _softmax_weights(scores, count, maximum(scores, count))
+    _weighted_sum(scores, values, view, stride, count, size, result)
+    output = f32(result)
     for i in range(size):
-        mixed[i] /= total
+        output[i] /= total
 
 
 @jit
 def attend_chunk(
-    query: Any, keys: Any, values: Any, numbers: Any, stride: Any, count: Any, size: Any,
+    query: Any, keys: Any, values: Any, view: Any, stride: Any, count: Any, size: Any,
     scores: Any, result: Any,
 ) -> None:  # fmt: skip
-    """As `attend`, over a piece of the source: result [size + 2] is the sum of the values, before
-    division, and what it is to be divided by, and the greatest score."""
-    _score(query, keys, numbers, stride, count, size, scores)
-    most, partial = greatest(scores, count), floats(result)
-    partial[size], partial[size + 1] = _softmax_weights(scores, count, most), most
-    _weighted_sum(scores, values, numbers, stride, count, size, result)
+    """`attend` over one chunk of a source: result [size + 2] is the sum of the values before it is
+    divided, the divisor, and the maximum of the scores."""
+    _dot_keys(query, keys, view, stride, count, size, scores)
+    largest, partial = maximum(scores, count), f32(result)
+    partial[size], partial[size + 1] = _softmax_weights(scores, count, largest), largest
+    _weighted_sum(scores, values, view, stride, count, size, result)
 
 
 @jit
-def combine_chunks(found: Any, pieces: Any, size: Any, result: Any) -> None:
-    """result [size] = what several pieces, each [size + 2], have found together."""
-    mixed, most = floats(result), floats(found)[size + 1]
-    for piece in range(1, pieces):
-        most = max(most, floats(found + 4 * piece * (size + 2))[size + 1])
+def combine_chunks(partials: Any, chunks: Any, size: Any, result: Any) -> None:
+    """result [size] = attention over a whole source, from partials [chunks, size + 2]."""
+    output, largest = f32(result), f32(partials)[size + 1]
+    for chunk in range(1, chunks):
+        largest = max(largest, f32(partials + 4 * chunk * (size + 2))[size + 1])
     total = np.float32(0.0)
     for i in range(size):
-        mixed[i] = np.float32(0.0)
-    for piece in range(pieces):
-        own = floats(found + 4 * piece * (size + 2))
-        share = exponential(own[size + 1] - most)
-        total += share * own[size]
+        output[i] = np.float32(0.0)
+    for chunk in range(chunks):
+        partial = f32(partials + 4 * chunk * (size + 2))
+        share = exponential(partial[size + 1] - largest)
+        total += share * partial[size]
         for i in range(size):
-            mixed[i] += share * own[i]
+            output[i] += share * partial[i]
     for i in range(size):
-        mixed[i] /= total
+        output[i] /= total

@@ -1,8 +1,11 @@
-"""Kernels over single rows: exponentials, activations, norms, and numbers turned into bytes.
+"""Operations on single rows: exponential, activations, layer norm, argmax, quantisation.
 
-Everything is told by its address: an array in Numba is seven numbers, which go over the stack to
-whatever is not inlined. Loops may be reordered into vectors (`_FAST`), but NaN stays NaN: whoever
-chooses tokens must see that a source is damaged.
+Buffers are passed as addresses (int64), not as arrays: an array in Numba is a struct of seven
+numbers, which are passed on the stack to functions that are not inlined. `f32(address)` and its
+like view an address as an array.
+
+`_FAST` lets LLVM reorder sums, so that loops become vector code, but keeps NaN and ∞: the sampler
+must see that a source is damaged.
 """
 
 from __future__ import annotations
@@ -16,49 +19,51 @@ from pipelines.engine.kernels.device.intrinsics import as_float, pointer
 
 __all__ = [
     "activate",
-    "sum_exponentials",
-    "row_argmax",
-    "better",
-    "doubles",
+    "bf16",
     "exponential",
-    "floats",
-    "greatest",
-    "half_floats",
-    "integers",
-    "normalise",
-    "octets",
-    "quantise",
+    "f32",
+    "f64",
+    "i32",
+    "i64",
     "jit",
-    "words",
+    "layer_norm",
+    "maximum",
+    "merge_argmax",
+    "quantise",
+    "u8",
+    "update_argmax",
+    "update_exp_sum",
 ]
 
 _FAST = {"reassoc", "contract", "nsz", "arcp"}
-_ANY = 1 << 40  # the length of arrays whose end nobody looks at
+_UNBOUNDED = 1 << 40  # the declared length of arrays; bounds are not checked
 
 jit = njit(fastmath=_FAST, error_model="numpy")
 
 
-def _numbers(kind: Any) -> Any:
+def _view(dtype: Any) -> Any:
+    """A function that views an address as an array of this dtype."""
+
     @jit
     def at(address: Any) -> Any:
-        return carray(pointer(address), (_ANY,), kind)
+        return carray(pointer(address), (_UNBOUNDED,), dtype)
 
     return at
 
 
-floats, doubles = _numbers(np.float32), _numbers(np.float64)
-octets, words, integers = _numbers(np.uint8), _numbers(np.int32), _numbers(np.int64)
-half_floats = _numbers(np.uint16)  # bfloat16 numbers, as their bits
+f32, f64 = _view(np.float32), _view(np.float64)
+u8, i32, i64 = _view(np.uint8), _view(np.int32), _view(np.int64)
+bf16 = _view(np.uint16)  # the bits of bfloat16 numbers; see `bf16_to_f32`
 
 
 @jit
 def exponential(x: Any) -> Any:
-    """e to the x, to 1e-7 of it; at most 1.7e38."""
+    """exp(x) with relative error 1e-7, for x limited to −87 … 88 (at most 1.7e38)."""
     x = np.float32(-87.0) if x < np.float32(-87.0) else x
     x = np.float32(88.0) if x > np.float32(88.0) else x
     n = np.floor(x * np.float32(1.44269504) + np.float32(0.5))
     r = x - n * np.float32(0.693359375) + n * np.float32(2.12194440e-4)
-    # Cephes' expf.
+    # The polynomial of Cephes' expf.
     p = np.float32(1.9875691500e-4)
     p = p * r + np.float32(1.3981999507e-3)
     p = p * r + np.float32(8.3334519073e-3)
@@ -70,8 +75,8 @@ def exponential(x: Any) -> Any:
 
 
 @jit
-def _error_function(x: Any) -> Any:
-    """erf to 2e-7 (Abramowitz & Stegun 7.1.26)."""
+def _erf(x: Any) -> Any:
+    """erf(x) with error 2e-7 (Abramowitz & Stegun 7.1.26)."""
     size = abs(x)
     t = np.float32(1.0) / (np.float32(1.0) + np.float32(0.3275911) * size)
     p = np.float32(1.061405429)
@@ -85,29 +90,29 @@ def _error_function(x: Any) -> Any:
 
 @jit
 def activate(kind: Any, address: Any, count: Any) -> None:
-    """In place; kind: its place in layout.ACTIVATIONS."""
-    x, one, half = floats(address), np.float32(1.0), np.float32(0.5)
-    if kind == 0:
+    """Apply an activation function in place. kind: its index in abi.ACTIVATIONS."""
+    x, one, half = f32(address), np.float32(1.0), np.float32(0.5)
+    if kind == 0:  # gelu
         for i in range(count):
-            x[i] = half * x[i] * (one + _error_function(x[i] * np.float32(0.70710678)))
-    elif kind == 1:  # half of 1 + tanh(z) is 1 / (1 + exp(-2 z))
+            x[i] = half * x[i] * (one + _erf(x[i] * np.float32(0.70710678)))
+    elif kind == 1:  # gelu_new, with (1 + tanh(z)) / 2 = 1 / (1 + exp(−2 z))
         for i in range(count):
             z = np.float32(1.59576912) * (x[i] + np.float32(0.044715) * x[i] * x[i] * x[i])
             x[i] = x[i] / (one + exponential(-z))
-    elif kind == 2:
+    elif kind == 2:  # relu; NaN stays NaN
         for i in range(count):
             x[i] = np.float32(0.0) if x[i] < np.float32(0.0) else x[i]
-    else:
+    else:  # silu
         for i in range(count):
             x[i] = x[i] / (one + exponential(-x[i]))
 
 
 @jit
-def normalise(
+def layer_norm(
     states: Any, result: Any, width: Any, weights: Any, biases: Any, epsilon: Any
 ) -> None:
-    """result = layer norm of the states; they may be the same."""
-    x, y, weight, bias = floats(states), floats(result), floats(weights), floats(biases)
+    """result [width] = layer norm of states [width]; both may be the same buffer."""
+    x, y, weight, bias = f32(states), f32(result), f32(weights), f32(biases)
     total = np.float32(0.0)
     for i in range(width):
         total += x[i]
@@ -121,86 +126,92 @@ def normalise(
 
 
 @jit
-def _offset_of(bits: Any) -> Any:
-    """The bits of a float32 become an integer, and that the bits again, so that greater numbers are
-    greater integers; NaN lies beyond ±∞."""
+def _order_bits(bits: Any) -> Any:
+    """Map the bits of a float32 to an int32 of the same order, and back: it is its own inverse.
+    NaN is beyond ±∞."""
     return bits ^ ((bits >> np.int32(31)) & np.int32(0x7FFFFFFF))
 
 
-# Comparing numbers goes one by one, for the sake of NaN; comparing integers, sixteen at a time.
+# Integers are compared in vector code. A comparison of floats that keeps NaN is not vectorised.
 @jit
-def greatest(address: Any, count: Any) -> Any:
-    """NaN where there is one."""
-    x = words(address)
-    most = _offset_of(x[0])
+def maximum(address: Any, count: Any) -> Any:
+    """The maximum of float32 [count]; NaN if any is."""
+    x = i32(address)
+    largest = _order_bits(x[0])
     for i in range(count):
-        most = max(most, _offset_of(x[i]))
-    return as_float(_offset_of(most))
+        largest = max(largest, _order_bits(x[i]))
+    return as_float(_order_bits(largest))
 
 
 @jit
-def better(address: Any, count: Any, first: Any, told: Any) -> None:
-    """Numbers first … first + count − 1 of a row: told are the greatest so far and its place, the
-    first of equal ones; NaN is greater than all."""
-    x, best, place = floats(address), floats(told), words(told)
-    most, some = best[0], False
+def update_argmax(address: Any, count: Any, first: Any, record: Any) -> None:
+    """Update a record of `argmax` with outputs first … first + count − 1 of a row.
+
+    record: float32 maximum, int32 index (the first of equal outputs), float64 sum of
+    exp(output − maximum). NaN counts as larger than all numbers.
+    """
+    x, best, index = f32(address), f32(record), i32(record)
+    before, any_larger = best[0], False
     for i in range(count):
-        some = some | (not x[i] <= most)
-    if some:
+        any_larger = any_larger | (not x[i] <= before)
+    if any_larger:
         for i in range(count):
             if not x[i] <= best[0] and best[0] == best[0]:
-                best[0], place[1] = x[i], first + i
-        # What is added up is a share of the greatest.
-        doubles(told)[1] *= exponential(most - best[0])
+                best[0], index[1] = x[i], first + i
+        # Rescale the sum to the new maximum.
+        f64(record)[1] *= exponential(before - best[0])
 
 
 @jit
-def sum_exponentials(address: Any, count: Any, told: Any) -> None:
-    """Told, behind what `better` says, is the sum of all numbers' exponentials, as shares of that
-    of the greatest."""
-    x, most, total = floats(address), floats(told)[0], np.float32(0.0)
-    if most == -np.inf:
+def update_exp_sum(address: Any, count: Any, record: Any) -> None:
+    """Add exp(output − maximum) of float32 [count] to a record that `update_argmax` updated."""
+    x, largest, total = f32(address), f32(record)[0], np.float32(0.0)
+    if largest == -np.inf:
         return
     for i in range(count):
-        total += exponential(x[i] - most)
-    doubles(told)[1] += total
+        total += exponential(x[i] - largest)
+    f64(record)[1] += total
 
 
 @jit
-def row_argmax(found: Any, parts: Any, stride: Any, result: Any) -> None:
-    """What was told in several parts, `stride` bytes apart, becomes what is told of the whole."""
-    most, where = floats(found)[0], words(found)[1]
+def merge_argmax(records: Any, parts: Any, stride: Any, result: Any) -> None:
+    """Merge the records of one row by several threads, `stride` bytes apart, into one."""
+    largest, index = f32(records)[0], i32(records)[1]
     for part in range(1, parts):
-        other, there = floats(found + part * stride)[0], words(found + part * stride)[1]
-        greater = not other <= most or (other == most and there < where)
-        if greater and most == most:
-            most, where = other, there
+        other, other_index = f32(records + part * stride)[0], i32(records + part * stride)[1]
+        larger = not other <= largest or (other == largest and other_index < index)
+        if larger and largest == largest:
+            largest, index = other, other_index
     total = 0.0
     for part in range(parts):
-        own = found + part * stride
-        if floats(own)[0] > -np.inf:
-            total += doubles(own)[1] * exponential(floats(own)[0] - most)
-    floats(result)[0], words(result)[1], doubles(result)[1] = most, where, total
+        record = records + part * stride
+        if f32(record)[0] > -np.inf:
+            total += f64(record)[1] * exponential(f32(record)[0] - largest)
+    f32(result)[0], i32(result)[1], f64(result)[1] = largest, index, total
 
 
 @jit
-def _extremes(address: Any, count: Any) -> Any:
-    x = words(address)
-    least, most = _offset_of(x[0]), _offset_of(x[0])
+def _min_max(address: Any, count: Any) -> Any:
+    """(minimum, maximum) of float32 [count]; NaN is kept as in `maximum`."""
+    x = i32(address)
+    smallest, largest = _order_bits(x[0]), _order_bits(x[0])
     for i in range(count):
-        least, most = min(least, _offset_of(x[i])), max(most, _offset_of(x[i]))
-    return as_float(_offset_of(least)), as_float(_offset_of(most))
+        smallest, largest = min(smallest, _order_bits(x[i])), max(largest, _order_bits(x[i]))
+    return as_float(_order_bits(smallest)), as_float(_order_bits(largest))
 
 
 @jit
-def quantise(states: Any, count: Any, levels: Any, result: Any, told: Any) -> None:
-    """Numbers become bytes, 0 … levels; told: where their step and the least of them are put. NaN
-    and ∞, which no byte can be, are in these two."""
-    x, y, step_and_least = floats(states), octets(result), floats(told)
-    least, most = _extremes(states, count)
-    step = (most - least) / np.float32(levels)
+def quantise(values: Any, count: Any, levels: Any, result: Any, quant_range: Any) -> None:
+    """uint8 [count] = round((values − minimum) / step), 0 … levels.
+
+    quant_range: float32 [2] for step and minimum, with which the product is scaled back. NaN and
+    ∞, which have no uint8, reach the product through these two.
+    """
+    x, y, step_and_minimum = f32(values), u8(result), f32(quant_range)
+    smallest, largest = _min_max(values, count)
+    step = (largest - smallest) / np.float32(levels)
     step = np.float32(1e-20) if step < np.float32(1e-20) else step
     inverse, half = np.float32(1.0) / step, np.float32(0.5)
     for i in range(count):
-        y[i] = np.uint8(np.int32((x[i] - least) * inverse + half))
-    step_and_least[0], step_and_least[1] = step, least
+        y[i] = np.uint8(np.int32((x[i] - smallest) * inverse + half))
+    step_and_minimum[0], step_and_minimum[1] = step, smallest

@@ -1,8 +1,8 @@
-"""What Python calls.
+"""The kernels that Python calls: C functions of one argument, the address of a table (see abi.py).
 
-Every thread of the team runs the same kernel on the same table and does its share; a barrier ends
-each part. Whatever a row needs is computed in one order, whoever its neighbours are and however
-many threads there are: a row's result depends on nothing but the row.
+All threads of a team run the same kernel on the same table; each computes its share of every stage,
+and a barrier ends each stage. A row is always computed in the same order of operations, so its
+result depends neither on the other rows of the batch nor on the number of threads.
 """
 
 from __future__ import annotations
@@ -13,129 +13,124 @@ import numpy as np
 from numba import carray, cfunc, types
 
 from pipelines.engine.kernels import abi as at
-from pipelines.engine.kernels.device.elementwise import (
-    doubles,
-    floats,
-    integers,
-    jit,
-    row_argmax,
-    words,
-)
-from pipelines.engine.kernels.device.gemm import ADD, BEST, STORE, TOTAL, product
+from pipelines.engine.kernels.device.elementwise import f32, f64, i32, i64, jit, merge_argmax
+from pipelines.engine.kernels.device.gemm import ADD, ARGMAX, ARGMAX_AND_SUM, STORE, gemm
 from pipelines.engine.kernels.device.layer_ops import (
-    attend_all,
-    attend_chunks,
-    attend_sources,
-    combine_all_chunks,
-    finish_block,
-    prepare_rows,
+    combine_cross_attention,
+    cross_attention,
+    encoder_attention,
+    final_norm,
+    norm_and_quantise,
     quantise_rows,
-    write_cache,
+    self_attention,
+    write_cross_kv,
 )
-from pipelines.engine.kernels.device.thread_team import thread, thread_range, threads
+from pipelines.engine.kernels.device.thread_team import thread_count, thread_index, thread_range
 
 __all__ = ["KERNELS"]
 
 
 @jit
-def _operation(t: Any, layer: Any, products: Any, place: Any) -> Any:
-    """One of the products of a layer that has so many."""
-    return integers(t[at.PROGRAM] + 8 * at.PRODUCT * (products * layer + place))
+def _product(t: Any, layer: Any, products: Any, index: Any) -> Any:
+    """The fields of product `index` of a layer; each layer has `products` of them."""
+    return i64(t[at.PROGRAM] + 8 * at.PRODUCT * (products * layer + index))
 
 
 @jit
-def _mixed_out(t: Any, out: Any, rows: Any) -> None:
+def _attention_output(t: Any, out: Any, rows: Any) -> None:
+    """STATES += output projection of MIXED."""
     quantise_rows(t, t[at.MIXED], t[at.HEADS] * t[at.HEAD_DIM], rows, out[at.PADDED], -1)
-    product(t, out, rows, t[at.STATES], ADD)
+    gemm(t, out, rows, t[at.STATES], ADD)
 
 
 @jit
 def _feed_forward(t: Any, block: Any, up: Any, down: Any, rows: Any) -> None:
-    prepare_rows(t, block, rows, up[at.PADDED])
-    product(t, up, rows, t[at.INNER], STORE)
+    """STATES += down · activation(up · norm(STATES))."""
+    norm_and_quantise(t, block, rows, up[at.PADDED])
+    gemm(t, up, rows, t[at.INNER], STORE)
     quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED], t[at.ACTIVATION])
-    product(t, down, rows, t[at.STATES], ADD)
+    gemm(t, down, rows, t[at.STATES], ADD)
 
 
 @cfunc(types.void(types.voidptr))
 def decoder_step(table: Any) -> None:
-    """All layers of a decoder, over new tokens."""
+    """All layers of a decoder, for the new tokens of all lanes."""
     t = carray(table, (at.STEP,), np.int64)
     rows, ops = t[at.LANES] * t[at.TOKENS], at.PRODUCTS
     for layer in range(t[at.LAYERS]):
-        qkv, query = _operation(t, layer, ops, at.QKV), _operation(t, layer, ops, at.CROSS_QUERY)
-        out, cross_out = _operation(t, layer, ops, at.OUT), _operation(t, layer, ops, at.CROSS_OUT)
-        up, down = _operation(t, layer, ops, at.UP), _operation(t, layer, ops, at.DOWN)
+        qkv, query = _product(t, layer, ops, at.QKV), _product(t, layer, ops, at.CROSS_QUERY)
+        out, cross_out = _product(t, layer, ops, at.OUT), _product(t, layer, ops, at.CROSS_OUT)
+        up, down = _product(t, layer, ops, at.UP), _product(t, layer, ops, at.DOWN)
 
-        prepare_rows(t, 3 * layer, rows, qkv[at.PADDED])
-        product(t, qkv, rows, t[at.QKVS], STORE)
-        attend_all(t, layer)
-        _mixed_out(t, out, rows)
+        norm_and_quantise(t, 3 * layer, rows, qkv[at.PADDED])
+        gemm(t, qkv, rows, t[at.QKVS], STORE)
+        self_attention(t, layer)
+        _attention_output(t, out, rows)
 
-        prepare_rows(t, 3 * layer + 1, rows, query[at.PADDED])
-        product(t, query, rows, t[at.QUERIES] + 4 * layer * t[at.QUERIES_STRIDE], STORE)
-        attend_chunks(t, layer)
-        combine_all_chunks(t, rows, cross_out[at.PADDED])
-        product(t, cross_out, rows, t[at.STATES], ADD)
+        norm_and_quantise(t, 3 * layer + 1, rows, query[at.PADDED])
+        gemm(t, query, rows, t[at.QUERIES] + 4 * layer * t[at.QUERIES_STRIDE], STORE)
+        cross_attention(t, layer)
+        combine_cross_attention(t, rows, cross_out[at.PADDED])
+        gemm(t, cross_out, rows, t[at.STATES], ADD)
 
         _feed_forward(t, 3 * layer + 2, up, down, rows)
-    finish_block(t, 3 * t[at.LAYERS], rows)
+    final_norm(t, 3 * t[at.LAYERS], rows)
 
 
 @cfunc(types.void(types.voidptr))
 def encoder_pass(table: Any) -> None:
-    """All layers of an encoder of text, over the rows of many sources, one behind the other."""
+    """All layers of a text encoder, for the rows of many sources, one source after the other."""
     t = carray(table, (at.STEP,), np.int64)
-    rows, ops = integers(t[at.STARTS])[t[at.LANES]], at.READING_PRODUCTS
+    rows, ops = i64(t[at.STARTS])[t[at.LANES]], at.ENCODER_PRODUCTS
     for layer in range(t[at.LAYERS]):
-        qkv, out = _operation(t, layer, ops, at.QKV), _operation(t, layer, ops, at.OUT)
-        up = _operation(t, layer, ops, at.READING_UP)
-        down = _operation(t, layer, ops, at.READING_DOWN)
+        qkv, out = _product(t, layer, ops, at.QKV), _product(t, layer, ops, at.OUT)
+        up = _product(t, layer, ops, at.ENCODER_UP)
+        down = _product(t, layer, ops, at.ENCODER_DOWN)
 
-        prepare_rows(t, 2 * layer, rows, qkv[at.PADDED])
-        product(t, qkv, rows, t[at.QKVS], STORE)
-        attend_sources(t)
-        _mixed_out(t, out, rows)
+        norm_and_quantise(t, 2 * layer, rows, qkv[at.PADDED])
+        gemm(t, qkv, rows, t[at.QKVS], STORE)
+        encoder_attention(t)
+        _attention_output(t, out, rows)
 
         _feed_forward(t, 2 * layer + 1, up, down, rows)
-    finish_block(t, 2 * t[at.LAYERS], rows)
+    final_norm(t, 2 * t[at.LAYERS], rows)
 
 
 @cfunc(types.void(types.voidptr))
 def project_cross_kv(table: Any) -> None:
-    """Keys and values of many sources for all layers of a decoder."""
+    """Cross-attention keys and values of many sources, for all layers of a decoder."""
     t = carray(table, (at.STEP,), np.int64)
-    rows, padded = integers(t[at.STARTS])[t[at.LANES]], _operation(t, 0, 1, 0)[at.PADDED]
+    rows, padded = i64(t[at.STARTS])[t[at.LANES]], _product(t, 0, 1, 0)[at.PADDED]
     quantise_rows(t, t[at.STATES], t[at.WIDTH], rows, padded, -1)
     for layer in range(t[at.LAYERS]):
-        product(t, _operation(t, layer, 1, 0), rows, t[at.QKVS], STORE)
-        write_cache(t, layer)
+        gemm(t, _product(t, layer, 1, 0), rows, t[at.QKVS], STORE)
+        write_cross_kv(t, layer)
 
 
 @cfunc(types.void(types.voidptr))
 def linear(table: Any) -> None:
-    """One layer by itself."""
+    """One linear layer."""
     t = carray(table, (at.LINEAR,), np.int64)
     op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
     quantise_rows(t, t[at.LINEAR_INPUT], op[at.INPUTS], rows, op[at.PADDED], -1)
-    product(t, op, rows, t[at.LINEAR_OUTPUT], STORE)
+    gemm(t, op, rows, t[at.LINEAR_OUTPUT], STORE)
 
 
 @cfunc(types.void(types.voidptr))
 def argmax(table: Any) -> None:
-    """The greatest output of one layer, for each row."""
+    """The largest output of one linear layer for each row; the outputs are not stored."""
     t = carray(table, (at.LINEAR,), np.int64)
     op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
     quantise_rows(t, t[at.LINEAR_INPUT], op[at.INPUTS], rows, op[at.PADDED], -1)
-    own = t[at.LINEAR_FOUND] + 16 * rows * np.int64(thread())
+    records = t[at.LINEAR_FOUND] + 16 * rows * np.int64(thread_index())
     for row in range(rows):
-        told = own + 16 * row
-        floats(told)[0], words(told)[1], doubles(told)[1] = -np.inf, 0, 0.0
-    product(t, op, rows, own, TOTAL if t[at.LINEAR_TOTALS] != 0 else BEST)
-    first, last = thread_range(rows)
-    for row in range(first, last):
+        record = records + 16 * row
+        f32(record)[0], i32(record)[1], f64(record)[1] = -np.inf, 0, 0.0
+    gemm(t, op, rows, records, ARGMAX_AND_SUM if t[at.LINEAR_TOTALS] != 0 else ARGMAX)
+    first, end = thread_range(rows)
+    for row in range(first, end):
         result = t[at.LINEAR_OUTPUT] + 16 * row
-        row_argmax(t[at.LINEAR_FOUND] + 16 * row, np.int64(threads()), 16 * rows, result)
+        merge_argmax(t[at.LINEAR_FOUND] + 16 * row, np.int64(thread_count()), 16 * rows, result)
 
 
 KERNELS = {

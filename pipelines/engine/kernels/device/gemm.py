@@ -1,4 +1,12 @@
-"""Rows of bytes, and their products with packed weights."""
+"""Matrix products of quantised rows (uint8) with packed weights (int8).
+
+With x[i] ≈ step · q[i] + minimum for a row and w[j, i] ≈ scale[j] · v[j, i] for the weights,
+
+    y[j] = scale[j] · (step · Σ q[i] v[j, i] + minimum · Σ v[j, i]) + bias[j]
+
+The first sum is exact in int32, the second one is stored with the weights. All inputs of an output
+are summed by one thread in one pass, so results do not depend on the number of threads or rows.
+"""
 
 from __future__ import annotations
 
@@ -8,108 +16,122 @@ import numpy as np
 
 from pipelines.engine.kernels import abi as at
 from pipelines.engine.kernels.device.elementwise import (
-    better,
-    floats,
+    f32,
+    i32,
     jit,
     quantise,
-    sum_exponentials,
-    words,
+    update_argmax,
+    update_exp_sum,
 )
 from pipelines.engine.kernels.device.intrinsics import dot_tiles
 from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
 
-__all__ = ["ADD", "BEST", "STORE", "TOTAL", "product", "quantise_row"]
+__all__ = ["ADD", "ARGMAX", "ARGMAX_AND_SUM", "STORE", "gemm", "quantise_row"]
 
-_one, _two, _four, _eight = dot_tiles()
+_dot_1, _dot_2, _dot_4, _dot_8 = dot_tiles()
 
-# What becomes of a product: it is stored; added to what is there; or only the greatest output of
-# each row is kept; or that, and the sum of all exponentials.
-STORE, ADD, BEST, TOTAL = 0, 1, 2, 3
+# The epilogue, what is done with the outputs: store them, add them to the result, keep the argmax
+# of each row only, or that and the sum of exponentials.
+STORE, ADD, ARGMAX, ARGMAX_AND_SUM = 0, 1, 2, 3
 
 
 @jit
 def quantise_row(t: Any, row: Any, x: Any, count: Any, padded: Any) -> None:
-    """Numbers become row `row` of the bytes, which are `padded` each."""
-    result, told = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
-    quantise(x, count, t[at.LARGEST], result, told)
+    """Quantise float32 [count] at `x` as row `row` of the next product's input."""
+    result, quant_range = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
+    quantise(x, count, t[at.LARGEST], result, quant_range)
 
 
 @jit
-def _dots(rows: Any, left: Any, padded: Any, weights: Any, sums: Any, soon: Any) -> Any:
-    """int32 sums [rows, COLUMNS] of as many of these rows of bytes as go at once; how many."""
+def _dot_rows(rows: Any, left: Any, padded: Any, panel: Any, sums: Any, next_panel: Any) -> Any:
+    """Dot products of the first 8, 4, 2 or 1 of these rows with a panel; returns how many rows.
+
+    sums: int32 [that many rows, COLUMNS].
+    """
     if rows >= 8:
-        _eight(left, padded, weights, padded // 4, sums, soon)
+        _dot_8(left, padded, panel, padded // 4, sums, next_panel)
         return 8
     if rows >= 4:
-        _four(left, padded, weights, padded // 4, sums, soon)
+        _dot_4(left, padded, panel, padded // 4, sums, next_panel)
         return 4
     if rows >= 2:
-        _two(left, padded, weights, padded // 4, sums, soon)
+        _dot_2(left, padded, panel, padded // 4, sums, next_panel)
         return 2
-    _one(left, padded, weights, padded // 4, sums, soon)
+    _dot_1(left, padded, panel, padded // 4, sums, next_panel)
     return 1
 
 
 @jit
-def _scale(op: Any, column: Any, sums: Any, told: Any, count: Any, result: Any) -> None:
-    """Sums of bytes become numbers."""
-    total, y = words(sums), floats(result)
-    scale, weight = floats(op[at.SCALES] + 4 * column), floats(op[at.SUMS] + 4 * column)
-    bias = floats(op[at.BIASES] + 4 * column)
-    step, least = floats(told)[0], floats(told)[1]
+def _dequantise(op: Any, column: Any, sums: Any, quant_range: Any, count: Any, result: Any) -> None:
+    """result float32 [count] = the formula above, for outputs column … column + count − 1."""
+    total, y = i32(sums), f32(result)
+    scale, weight = f32(op[at.SCALES] + 4 * column), f32(op[at.SUMS] + 4 * column)
+    bias = f32(op[at.BIASES] + 4 * column)
+    step, minimum = f32(quant_range)[0], f32(quant_range)[1]
     for i in range(count):
-        y[i] = scale[i] * (step * np.float32(total[i]) + least * weight[i]) + bias[i]
+        y[i] = scale[i] * (step * np.float32(total[i]) + minimum * weight[i]) + bias[i]
 
 
 @jit
-def _add(numbers: Any, count: Any, result: Any) -> None:
-    x, y = floats(numbers), floats(result)
+def _add(values: Any, count: Any, result: Any) -> None:
+    """result [count] += values [count]"""
+    x, y = f32(values), f32(result)
     for i in range(count):
         y[i] += x[i]
 
 
 @jit
-def _end(
-    op: Any, row: Any, column: Any, sums: Any, told: Any, count: Any, result: Any, ending: Any,
-    values: Any,
+def _finish(
+    op: Any, row: Any, column: Any, sums: Any, quant_range: Any, count: Any, result: Any,
+    epilogue: Any, values: Any,
 ) -> None:  # fmt: skip
-    place = result + 4 * (row * op[at.OUTPUTS] + column)
-    if ending == STORE:
-        _scale(op, column, sums, told, count, place)
+    """Apply the epilogue to `count` outputs of a row. values: a buffer for them."""
+    outputs = result + 4 * (row * op[at.OUTPUTS] + column)
+    if epilogue == STORE:
+        _dequantise(op, column, sums, quant_range, count, outputs)
         return
-    _scale(op, column, sums, told, count, values)
-    if ending == ADD:
-        _add(values, count, place)
+    _dequantise(op, column, sums, quant_range, count, values)
+    if epilogue == ADD:
+        _add(values, count, outputs)
         return
-    better(values, count, column, result + 16 * row)
-    if ending == TOTAL:
-        sum_exponentials(values, count, result + 16 * row)
+    update_argmax(values, count, column, result + 16 * row)
+    if epilogue == ARGMAX_AND_SUM:
+        update_exp_sum(values, count, result + 16 * row)
 
 
 @jit
-def product(t: Any, op: Any, rows: Any, result: Any, ending: Any) -> None:
-    """result [rows, outputs] = rows of bytes · weights. ending: as above; for BEST and TOTAL
-    the result is what this thread has told of each row."""
+def gemm(t: Any, op: Any, rows: Any, result: Any, epilogue: Any) -> None:
+    """result [rows, outputs] = quantised rows · weights; threads divide the panels of the weights.
+
+    op: the fields of the product. For ARGMAX and ARGMAX_AND_SUM the result is this thread's
+    records [rows], 16 bytes each. Ends with a barrier.
+    """
     outputs, padded = op[at.OUTPUTS], op[at.PADDED]
     sums = thread_scratch(t)
     values = sums + 4 * at.ROWS * at.COLUMNS
-    first, last = thread_range((outputs + at.COLUMNS - 1) // at.COLUMNS)
-    for panel in range(first, last):
+    first, end = thread_range((outputs + at.COLUMNS - 1) // at.COLUMNS)
+    for panel in range(first, end):
         weights, column = op[at.WEIGHTS] + panel * at.COLUMNS * padded, panel * at.COLUMNS
         count = min(at.COLUMNS, outputs - column)
         row = 0
         while row < rows:
-            # Weights come as a stream to those who use them once. While others use them again, the
-            # stream would stand still.
-            soon = weights if row != 8 else weights + at.COLUMNS * padded
+            # The CPU's own prefetcher streams a panel that is used by one tile of rows. The second
+            # tile reuses the panel from the cache, and prefetches the next one meanwhile.
+            next_panel = weights if row != 8 else weights + at.COLUMNS * padded
             left = t[at.QUANTISED] + row * padded
-            done = _dots(rows - row, left, padded, weights, sums, soon)
-            for place in range(done):
-                own, at_row = sums + 4 * place * at.COLUMNS, row + place
-                told = t[at.RANGES] + 8 * at_row
-                if count == at.COLUMNS:  # a constant number, which becomes a few instructions
-                    _end(op, at_row, column, own, told, at.COLUMNS, result, ending, values)
+            done = _dot_rows(rows - row, left, padded, weights, sums, next_panel)
+            for i in range(done):
+                tile_sums, tile_row = sums + 4 * i * at.COLUMNS, row + i
+                quant_range = t[at.RANGES] + 8 * tile_row
+                if count == at.COLUMNS:  # a constant count, for which LLVM unrolls the loops
+                    _finish(
+                        op, tile_row, column, tile_sums, quant_range, at.COLUMNS, result,
+                        epilogue, values,
+                    )  # fmt: skip
                 else:
-                    _end(op, at_row, column, own, told, count, result, ending, values)
+                    _finish(
+                        op, tile_row, column, tile_sums, quant_range, count, result, epilogue,
+                        values,
+                    )  # fmt: skip
             row += done
     barrier()

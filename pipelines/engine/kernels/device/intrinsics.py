@@ -1,4 +1,8 @@
-"""What Numba has no words for: addresses, bit patterns, and dot products of bytes."""
+"""LLVM intrinsics that Numba lacks: raw pointers, bit casts, prefetch, int8 dot products.
+
+An `@intrinsic` is a function that Numba calls at compile time: `typing` gives its signature, and
+`generate` emits LLVM instructions with llvmlite's IR builder.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +24,18 @@ I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 def use_isa(level: str) -> None:
-    """Choose the instructions for what is compiled from now on."""
+    """Choose the instruction set for all code that is compiled from now on.
+
+    Args:
+        level: A key of ISA_LEVELS.
+    """
     global _level
     _level = ISA_LEVELS[level]
 
 
 @intrinsic
 def pointer(typing: Any, address: Any) -> Any:
-    """An integer as an address."""
+    """Convert an int64 address to a pointer."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.inttoptr(args[0], I8.as_pointer())
@@ -35,10 +43,11 @@ def pointer(typing: Any, address: Any) -> Any:
     return types.voidptr(types.int64), generate
 
 
-def _from_bits(number: Any, bits: Any) -> Any:
+def _bit_cast(number: Any, bits: Any) -> Any:
+    """An intrinsic that reinterprets an integer type as a float type of the same size."""
+
     @intrinsic
-    def convert(typing: Any, given: Any) -> Any:
-        """The number with these bits."""
+    def convert(typing: Any, integer: Any) -> Any:
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.bitcast(args[0], context.get_value_type(number))
@@ -48,13 +57,14 @@ def _from_bits(number: Any, bits: Any) -> Any:
     return convert
 
 
-as_float = _from_bits(types.float32, types.int32)
-as_float64 = _from_bits(types.float64, types.int64)
+as_float = _bit_cast(types.float32, types.int32)
+as_float64 = _bit_cast(types.float64, types.int64)
 
 
 @intrinsic
 def bf16_to_f32(typing: Any, number: Any) -> Any:
-    """A float32 as it is, or that of which these 16 bits are the upper half: a bfloat16."""
+    """Convert the bits of a bfloat16 (uint16), the upper half of a float32; a float32 is returned
+    as it is, so that one function reads both."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         if number == types.float32:
@@ -66,15 +76,15 @@ def bf16_to_f32(typing: Any, number: Any) -> Any:
 
 
 def _prefetch(builder: Any, address: Any) -> None:
-    for_reading, second, data = (ir.Constant(I32, number) for number in (0, 2, 1))
+    read, level_2, data = (ir.Constant(I32, number) for number in (0, 2, 1))
     kind = ir.FunctionType(ir.VoidType(), [address.type, I32, I32, I32])
-    ask = builder.module.declare_intrinsic("llvm.prefetch", (address.type,), kind)
-    builder.call(ask, (address, for_reading, second, data))
+    function = builder.module.declare_intrinsic("llvm.prefetch", (address.type,), kind)
+    builder.call(function, (address, read, level_2, data))
 
 
 @intrinsic
 def prefetch(typing: Any, address: Any) -> Any:
-    """Ask for the line of memory there, as far as the CPU's second cache."""
+    """Prefetch the cache line at an address into the second-level cache."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         _prefetch(builder, builder.inttoptr(args[0], I8.as_pointer()))
@@ -84,7 +94,8 @@ def prefetch(typing: Any, address: Any) -> Any:
 
 
 class _Dots:
-    """Builds acc + dot products of four bytes, for as many outputs as a register holds."""
+    """Emits acc + dot products of four bytes each, for as many outputs as a vector register has
+    int32 lanes."""
 
     def __init__(self, builder: Any) -> None:
         self.builder, self.lanes = builder, _level.lanes
@@ -99,12 +110,13 @@ class _Dots:
         return self.builder.call(function, args)
 
     def spread(self, number: Any) -> Any:
-        null_source = ir.Constant(self.vector, ir.Undefined)
-        one = self.builder.insert_element(null_source, number, ir.Constant(I32, 0))
-        return self.builder.shuffle_vector(one, null_source, self.zero)
+        """A vector with the same int32 (four bytes) in every lane."""
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        one = self.builder.insert_element(undefined, number, ir.Constant(I32, 0))
+        return self.builder.shuffle_vector(one, undefined, self.zero)
 
     def add(self, acc: Any, left: Any, right: Any) -> Any:
-        """acc + left (unsigned bytes) · right (signed ones)."""
+        """acc + left (uint8) · right (int8), four products per lane."""
         if _level.largest > 127:
             width = 32 * self.lanes
             name = f"llvm.x86.avx512.vpdpbusd.{width}"
@@ -117,18 +129,19 @@ class _Dots:
 
 
 def _dot_tile(rows: int) -> Any:
+    """The intrinsic for a tile of this many rows."""
+
     @intrinsic
     def tile(
-        typing: Any, left: Any, stride: Any, panel: Any, steps: Any, result: Any, soon: Any
+        typing: Any, left: Any, stride: Any, panel: Any, steps: Any, result: Any, next_panel: Any
     ) -> Any:
-        """int32 [rows, COLUMNS] at `result` = uint8 [rows, 4 × steps] at `left`, rows `stride`
-        apart, · the packed panel of weights. steps is even. soon: the panel that is to be brought
-        nearer meanwhile."""
+        """int32 [rows, COLUMNS] at `result` = uint8 [rows, 4 × steps] at `left` · a packed panel
+        of weights. Rows are `stride` bytes apart, steps is even, next_panel is prefetched."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             dots = _Dots(builder)
             for first in range(0, rows, _level.rows):
-                _round(builder, dots, range(first, min(first + _level.rows, rows)), args)
+                _emit_loop(builder, dots, range(first, min(first + _level.rows, rows)), args)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 6), generate
@@ -136,10 +149,11 @@ def _dot_tile(rows: int) -> Any:
     return tile
 
 
-def _round(b: Any, dots: _Dots, rows: range, args: Any) -> None:
-    left, stride, panel, steps, result, soon = args
+def _emit_loop(b: Any, dots: _Dots, rows: range, args: Any) -> None:
+    """Emit the loop over the inputs, four per step, for some rows of a tile."""
+    left, stride, panel, steps, result, next_panel = args
     vectors = COLUMNS // dots.lanes
-    # Two sums for each output where there is but one row, or each addition would wait for the last.
+    # With one row, two sums per output: otherwise each addition waits for the previous one.
     sums = 2 if len(rows) == 1 else 1
 
     def at(base: Any, offset: int, kind: Any) -> Any:
@@ -154,39 +168,39 @@ def _round(b: Any, dots: _Dots, rows: range, args: Any) -> None:
     totals = [[[b.phi(dots.vector) for _ in range(vectors)] for _ in rows] for _ in range(sums)]
     for phi in chain(*chain(*totals)):
         phi.add_incoming(dots.zero, before)
-    found: list[list[Any]] = []
+    sums_after: list[list[Any]] = []
     for part, total in enumerate(totals):
-        place = b.mul(b.add(step, ir.Constant(I64, part)), ir.Constant(I64, 4 * COLUMNS))
-        weights = b.add(panel, place)
+        panel_offset = b.mul(b.add(step, ir.Constant(I64, part)), ir.Constant(I64, 4 * COLUMNS))
+        weights = b.add(panel, panel_offset)
         for line in range(0, 4 * COLUMNS, LINE):
-            _prefetch(b, at(b.add(soon, place), line, I8))
+            _prefetch(b, at(b.add(next_panel, panel_offset), line, I8))
         columns = [
             b.load(at(weights, 4 * dots.lanes * v, dots.vector), align=4 * dots.lanes)
             for v in range(vectors)
         ]
         offset = b.mul(step, ir.Constant(I64, 4))
-        each = []
+        row_sums = []
         for start, row in zip(starts, total, strict=True):
             four = dots.spread(b.load(at(b.add(start, offset), 4 * part, I32), align=4))
             pairs = zip(row, columns, strict=True)
-            each.append([dots.add(acc, four, column) for acc, column in pairs])
-        found.append(each)
+            row_sums.append([dots.add(acc, four, column) for acc, column in pairs])
+        sums_after.append(row_sums)
     after = b.add(step, ir.Constant(I64, sums))
     step.add_incoming(after, loop)
-    for phis, values in zip(chain(*totals), chain(*found), strict=True):
+    for phis, values in zip(chain(*totals), chain(*sums_after), strict=True):
         for phi, value in zip(phis, values, strict=True):
             phi.add_incoming(value, loop)
     b.cbranch(b.icmp_signed("<", after, steps), loop, done)
     b.position_at_end(done)
-    for place, number in enumerate(rows):
+    for index, tile_row in enumerate(rows):
         for v in range(vectors):
-            whole = found[0][place][v]
-            for other in found[1:]:
-                whole = b.add(whole, other[place][v])
-            where = at(result, 4 * (number * COLUMNS + v * dots.lanes), dots.vector)
-            b.store(whole, where, align=4 * dots.lanes)
+            dot = sums_after[0][index][v]
+            for other in sums_after[1:]:
+                dot = b.add(dot, other[index][v])
+            target = at(result, 4 * (tile_row * COLUMNS + v * dots.lanes), dots.vector)
+            b.store(dot, target, align=4 * dots.lanes)
 
 
 def dot_tiles() -> tuple[Any, ...]:
-    """Intrinsics for 1, 2, 4 and 8 rows at once."""
+    """The intrinsics for tiles of 1, 2, 4 and 8 rows."""
     return tuple(map(_dot_tile, (1, 2, 4, 8)))

@@ -1,4 +1,11 @@
-"""The parts of a pass, each of which ends when all threads have done their share."""
+"""The stages of a layer. In each, the threads divide the rows or the (lane, head) pairs.
+
+Every stage ends with a barrier, since the next one reads what other threads have written; only
+`final_norm`, the last stage of a kernel, has none (the parallel region ends with one).
+
+`t` is the argument table (see abi.py), `rows` the number of rows of the pass, `padded` the padded
+number of inputs of the product that follows.
+"""
 
 from __future__ import annotations
 
@@ -12,193 +19,207 @@ from pipelines.engine.kernels.device.attention import (
     attend_chunk,
     combine_chunks,
     f32_to_bf16,
-    scaled,
+    scale,
 )
 from pipelines.engine.kernels.device.elementwise import (
     activate,
-    floats,
-    half_floats,
-    integers,
+    bf16,
+    f32,
+    i64,
     jit,
-    normalise,
+    layer_norm,
 )
 from pipelines.engine.kernels.device.gemm import quantise_row
 from pipelines.engine.kernels.device.intrinsics import as_float64, prefetch
 from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
 
 __all__ = [
-    "attend_all",
-    "attend_sources",
-    "finish_block",
-    "write_cache",
-    "attend_chunks",
-    "combine_all_chunks",
-    "prepare_rows",
+    "combine_cross_attention",
+    "cross_attention",
+    "encoder_attention",
+    "final_norm",
+    "norm_and_quantise",
     "quantise_rows",
+    "self_attention",
+    "write_cross_kv",
 ]
 
 
 @jit
-def quantise_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any, kind: Any) -> None:
-    """kind: the activation that they go through first, or -1."""
-    first, last = thread_range(rows)
-    for row in range(first, last):
-        if kind >= 0:
-            activate(kind, x + 4 * row * count, count)
+def quantise_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any, activation: Any) -> None:
+    """Quantise x float32 [rows, count] as the next product's input, after an activation in place.
+
+    activation: its index in abi.ACTIVATIONS, or −1 for none.
+    """
+    first, end = thread_range(rows)
+    for row in range(first, end):
+        if activation >= 0:
+            activate(activation, x + 4 * row * count, count)
         quantise_row(t, row, x + 4 * row * count, count, padded)
     barrier()
 
 
 @jit
-def prepare_rows(t: Any, place: Any, rows: Any, padded: Any) -> None:
-    """Before block `place` of the pass: the states, normalised, as bytes."""
-    width, norm = t[at.WIDTH], integers(t[at.NORMS] + 16 * place)
-    first, last = thread_range(rows)
-    for row in range(first, last):
+def norm_and_quantise(t: Any, block: Any, rows: Any, padded: Any) -> None:
+    """Layer norm of the states before a block, quantised as the next product's input.
+
+    Pre-norm leaves the residual stream as it is, post-norm replaces it by the norm.
+    """
+    width, norm = t[at.WIDTH], i64(t[at.NORMS] + 16 * block)
+    first, end = thread_range(rows)
+    for row in range(first, end):
         x = t[at.STATES] + 4 * row * width
         y = x
         if norm[0] != 0:
             y = thread_scratch(t) if t[at.NORM_FIRST] != 0 else x
-            normalise(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
+            layer_norm(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
         quantise_row(t, row, y, width, padded)
     barrier()
 
 
 @jit
-def _attend_row(t: Any, cache: Any, lane: Any, head: Any, scratch: Any) -> None:
+def _self_attention(t: Any, cache: Any, lane: Any, head: Any, scratch: Any) -> None:
+    """Self-attention of the new tokens of one lane and head, one token after the other.
+
+    cache: the address of this layer's tensor. scratch: float32 [head_dim] for the scaled query,
+    then [room] for scores.
+    """
     tokens, heads, size, room = t[at.TOKENS], t[at.HEADS], t[at.HEAD_DIM], t[at.ROOM]
-    start = integers(t[at.STARTS])[lane]
+    start = i64(t[at.STARTS])[lane]
     keys = cache + 2 * ((t[at.FIRST_SLOT] + lane) * heads + head) * room * size
     values = keys + 2 * t[at.SLOTS] * heads * room * size
     scores = scratch + 4 * size
     for token in range(tokens):
         row = lane * tokens + token
-        given, place = t[at.QKVS] + 4 * (row * 3 * heads + head) * size, start + token
-        scaled(given, as_float64(t[at.SCALE]), size, scratch)
-        f32_to_bf16(given + 4 * heads * size, size, keys + 2 * place * size)
-        f32_to_bf16(given + 8 * heads * size, size, values + 2 * place * size)
-        mixed = t[at.MIXED] + 4 * (row * heads + head) * size
-        attend(scratch, keys, values, half_floats, 2 * size, place + 1, size, scores, mixed)
+        query, position = t[at.QKVS] + 4 * (row * 3 * heads + head) * size, start + token
+        scale(query, as_float64(t[at.SCALE]), size, scratch)
+        # The key and the value of this row follow its query at strides of [heads, head_dim].
+        f32_to_bf16(query + 4 * heads * size, size, keys + 2 * position * size)
+        f32_to_bf16(query + 8 * heads * size, size, values + 2 * position * size)
+        output = t[at.MIXED] + 4 * (row * heads + head) * size
+        attend(scratch, keys, values, bf16, 2 * size, position + 1, size, scores, output)
 
 
 @jit
-def _prefetch_next(t: Any, cache: Any, task: Any) -> None:
-    """Ask for what a lane and a head have read: its beginning, whose end comes by itself."""
+def _prefetch_cache(t: Any, cache: Any, task: Any) -> None:
+    """Prefetch the first cached positions of a (lane, head) pair; the CPU streams the others."""
     size, lane = t[at.HEAD_DIM], task // t[at.HEADS]
-    bytes_read = 2 * size * min(integers(t[at.STARTS])[lane], at.SOON)
+    byte_count = 2 * size * min(i64(t[at.STARTS])[lane], at.PREFETCH_POSITIONS)
     keys = cache + 2 * (t[at.FIRST_SLOT] * t[at.HEADS] + task) * t[at.ROOM] * size
     values = keys + 2 * t[at.SLOTS] * t[at.HEADS] * t[at.ROOM] * size
-    for place in range(0, bytes_read, at.LINE):
-        prefetch(keys + place)
-        prefetch(values + place)
+    for offset in range(0, byte_count, at.LINE):
+        prefetch(keys + offset)
+        prefetch(values + offset)
 
 
 @jit
-def attend_all(t: Any, layer: Any) -> None:
-    """Store keys and values of the new tokens, and let them look at all up to themselves."""
-    first, last = thread_range(t[at.LANES] * t[at.HEADS])
-    cache, scratch = integers(t[at.CACHE])[layer], thread_scratch(t)
-    for task in range(first, last):
-        if task + 1 < last:
-            _prefetch_next(t, cache, task + 1)
-        _attend_row(t, cache, task // t[at.HEADS], task % t[at.HEADS], scratch)
+def self_attention(t: Any, layer: Any) -> None:
+    """Causal self-attention of the decoder: QKVS → MIXED. Writes the new tokens to the cache."""
+    first, end = thread_range(t[at.LANES] * t[at.HEADS])
+    cache, scratch = i64(t[at.CACHE])[layer], thread_scratch(t)
+    for task in range(first, end):
+        if task + 1 < end:
+            _prefetch_cache(t, cache, task + 1)
+        _self_attention(t, cache, task // t[at.HEADS], task % t[at.HEADS], scratch)
     barrier()
 
 
 @jit
-def attend_sources(t: Any) -> None:
-    """Let all tokens of a source look at each other."""
+def encoder_attention(t: Any) -> None:
+    """Bidirectional self-attention of an encoder within each source: QKVS → MIXED."""
     heads, size, scratch = t[at.HEADS], t[at.HEAD_DIM], thread_scratch(t)
     scores = scratch + 4 * size
-    starts, apart = integers(t[at.STARTS]), 12 * heads * size
-    first, last = thread_range(t[at.LANES] * heads)
-    for task in range(first, last):
+    starts, stride = i64(t[at.STARTS]), 12 * heads * size
+    first, end = thread_range(t[at.LANES] * heads)
+    for task in range(first, end):
         head, begin, stop = task % heads, starts[task // heads], starts[task // heads + 1]
         keys = t[at.QKVS] + 4 * (begin * 3 * heads + heads + head) * size
         values = keys + 4 * heads * size
         for row in range(begin, stop):
             query = t[at.QKVS] + 4 * (row * 3 * heads + head) * size
-            scaled(query, as_float64(t[at.SCALE]), size, scratch)
-            mixed = t[at.MIXED] + 4 * (row * heads + head) * size
-            attend(scratch, keys, values, floats, apart, stop - begin, size, scores, mixed)
+            scale(query, as_float64(t[at.SCALE]), size, scratch)
+            output = t[at.MIXED] + 4 * (row * heads + head) * size
+            attend(scratch, keys, values, f32, stride, stop - begin, size, scores, output)
     barrier()
 
 
 @jit
-def write_cache(t: Any, layer: Any) -> None:
-    """Put the keys and values of a layer's rows where each source has its own."""
-    heads, size, starts = t[at.HEADS], t[at.HEAD_DIM], integers(t[at.STARTS])
-    first, last = thread_range(t[at.LANES] * 2 * heads)
-    for task in range(first, last):
+def write_cross_kv(t: Any, layer: Any) -> None:
+    """Copy a layer's keys and values, [rows, 2, heads, head_dim], to each source's own tensor,
+    bfloat16 [layers, 2, heads, source length, head_dim]."""
+    heads, size, starts = t[at.HEADS], t[at.HEAD_DIM], i64(t[at.STARTS])
+    first, end = thread_range(t[at.LANES] * 2 * heads)
+    for task in range(first, end):
         source, part = task // (2 * heads), task % (2 * heads)
         begin, stop = starts[source], starts[source + 1]
-        place = (layer * 2 * heads + part) * (stop - begin) * size
-        result = integers(t[at.CACHE])[source] + 2 * place
+        offset = (layer * 2 * heads + part) * (stop - begin) * size
+        result = i64(t[at.CACHE])[source] + 2 * offset
         for row in range(begin, stop):
-            given = t[at.QKVS] + 4 * (row * 2 * heads + part) * size
-            f32_to_bf16(given, size, result + 2 * (row - begin) * size)
+            values = t[at.QKVS] + 4 * (row * 2 * heads + part) * size
+            f32_to_bf16(values, size, result + 2 * (row - begin) * size)
     barrier()
 
 
 @jit
-def _attend_chunk(t: Any, layer: Any, group: Any, head: Any, chunk: Any, scratch: Any) -> None:
+def _cross_attention(t: Any, layer: Any, group: Any, head: Any, chunk: Any, scratch: Any) -> None:
+    """Attention of all queries of a group over one chunk of its source: QUERIES → PARTIAL."""
     tokens, heads, size = t[at.TOKENS], t[at.HEADS], t[at.HEAD_DIM]
-    told = integers(t[at.GROUP] + 24 * group)
-    count = min(at.CHUNK, told[2] - chunk * at.CHUNK)
+    lanes = i64(t[at.GROUP] + 24 * group)  # first lane, number of lanes, source length
+    count = min(at.CHUNK, lanes[2] - chunk * at.CHUNK)
     if count <= 0:
         return
-    source = integers(t[at.SOURCES] + 16 * (group * t[at.LAYERS] + layer))
-    begin, scores = (head * told[2] + chunk * at.CHUNK) * size, scratch + 4 * size
-    for row in range(told[0] * tokens, (told[0] + told[1]) * tokens):
-        place = row * heads + head
-        query = t[at.QUERIES] + 4 * (layer * t[at.QUERIES_STRIDE] + place * size)
-        scaled(query, as_float64(t[at.SCALE]), size, scratch)
-        found = t[at.PARTIAL] + 4 * (place * t[at.CHUNKS] + chunk) * (size + 2)
+    source = i64(t[at.SOURCES] + 16 * (group * t[at.LAYERS] + layer))
+    begin, scores = (head * lanes[2] + chunk * at.CHUNK) * size, scratch + 4 * size
+    for row in range(lanes[0] * tokens, (lanes[0] + lanes[1]) * tokens):
+        index = row * heads + head
+        query = t[at.QUERIES] + 4 * (layer * t[at.QUERIES_STRIDE] + index * size)
+        scale(query, as_float64(t[at.SCALE]), size, scratch)
+        partial = t[at.PARTIAL] + 4 * (index * t[at.CHUNKS] + chunk) * (size + 2)
         if t[at.SOURCES_BFLOAT16] != 0:
             keys, values = source[0] + 2 * begin, source[1] + 2 * begin
-            attend_chunk(scratch, keys, values, half_floats, 2 * size, count, size, scores, found)
+            attend_chunk(scratch, keys, values, bf16, 2 * size, count, size, scores, partial)
         else:
             keys, values = source[0] + 4 * begin, source[1] + 4 * begin
-            attend_chunk(scratch, keys, values, floats, 4 * size, count, size, scores, found)
+            attend_chunk(scratch, keys, values, f32, 4 * size, count, size, scores, partial)
 
 
 @jit
-def attend_chunks(t: Any, layer: Any) -> None:
-    """Attention over the sources, each in pieces."""
+def cross_attention(t: Any, layer: Any) -> None:
+    """Cross-attention of the decoder over the encoded sources, a task per (group, head, chunk)."""
     heads, chunks, scratch = t[at.HEADS], t[at.CHUNKS], thread_scratch(t)
-    first, last = thread_range(t[at.GROUPS] * heads * chunks)
-    for task in range(first, last):
+    first, end = thread_range(t[at.GROUPS] * heads * chunks)
+    for task in range(first, end):
         group, rest = task // (heads * chunks), task % (heads * chunks)
-        _attend_chunk(t, layer, group, rest // chunks, rest % chunks, scratch)
+        _cross_attention(t, layer, group, rest // chunks, rest % chunks, scratch)
     barrier()
 
 
 @jit
-def combine_all_chunks(t: Any, rows: Any, padded: Any) -> None:
-    """What the pieces have found becomes one row of bytes for each token."""
+def combine_cross_attention(t: Any, rows: Any, padded: Any) -> None:
+    """Combine the chunks of each row and head, and quantise: PARTIAL → MIXED → QUANTISED."""
     heads, size, chunks, tokens = t[at.HEADS], t[at.HEAD_DIM], t[at.CHUNKS], t[at.TOKENS]
-    groups, group = integers(t[at.GROUP]), 0
-    first, last = thread_range(rows)
-    for row in range(first, last):
+    groups, group = i64(t[at.GROUP]), 0
+    first, end = thread_range(rows)
+    for row in range(first, end):
         while row >= (groups[3 * group] + groups[3 * group + 1]) * tokens:
             group += 1
-        pieces = (groups[3 * group + 2] + at.CHUNK - 1) // at.CHUNK
-        mixed = t[at.MIXED] + 4 * row * heads * size
+        used = (groups[3 * group + 2] + at.CHUNK - 1) // at.CHUNK
+        output = t[at.MIXED] + 4 * row * heads * size
         for head in range(heads):
-            found = t[at.PARTIAL] + 4 * (row * heads + head) * chunks * (size + 2)
-            combine_chunks(found, pieces, size, mixed + 4 * head * size)
-        quantise_row(t, row, mixed, heads * size, padded)
+            partials = t[at.PARTIAL] + 4 * (row * heads + head) * chunks * (size + 2)
+            combine_chunks(partials, used, size, output + 4 * head * size)
+        quantise_row(t, row, output, heads * size, padded)
     barrier()
 
 
 @jit
-def finish_block(t: Any, place: Any, rows: Any) -> None:
-    """The result, by the norm before block `place`, where there is none."""
-    width, norm = t[at.WIDTH], integers(t[at.NORMS] + 16 * place)
-    first, last = thread_range(rows)
-    for row in range(first, last):
+def final_norm(t: Any, block: Any, rows: Any) -> None:
+    """RESULT = the norm after the last block, NORMS[block], or a copy of the states without one."""
+    width, norm = t[at.WIDTH], i64(t[at.NORMS] + 16 * block)
+    first, end = thread_range(rows)
+    for row in range(first, end):
         x, y = t[at.STATES] + 4 * row * width, t[at.RESULT] + 4 * row * width
         if norm[0] != 0:
-            normalise(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
+            layer_norm(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
         else:
-            scaled(x, np.float32(1.0), width, y)
+            scale(x, np.float32(1.0), width, y)

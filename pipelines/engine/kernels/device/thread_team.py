@@ -1,4 +1,8 @@
-"""The threads of a team: who does what, where, and waiting for each other."""
+"""The threads that run a kernel together: barrier, division of work, scratch memory of each.
+
+The host starts one OpenMP parallel region per kernel call (GOMP_parallel), so every thread of the
+team executes the whole kernel on the same table.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +15,21 @@ from pipelines.engine.kernels import abi as at
 from pipelines.engine.kernels.device.elementwise import jit
 from pipelines.engine.kernels.isa import BARRIER, THREAD, THREADS
 
-__all__ = ["barrier", "thread_scratch", "thread_range", "thread", "threads"]
+__all__ = ["barrier", "thread_count", "thread_index", "thread_range", "thread_scratch"]
 
-barrier = types.ExternalFunction(BARRIER, types.void())
-thread = types.ExternalFunction(THREAD, types.int32())
-threads = types.ExternalFunction(THREADS, types.int32())
+barrier = types.ExternalFunction(BARRIER, types.void())  # waits for all threads of the team
+thread_index = types.ExternalFunction(THREAD, types.int32())
+thread_count = types.ExternalFunction(THREADS, types.int32())
 
 
 @jit
 def thread_range(count: Any) -> Any:
-    """(first, last + 1) of so many that this thread is to do."""
-    own, all_of_us = np.int64(thread()), np.int64(threads())
-    return count * own // all_of_us, count * (own + 1) // all_of_us
+    """(first, end) of this thread's contiguous share of `count` tasks."""
+    index, threads = np.int64(thread_index()), np.int64(thread_count())
+    return count * index // threads, count * (index + 1) // threads
 
 
 @jit
 def thread_scratch(t: Any) -> Any:
-    """This thread's own."""
-    return t[at.SCRATCH] + np.int64(thread()) * t[at.SCRATCH_STRIDE]
+    """The address of this thread's scratch buffer."""
+    return t[at.SCRATCH] + np.int64(thread_index()) * t[at.SCRATCH_STRIDE]
