@@ -64,8 +64,8 @@ class TranscriptionJob:
         from pipelines import (
             Retract,
             SegmentDone,
+            TextDelta,
             TranscriptionInfo,
-            TranslationDelta,
             collect_notices,
         )
 
@@ -85,7 +85,7 @@ class TranscriptionJob:
                         follow = self._cues.append
                     else:
                         follow = partial(self._translate, self.translator_for(spoken), view)
-            elif isinstance(event, TranslationDelta):
+            elif isinstance(event, TextDelta):
                 view.heard(event.text)
             elif isinstance(event, Retract):
                 view.retracted()
