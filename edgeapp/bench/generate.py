@@ -44,7 +44,8 @@ __all__ = [
 METHODS = ("plain", "uncached", "beam", "speculative", "n-gram")
 _COLUMNS = ("method", "tokens", "tokens/s", "against plain", "guesses kept", "agreement")
 Listener = Callable[[DebugEvent], None]
-Tool, Source = TypeVar("Tool"), TypeVar("Source")
+Pipeline = TypeVar("Pipeline")
+Source = TypeVar("Source")
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,11 @@ class Run:
 
 
 @dataclass
-class Comparable(ABC, Generic[Tool, Source]):
+class Comparable(ABC, Generic[Pipeline, Source]):
     """What is compared, and how. tool: decodes. drafter: another one, with the same vocabulary."""
 
-    tool: Tool
-    drafter: Tool | None = None
+    tool: Pipeline
+    drafter: Pipeline | None = None
     processor: LogitsProcessor = field(default_factory=GreedyProcessor)
     gamma: int = 5
     length: int = 64
@@ -176,7 +177,8 @@ def _agreement(ours: Sequence[int], plain: Sequence[int]) -> float:
 
 def summary(runs: Sequence[Run]) -> list[tuple[str, ...]]:
     """A row for each method, over all texts: the cells of the table."""
-    rows, plain = [], _speed([run for run in runs if run.method == "plain"])
+    rows = list[tuple[str, ...]]()
+    plain = _speed([run for run in runs if run.method == "plain"])
     for method in METHODS:
         own = [run for run in runs if run.method == method]
         if own:
