@@ -220,7 +220,7 @@ def test_one_broken_text_does_not_end_the_others(
     assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
     assert (tmp_path / "out" / "b.de.txt").read_text() == "Guten Morgen!\n"
     kept, line = capsys.readouterr().err.splitlines()
-    assert "the lines done are in out/a.de.txt.part" in kept
+    assert "the translated lines are in out/a.de.txt.part" in kept
     assert line.startswith("edgeapp: a.txt: ")
     assert type(error).__name__ in line
     assert line.endswith("; --debug shows the traceback")
