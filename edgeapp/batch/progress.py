@@ -37,7 +37,7 @@ class LiveTextView:
             print_note(f"detected language: {info.language} ({info.language_probability:.0%})")
 
     def heard(self, text: str) -> None:
-        self._line.add(text)
+        self._line.append(text)
 
     def retracted(self) -> None:
         self._line.clear()
@@ -45,14 +45,14 @@ class LiveTextView:
     def segment(self, segment: Segment) -> None:
         self._line.clear()
         if segment.text.strip():
-            self._line.say(self._format(segment.start, segment.end, segment.text.strip()))
+            self._line.print_final(self._format(segment.start, segment.end, segment.text.strip()))
 
     def translating(self, text: str) -> None:
-        self._line.add(text, "cyan")
+        self._line.append(text, "cyan")
 
     def translated(self, cue: Cue) -> None:
         self._line.clear()
-        self._line.say(self._format(cue.start, cue.end, cue.text), "cyan")
+        self._line.print_final(self._format(cue.start, cue.end, cue.text), "cyan")
 
     def warned(self, message: str) -> None:
         print_note(message)

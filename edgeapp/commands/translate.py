@@ -19,7 +19,7 @@ from edgeapp.commands.options import (
     Device,
     Model,
     Threads,
-    chosen,
+    settings_from_flags,
 )
 from edgeapp.console import print_note
 from edgeapp.exit_codes import DONE, exit_code_of, exit_with_code, print_error
@@ -113,7 +113,7 @@ def translate(
     with exit_with_code(debug):
         inputs = files or ["-"]
         names = plan_translations(inputs, output)
-        settings = chosen(device, compute_type, threads)
+        settings = settings_from_flags(device, compute_type, threads)
         if inputs == ["-"] and sys.stdin.isatty():
             print_note("reading from the terminal; press Ctrl-D to end")
         from edgeapp.model_pool import ModelPool, language_code_of

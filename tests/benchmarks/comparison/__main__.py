@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands.bench import Markdown, print_table
-from edgeapp.commands.options import Debug, Device, Threads, chosen
+from edgeapp.commands.options import Debug, Device, Threads, settings_from_flags
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import exit_with_code
 from pipelines.errors import OptionError
@@ -78,7 +78,7 @@ def peers(
         kinds = _listed(only, "--only", [*KINDS, "quality"])
         kinds = kinds or list(_QUICK_KINDS if quick else (*KINDS, "quality"))
         sizes = [int(size) for size in _listed(batch, "--batch", None)] or ([1] if quick else [])
-        settings, said = chosen(device, None, threads), _with_time(print_note)
+        settings, said = settings_from_flags(device, None, threads), _with_time(print_note)
         where = _computing(settings.device)
         if where != "cpu":  # what is counted is the process's own memory, not the GPU's
             kinds = [kind for kind in kinds if kind != "memory"]
@@ -119,7 +119,7 @@ def engine(
         from tests.benchmarks.comparison import versus_transformers as report
         from tests.benchmarks.comparison.race import compare
 
-        settings = chosen("cpu", None, threads)
+        settings = settings_from_flags("cpu", None, threads)
         found = compare(
             report.work(tokens),
             report.ENTRANTS,

@@ -58,7 +58,7 @@ def test_what_cannot_be_measured_is_said(
 ) -> None:
     code, said = run("bench", "live", "--policy", "hope", capsys=capsys)
     assert (code, "--policy" in said) == (2, True)
-    talk = STORY.with_name("talk.flac")  # of which no one knows when each word is said
+    talk = STORY.with_name("talk.flac")  # has no table of word times
     code, said = run("bench", "live", str(talk), "-m", "demo", capsys=capsys)
     assert (code, "talk.words.tsv" in said) == (1, True)
 
