@@ -166,7 +166,7 @@ def transcribe(
         )
         words = _boolean("--word-timestamps", word_timestamps)
         options = TranscribeOptions(
-            word_timestamps=words or layout.asked,
+            word_timestamps=words or layout.active,
             language=language,
             task=task,  # type: ignore[arg-type]  # checked by TranscribeOptions
             temperature=_temperatures(temperature, temperature_increment_on_fallback),
