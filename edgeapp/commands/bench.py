@@ -68,22 +68,22 @@ def generate(
 
         pool = ModelPool(settings)
         if file is not None and str(file) != "-" and _is_recording(file):
-            from edgeapp.bench.generate_audio import AudioSession, windows
+            from edgeapp.bench.generate_audio import TranscriptionComparison, windows
 
-            audio_session = AudioSession(
+            audio_comparison = TranscriptionComparison(
                 pool.transcriber(model, "en" if model is None else None, "transcribe"),
                 pool.transcriber(drafter, None, "transcribe") if drafter else None,
                 gamma=gamma,
                 length=length,
                 beams=beam_size,
             )
-            runs = list(bench.compare(audio_session, windows(audio_session.tool, file)))
+            runs = list(bench.compare(audio_comparison, windows(audio_comparison.pipeline, file)))
         else:
 
             def load(name: str) -> Translator:
                 return pool.translator(name, None, None)
 
-            session = bench.Session(
+            comparison = bench.TranslationComparison(
                 pool.translator(model, "en", "de") if model is None else load(model),
                 load(drafter) if drafter else None,
                 gamma=gamma,
@@ -91,13 +91,14 @@ def generate(
                 beams=beam_size,
             )
             if file is None and sys.stdin.isatty():
-                from edgeapp.bench.generate_prompt import converse
+                from edgeapp.bench.generate_prompt import run_prompt
 
-                converse(session, results_console(), load)
+                run_prompt(comparison, results_console(), load)
                 return
             text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
             lines = [line.strip() for line in text.splitlines() if line.strip()]
-            runs = list(bench.compare(session, [(line, session.read(line)) for line in lines]))
+            sources = [(line, comparison.encode(line)) for line in lines]
+            runs = list(bench.compare(comparison, sources))
         if as_json:
             typer.echo(bench.to_json(runs))
         else:
