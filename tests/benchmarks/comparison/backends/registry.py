@@ -121,7 +121,7 @@ PEERS = (
 def load_backend(place: str, shape: Shape, folder: Path, device: str) -> PeerBackend:
     """Import and make one. Raises ModuleNotFoundError where its package is missing."""
     module, _, name = place.partition(":")
-    made: PeerBackend = getattr(import_module(f"tests.benchmarks.comparison.{module}"), name)(
-        shape, folder, device
-    )
+    made: PeerBackend = getattr(
+        import_module(f"tests.benchmarks.comparison.backends.{module}"), name
+    )(shape, folder, device)
     return made
