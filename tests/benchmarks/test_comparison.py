@@ -1,4 +1,4 @@
-"""`bench rivals`: everybody does the same work on the same weights, and the tables say so.
+"""The comparison: all libraries run the same tasks on the same weights, and the tables show it.
 
 No figure is compared with another: they are true of the machine that runs the tests, if at all.
 """
@@ -51,7 +51,7 @@ def entered(work: dict[Shape, list[Task]], rivals: tuple[Peer, ...] = PEERS) -> 
     return compare(work, rivals, rounds=1, device="cpu", threads=[1], said=lambda message: None)
 
 
-def test_everybody_does_the_same_work_on_whisper() -> None:
+def test_all_libraries_run_the_same_tasks_on_whisper() -> None:
     pytest.importorskip("ctranslate2")
     pytest.importorskip("faster_whisper")
     pytest.importorskip("_pywhispercpp")
@@ -101,7 +101,7 @@ def test_lines_are_translated_alike() -> None:
     assert {each.unit for each in results.figures if each.work == "lines"} == {"tokens/s"}
 
 
-def test_who_is_missing_is_said_and_the_rest_goes_on() -> None:
+def test_a_missing_library_is_reported_and_the_others_run() -> None:
     nobody = replace(PEERS[2], place="no_such_package:Nobody", package="nobody")
     broken = replace(PEERS[1], place="hugging_face:NoSuchClass", package="broken")
     results = entered({WHISPER: [Task("step", 1, 4)]}, (nobody, broken, PEERS[-1]))
