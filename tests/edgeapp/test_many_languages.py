@@ -1,4 +1,4 @@
-"""`edgeapp translate` and the page's pickers with a model that has to be told both languages."""
+"""`edgeapp translate` and the page's pickers with a model that needs both languages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_script_that_was_typed_counts(
         (("--from", "tlh", "--to", "de"), ("does not translate from 'tlh'; it has ace_Arab",), 3),
     ],
 )
-def test_what_is_missing_is_said(
+def test_missing_and_unknown_languages_are_reported(
     nllb: Path,
     capsys: pytest.CaptureFixture[str],
     options: tuple[str, ...],

@@ -1,4 +1,4 @@
-"""Settings: environment over file over built in; nonsense is said, not ignored."""
+"""Settings: the environment overrides the file, which overrides defaults; errors are reported."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_without_a_file(file: Path) -> None:
     assert load_settings() == Settings()
 
 
-def test_the_environment_goes_first(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_overrides_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text('model = "base"\nthreads = 3\ncompute_type = "float32"\n')
     monkeypatch.setenv("EDGEAPP_MODEL", "small")
     assert load_settings() == Settings(model="small", compute_type="float32", threads=3)
@@ -39,7 +39,7 @@ def test_the_environment_goes_first(file: Path, monkeypatch: pytest.MonkeyPatch)
         ("threads = 0", "threads must be"),
     ],
 )
-def test_nonsense_is_said(file: Path, text: str, said: str) -> None:
+def test_invalid_settings_are_reported(file: Path, text: str, said: str) -> None:
     file.write_text(text)
     with pytest.raises(OptionError, match=said):
         load_settings()

@@ -83,7 +83,9 @@ PEERS = (
         "transformers",
         (*_BASIC_KINDS, "lines", "memory"),
     ),
-    Peer((Column(OPENAI),), "openai_whisper:OpenAIWhisper", "openai-whisper", _BASIC_KINDS, "whisper"),
+    Peer(
+        (Column(OPENAI),), "openai_whisper:OpenAIWhisper", "openai-whisper", _BASIC_KINDS, "whisper"
+    ),
     Peer(
         (Column(CT2),),
         "ctranslate:CTranslate2",
