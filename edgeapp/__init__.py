@@ -1,1 +1,1 @@
-"""The application: command line, settings, batch jobs, subtitles."""
+"""The application: command line, batch jobs, live captions, subtitles, the browser page."""

@@ -1,4 +1,4 @@
-"""`python -m edgeapp`."""
+"""Entry point of `python -m edgeapp`."""
 
 from edgeapp.cli import main
 

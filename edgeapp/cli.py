@@ -33,12 +33,12 @@ app.command(epilog=EXIT_CODES)(translate)
 app.command(epilog=EXIT_CODES)(live)
 app.command(epilog=EXIT_CODES)(ui)
 app.command()(demo)
-app.add_typer(bench.app, name="bench", help="Measure: the engine, ways of decoding, live captions.")
-app.add_typer(models.app, name="models", help="The models on this machine: list, pull, rm, path.")
+app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
+app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"edgeapp {version('edgeapp')}")
@@ -48,27 +48,32 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _app(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     pass
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit with its code."""
+    """Run the command line and exit with its code.
+
+    Args:
+        arguments: Command-line arguments; None takes those of the process.
+    """
     show_warnings_as_notes()
     arguments = sys.argv[1:] if arguments is None else arguments
     app(args=_with_dashes(arguments), prog_name="edgeapp")
 
 
 def _with_dashes(arguments: list[str]) -> list[str]:
-    """openai-whisper's spellings too: --output_dir is --output-dir."""
-    spelled: list[str] = []
+    """Arguments with dashes in option names: openai-whisper's --output_dir is --output-dir."""
+    normalised: list[str] = []
     for position, argument in enumerate(arguments):
         if argument == "--":
-            return spelled + arguments[position:]
+            return normalised + arguments[position:]
         if argument.startswith("--"):
             name, equals, value = argument.partition("=")
             argument = name.replace("_", "-") + equals + value
-        spelled.append(argument)
-    return spelled
+        normalised.append(argument)
+    return normalised

@@ -1,4 +1,4 @@
-"""What people see: results on stdout, everything else on stderr, live only on a terminal."""
+"""Terminal output: results on stdout, notes and progress on stderr."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
 
 
 def results_console() -> Console:
-    """Where results go."""
+    """A rich console on stdout."""
     from rich.console import Console
 
     return Console(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
 def print_note(message: str) -> None:
-    """One line beside the results, for the person at the terminal."""
+    """Print one line to stderr, after the name of the program."""
     sys.stderr.write(f"edgeapp: {message}\n")
     sys.stderr.flush()
 
@@ -46,7 +46,7 @@ def show_warnings_as_notes() -> None:
 
 
 def format_clock(seconds: float) -> str:
-    """62.5 → "01:02.500"; hours only where there are any."""
+    """Seconds as MM:SS.mmm, or HH:MM:SS.mmm from one hour on: 62.5 is "01:02.500"."""
     ms = max(0, round(seconds * 1000))
     hours, rest = divmod(ms, 3_600_000)
     minutes, rest = divmod(rest, 60_000)
@@ -55,14 +55,17 @@ def format_clock(seconds: float) -> str:
 
 
 def timed_line(start: float, end: float, text: str) -> str:
-    """A segment as openai-whisper prints it."""
+    """A segment with its times (seconds), as openai-whisper prints it."""
     return f"[{format_clock(start)} --> {format_clock(end)}] {text}"
 
 
 class LiveLine:
-    """Text that is still being made, on the last lines of a terminal; nothing elsewhere.
+    """Provisional text on the last lines of a terminal, below the final lines.
 
-    What is printed with `say` stays above it. Use as a context manager.
+    Where the console is no terminal, only final lines are printed. A context manager.
+
+    Args:
+        console: The console to print to.
     """
 
     def __init__(self, console: Console) -> None:
@@ -83,18 +86,18 @@ class LiveLine:
             self._live.update("")
             self._live.stop()
 
-    def add(self, text: str, style: str = "dim") -> None:
-        """More of the running text."""
+    def append(self, text: str, style: str = "dim") -> None:
+        """Append to the provisional text and show all of it in `style`."""
         self._text, self._style = self._text + text, style
         self._show()
 
     def clear(self) -> None:
-        """The running text is taken back, or has become final and is said otherwise."""
+        """Remove the provisional text."""
         self._text = ""
         self._show()
 
-    def say(self, text: str, style: str = "") -> None:
-        """A final line."""
+    def print_final(self, text: str, style: str = "") -> None:
+        """Print a final line above the provisional text."""
         from rich.text import Text
 
         self._console.print(Text(text, style=style))
@@ -109,7 +112,12 @@ class LiveLine:
 
 @contextmanager
 def progress(*, shown: bool = True, bytes_unit: bool = False) -> Iterator[Progress]:
-    """A progress bar on stderr, with the time that remains; silent where stderr is no terminal."""
+    """A progress bar with the remaining time on stderr; hidden where stderr is no terminal.
+
+    Args:
+        shown: False hides it in any case.
+        bytes_unit: Show bytes (downloads) instead of a percentage.
+    """
     from rich.console import Console
     from rich.progress import (
         BarColumn,

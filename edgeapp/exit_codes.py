@@ -1,4 +1,4 @@
-"""How a command ends: exit codes, one clear line, a traceback only with --debug."""
+"""Exit codes and error messages of commands: one line, a traceback only with --debug."""
 
 from __future__ import annotations
 
@@ -30,65 +30,76 @@ __all__ = [
 DONE, SOME_FAILED, USAGE, MODEL, INTERRUPTED = 0, 1, 2, 3, 130
 
 EXIT_CODES = (
-    "Exit codes: 0 all done, 1 some inputs failed (each named, the rest done), 2 usage, "
-    "3 model problem, 130 interrupted."
+    "Exit codes: 0 all inputs done, 1 some inputs failed (each is named, the others are done), "
+    "2 usage, 3 model problem, 130 interrupted."
 )
 
 
-def print_error(error: BaseException, what: str | None, debug: bool) -> None:
-    """One line for an error: which input, what was wrong, what to do.
+def print_error(error: BaseException, name: str | None, debug: bool) -> None:
+    """Print an error as one line on stderr.
 
     Args:
-        error: An EdgeError says this itself. Of any other error, its kind is said.
-        what: The input that it is about, or None.
-        debug: Whether to print the traceback, too.
+        error: Of an EdgeError its message is printed, of any other error also its type.
+        name: The input that failed, or None. It is not repeated where the message names it.
+        debug: Print the traceback too.
     """
     if isinstance(error, EdgeError):
         message = str(error) or type(error).__name__
-        print_note(f"{what}: {message}" if what and what not in message else message)
+        print_note(f"{name}: {message}" if name and name not in message else message)
     else:
-        said = unexpected(error) + ("" if debug else "; --debug shows the traceback")
-        print_note(f"{what}: {said}" if what else said)
+        message = unexpected(error) + ("" if debug else "; --debug shows the traceback")
+        print_note(f"{name}: {message}" if name else message)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
 
 
 def unexpected(error: BaseException) -> str:
-    """An error that no code foresaw, in one line: its kind and what it says. Of an error of the
-    system only the reason: the file it names may be on another's machine."""
+    """An error that is no EdgeError as one line: its type and the first line of its message.
+
+    Of an OSError only the reason: a remote user must not see paths of this machine.
+    """
     kind = type(error).__name__
     if isinstance(error, MemoryError):
         return f"not enough memory ({kind})"
-    said = (isinstance(error, OSError) and error.strerror) or str(error)
-    lines = said.strip().splitlines()
+    message = (isinstance(error, OSError) and error.strerror) or str(error)
+    lines = message.strip().splitlines()
     return f"this went wrong inside EdgeApp ({': '.join([kind, *lines[:1]])})"
 
 
 @contextmanager
 def exit_with_code(debug: bool) -> Iterator[None]:
-    """Turns whatever ends a command into its exit code. Raises typer.Exit."""
+    """Turn the errors that end a command into its exit code.
+
+    EdgeError, KeyboardInterrupt and BrokenPipeError are handled; any other error passes through.
+
+    Args:
+        debug: Print the traceback of an EdgeError.
+
+    Raises:
+        typer.Exit: With the exit code.
+    """
     try:
         yield
     except EdgeError as error:
         print_error(error, None, debug)
         raise typer.Exit(exit_code_of(error)) from None
     except KeyboardInterrupt:
-        print_note("interrupted; what was done is kept")
+        print_note("interrupted; finished results are kept")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read our results has had enough (`| head`): no reason to complain.
+        # The reader of stdout has closed the pipe (`| head`): no message.
         discard_stdout()
         raise typer.Exit(SOME_FAILED) from None
 
 
 def discard_stdout() -> None:
-    """Nobody reads stdout any more: point it elsewhere, or Python would stumble over it again on
-    its way out."""
+    """Redirect stdout to os.devnull once its reader is gone: Python flushes it again at exit, and
+    that would raise another BrokenPipeError."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_code_of(error: Exception) -> int:
-    """The exit code of a command that this ends, or that did not do an input because of it."""
+    """The exit code for an error that ended a command or the work on one of its inputs."""
     if isinstance(error, OptionError):
         return USAGE
     return MODEL if isinstance(error, ModelError) else SOME_FAILED

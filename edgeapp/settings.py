@@ -1,6 +1,7 @@
-"""Where defaults come from: flags, then environment variables, then a TOML file, then built in.
+"""Settings: flags override environment variables, which override a TOML file and the defaults.
 
-The file is `config.toml` in the platform's configuration folder (EDGEAPP_CONFIG names another):
+The file is `config.toml` in the platform's configuration folder, or the file that EDGEAPP_CONFIG
+names:
 
     model = "small.en"                  # EDGEAPP_MODEL
     translation_model = "opus-mt-en-de" # EDGEAPP_TRANSLATION_MODEL
@@ -27,9 +28,15 @@ _ON, _OFF = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 
 @dataclass(frozen=True)
 class Settings:
-    """What holds where no flag says otherwise. None: nothing was chosen.
+    """Values that apply where no flag is given.
 
-    history: whether past sessions and jobs are kept, or the file to keep them in.
+    Attributes:
+        model: Speech recognition model; None chooses one by language and task.
+        translation_model: Translation model; None chooses one by its languages.
+        device: "auto", "cpu", "cuda" or "cuda:N".
+        compute_type: "auto", "float32", "bfloat16", "float16" or "int8".
+        threads: Number of CPU threads, or "auto".
+        history: Whether past sessions and jobs are stored, or the file to store them in.
     """
 
     model: str | None = None
@@ -41,17 +48,16 @@ class Settings:
 
 
 def config_file() -> Path:
-    """The settings file, whether it is there or not."""
-    named = os.environ.get("EDGEAPP_CONFIG")
-    if named:
-        return Path(named).expanduser()
+    """Path of the settings file; it need not exist."""
+    if path := os.environ.get("EDGEAPP_CONFIG"):
+        return Path(path).expanduser()
     from platformdirs import user_config_path
 
     return user_config_path("edgeapp") / "config.toml"
 
 
 def history_file(settings: Settings) -> Path | None:
-    """Where past sessions and jobs are kept, whether it is there or not. None: they are not."""
+    """Path of the history; it need not exist. None where the history is switched off."""
     if isinstance(settings.history, Path):
         return settings.history
     if not settings.history:
@@ -62,29 +68,37 @@ def history_file(settings: Settings) -> Path | None:
 
 
 def load_settings() -> Settings:
-    """Environment over file over built in. Raises OptionError for what cannot be understood."""
+    """Read the settings file and the environment.
+
+    Raises:
+        OptionError: A setting is unknown or invalid, or the file cannot be read.
+    """
     path = config_file()
     values = _read(path)
     known = {field.name for field in fields(Settings)}
     unknown = sorted(set(values) - known)
     if unknown:
         raise OptionError(f"{path}: unknown setting {unknown[0]!r}; known are {sorted(known)}")
-    # A relative name in the file is meant from there, one in the environment from here.
+    # A relative path is relative to the file, or to the working directory in the environment.
     history = _history(values.pop("history", True), path.parent)
-    if chosen := os.environ.get("EDGEAPP_HISTORY"):
-        history = _history(chosen, Path())
+    if value := os.environ.get("EDGEAPP_HISTORY"):
+        history = _history(value, Path())
     for name in known - {"history"}:
-        if chosen := os.environ.get(f"EDGEAPP_{name.upper()}"):
-            values[name] = chosen
+        if value := os.environ.get(f"EDGEAPP_{name.upper()}"):
+            values[name] = value
     threads = parse_threads(str(values.pop("threads", "auto")))
-    for name, value in values.items():
-        if not isinstance(value, str):
-            raise OptionError(f"{path}: {name} must be a string, not {value!r}")
+    for name, setting in values.items():
+        if not isinstance(setting, str):
+            raise OptionError(f"{path}: {name} must be a string, not {setting!r}")
     return Settings(threads=threads, history=history, **values)  # type: ignore[arg-type]
 
 
 def parse_threads(text: str) -> int | Literal["auto"]:
-    """ "auto" or a number above 0. Raises OptionError for anything else."""
+    """The number of threads, or "auto".
+
+    Raises:
+        OptionError: The text is neither "auto" nor a number above 0.
+    """
     if text == "auto":
         return "auto"
     if text.isdigit() and int(text) > 0:
@@ -93,6 +107,7 @@ def parse_threads(text: str) -> int | Literal["auto"]:
 
 
 def _history(value: object, folder: Path) -> bool | Path:
+    """The history setting; a relative path is relative to `folder`. Raises OptionError."""
     if isinstance(value, bool):
         return value
     if not isinstance(value, str) or not value.strip():
@@ -103,6 +118,7 @@ def _history(value: object, folder: Path) -> bool | Path:
 
 
 def _read(path: Path) -> dict[str, object]:
+    """The content of a TOML file; empty where it does not exist. Raises OptionError."""
     try:
         with path.open("rb") as file:
             return tomllib.load(file)

@@ -1,4 +1,4 @@
-"""Text files as units to translate: a line each, or a paragraph each."""
+"""Text files as units to translate: lines, or paragraphs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from typing import BinaryIO
 
 __all__ = ["TextUnit", "paragraphs", "read_units"]
 
-_CHUNK = 1 << 16
+_CHUNK_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class TextUnit:
-    """What becomes one line of the output.
+    """A part of the input that becomes one line of the output.
 
-    number: its first line in the input, from 1. ending: "\\n", "\\r\\n", or "" at a file's end.
-    size: bytes of input. damaged: it held bytes that are not UTF-8, which were replaced.
+    Attributes:
+        text: Without its line ending.
+        ending: "\\n", "\\r\\n", or "" at the end of a file.
+        number: Number of its first line in the input, from 1.
+        size: Bytes of input, with the ending.
+        damaged: Some bytes were not UTF-8 and were replaced.
     """
 
     text: str
@@ -30,33 +34,36 @@ class TextUnit:
 
 
 def read_units(file: BinaryIO, *, document: bool = False) -> Iterator[TextUnit | None]:
-    """The units of a file as they arrive; None wherever reading on would mean to wait.
+    """The units of a file as they arrive; None before each read that would block.
 
-    Lines end at a line feed and nowhere else, so that no other control character changes how many
-    there are. document: wrapped lines are joined into paragraphs, which empty lines separate.
+    Only a line feed ends a line, so that no other control character changes the number of lines.
+
+    Args:
+        file: An unbuffered binary file, a pipe or stdin.
+        document: Join wrapped lines into paragraphs, which are separated by empty lines.
     """
     units = _lines(file)
     return paragraphs(units) if document else units
 
 
 def paragraphs(lines: Iterator[TextUnit | None]) -> Iterator[TextUnit | None]:
-    """Lines joined up to the next empty line; empty lines are units of their own."""
-    held: list[TextUnit] = []
+    """Join lines up to the next empty line; each empty line is a unit of its own."""
+    pending: list[TextUnit] = []
     for line in lines:
         if line is None:
             yield None
         elif line.text.strip():
-            held.append(line)
+            pending.append(line)
         else:
-            if held:
-                yield _joined(held)
-                held = []
+            if pending:
+                yield _join(pending)
+                pending = []
             yield line
-    if held:
-        yield _joined(held)
+    if pending:
+        yield _join(pending)
 
 
-def _joined(lines: list[TextUnit]) -> TextUnit:
+def _join(lines: list[TextUnit]) -> TextUnit:
     return TextUnit(
         text=" ".join(line.text.strip() for line in lines),
         ending=lines[-1].ending,
@@ -74,8 +81,8 @@ def _lines(file: BinaryIO) -> Iterator[TextUnit | None]:
             continue
         if not number and not rest:
             chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
-        *whole, rest = (rest + chunk).split(b"\n")
-        for raw in whole:
+        *complete, rest = (rest + chunk).split(b"\n")
+        for raw in complete:
             number += 1
             yield _unit(raw, "\n", number)
     if rest:
@@ -93,23 +100,23 @@ def _unit(raw: bytes, ending: str, number: int) -> TextUnit:
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes | None]:
-    """Whatever is there, as soon as it is there; None before each wait."""
+    """Bytes as soon as they are available; None before each read that would block."""
     read, ready = _reader(file)
     while True:
         if not ready():
             yield None
-        chunk = read(_CHUNK)
+        chunk = read(_CHUNK_BYTES)
         if not chunk:
             return
         yield chunk
 
 
 def _reader(file: BinaryIO) -> tuple[Callable[[int], bytes], Callable[[], bool]]:
-    """How to read what has arrived, and how to ask whether something has."""
+    """A function that reads available bytes, and one that tells whether a read would not block."""
     try:
         descriptor = file.fileno()
         select.select([descriptor], [], [], 0)
-    except (OSError, ValueError):  # no descriptor, or a system that asks only of sockets
+    except (OSError, ValueError):  # no descriptor, or a platform that selects on sockets only
         return file.read, lambda: False
     return (
         lambda size: os.read(descriptor, size),

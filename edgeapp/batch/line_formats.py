@@ -1,4 +1,4 @@
-"""A translation as one line: text, columns, or JSON."""
+"""A translation as one line of output: text, tab-separated columns, or JSON."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ __all__ = ["WRITERS", "as_json", "as_text", "as_tsv"]
 
 
 def as_text(translation: Translation) -> str:
-    """The translation; with an alignment, " ||| " and its links, as marian-decoder writes them."""
-    text = _one_line(translation.text)
-    found = translation.alignment
-    return text if found is None else f"{text} ||| {found.pharaoh}".rstrip(" ")
+    """The translated text; an alignment follows after " ||| ", as marian-decoder writes it."""
+    text, alignment = _one_line(translation.text), translation.alignment
+    return text if alignment is None else f"{text} ||| {alignment.pharaoh}".rstrip(" ")
 
 
 def as_tsv(translation: Translation) -> str:
-    """Source, translation, and the links where there is an alignment; tabs in texts are spaces."""
+    """Source, translation and, if computed, alignment. Tabs inside texts become spaces."""
     columns = [translation.source, translation.text]
     if translation.alignment is not None:
         columns.append(translation.alignment.pharaoh)
@@ -28,7 +27,7 @@ def as_tsv(translation: Translation) -> str:
 
 
 def as_json(translation: Translation) -> str:
-    """An object: source, text, its sentences, warnings, and the alignment where there is one."""
+    """An object: source, text, sentences, warnings and, if computed, alignment."""
     content: dict[str, Any] = {
         "source": translation.source,
         "text": translation.text,
@@ -45,24 +44,26 @@ def as_json(translation: Translation) -> str:
         "warnings": list(translation.warnings),
     }
     if translation.alignment is not None:
-        content["alignment"] = _aligned(translation, translation.alignment)
+        content["alignment"] = _alignment_object(translation, translation.alignment)
     return json.dumps(content, ensure_ascii=False)
 
 
-def _aligned(translation: Translation, found: Alignment) -> dict[str, Any]:
+def _alignment_object(translation: Translation, alignment: Alignment) -> dict[str, Any]:
+    """The alignment with its words as texts and character ranges."""
+
     def words(text: str, spans: tuple[tuple[int, int], ...]) -> list[dict[str, Any]]:
-        return [{"text": text[first:end], "start": first, "end": end} for first, end in spans]
+        return [{"text": text[start:end], "start": start, "end": end} for start, end in spans]
 
     return {
-        "pharaoh": found.pharaoh,
-        "source_words": words(translation.source, found.source_words),
-        "target_words": words(translation.text, found.target_words),
-        "links": [list(link) for link in found.links],
+        "pharaoh": alignment.pharaoh,
+        "source_words": words(translation.source, alignment.source_words),
+        "target_words": words(translation.text, alignment.target_words),
+        "links": [list(link) for link in alignment.links],
     }
 
 
 def _one_line(text: str) -> str:
-    """One line out for each line in, whatever the model came up with."""
+    """The text without line feeds, so that one input line makes one output line."""
     return " ".join(text.split("\n"))
 
 

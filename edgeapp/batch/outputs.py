@@ -1,29 +1,43 @@
-"""Output files: named after their input, written whole or not at all."""
+"""Output files: named after their input, written completely or not at all."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pipelines import OptionError, OutputError
 
-__all__ = ["check_no_collisions", "output_names", "prepare_folder", "write_atomically"]
+__all__ = [
+    "check_no_collisions",
+    "output_names",
+    "plan_translations",
+    "prepare_folder",
+    "write_atomically",
+]
 
 
 def prepare_folder(folder: Path) -> None:
-    """Make a folder to write into. Raises OutputError, before any work is done."""
+    """Create an output folder.
+
+    Raises:
+        OutputError: It cannot be created or written to. Called before any work is done.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder} cannot be made: {error.strerror}") from error
+        raise OutputError(f"{folder} cannot be created: {error.strerror}") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise OutputError(f"{folder} cannot be written to: choose another with -o")
 
 
 def output_names(inputs: Sequence[str]) -> list[str]:
-    """What to call each input's results: its name without the last ending, or with it where two
-    inputs would otherwise share a name; numbered where even that is the same."""
+    """A unique base name for the results of each input ("-" is stdin).
+
+    The name of the input without its suffix; with the suffix where two inputs share a stem; with
+    a number where the whole names are equal.
+    """
     paths = [Path("stdin" if name == "-" else name) for name in inputs]
     stems = [path.stem for path in paths]
     names = [
@@ -36,8 +50,50 @@ def output_names(inputs: Sequence[str]) -> list[str]:
     ]
 
 
+def plan_translations(
+    inputs: Sequence[str], output: str | None
+) -> list[Callable[[str], Path] | None]:
+    """Where the translation of each text file goes.
+
+    Args:
+        inputs: Paths; "-" is stdin.
+        output: A file, or a folder, which is created. None is stdout, for one input only.
+
+    Returns:
+        For each input a function from the target language to the path of its output: the
+        language is part of the name, and is known only after the model is loaded. None is stdout.
+
+    Raises:
+        OptionError: Several inputs without a folder, or the output is the input.
+        OutputError: The folder cannot be created or written to.
+    """
+    if output is None:
+        if len(inputs) > 1:
+            raise OptionError("several files need a folder to write to: -o FOLDER")
+        return [None]
+    path = Path(output)
+    if len(inputs) == 1 and not path.is_dir() and not output.endswith(("/", os.sep)):
+        prepare_folder(path.parent)
+        check_no_collisions([path], inputs)
+        return [lambda _: path]
+    prepare_folder(path)
+    suffixes = [Path(name).suffix or ".txt" if name != "-" else ".txt" for name in inputs]
+    return [
+        partial(_translation_path, path, name.removesuffix(suffix), suffix)
+        for name, suffix in zip(output_names(inputs), suffixes, strict=True)
+    ]
+
+
+def _translation_path(folder: Path, stem: str, suffix: str, language: str) -> Path:
+    return folder / f"{stem}.{language}{suffix}"
+
+
 def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> None:
-    """Raises OptionError where two outputs would be one file, or one of them an input."""
+    """Check that every output is a file of its own.
+
+    Raises:
+        OptionError: Two outputs have the same path, or an output is one of the inputs.
+    """
     sources = {Path(name).resolve() for name in inputs if name != "-"}
     taken = set[Path]()
     for path in outputs:
@@ -49,14 +105,17 @@ def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> 
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write UTF-8 text so that a reader sees the old file or the new one, never half of it.
+    """Write UTF-8 text under a temporary name, then rename it.
 
-    Raises OutputError.
+    A reader sees the old file or the new one, never a part of it.
+
+    Raises:
+        OutputError: The file cannot be written.
     """
-    partial = path.with_name(path.name + ".tmp")
+    partial_path = path.with_name(path.name + ".tmp")
     try:
-        with partial.open("w", encoding="utf-8", newline="\n") as file:
+        with partial_path.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
-        partial.replace(path)
+        partial_path.replace(path)
     except OSError as error:
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error

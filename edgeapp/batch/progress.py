@@ -1,4 +1,4 @@
-"""Views of a recording at work: a terminal with live text, plain lines, or a progress bar."""
+"""Progress views of a transcription: live text on a terminal, plain lines, or a progress bar."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ __all__ = ["ProgressBarView", "LiveTextView"]
 
 
 class LiveTextView:
-    """Tokens as they are decoded on a terminal; where stdout is no terminal, finished lines only.
+    """A ProgressView on stdout: text as it is decoded; only finished lines if it is no terminal.
 
-    timed: put the times before each line. The translation stands below its source.
+    Each translation is printed below its source. A context manager.
+
+    Args:
+        timed: Print the times before each line.
     """
 
     def __init__(self, *, timed: bool) -> None:
@@ -37,7 +40,7 @@ class LiveTextView:
             print_note(f"detected language: {info.language} ({info.language_probability:.0%})")
 
     def heard(self, text: str) -> None:
-        self._line.add(text)
+        self._line.append(text)
 
     def retracted(self) -> None:
         self._line.clear()
@@ -45,14 +48,14 @@ class LiveTextView:
     def segment(self, segment: Segment) -> None:
         self._line.clear()
         if segment.text.strip():
-            self._line.say(self._format(segment.start, segment.end, segment.text.strip()))
+            self._line.print_final(self._format(segment.start, segment.end, segment.text.strip()))
 
     def translating(self, text: str) -> None:
-        self._line.add(text, "cyan")
+        self._line.append(text, "cyan")
 
     def translated(self, cue: Cue) -> None:
         self._line.clear()
-        self._line.say(self._format(cue.start, cue.end, cue.text), "cyan")
+        self._line.print_final(self._format(cue.start, cue.end, cue.text), "cyan")
 
     def warned(self, message: str) -> None:
         print_note(message)
@@ -62,11 +65,14 @@ class LiveTextView:
 
 
 class ProgressBarView:
-    """Results go to files: a progress bar on stderr, with the time that remains."""
+    """A ProgressView for results that go to files: a progress bar on stderr. A context manager.
+
+    Args:
+        name: Base name of the recording, shown beside the bar.
+    """
 
     def __init__(self, name: str) -> None:
         self._name, self._stack = name, ExitStack()
-        self._total: float | None = None
 
     def __enter__(self) -> ProgressBarView:
         self._bar = self._stack.enter_context(progress())

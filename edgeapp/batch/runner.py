@@ -1,4 +1,4 @@
-"""Recordings, one after the other: each to its files, or to stdout."""
+"""Transcribes several recordings, one after the other, to files or to stdout."""
 
 from __future__ import annotations
 
@@ -18,18 +18,29 @@ from pipelines import ModelError, OutputError
 if TYPE_CHECKING:
     from edgeapp.batch.transcription_job import TranscriptionJob
     from edgeapp.model_pool import ModelPool
-    from pipelines import TranscribeOptions, Transcriber
+    from pipelines import TranscribeOptions, Transcriber, Translator
 
 __all__ = ["TranscriptionRunner"]
 
 
 @dataclass
 class TranscriptionRunner:
-    """What to do with recordings. target: the language to translate into, or None. formats: of
-    what is written, to `folder` or, where that is None, to stdout; none: plain text as it comes."""
+    """Transcribes recordings and writes their results.
+
+    Attributes:
+        pool: Loads translators.
+        transcriber: The speech recognition model.
+        options: How to transcribe.
+        target: Language to translate into, or None.
+        translation_model: Name of the translation model; None chooses one by its languages.
+        formats: Formats of the results; without any, plain text goes to stdout as it is decoded.
+        folder: Folder for the results; None writes them to stdout.
+        debug: Print tracebacks of errors.
+        layout: Layout of srt and vtt subtitles by words.
+    """
 
     pool: ModelPool
-    recogniser: Transcriber
+    transcriber: Transcriber
     options: TranscribeOptions
     target: str | None
     translation_model: str | None
@@ -39,19 +50,30 @@ class TranscriptionRunner:
     layout: WordCueLayout
 
     def run(self, inputs: list[str]) -> int:
-        """All recordings, one after the other; a failed one does not stop the rest."""
+        """Transcribe recordings in order. A recording that fails does not stop the others.
+
+        Args:
+            inputs: Paths; "-" is stdin.
+
+        Returns:
+            The exit code: 0, or the highest of the failed recordings.
+
+        Raises:
+            OptionError: Two results would have the same path.
+            BrokenPipeError: The reader of stdout is gone.
+        """
         code, failed = 0, 0
         names = output_names(inputs)
         if self.folder is not None:
             check_no_collisions(
-                [path for n in names for _, _, path in self._places(self.folder, n)]
+                [path for n in names for _, _, path in self._output_files(self.folder, n)]
             )
         for source, name in zip(inputs, names, strict=True):
             try:
-                self._one(source, name, alone=len(inputs) == 1)
+                self._transcribe(source, name, single=len(inputs) == 1)
             except BrokenPipeError:
-                raise  # whoever read the results is gone, for all inputs
-            except Exception as error:  # whatever it is, the other recordings are done
+                raise  # stdout is closed, for the remaining recordings too
+            except Exception as error:  # a failed recording does not stop the remaining ones
                 print_error(error, "stdin" if source == "-" else source, self.debug)
                 failed += 1
                 code = max(code, MODEL if isinstance(error, ModelError) else SOME_FAILED)
@@ -59,45 +81,56 @@ class TranscriptionRunner:
             print_note(f"{failed} of {len(inputs)} inputs failed")
         return code
 
-    def _one(self, source: str, name: str, *, alone: bool) -> None:
+    def _transcribe(self, source: str, name: str, *, single: bool) -> None:
+        """Transcribe one recording and write its results.
+
+        Args:
+            source: Path; "-" is stdin.
+            name: Base name of its results.
+            single: It is the only recording, so that its name need not be printed.
+        """
         from edgeapp.batch.progress import LiveTextView, ProgressBarView
         from edgeapp.batch.transcription_job import TranscriptionJob
 
-        captions = TranscriptionJob(
-            self.recogniser,
+        job = TranscriptionJob(
+            self.transcriber,
             self.options,
-            self._translator if self.target is not None else None,
+            self._translator_for if self.target is not None else None,
             self.target,
         )
         audio: Any = sys.stdin.buffer if source == "-" else source
-        to_files, to_stdout = self.folder is not None, bool(self.formats)
-        if not alone and not to_files:
+        to_files, formatted = self.folder is not None, bool(self.formats)
+        if not single and not to_files:
             print_note(source)
-        live = not to_stdout and (not to_files or sys.stdout.isatty())
+        live = not formatted and (not to_files or sys.stdout.isatty())
         view = LiveTextView(timed=sys.stdout.isatty()) if live else ProgressBarView(name)
         try:
             with view:
-                captions.run(audio, view)
+                job.run(audio, view)
         except BrokenPipeError:
             raise
         except (KeyboardInterrupt, Exception):
-            self._keep(captions, name)
+            self._write_partial(job, name)
             raise
-        self._deliver(captions.transcript, name)
+        self._write(job.transcript, name)
 
-    def _places(self, folder: Path, name: str) -> Iterator[tuple[str, bool, Path]]:
-        """(format, whether it is the translation, file) for all that a recording leaves there."""
+    def _output_files(self, folder: Path, name: str) -> Iterator[tuple[str, bool, Path]]:
+        """All output files of a recording: (format, whether it is the translation, path).
+
+        The JSON of a recording holds its translation too.
+        """
         for fmt in self.formats:
             yield fmt, False, folder / f"{name}.{fmt}"
             if self.target is not None and fmt != "json":
                 yield fmt, True, folder / f"{name}.{self.target}.{fmt}"
 
-    def _translator(self, spoken: str) -> Any:
+    def _translator_for(self, spoken: str) -> Translator:
         return self.pool.translator(self.translation_model, spoken, self.target)
 
-    def _deliver(self, transcript: Transcript, name: str, suffix: str = "") -> None:
+    def _write(self, transcript: Transcript, name: str, suffix: str = "") -> None:
+        """Write a transcript in all formats, to files with `suffix` or to stdout."""
         if self.folder is not None:
-            for fmt, translated, path in self._places(self.folder, name):
+            for fmt, translated, path in self._output_files(self.folder, name):
                 text = self._render(transcript, fmt, translated)
                 write_atomically(path.with_name(path.name + suffix), text)
             return
@@ -107,18 +140,18 @@ class TranscriptionRunner:
             sys.stdout.flush()
 
     def _render(self, transcript: Transcript, fmt: str, translated: bool) -> str:
-        """Subtitles by word where they were asked for."""
-        if self.layout.asked and fmt in ("srt", "vtt") and not translated:
-            cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # recognised
+        """A transcript in one format; srt and vtt by words where the layout says so."""
+        if self.layout.active and fmt in ("srt", "vtt") and not translated:
+            cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # all Segments
             transcript = replace(transcript, segments=tuple(cues))
         return render(transcript, fmt, translated=translated)
 
-    def _keep(self, captions: TranscriptionJob, name: str) -> None:
-        """Broken off: what has been heard so far is worth keeping, but not under the full name."""
-        if self.formats and captions.transcript.segments:
+    def _write_partial(self, job: TranscriptionJob, name: str) -> None:
+        """After an error: write what was transcribed, to files that end with .part."""
+        if self.formats and job.transcript.segments:
             try:
-                self._deliver(captions.transcript, name, ".part")
-            except OutputError as error:  # beside that which ended it, which is reported
+                self._write(job.transcript, name, ".part")
+            except OutputError as error:  # the first error is raised again by the caller
                 print_note(str(error))
                 return
             if self.folder is not None:

@@ -1,4 +1,4 @@
-"""A recording → segments → translated passages, told to a view as they come."""
+"""A recording → segments and translated cues, reported to a view as they come."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.subtitles.formats import Cue, Transcript
-from edgeapp.subtitles.sentences import SentenceJoiner
+from edgeapp.subtitles.segmenter import SentenceJoiner
 
 if TYPE_CHECKING:
     from pipelines import (
@@ -22,26 +22,46 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH_SIZE", "TranscriptionJob", "ProgressView"]
 
-BATCH_SIZE = 8  # pieces of a recording at once, where nothing else is asked for
+BATCH_SIZE = 8  # segments of a recording decoded in parallel, by default
 
 
 class ProgressView(Protocol):
-    """What is told while a recording is worked on."""
+    """Receives the progress of a TranscriptionJob."""
 
-    def started(self, info: TranscriptionInfo) -> None: ...
-    def heard(self, text: str) -> None: ...
-    def retracted(self) -> None: ...
-    def segment(self, segment: Segment) -> None: ...
-    def translating(self, text: str) -> None: ...
-    def translated(self, cue: Cue) -> None: ...
-    def warned(self, message: str) -> None: ...
+    def started(self, info: TranscriptionInfo) -> None:
+        """The language and the duration are known; called once, first."""
+
+    def heard(self, text: str) -> None:
+        """Provisional text to append; the next segment replaces it."""
+
+    def retracted(self) -> None:
+        """The provisional text is withdrawn: its window is decoded again, or is silent."""
+
+    def segment(self, segment: Segment) -> None:
+        """A final segment."""
+
+    def translating(self, text: str) -> None:
+        """Provisional text of a translation to append; the next cue replaces it."""
+
+    def translated(self, cue: Cue) -> None:
+        """A final translated cue."""
+
+    def warned(self, message: str) -> None:
+        """A warning about the recording or a translation."""
 
 
 @dataclass
 class TranscriptionJob:
-    """One recording on its way; what is done so far can be had at any time, after Ctrl-C too.
+    """One recording. Results so far are available at any time, after an error or Ctrl-C too.
 
-    translator_for: from the spoken language to whoever translates it, or None for none wanted.
+    Attributes:
+        transcriber: The speech recognition model.
+        options: How to transcribe.
+        translator_for: Loads the translator for a spoken language; None translates nothing.
+        target: Language to translate into, or None.
+        language: Spoken language; "" until it is known.
+        duration: Seconds of audio; None until it is known.
+        tokens: Number of decoded tokens, recognition and translation together.
     """
 
     transcriber: Transcriber
@@ -56,21 +76,31 @@ class TranscriptionJob:
 
     @property
     def transcript(self) -> Transcript:
+        """The results so far."""
         target = self.target if self.translator_for is not None else None
         return Transcript(self.language, tuple(self._segments), tuple(self._cues), target)
 
     def run(self, audio: AudioSource, view: ProgressView) -> Transcript:
-        """Work through a recording. Raises whatever the transcriber and the translator raise."""
+        """Transcribe a recording, and translate it sentence by sentence.
+
+        Args:
+            audio: A path, a binary file or samples.
+            view: Receives the progress.
+
+        Raises:
+            EdgeError: As Transcriber.stream, `translator_for` and Translator.stream.
+        """
         from pipelines import (
             Retract,
             SegmentDone,
+            TextDelta,
             TranscriptionInfo,
-            TranslationDelta,
             collect_notices,
         )
 
-        passages, follow = SentenceJoiner(), None  # what is done with each passage
-        with collect_notices():  # Info has them, too
+        joiner = SentenceJoiner()
+        emit: Callable[[Cue], None] | None = None  # translates complete sentences
+        with collect_notices():  # TranscriptionInfo holds these warnings too
             events = self.transcriber.stream(audio, self.options)
         for event in events:
             if isinstance(event, TranscriptionInfo):
@@ -79,13 +109,13 @@ class TranscriptionJob:
                 for warning in event.warnings:
                     view.warned(warning)
                 if self.translator_for is not None:
-                    # Loaded before the first word: a missing model must not cost the work.
+                    # Loaded before anything is decoded: a missing model must not waste the work.
                     spoken = "en" if self.options.task == "translate" else event.language
-                    if spoken == self.target:  # one of many may be in that language already
-                        follow = self._cues.append
+                    if spoken == self.target:  # one of several recordings may be in the target
+                        emit = self._cues.append
                     else:
-                        follow = partial(self._translate, self.translator_for(spoken), view)
-            elif isinstance(event, TranslationDelta):
+                        emit = partial(self._translate, self.translator_for(spoken), view)
+            elif isinstance(event, TextDelta):
                 view.heard(event.text)
             elif isinstance(event, Retract):
                 view.retracted()
@@ -93,30 +123,30 @@ class TranscriptionJob:
                 self._segments.append(event.segment)
                 self.tokens += len(event.segment.tokens)
                 view.segment(event.segment)
-                if follow is not None:
-                    for passage in passages.add(event.segment):
-                        follow(passage)
-        if follow is not None:
-            for passage in passages.flush():
-                follow(passage)
+                if emit is not None:
+                    for source in joiner.add(event.segment):
+                        emit(source)
+        if emit is not None:
+            for source in joiner.flush():
+                emit(source)
         return self.transcript
 
-    def _translate(self, translator: Translator, view: ProgressView, passage: Cue) -> None:
+    def _translate(self, translator: Translator, view: ProgressView, source: Cue) -> None:
+        """Translate one cue; it keeps its times."""
         from edgeapp.priorities import Priority
         from pipelines import TranslateOptions, TranslationDelta, TranslationDone
 
-        several = bool(translator.target_codes)
         options = TranslateOptions(
-            target=self.target if several else None, priority=Priority.INTERACTIVE
+            target=self.target if translator.target_codes else None, priority=Priority.INTERACTIVE
         )
-        for event in translator.stream(passage.text, options):
+        for event in translator.stream(source.text, options):
             if isinstance(event, TranslationDelta):
                 view.translating(event.text)
             elif isinstance(event, TranslationDone):
-                done = event.translation
-                self.tokens += sum(len(sentence.tokens) for sentence in done.sentences)
-                for warning in done.warnings:
+                translation = event.translation
+                self.tokens += sum(len(sentence.tokens) for sentence in translation.sentences)
+                for warning in translation.warnings:
                     view.warned(warning)
-                cue = Cue(passage.start, passage.end, done.text.strip())
+                cue = Cue(source.start, source.end, translation.text.strip())
                 self._cues.append(cue)
                 view.translated(cue)

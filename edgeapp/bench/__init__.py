@@ -1,1 +1,1 @@
-"""Speed of decoding methods and lag of live captions, on the models of this machine."""
+"""Benchmarks on this machine: speed of decoding methods, lag of live captions."""

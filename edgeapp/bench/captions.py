@@ -1,4 +1,4 @@
-"""Live captions on a recording, played in real time: how long words take, and what they cost."""
+"""Measures live captions of a recording in real time: lag of words, and time per update."""
 
 from __future__ import annotations
 
@@ -29,29 +29,41 @@ from pipelines.engine import Engine, Request, Result
 
 __all__ = ["CaptionFigures", "Lag", "TimingEngine", "caption"]
 
-_TURNS = 3  # of every update, with its draft and without
-_WARM_UP_S = 12.0  # of the recording: every length of the encoder's window has then been seen
+_REPEATS = 3  # of every update, with and without its draft
+_WARM_UP_S = 12.0  # seconds of the recording; covers every length of the encoder's window
 
 
 @dataclass(frozen=True)
 class Lag:
-    """Seconds from the end of a word, over all words that were recognised."""
+    """Seconds from the end of a word to its caption, over all correctly recognised words.
+
+    Attributes:
+        median: The median.
+        late: The 90th percentile.
+    """
 
     median: float
-    late: float  # the 90th percentile
+    late: float
 
 
 @dataclass(frozen=True)
 class CaptionFigures:
-    """What came out with one policy.
+    """The figures of one policy.
 
-    words: of the truth; recognised: of these, rightly, on which lags are measured; wrong: errors,
-    words too many included. display: lag to the first time that the word is shown in its place,
-    committed: until it will not change any more. updates: a second, while somebody speaks.
-    real_time_factor: seconds of work on a second of audio. accepted: share of draft tokens.
-    update_ms: median of all that an update takes. drafted_ms, plain_ms: mean time that its
-    decoding takes with the draft, and without. same: share of updates with the same tokens either
-    way.
+    Attributes:
+        policy: "agreement" or "attention".
+        words: Number of reference words.
+        recognised: Number of these that were recognised correctly; lags are measured on them.
+        wrong: Word errors, insertions included.
+        display: Lag until a word is first shown in its place.
+        committed: Lag until a word is final.
+        updates: Updates per second of speech.
+        real_time_factor: Seconds of work per second of audio.
+        accepted: Share of the draft tokens that were accepted.
+        update_ms: Median time of an update.
+        drafted_ms: Mean decoding time of an update with its draft.
+        plain_ms: Mean decoding time of an update without a draft.
+        same: Share of updates with the same tokens with and without the draft.
     """
 
     policy: str
@@ -70,7 +82,15 @@ class CaptionFigures:
 
 
 class TimingEngine(Engine):
-    """Between `compare` and `stop`, does every generation with its draft and without, in turn."""
+    """An engine that times every generation with and without its draft.
+
+    It measures between `compare` and `stop`.
+
+    Attributes:
+        drafted: Seconds of each generation with its draft.
+        plain: Seconds of each generation without its draft.
+        same: Number of generations with the same tokens both ways.
+    """
 
     drafted: list[float]
     plain: list[float]
@@ -79,23 +99,23 @@ class TimingEngine(Engine):
     _comparing = False
 
     def compare(self) -> None:
-        """Measure from now on; what was measured before is forgotten."""
+        """Start measuring; earlier measurements are dropped."""
         self._comparing, self.drafted, self.plain, self.same = True, [], [], 0
 
     def stop(self) -> None:
-        """Measure no more."""
+        """Stop measuring."""
         self._comparing = False
 
     def generate(self, requests: Sequence[Request]) -> list[Result]:
-        """As Engine.generate. Requests without any draft tell nothing, and are not measured."""
+        """As Engine.generate; calls in which no request has a draft are not measured."""
         if not self._comparing or not any(request.draft for request in requests):
             return super().generate(requests)
         without = [replace(request, draft=()) for request in requests]
         times: tuple[list[float], list[float]] = [], []
-        for _ in range(_TURNS):
+        for _ in range(_REPEATS):
             results = self._timed(requests, times[0])
             others = self._timed(without, times[1])
-        # The best of a few: what got in the way of the others is not the draft's fault.
+        # The minimum of the repeats: the others were delayed by other programs.
         self.drafted.append(min(times[0]))
         self.plain.append(min(times[1]))
         self.same += [r.tokens for r in results] == [r.tokens for r in others]
@@ -110,15 +130,21 @@ class TimingEngine(Engine):
 
 @dataclass(frozen=True)
 class _Block:
-    """Audio as the session was given it, how long it worked on it, and whether on an update."""
+    """A block of audio as the session received it.
+
+    Attributes:
+        samples: Its length in samples.
+        seconds: Time that feeding it took.
+        decoded: Whether an update was decoded.
+    """
 
     samples: int
     seconds: float
     decoded: bool
 
 
-class _Measured(LiveTranscriber):
-    """Keeps how audio came, and how long it took."""
+class _TimedTranscriber(LiveTranscriber):
+    """Stores the length and the time of each block."""
 
     def __init__(self, transcriber: Transcriber, options: LiveOptions) -> None:
         super().__init__(transcriber, options)
@@ -133,8 +159,16 @@ class _Measured(LiveTranscriber):
 
 
 @dataclass
-class _Watched:
-    """What stood on the screen. shown: (seconds since the start, words, of which committed)."""
+class _CaptionLog:
+    """The captions as they were shown over time.
+
+    Attributes:
+        shown: (seconds since the start, all words, number of committed words) of each change.
+        drafted: Draft tokens.
+        accepted: Accepted draft tokens.
+        updates: Number of updates.
+        spoken_s: Seconds of speech.
+    """
 
     shown: list[tuple[float, list[str], int]] = field(default_factory=list)
     drafted: int = 0
@@ -142,9 +176,10 @@ class _Watched:
     updates: int = 0
     spoken_s: float = 0.0
     _text: str = ""
-    _speech: float = 0.0
+    _speech_start: float = 0.0
 
-    def take(self, event: object, now: float) -> None:
+    def add(self, event: object, now: float) -> None:
+        """Record an event at `now` seconds since the start."""
         if isinstance(event, CommittedText):
             self._text += event.text
         if isinstance(event, CommittedText | PartialText):
@@ -156,20 +191,25 @@ class _Watched:
             self.accepted += event.accepted
             self.updates += 1
         elif isinstance(event, SpeechStarted):
-            self._speech = event.time
+            self._speech_start = event.time
         elif isinstance(event, SpeechEnded):
-            self.spoken_s += event.time - self._speech
+            self.spoken_s += event.time - self._speech_start
 
     @property
     def words(self) -> list[str]:
-        """All that was committed."""
+        """The committed words."""
         return plain_words(self._text)
 
-    def first(self, index: int, *, committed: bool) -> float:
-        """When a word of the final text was first there, in its place."""
+    def first_shown(self, index: int, *, committed: bool) -> float:
+        """Seconds since the start at which a word of the final text was first at its index.
+
+        Args:
+            index: Index in `words`.
+            committed: Count it only once it is committed.
+        """
         word = self.words[index]
-        for now, words, sure in self.shown:
-            if index < sure or (not committed and index < len(words) and words[index] == word):
+        for now, words, final in self.shown:
+            if index < final or (not committed and index < len(words) and words[index] == word):
                 return now
         raise AssertionError("every word of the final text was committed")
 
@@ -179,26 +219,32 @@ def caption(
     transcriber: Transcriber,
     recording: Recording,
     options: LiveOptions,
-    said: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> CaptionFigures:
-    """Play a recording to a live session as if it were spoken, and measure.
+    """Feed a recording to a live session in real time, and measure.
 
-    Takes as long as the recording, and a little more: the same blocks are then gone through once
-    more, at once, to do each update with its draft and without.
-    transcriber: on that engine. said: hears what is going on.
+    Takes a little longer than the recording: afterwards the same blocks are fed again without
+    waiting, to decode each update with and without its draft.
+
+    Args:
+        engine: The engine of the transcriber.
+        transcriber: The model to measure.
+        recording: The recording and its reference.
+        options: Options of the live session, with the policy.
+        report: Receives progress messages.
     """
     _warm_up(transcriber, recording, options)
-    said(f"{options.policy}: playing {recording.name}, {recording.seconds:.0f} s")
-    live = _Measured(transcriber, options)
-    watched = _Watched()
+    report(f"{options.policy}: playing {recording.name}, {recording.seconds:.0f} s")
+    live = _TimedTranscriber(transcriber, options)
+    log = _CaptionLog()
     began = time.monotonic()
     for event in LiveSession(live, show_decoding=True).run(FileSource(recording.samples)):
-        watched.take(event, time.monotonic() - began)
-    said(f"{options.policy}: the same updates with their drafts and without")
+        log.add(event, time.monotonic() - began)
+    report(f"{options.policy}: the same updates with and without their drafts")
     engine.compare()
-    _again(LiveTranscriber(transcriber, options), recording, live.blocks)
+    _replay(LiveTranscriber(transcriber, options), recording, live.blocks)
     engine.stop()
-    return _figures(recording, options, live.blocks, watched, engine)
+    return _figures(recording, options, live.blocks, log, engine)
 
 
 def _warm_up(transcriber: Transcriber, recording: Recording, options: LiveOptions) -> None:
@@ -208,12 +254,12 @@ def _warm_up(transcriber: Transcriber, recording: Recording, options: LiveOption
     live.finish()
 
 
-def _again(live: LiveTranscriber, recording: Recording, blocks: Sequence[_Block]) -> None:
-    """The very updates that there were: the same audio in the same blocks."""
-    at = 0
+def _replay(live: LiveTranscriber, recording: Recording, blocks: Sequence[_Block]) -> None:
+    """Feed the same audio in the same blocks, which gives the same updates."""
+    position = 0
     for block in blocks:
-        live.feed(recording.samples[at : at + block.samples])
-        at += block.samples
+        live.feed(recording.samples[position : position + block.samples])
+        position += block.samples
     live.finish()
 
 
@@ -221,26 +267,26 @@ def _figures(
     recording: Recording,
     options: LiveOptions,
     blocks: Sequence[_Block],
-    watched: _Watched,
+    log: _CaptionLog,
     engine: TimingEngine,
 ) -> CaptionFigures:
-    truth = [word.text for word in recording.words]
-    heard = watched.words
-    right = [
+    reference = [word.text for word in recording.words]
+    hypothesis = log.words
+    correct = [
         (recording.words[i].end, j)
-        for i, j in align(truth, heard)
-        if i is not None and j is not None and truth[i] == heard[j]
+        for i, j in align(reference, hypothesis)
+        if i is not None and j is not None and reference[i] == hypothesis[j]
     ]
     return CaptionFigures(
         policy=options.policy,
-        words=len(truth),
-        recognised=len(right),
-        wrong=word_errors(truth, heard),
-        display=_lag([watched.first(j, committed=False) - end for end, j in right]),
-        committed=_lag([watched.first(j, committed=True) - end for end, j in right]),
-        updates=watched.updates / watched.spoken_s,
+        words=len(reference),
+        recognised=len(correct),
+        wrong=word_errors(reference, hypothesis),
+        display=_lag([log.first_shown(j, committed=False) - end for end, j in correct]),
+        committed=_lag([log.first_shown(j, committed=True) - end for end, j in correct]),
+        updates=log.updates / log.spoken_s,
         real_time_factor=sum(block.seconds for block in blocks) / recording.seconds,
-        accepted=watched.accepted / max(1, watched.drafted),
+        accepted=log.accepted / max(1, log.drafted),
         update_ms=1000 * median(block.seconds for block in blocks if block.decoded),
         drafted_ms=1000 * fmean(engine.drafted),
         plain_ms=1000 * fmean(engine.plain),

@@ -1,5 +1,5 @@
-"""Ways of decoding the same source, side by side: plain, uncached, beams, drafted by a smaller
-model or by n-grams."""
+"""Compares decoding methods on the same sources: plain, uncached, beam search, speculative with a
+draft model or with n-grams."""
 
 from __future__ import annotations
 
@@ -29,30 +29,36 @@ if TYPE_CHECKING:
 
 __all__ = [
     "METHODS",
-    "Comparable",
+    "Comparison",
     "Listener",
     "Run",
-    "Session",
+    "TranslationComparison",
     "compare",
+    "run_request",
     "runs_of",
     "summary",
     "table",
     "to_json",
-    "describe",
 ]
 
 METHODS = ("plain", "uncached", "beam", "speculative", "n-gram")
-_COLUMNS = ("method", "tokens", "tokens/s", "against plain", "guesses kept", "agreement")
+_COLUMNS = ("method", "tokens", "tokens/s", "vs plain", "drafts accepted", "agreement")
 Listener = Callable[[DebugEvent], None]
-Tool, Source = TypeVar("Tool"), TypeVar("Source")
+Pipeline = TypeVar("Pipeline")
+Source = TypeVar("Source")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One source decoded in one way.
+    """One source decoded with one method.
 
-    text: what it is called. tokens: new ones. kept: share of the guesses that were right, None
-    without guesses. agreement: share of plain decoding's tokens before the first that differs.
+    Attributes:
+        method: One of METHODS.
+        text: Name of the source.
+        tokens: Number of new tokens.
+        seconds: Time of encoding and decoding.
+        kept: Share of the draft tokens that were accepted; None without drafts.
+        agreement: Share of the tokens of plain decoding before the first difference.
     """
 
     method: str
@@ -64,11 +70,21 @@ class Run:
 
 
 @dataclass
-class Comparable(ABC, Generic[Tool, Source]):
-    """What is compared, and how. tool: decodes. drafter: another one, with the same vocabulary."""
+class Comparison(ABC, Generic[Pipeline, Source]):
+    """A pipeline and the settings of all methods.
 
-    tool: Tool
-    drafter: Tool | None = None
+    Attributes:
+        pipeline: Decodes.
+        drafter: Pipeline of the draft model, with the same vocabulary; None leaves out
+            speculative decoding.
+        processor: Turns logits into probabilities and samples from them.
+        gamma: Draft tokens per step.
+        length: Maximum number of new tokens.
+        beams: Number of beams.
+    """
+
+    pipeline: Pipeline
+    drafter: Pipeline | None = None
     processor: LogitsProcessor = field(default_factory=GreedyProcessor)
     gamma: int = 5
     length: int = 64
@@ -76,7 +92,7 @@ class Comparable(ABC, Generic[Tool, Source]):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Those that can be run: beams do not sample, and speculation needs a drafter."""
+        """The methods that can run: beams need temperature 0, speculation needs a drafter."""
         left_out = {"beam"} if self.processor.temperature > 0 else set[str]()
         left_out |= set() if self.drafter is not None else {"speculative"}
         return tuple(method for method in METHODS if method not in left_out)
@@ -85,21 +101,30 @@ class Comparable(ABC, Generic[Tool, Source]):
     def generate(
         self, method: str, source: Source, listener: Listener | None = None
     ) -> tuple[list[int], float | None]:
-        """New ids, eos included, and the share of guesses kept."""
+        """Decode a source with one method.
+
+        Args:
+            method: One of `methods`.
+            source: Input of the encoder.
+            listener: Is called with tokens as they are decoded.
+
+        Returns:
+            New token ids with eos, and the share of accepted draft tokens (None without drafts).
+        """
 
 
-class Session(Comparable[Translator, Sequence[int]]):
-    """Translations compared."""
+class TranslationComparison(Comparison[Translator, Sequence[int]]):
+    """Methods compared on texts; sources are token ids."""
 
-    def read(self, text: str) -> list[int]:
-        """A text as the model reads it."""
-        return self.tool.tokenizer.encode(text.strip(), None)
+    def encode(self, text: str) -> list[int]:
+        """The source ids of a text."""
+        return self.pipeline.tokenizer.encode(text.strip(), None)
 
     def generate(
         self, method: str, source: Sequence[int], listener: Listener | None = None
     ) -> tuple[list[int], float | None]:
-        """As Comparable.generate."""
-        model, debug = self.tool.model, listener or False
+        """As Comparison.generate."""
+        model, debug = self.pipeline.model, listener or False
         eos = model.architecture.eos_ids
         if method in ("plain", "uncached"):
             out = autoregressive_generate_encoder_decoder(
@@ -108,29 +133,28 @@ class Session(Comparable[Translator, Sequence[int]]):
             )  # fmt: skip
             return out[1:], None
         if method == "beam":
-            return self._with_beams(source, listener), None
+            return self._beam_search(source, listener), None
         drafter: object = NgramDrafter(source=tuple(source), gamma=self.gamma)
         if method == "speculative":
             assert self.drafter is not None, "only with a drafter"
             drafter = self.drafter.model
-        out, kept = speculative_generate_encoder_decoder(
+        out, accepted = speculative_generate_encoder_decoder(
             source, drafter, model, self.gamma, self.processor, self.length, eos,
             use_cache=True, debug=debug,
         )  # fmt: skip
-        return out[1:], kept
+        return out[1:], accepted
 
-    def _with_beams(self, ids: Sequence[int], listener: Listener | None) -> list[int]:
-        model = self.tool.model
+    def _beam_search(self, ids: Sequence[int], listener: Listener | None) -> list[int]:
+        model = self.pipeline.model
         options = GreedyProcessor().options(self.length, model.architecture.eos_ids)
         options = replace(options, beam_size=self.beams)
         start = (model.architecture.start_id,)
-        return list(
-            describe(model, Request(model.encode([ids])[0], start, options), listener).tokens
-        )
+        request = Request(model.encode([ids])[0], start, options)
+        return list(run_request(model, request, listener).tokens)
 
 
-def describe(model: LoadedModel, request: Request, listener: Listener | None) -> Result:
-    """The result of a request, of whose tokens the listener has heard as they came."""
+def run_request(model: LoadedModel, request: Request, listener: Listener | None) -> Result:
+    """The result of a request; its tokens go to the listener as they are decoded."""
     with model.stream(request) as stream:
         for event in stream:
             if listener is not None and event.tokens:
@@ -139,55 +163,70 @@ def describe(model: LoadedModel, request: Request, listener: Listener | None) ->
 
 
 def compare(
-    session: Comparable[Any, Source], sources: Iterable[tuple[str, Source]]
+    comparison: Comparison[Any, Source], sources: Iterable[tuple[str, Source]]
 ) -> Iterator[Run]:
-    """Every source, with what to call it, in every way; each model is warm before it is timed."""
-    for place, (name, source) in enumerate(sources):
-        if place == 0:
-            for method in session.methods:
-                session.generate(method, source)
-        yield from runs_of(session, name, source, None)
+    """Run all methods on all sources. The first source is decoded once before, to warm up.
+
+    Args:
+        comparison: What decodes, and how.
+        sources: (name, source) pairs.
+    """
+    for index, (name, source) in enumerate(sources):
+        if index == 0:
+            for method in comparison.methods:
+                comparison.generate(method, source)
+        yield from runs_of(comparison, name, source, None)
 
 
 def runs_of(
-    session: Comparable[Any, Source],
+    comparison: Comparison[Any, Source],
     name: str,
     source: Source,
     listen: Callable[[str], Listener] | None,
 ) -> Iterator[Run]:
-    """One source in every way. listen: makes a listener for each of them."""
+    """Run all methods on one source.
+
+    Args:
+        comparison: What decodes, and how.
+        name: Name of the source.
+        source: Input of the encoder.
+        listen: Makes a listener for a method; None listens to none.
+    """
     plain: list[int] = []
-    for method in session.methods:
+    for method in comparison.methods:
         started = time.perf_counter()
-        out, kept = session.generate(method, source, None if listen is None else listen(method))
+        listener = None if listen is None else listen(method)
+        ids, accepted = comparison.generate(method, source, listener)
         seconds = time.perf_counter() - started
-        plain = out if method == "plain" else plain
-        yield Run(method, name, len(out), seconds, kept, _agreement(out, plain))
+        plain = ids if method == "plain" else plain
+        yield Run(method, name, len(ids), seconds, accepted, _agreement(ids, plain))
 
 
-def _agreement(ours: Sequence[int], plain: Sequence[int]) -> float:
+def _agreement(ids: Sequence[int], plain: Sequence[int]) -> float:
+    """Share of `plain` before the first difference."""
     same = 0
-    for mine, other in zip(ours, plain, strict=False):
-        if mine != other:
+    for one, other in zip(ids, plain, strict=False):
+        if one != other:
             break
         same += 1
     return same / len(plain) if plain else 1.0
 
 
 def summary(runs: Sequence[Run]) -> list[tuple[str, ...]]:
-    """A row for each method, over all texts: the cells of the table."""
-    rows, plain = [], _speed([run for run in runs if run.method == "plain"])
+    """The cells of the table: one row per method, over all sources."""
+    rows = list[tuple[str, ...]]()
+    plain = _speed([run for run in runs if run.method == "plain"])
     for method in METHODS:
         own = [run for run in runs if run.method == method]
         if own:
-            kept = [run.kept for run in own if run.kept is not None]
+            accepted = [run.kept for run in own if run.kept is not None]
             rows.append(
                 (
                     method,
                     str(sum(run.tokens for run in own)),
                     f"{_speed(own):.0f}",
                     f"{_speed(own) / plain:.2f} ×" if plain else "",
-                    f"{100 * mean(kept):.0f} %" if kept else "",
+                    f"{100 * mean(accepted):.0f} %" if accepted else "",
                     f"{100 * mean(run.agreement for run in own):.0f} %",
                 )
             )
@@ -195,22 +234,23 @@ def summary(runs: Sequence[Run]) -> list[tuple[str, ...]]:
 
 
 def _speed(runs: Sequence[Run]) -> float:
+    """Tokens per second over all runs."""
     seconds = sum(run.seconds for run in runs)
     return sum(run.tokens for run in runs) / seconds if seconds else 0.0
 
 
 def table(runs: Sequence[Run]) -> Table:
-    """For a terminal."""
+    """The summary as a table for a terminal."""
     from rich.table import Table
 
-    shown = Table(box=None, pad_edge=False, header_style="bold")
+    table = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(_COLUMNS):
-        shown.add_column(column, justify="right" if number else "left", no_wrap=True)
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
     for row in summary(runs):
-        shown.add_row(*row)
-    return shown
+        table.add_row(*row)
+    return table
 
 
 def to_json(runs: Sequence[Run]) -> str:
-    """One object with all runs."""
+    """One JSON object with all runs."""
     return json.dumps({"runs": [asdict(run) for run in runs]}, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The same ways of decoding for Whisper models: a recording, window by window."""
+"""Compares decoding methods on a recording, window by window, with a Whisper model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from edgeapp.bench.generate import Comparable, Listener, describe
+from edgeapp.bench.generate import Comparison, Listener, run_request
 from edgeapp.console import format_clock
 from pipelines import FRAMES_PER_SECOND, FileFeatures, Transcriber, load_audio
 from pipelines.engine import (
@@ -19,30 +19,31 @@ from pipelines.engine import (
     SuppressTokens,
 )
 
-__all__ = ["AudioSession", "windows"]
+__all__ = ["TranscriptionComparison", "windows"]
 
 
-class AudioSession(Comparable[Transcriber, Tensor]):
-    """Transcripts compared, without times."""
+class TranscriptionComparison(Comparison[Transcriber, Tensor]):
+    """Methods compared on windows [mels, frames]; text without timestamps."""
 
     def generate(
         self, method: str, source: Tensor, listener: Listener | None = None
     ) -> tuple[list[int], float | None]:
-        """New ids of a window [mels, frames], eos included, and the share of guesses kept."""
-        model = self.tool.model
+        """As Comparison.generate."""
+        model = self.pipeline.model
         model = model.uncached() if method == "uncached" else model
         encoded = model.encode([source])[0]
-        special, architecture = self.tool.tokenizer.special, model.architecture
+        special, architecture = self.pipeline.tokenizer.special, model.architecture
         options = self.processor.options(self.length, architecture.eos_ids)
-        times = range(special.timestamp_begin, architecture.vocab_size)
+        timestamps = range(special.timestamp_begin, architecture.vocab_size)
+        suppressed = SuppressTokens((*special.control, *timestamps))
         options = replace(
             options,
             beam_size=self.beams if method == "beam" else 1,
-            logit_filters=(*options.logit_filters, SuppressTokens((*special.control, *times))),
+            logit_filters=(*options.logit_filters, suppressed),
         )
         drafter = self._drafter(method, source)
         request = Request(encoded, self._prompt(), options, drafter=drafter)
-        result = describe(model, request, listener)
+        result = run_request(model, request, listener)
         if drafter is None:
             return list(result.tokens), None
         return list(result.tokens), result.accepted / max(1, result.drafted)
@@ -57,17 +58,24 @@ class AudioSession(Comparable[Transcriber, Tensor]):
         return None
 
     def _prompt(self) -> tuple[int, ...]:
-        special = self.tool.tokenizer.special
+        special = self.pipeline.tokenizer.special
         start: Sequence[int] = (special.sot,)
-        if self.tool.capabilities.multilingual:
-            # Not detected: that would be timed, and an uncached model cannot.
+        if self.pipeline.capabilities.multilingual:
+            # The language is not detected: that would be timed, and an uncached model cannot.
             assert special.transcribe is not None, "all multilingual models have it"
             start = (special.sot, special.languages["en"], special.transcribe)
         return (*start, special.no_timestamps)
 
 
 def windows(transcriber: Transcriber, file: Path) -> Iterator[tuple[str, Tensor]]:
-    """The windows of a recording, each with when it begins. Raises AudioError."""
+    """The windows of a recording.
+
+    Yields:
+        Start time as text, and features [mels, frames].
+
+    Raises:
+        AudioError: The file cannot be decoded.
+    """
     architecture = transcriber.model.architecture
     frames = 2 * architecture.max_source_positions
     features = FileFeatures(load_audio(file), architecture.num_mel_bins, frames)

@@ -1,5 +1,4 @@
-"""`edgeapp bench generate` on a terminal: texts decoded in every way, live, and commands that
-change how."""
+"""The prompt of `edgeapp bench generate`: texts are decoded with all methods."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from edgeapp.bench.generate import Listener, Session, runs_of, table
+from edgeapp.bench.generate import Listener, TranslationComparison, runs_of, table
 from pipelines import EdgeError, OptionError
 from pipelines.engine import (
     DebugEvent,
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from pipelines import Translator
 
-__all__ = ["command", "converse"]
+__all__ = ["run_command", "run_prompt"]
 
 _STYLES = {"token": "", "accept": "green", "reject": "red strike", "resample": "yellow"}
 _PROCESSORS: dict[str, tuple[type[LogitsProcessor], tuple[type, ...]]] = {
@@ -37,23 +36,30 @@ _PROCESSORS: dict[str, tuple[type[LogitsProcessor], tuple[type, ...]]] = {
     "minp": (MinPProcessor, (float, float)),
 }
 _HELP = """\
-a text        decode it in every way
-/processor    greedy, or with a temperature and what else it takes: topk 0.8 40
-/gamma N      how many tokens are guessed at once
-/length N     at most so many new tokens
-/beams N      of the beam search
-/drafter      a model of the same vocabulary; off for none
-/quit         or Ctrl-D"""
+TEXT              decode it with all methods
+/processor NAME   greedy, or a sampler with its temperature and parameters: topk 0.8 40
+/gamma N          number of draft tokens per step
+/length N         maximum number of new tokens
+/beams N          number of beams
+/drafter MODEL    draft model with the same vocabulary; off for none
+/quit             quit, as Ctrl-D"""
 
 
-def converse(
-    session: Session,
+def run_prompt(
+    comparison: TranslationComparison,
     console: Console,
     load: Callable[[str], Translator],
     read: Callable[[str], str] = input,
 ) -> None:
-    """Ask for texts and commands until the end of input. load: a drafter by its name."""
-    console.print("A text to decode, /help, or /quit.", highlight=False)
+    """Read and run texts and commands until /quit or the end of input.
+
+    Args:
+        comparison: What decodes, and its settings, which commands change.
+        console: Where results are printed.
+        load: Loads a draft model by its name.
+        read: Reads a line after a prompt.
+    """
+    console.print("Type a text to decode, /help or /quit.", highlight=False)
     while True:
         try:
             line = read("> ").strip()
@@ -65,50 +71,60 @@ def converse(
             if line == "/help":
                 console.print(_HELP, markup=False, highlight=False)
             elif line.startswith("/"):
-                console.print(command(session, line, load), markup=False, highlight=False)
+                console.print(run_command(comparison, line, load), markup=False, highlight=False)
             elif line:
-                _show(session, console, line)
+                _decode(comparison, console, line)
         except EdgeError as error:
             console.print(str(error), style="red", markup=False, highlight=False)
 
 
-def _show(session: Session, console: Console, text: str) -> None:
-    tokenizer = session.tool.tokenizer
+def _decode(comparison: TranslationComparison, console: Console, text: str) -> None:
+    """Decode a text with all methods; tokens are printed as they come, then a table."""
+    tokenizer = comparison.pipeline.tokenizer
 
     def listen(method: str) -> Listener:
         console.print(f"\n{method}: ", end="", style="bold")
 
-        def told(event: DebugEvent) -> None:
-            piece = tokenizer.decode(event.tokens)
+        def print_event(event: DebugEvent) -> None:
+            text = tokenizer.decode(event.tokens)
             console.print(
-                f"{piece} ", end="", style=_STYLES[event.kind], markup=False, highlight=False
+                f"{text} ", end="", style=_STYLES[event.kind], markup=False, highlight=False
             )
 
-        return told
+        return print_event
 
-    runs = list(runs_of(session, text, session.read(text), listen))
+    runs = list(runs_of(comparison, text, comparison.encode(text), listen))
     console.print("\n")
     console.print(table(runs))
 
 
-def command(session: Session, line: str, load: Callable[[str], Translator]) -> str:
-    """Carry out a slash command; what to answer. Raises OptionError for one that makes no sense."""
+def run_command(
+    comparison: TranslationComparison, line: str, load: Callable[[str], Translator]
+) -> str:
+    """Run a slash command.
+
+    Returns:
+        The answer to print.
+
+    Raises:
+        OptionError: The command or its arguments are invalid.
+    """
     name, *values = shlex.split(line)
     if name == "/processor" and values and values[0] in _PROCESSORS:
         kind, types = _PROCESSORS[values[0]]
-        session.processor = kind(*_numbers(values[1:], types))
-        return repr(session.processor)
+        comparison.processor = kind(*_numbers(values[1:], types))
+        return repr(comparison.processor)
     if name == "/drafter" and len(values) == 1:
-        session.drafter = None if values[0] == "off" else load(values[0])
+        comparison.drafter = None if values[0] == "off" else load(values[0])
         return f"drafter: {values[0]}"
     fields = {"/gamma": "gamma", "/length": "length", "/beams": "beams"}
     if name in fields and len(values) == 1:
         (number,) = _numbers(values, (int,))
         if number < 1:
-            raise OptionError(f"{name} takes a number from 1 on, not {number}")
-        setattr(session, fields[name], number)
+            raise OptionError(f"{name} takes a number above 0, not {number}")
+        setattr(comparison, fields[name], number)
         return f"{fields[name]}: {number}"
-    raise OptionError(f"{line!r} is no command that is known here; /help lists them")
+    raise OptionError(f"{line!r} is no command; /help lists them")
 
 
 def _numbers(values: Sequence[str], types: Sequence[type]) -> list[float]:
@@ -117,4 +133,4 @@ def _numbers(values: Sequence[str], types: Sequence[type]) -> list[float]:
     try:
         return [kind(value) for kind, value in zip(types, values, strict=False)]
     except ValueError as error:
-        raise OptionError(f"a number is wanted: {error}") from None
+        raise OptionError(f"a parameter is no number: {error}") from None

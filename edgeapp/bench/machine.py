@@ -1,4 +1,4 @@
-"""What figures were taken on and with."""
+"""The machine and the package versions that figures were measured with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["machine"]
 
 
 def machine(*packages: str) -> str:
-    """Versions, processor and cores, in a line."""
+    """Versions of packages and of Python, CPU model and number of cores, in one line."""
     versions = ", ".join(f"{name} {version(name)}" for name in packages)
     return f"{versions}, Python {platform.python_version()}, {_cpu()}, {os.cpu_count()} cores"
 
@@ -21,5 +21,5 @@ def _cpu() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
         lines = []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, platform.processor() or platform.machine())

@@ -1,4 +1,4 @@
-"""Recordings of which it is known when each word is said, and what of them was heard."""
+"""Recordings with word times, and the word error rate of what was recognised of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,13 @@ __all__ = ["Recording", "SpokenWord", "align", "word_errors", "plain_words", "re
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """start, end: seconds from the start of the recording. text: as `plain_words` writes it."""
+    """A word of the reference.
+
+    Attributes:
+        start: Seconds from the start of the recording.
+        end: Seconds from the start of the recording.
+        text: Normalised by `plain_words`.
+    """
 
     start: float
     end: float
@@ -25,7 +31,13 @@ class SpokenWord:
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """samples: mono float32 at 16 kHz."""
+    """A recording with its reference words.
+
+    Attributes:
+        name: Name of the file without its suffix.
+        samples: float32[samples], mono, 16 kHz.
+        words: The reference, in order.
+    """
 
     name: str
     samples: Samples
@@ -37,9 +49,12 @@ class Recording:
 
 
 def read_recording(path: Path) -> Recording:
-    """A recording, and NAME.words.tsv beside it: a line "start TAB end TAB word" for each word.
+    """Read a recording, and its word times from NAME.words.tsv beside it.
 
-    Raises AudioError when either cannot be read.
+    Each line of that file is "start TAB end TAB word", with times in seconds.
+
+    Raises:
+        AudioError: One of the files cannot be read.
     """
     table = path.with_suffix(".words.tsv")
     try:
@@ -52,38 +67,47 @@ def read_recording(path: Path) -> Recording:
         )
     except (OSError, ValueError) as error:
         raise AudioError(
-            f"{table} does not tell when each word of {path.name} is said "
-            f"(start, end and word, with tabs between): {error}"
+            f"{table} has no valid word times of {path.name} "
+            f"(lines of start, end and word, separated by tabs): {error}"
         ) from error
     return Recording(path.stem, load_audio(path), words)
 
 
 def plain_words(text: str) -> list[str]:
-    """Lower case, without punctuation: what counts as the same word."""
+    """The words of a text for comparison: lower case, without punctuation."""
     return re.sub(r"[^\w' ]+|_", " ", text.lower().replace("’", "'")).split()
 
 
-def align(truth: Sequence[str], heard: Sequence[str]) -> list[tuple[int | None, int | None]]:
-    """Which word was heard as which: pairs of indices, in order, with the fewest errors.
+def align(
+    reference: Sequence[str], hypothesis: Sequence[str]
+) -> list[tuple[int | None, int | None]]:
+    """The alignment of two word sequences with the fewest errors (Levenshtein distance).
 
-    None on the one side is a word too many, on the other a word missed.
+    Returns:
+        Pairs of indices (reference, hypothesis), in order. None as first is an insertion, None as
+        second a deletion.
     """
-    cost = np.zeros((len(truth) + 1, len(heard) + 1), np.int32)
-    cost[:, 0], cost[0] = np.arange(len(truth) + 1), np.arange(len(heard) + 1)
-    for i, said in enumerate(truth):
-        for j, word in enumerate(heard):
-            instead = cost[i, j] + (said != word)
-            cost[i + 1, j + 1] = min(instead, cost[i, j + 1] + 1, cost[i + 1, j] + 1)
+    rows, columns = len(reference), len(hypothesis)
+    cost = np.zeros((rows + 1, columns + 1), np.int32)  # [reference, hypothesis]
+    cost[:, 0], cost[0] = np.arange(rows + 1), np.arange(columns + 1)
+    for i, expected in enumerate(reference):
+        for j, word in enumerate(hypothesis):
+            diagonal = cost[i, j] + (expected != word)
+            cost[i + 1, j + 1] = min(diagonal, cost[i, j + 1] + 1, cost[i + 1, j] + 1)
     pairs: list[tuple[int | None, int | None]] = []
-    i, j = len(truth), len(heard)
+    i, j = rows, columns
     while i or j:
-        instead = i and j and cost[i, j] == cost[i - 1, j - 1] + (truth[i - 1] != heard[j - 1])
-        missed = i and cost[i, j] == cost[i - 1, j] + 1
-        i, j = i - bool(instead or missed), j - bool(instead or not missed)
-        pairs.append((i if instead or missed else None, j if instead or not missed else None))
+        substitution = reference[i - 1] != hypothesis[j - 1] if i and j else False
+        diagonal = i and j and cost[i, j] == cost[i - 1, j - 1] + substitution
+        deletion = i and cost[i, j] == cost[i - 1, j] + 1
+        i, j = i - bool(diagonal or deletion), j - bool(diagonal or not deletion)
+        pairs.append((i if diagonal or deletion else None, j if diagonal or not deletion else None))
     return pairs[::-1]
 
 
-def word_errors(truth: Sequence[str], heard: Sequence[str]) -> int:
-    """Words missed, too many or taken for others: over len(truth) it is the word error rate."""
-    return sum(i is None or j is None or truth[i] != heard[j] for i, j in align(truth, heard))
+def word_errors(reference: Sequence[str], hypothesis: Sequence[str]) -> int:
+    """Deletions, insertions and substitutions; over len(reference) it is the word error rate."""
+    return sum(
+        i is None or j is None or reference[i] != hypothesis[j]
+        for i, j in align(reference, hypothesis)
+    )

@@ -1,1 +1,1 @@
-"""One module a command."""
+"""The commands, one module each: flags in, objects of the application out."""

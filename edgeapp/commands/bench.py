@@ -1,4 +1,4 @@
-"""`edgeapp bench`: what this machine makes of it, in tables for the terminal and the README."""
+"""`edgeapp bench`: speed of decoding methods and lag of live captions, on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
-from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, chosen
+from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, settings_from_flags
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import EXIT_CODES, exit_with_code
 from pipelines import OptionError
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Markdown", "app", "print_table"]
 
 _POLICIES = ("agreement", "attention")
-_TABLE_WIDTH = 120  # what the widest table takes; cut cells would be of no use in a file
+_TABLE_WIDTH = 120  # columns of the widest table
 
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
 
@@ -35,50 +35,54 @@ def generate(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="A text a line, - is stdin, none on a terminal: a prompt; or a recording."
+            help="Texts, one per line (- reads stdin), or a recording. Default on a terminal: an "
+            "interactive prompt."
         ),
     ] = None,
     model: Model = None,
     drafter: Annotated[
-        str | None, typer.Option("--drafter", help="A smaller model of the same vocabulary.")
+        str | None, typer.Option("--drafter", help="Draft model: smaller, same vocabulary.")
     ] = None,
-    gamma: Annotated[int, typer.Option(min=1, help="Tokens guessed at once.")] = 5,
-    length: Annotated[int, typer.Option(min=1, help="New tokens at most.")] = 64,
-    beam_size: Annotated[int, typer.Option("--beam-size", min=2, help="Beams.")] = 4,
-    as_json: Annotated[bool, typer.Option("--json", help="One object instead of a table.")] = False,
+    gamma: Annotated[int, typer.Option(min=1, help="Draft tokens per step.")] = 5,
+    length: Annotated[int, typer.Option(min=1, help="Maximum number of new tokens.")] = 64,
+    beam_size: Annotated[int, typer.Option("--beam-size", min=2, help="Number of beams.")] = 4,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of a table.")
+    ] = False,
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Plain, uncached, beam, speculative and n-gram decoding of the same texts or recording.
+    """Compare plain, uncached, beam, speculative and n-gram decoding.
 
-    A recording goes to a Whisper model, window by window; --drafter may then be another.
-    Speculation equals plain decoding token for token in float32 only: --compute-type float32.
+    All methods decode the same texts, or the same recording window by window with a Whisper
+    model; --drafter is then a Whisper model too. Speculative decoding yields the same tokens as
+    plain decoding in float32 only: --compute-type float32.
     """
     with exit_with_code(debug):
-        settings = chosen(device, compute_type, threads)
+        settings = settings_from_flags(device, compute_type, threads)
         from edgeapp.bench import generate as bench
         from edgeapp.model_pool import ModelPool
 
         pool = ModelPool(settings)
         if file is not None and str(file) != "-" and _is_recording(file):
-            from edgeapp.bench.generate_audio import AudioSession, windows
+            from edgeapp.bench.generate_audio import TranscriptionComparison, windows
 
-            heard = AudioSession(
+            audio_comparison = TranscriptionComparison(
                 pool.transcriber(model, "en" if model is None else None, "transcribe"),
                 pool.transcriber(drafter, None, "transcribe") if drafter else None,
                 gamma=gamma,
                 length=length,
                 beams=beam_size,
             )
-            runs = list(bench.compare(heard, windows(heard.tool, file)))
+            runs = list(bench.compare(audio_comparison, windows(audio_comparison.pipeline, file)))
         else:
 
             def load(name: str) -> Translator:
                 return pool.translator(name, None, None)
 
-            session = bench.Session(
+            comparison = bench.TranslationComparison(
                 pool.translator(model, "en", "de") if model is None else load(model),
                 load(drafter) if drafter else None,
                 gamma=gamma,
@@ -86,13 +90,14 @@ def generate(
                 beams=beam_size,
             )
             if file is None and sys.stdin.isatty():
-                from edgeapp.bench.generate_prompt import converse
+                from edgeapp.bench.generate_prompt import run_prompt
 
-                converse(session, results_console(), load)
+                run_prompt(comparison, results_console(), load)
                 return
             text = sys.stdin.read() if file is None or str(file) == "-" else file.read_text("utf-8")
             lines = [line.strip() for line in text.splitlines() if line.strip()]
-            runs = list(bench.compare(session, [(line, session.read(line)) for line in lines]))
+            sources = [(line, comparison.encode(line)) for line in lines]
+            runs = list(bench.compare(comparison, sources))
         if as_json:
             typer.echo(bench.to_json(runs))
         else:
@@ -104,7 +109,8 @@ def live(
     recording: Annotated[
         Path | None,
         typer.Argument(
-            help="With NAME.words.tsv beside it (start, end, word). Default: the bundled story."
+            help="Recording with a NAME.words.tsv beside it (start, end, word). Default: the "
+            "bundled story."
         ),
     ] = None,
     model: Model = None,
@@ -112,7 +118,7 @@ def live(
         str | None, typer.Option("--policy", help="agreement or attention. Default: both.")
     ] = None,
     min_chunk: Annotated[
-        float | None, typer.Option("--min-chunk", help="Seconds of new audio between two updates.")
+        float | None, typer.Option("--min-chunk", help="Seconds of new audio per update.")
     ] = None,
     markdown: Markdown = False,
     device: Device = None,
@@ -120,34 +126,35 @@ def live(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Live captions of a recording, played in real time: lags, and what updates cost.
+    """Measure live captions of a recording in real time: lag of words, time per update.
 
-    With the bundled recording it takes two and a half minutes.
+    Takes two and a half minutes with the bundled recording.
     """
     with exit_with_code(debug):
         if policy not in (None, *_POLICIES):
             raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
-        settings = chosen(device, compute_type, threads)
+        settings = settings_from_flags(device, compute_type, threads)
         from edgeapp.bench import captions_report as report
         from edgeapp.bench.captions import TimingEngine, caption
         from edgeapp.bench.word_lag import read_recording
         from pipelines import LiveOptions, Transcriber
         from pipelines.hub import assets_folder, choose_default, resolve
 
-        heard = read_recording(recording or assets_folder() / "samples" / "story.flac")
-        found = (
-            resolve(model) if model else choose_default("asr", "en", None, preferred=settings.model)
-        )
-        if found.note:
-            print_note(found.note)
+        spoken = read_recording(recording or assets_folder() / "samples" / "story.flac")
+        if model:
+            resolved = resolve(model)
+        else:
+            resolved = choose_default("asr", "en", None, preferred=settings.model)
+        if resolved.note:
+            print_note(resolved.note)
         timing = TimingEngine(settings.device, settings.compute_type, settings.threads)
-        transcriber = Transcriber(found.folder, engine=timing)
+        transcriber = Transcriber(resolved.folder, engine=timing)
         options = LiveOptions() if min_chunk is None else LiveOptions(min_chunk_s=min_chunk)
         figures = []
         for name in (policy,) if policy else _POLICIES:
-            chosen_policy = replace(options, policy=cast(Literal["agreement", "attention"], name))
-            figures.append(caption(timing, transcriber, heard, chosen_policy, print_note))
-        conditions = report.conditions(heard, transcriber, options.min_chunk_s)
+            with_policy = replace(options, policy=cast(Literal["agreement", "attention"], name))
+            figures.append(caption(timing, transcriber, spoken, with_policy, print_note))
+        conditions = report.conditions(spoken, transcriber, options.min_chunk_s)
         if markdown:
             typer.echo(f"{report.markdown(figures)}\n\n{conditions}")
         else:
@@ -156,14 +163,18 @@ def live(
 
 
 def print_table(shown: Table) -> None:
-    """With all of its columns, however narrow the terminal or where there is none."""
+    """Print a table at full width, even where the terminal is narrower or stdout is a file."""
     console = results_console()
     console.width = max(console.width, _TABLE_WIDTH)
     console.print(shown)
 
 
 def _is_recording(file: Path) -> bool:
-    """Whether a file holds no text: audio files hold zeros early on."""
+    """Whether a file is binary: audio files have a zero byte early on.
+
+    Raises:
+        OptionError: It is no file.
+    """
     if not file.is_file():
         raise OptionError(f"{file} is no file")
     with file.open("rb") as opened:

@@ -1,4 +1,4 @@
-"""`edgeapp demo`: the main job on what is bundled, no download needed."""
+"""`edgeapp demo`: transcription and translation with bundled models; no download needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.batch.outputs import prepare_folder, write_atomically
-from edgeapp.commands.options import ComputeType, Debug, Device, Threads, chosen
+from edgeapp.commands.options import ComputeType, Debug, Device, Threads, settings_from_flags
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import render
@@ -21,7 +21,7 @@ _LANGUAGE, _FORMATS = "de", ("srt", "json")
 
 def demo(
     output_dir: Annotated[
-        Path, typer.Option("-o", "--output-dir", help="Where the subtitles go.")
+        Path, typer.Option("-o", "--output-dir", help="Folder for the subtitles.")
     ] = Path("demo-output"),
     device: Device = None,
     compute_type: ComputeType = None,
@@ -30,7 +30,7 @@ def demo(
 ) -> None:
     """Transcribe the bundled recording and translate it into German, live, with bundled models."""
     with exit_with_code(debug):
-        settings = chosen(device, compute_type, threads)
+        settings = settings_from_flags(device, compute_type, threads)
         prepare_folder(output_dir)
         began = time.perf_counter()
         from edgeapp.batch.progress import LiveTextView
@@ -44,24 +44,24 @@ def demo(
         transcriber = pool.transcriber("demo", "en", "transcribe")
         translator = pool.translator("demo-en-de", "en", _LANGUAGE)
         print_note(
-            f"models loaded in {time.perf_counter() - began:.1f} s; listening to {recording.name}"
+            f"models loaded in {time.perf_counter() - began:.1f} s; transcribing {recording.name}"
         )
-        captions = TranscriptionJob(
+        job = TranscriptionJob(
             transcriber, TranscribeOptions(language="en"), lambda _: translator, _LANGUAGE
         )
         began = time.perf_counter()
         with LiveTextView(timed=True) as view:
-            transcript = captions.run(recording, view)
+            transcript = job.run(recording, view)
         wall = time.perf_counter() - began
         for fmt in _FORMATS:
             write_atomically(output_dir / f"talk.{fmt}", render(transcript, fmt))
-        german = render(transcript, "srt", translated=True)
-        write_atomically(output_dir / f"talk.{_LANGUAGE}.srt", german)
+        translation = render(transcript, "srt", translated=True)
+        write_atomically(output_dir / f"talk.{_LANGUAGE}.srt", translation)
         print_note(f"subtitles and JSON are in {output_dir.resolve()}")
-        audio = captions.duration or 0.0
+        audio = job.duration or 0.0
         typer.echo(
             f"{audio:.1f} s of audio in {wall:.2f} s: real-time factor {wall / audio:.3f}, "
-            f"{captions.tokens / wall:.0f} tokens/s, {pool.engine.device}, "
+            f"{job.tokens / wall:.0f} tokens/s, {pool.engine.device}, "
             f"recognition {transcriber.model.compute_type}, "
             f"translation {translator.model.compute_type}"
         )

@@ -1,4 +1,4 @@
-"""`edgeapp live`: captions of what is being said, on the terminal."""
+"""`edgeapp live`: live captions of a microphone, on the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from edgeapp.commands.options import (
     Threads,
     TranslateTo,
     TranslationModel,
-    chosen,
+    settings_from_flags,
 )
 from edgeapp.exit_codes import DONE, discard_stdout, exit_with_code
 from pipelines import OptionError
@@ -43,47 +43,50 @@ def live(
     translate_to: TranslateTo = None,
     translation_model: TranslationModel = None,
     list_devices: Annotated[
-        bool, typer.Option("--list-devices", help="Show the microphones and end.")
+        bool, typer.Option("--list-devices", help="List the microphones and exit.")
     ] = False,
     device_name: Annotated[
         str | None,
-        typer.Option("--device-name", help="A microphone: its number or part of its name."),
+        typer.Option("--device-name", help="Microphone: its number or a part of its name."),
     ] = None,
     from_file: Annotated[
-        Path | None, typer.Option("--from-file", help="Play a recording as if it were spoken.")
+        Path | None, typer.Option("--from-file", help="Use a recording instead of a microphone.")
     ] = None,
     speed: Annotated[
-        float, typer.Option("--speed", help="How fast to play it; 0: as fast as possible.")
+        float,
+        typer.Option("--speed", help="Playback speed of --from-file; 0: as fast as possible."),
     ] = 1.0,
     policy: Annotated[
         str,
         typer.Option(
             "--policy",
-            help="agreement: commit what two updates agree on; attention: sooner, less sure.",
+            help="agreement: text is final when two updates agree; attention: earlier, with more "
+            "errors.",
         ),
     ] = "agreement",
     min_chunk: Annotated[
-        float, typer.Option("--min-chunk", help="Seconds of new audio between two updates.")
+        float, typer.Option("--min-chunk", help="Seconds of new audio per update.")
     ] = 0.5,
     output: Annotated[
         list[Path] | None,
-        typer.Option("-o", "--output", help="A .srt, .vtt, .txt or .jsonl file; may be repeated."),
+        typer.Option("-o", "--output", help="A .srt, .vtt, .txt or .jsonl file; repeatable."),
     ] = None,
     save_audio: Annotated[
-        Path | None, typer.Option("--save-audio", help="Keep what was heard: a .wav file.")
+        Path | None, typer.Option("--save-audio", help="Save the audio as a .wav file.")
     ] = None,
     initial_prompt: Annotated[
-        str | None, typer.Option("--initial-prompt", help="Text it is always reminded of: names.")
+        str | None,
+        typer.Option("--initial-prompt", help="Prompt before each update: names, style."),
     ] = None,
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Caption what is being said, live.
+    """Live captions of a microphone.
 
-    On a terminal: committed text solid, what may still change dim, the translation below. In a
-    pipe: one JSON event a line. Ctrl-C ends; what was said before it is still written.
+    On a terminal: solid text is final, dim text may still change, the translation is below. In a
+    pipe: one JSON event per line. Ctrl-C ends; speech before it is still transcribed.
     """
     with exit_with_code(debug):
         if list_devices:
@@ -93,14 +96,14 @@ def live(
             raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
         if speed < 0:
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
-        settings = chosen(device, compute_type, threads)
+        settings = settings_from_flags(device, compute_type, threads)
         from edgeapp.live.capture import LiveCapture
         from edgeapp.live.files import LiveFiles, planned
         from edgeapp.model_pool import ModelPool, language_code_of
         from pipelines import LiveOptions, TranscribeOptions
 
         translate_to = translate_to and language_code_of(translate_to)
-        written = planned(output or (), translate_to)
+        files = planned(output or (), translate_to)
         options = LiveOptions(
             transcribe=TranscribeOptions(
                 language=language,
@@ -114,12 +117,12 @@ def live(
             source = LiveCapture(stack, from_file, speed, device_name)
             session = _session(ModelPool(settings), options, model, translate_to, translation_model)
             outputs = []
-            for path, translated in written:
+            for path, translated in files:
                 outputs.append(LiveFiles(path, translated=translated))
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
                 source.keep(save_audio)
-            stack.enter_context(_stopped_by_ctrl_c(source))
+            stack.enter_context(_ctrl_c_stops(source))
             _run(session, source, outputs, translated=translate_to is not None)
 
 
@@ -134,25 +137,33 @@ def _session(
     from edgeapp.priorities import Priority
     from pipelines import LiveTranscriber, LiveTranslator, TranslateOptions
 
-    spoken, task = options.transcribe.language, options.transcribe.task
-    recogniser = pool.transcriber(model, spoken, task)
+    source, task = options.transcribe.language, options.transcribe.task
+    transcriber = pool.transcriber(model, source, task)
     translator = None
     if target is not None:
-        if task == "translate" or not recogniser.capabilities.multilingual:
-            spoken = "en"
-        if spoken is None:
-            raise OptionError("--translate-to needs --language: the translator is chosen by it")
-        found = pool.translator(translation_model, spoken, target)
-        several = target if found.target_codes else None
-        translator = LiveTranslator(
-            found, TranslateOptions(target=several, priority=Priority.LIVE_TRANSLATION)
+        if task == "translate" or not transcriber.capabilities.multilingual:
+            source = "en"
+        if source is None:
+            raise OptionError(
+                "--translate-to needs --language, which decides the translation model"
+            )
+        model_translator = pool.translator(translation_model, source, target)
+        translate_options = TranslateOptions(
+            target=target if model_translator.target_codes else None,
+            priority=Priority.LIVE_TRANSLATION,
         )
-    return LiveSession(LiveTranscriber(recogniser, options), translator)
+        translator = LiveTranslator(model_translator, translate_options)
+    return LiveSession(LiveTranscriber(transcriber, options), translator)
 
 
 def _run(
     session: LiveSession, source: LiveCapture, outputs: list[LiveFiles], *, translated: bool
 ) -> None:
+    """Run a session to its end and write its events to the files and to stdout.
+
+    Raises:
+        BrokenPipeError: The reader of stdout is gone, and no file is written.
+    """
     from edgeapp.live.view import CaptionView, JsonView
     from pipelines import UpdateDecoded
 
@@ -171,15 +182,15 @@ def _run(
             except BrokenPipeError:
                 if not outputs and not source.kept:
                     raise
-                # Ctrl-C ends the whole pipeline: the files still want the last words.
+                # Ctrl-C ends the reader of the pipe too; the last words still go to the files.
                 discard_stdout()
                 shown = False
 
 
 @contextmanager
-def _stopped_by_ctrl_c(source: LiveCapture) -> Iterator[None]:
-    """The first Ctrl-C ends the audio, and what was said is still worked on; a second one does
-    not wait for that."""
+def _ctrl_c_stops(source: LiveCapture) -> Iterator[None]:
+    """The first Ctrl-C ends the audio; what was captured is still transcribed. A second one
+    raises KeyboardInterrupt."""
 
     def stop(number: int, frame: object) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -195,8 +206,8 @@ def _stopped_by_ctrl_c(source: LiveCapture) -> Iterator[None]:
 def _list_devices() -> None:
     from edgeapp.live.microphone import list_devices
 
-    for found in list_devices():
-        star = "*" if found.default else " "
+    for device in list_devices():
+        mark = "*" if device.default else " "
         typer.echo(
-            f"{star} {found.index}\t{found.name}\t{found.channels} channels\t{found.rate:g} Hz"
+            f"{mark} {device.index}\t{device.name}\t{device.channels} channels\t{device.rate:g} Hz"
         )

@@ -1,4 +1,4 @@
-"""`edgeapp models`: which models are here, get more, remove some."""
+"""`edgeapp models`: list, download and remove models."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(help="A short name (small.en, opus-mt-en-de) or a hub id.")]
+Name = Annotated[
+    str, typer.Argument(help="A short name (small.en, opus-mt-en-de) or a Hugging Face id.")
+]
 
 
 @app.command("list")
 def list_(debug: Debug = False) -> None:
-    """The models on this machine: name, task, size, where."""
+    """List the models on this machine: name, task, size, source, folder."""
     with exit_with_code(debug):
         from pipelines.hub import list_models
 
@@ -50,17 +52,17 @@ def list_(debug: Debug = False) -> None:
 
 @app.command()
 def pull(
-    names: Annotated[list[str], typer.Argument(help="Short names or hub ids.")],
+    names: Annotated[list[str], typer.Argument(help="Short names or Hugging Face ids.")],
     debug: Debug = False,
 ) -> None:
-    """Download models from the Hugging Face hub; a download that was cut off goes on."""
+    """Download models from the Hugging Face hub; an interrupted download is resumed."""
     with exit_with_code(debug):
         from pipelines.hub import pull as fetch
 
         for name in names:
             with progress(bytes_unit=True) as bar:
                 task = bar.add_task(name, total=None)
-                found = fetch(name, partial(_tell, bar, task))
+                found = fetch(name, partial(_update, bar, task))
             if found.note:
                 print_note(found.note)
             typer.echo(found.folder)
@@ -85,9 +87,10 @@ def path(name: Name, debug: Debug = False) -> None:
         typer.echo(resolve(name).folder)
 
 
-def _tell(bar: Progress, task: TaskID, state: PullProgress) -> None:
+def _update(bar: Progress, task: TaskID, state: PullProgress) -> None:
     bar.update(task, completed=state.done_bytes, total=state.total_bytes)
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+def _size(size_bytes: int) -> str:
+    gb = size_bytes >= 1e9
+    return f"{size_bytes / 1e9:.1f} GB" if gb else f"{size_bytes / 1e6:.1f} MB"

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Command-line options that several commands share."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ __all__ = [
     "Threads",
     "TranslateTo",
     "TranslationModel",
-    "chosen",
+    "settings_from_flags",
 ]
 
 Model = Annotated[
     str | None,
-    typer.Option("-m", "--model", help="A bundled or short name, a hub id, or a folder."),
+    typer.Option(
+        "-m", "--model", help="Model: a bundled or short name, a Hugging Face id, or a folder."
+    ),
 ]
 Language = Annotated[
-    str | None, typer.Option("-l", "--language", help="What is spoken; detected if not given.")
+    str | None, typer.Option("-l", "--language", help="Spoken language. Default: detected.")
 ]
 Task = Annotated[str, typer.Option("--task", help="transcribe, or translate into English.")]
 TranslateTo = Annotated[
-    str | None, typer.Option("--translate-to", help="Also translate into this language: de.")
+    str | None,
+    typer.Option("--translate-to", help="Also translate into this language, such as de."),
 ]
 TranslationModel = Annotated[
-    str | None, typer.Option("--translation-model", help="The model for --translate-to.")
+    str | None, typer.Option("--translation-model", help="Model for --translate-to.")
 ]
 Device = Annotated[
     str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:N.", show_default="auto")
@@ -52,11 +55,17 @@ Threads = Annotated[
     str | None,
     typer.Option("--threads", help="CPU threads: auto or a number.", show_default="auto"),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")]
 
 
-def chosen(device: str | None, compute_type: str | None, threads: str | None) -> Settings:
-    """The settings with what the flags say on top. Raises OptionError."""
+def settings_from_flags(
+    device: str | None, compute_type: str | None, threads: str | None
+) -> Settings:
+    """The settings, overridden by the flags that were given.
+
+    Raises:
+        OptionError: A setting or a flag is invalid.
+    """
     settings = load_settings()
     return replace(
         settings,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands.options import ComputeType, Debug, Device, Threads, chosen
+from edgeapp.commands.options import ComputeType, Debug, Device, Threads, settings_from_flags
 from edgeapp.exit_codes import exit_with_code
 
 __all__ = ["ui"]
@@ -16,30 +16,30 @@ __all__ = ["ui"]
 
 def ui(
     host: Annotated[
-        str, typer.Option("--host", help="Who may reach the page; 0.0.0.0: the whole network.")
+        str, typer.Option("--host", help="Address to serve on; 0.0.0.0: all networks.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="0: any that is free.")] = 7860,
+    port: Annotated[int, typer.Option("--port", help="Port; 0: any free port.")] = 7860,
     auth: Annotated[
         str | None,
-        typer.Option("--auth", help="user:password, or a file with a line of these for each user."),
+        typer.Option("--auth", help="user:password, or a file with one such line per user."),
     ] = None,
     ssl_certfile: Annotated[
-        Path | None, typer.Option("--ssl-certfile", help="Serve https with this certificate.")
+        Path | None, typer.Option("--ssl-certfile", help="TLS certificate; serves https.")
     ] = None,
     ssl_keyfile: Annotated[
-        Path | None, typer.Option("--ssl-keyfile", help="The key of the certificate.")
+        Path | None, typer.Option("--ssl-keyfile", help="Private key of the certificate.")
     ] = None,
     open_browser: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in the browser.")
     ] = True,
     max_sessions: Annotated[
-        int, typer.Option("--max-sessions", help="How many may work at once.")
+        int, typer.Option("--max-sessions", help="Maximum number of concurrent sessions.")
     ] = 4,
     max_upload_mb: Annotated[
-        int, typer.Option("--max-upload-mb", help="The largest recording taken.")
+        int, typer.Option("--max-upload-mb", help="Maximum size of an upload in MB.")
     ] = 512,
     max_minutes: Annotated[
-        float, typer.Option("--max-minutes", help="The longest recording taken.")
+        float, typer.Option("--max-minutes", help="Maximum length of a recording in minutes.")
     ] = 180.0,
     keep_history: Annotated[
         bool, typer.Option("--history/--no-history", help="Keep past sessions on this machine.")
@@ -51,10 +51,10 @@ def ui(
 ) -> None:
     """Open the page in the browser: live captions, recordings, text, models.
 
-    It is served by this machine to this machine, and asks nothing of any other.
+    By default only this machine can reach the page. It loads no resources from other servers.
     """
     with exit_with_code(debug):
-        settings = chosen(device, compute_type, threads)
+        settings = settings_from_flags(device, compute_type, threads)
         if not keep_history:
             settings = replace(settings, history=False)
         from edgeapp.server.options import ServerOptions, read_logins

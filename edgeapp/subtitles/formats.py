@@ -1,4 +1,4 @@
-"""Transcripts as files: txt, vtt, srt, tsv and json in openai-whisper's layouts."""
+"""Transcripts as txt, vtt, srt, tsv and json, in openai-whisper's layouts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["FORMATS", "Cue", "Timed", "Transcript", "formats_of", "render", "sta
 
 
 class Timed(Protocol):
-    """A segment or a translated cue."""
+    """Text with a start and an end in seconds: a Segment or a Cue."""
 
     @property
     def start(self) -> float: ...
@@ -28,7 +28,7 @@ class Timed(Protocol):
 
 @dataclass(frozen=True)
 class Cue:
-    """Text to be shown from start to end (seconds)."""
+    """A subtitle: text that is shown from `start` to `end` (seconds)."""
 
     start: float
     end: float
@@ -37,10 +37,13 @@ class Cue:
 
 @dataclass(frozen=True)
 class Transcript:
-    """A finished recording: what was said, and what that means in another language.
+    """The results of a recording.
 
-    segments: as they were recognised; cues where no more than these was kept.
-    translation: cues in `translation_language`, when one was asked for.
+    Attributes:
+        language: Code of the spoken language.
+        segments: Recognised segments, or cues where only text and times were stored.
+        translation: Cues in `translation_language`.
+        translation_language: Code of the target language; None without a translation.
     """
 
     language: str
@@ -50,7 +53,13 @@ class Transcript:
 
 
 def stamp(seconds: float, *, hours: bool, mark: str) -> str:
-    """Seconds as HH:MM:SS and thousandths behind `mark`; MM:SS where `hours` may be left out."""
+    """Seconds as HH:MM:SS and milliseconds.
+
+    Args:
+        seconds: The time.
+        hours: Write the hours even where they are 0.
+        mark: Decimal mark before the milliseconds.
+    """
     ms = max(0, round(seconds * 1000))
     h, rest = divmod(ms, 3_600_000)
     m, rest = divmod(rest, 60_000)
@@ -58,8 +67,8 @@ def stamp(seconds: float, *, hours: bool, mark: str) -> str:
     return f"{lead}{m:02d}:{rest // 1000:02d}{mark}{rest % 1000:03d}"
 
 
-def _shown(cues: Sequence[Timed]) -> list[tuple[Timed, str]]:
-    # An arrow inside the text would end a cue's timing line.
+def _non_empty(cues: Sequence[Timed]) -> list[tuple[Timed, str]]:
+    """Cues that have text, with their text; "-->" in it would be read as a timing line."""
     return [(cue, text.replace("-->", "->")) for cue in cues if (text := cue.text.strip())]
 
 
@@ -69,7 +78,7 @@ def _txt(cues: Sequence[Timed]) -> str:
 
 def _vtt(cues: Sequence[Timed]) -> str:
     parts = ["WEBVTT\n\n"]
-    for cue, text in _shown(cues):
+    for cue, text in _non_empty(cues):
         start, end = (stamp(t, hours=False, mark=".") for t in (cue.start, cue.end))
         parts.append(f"{start} --> {end}\n{text}\n\n")
     return "".join(parts)
@@ -77,7 +86,7 @@ def _vtt(cues: Sequence[Timed]) -> str:
 
 def _srt(cues: Sequence[Timed]) -> str:
     parts = []
-    for number, (cue, text) in enumerate(_shown(cues), start=1):
+    for number, (cue, text) in enumerate(_non_empty(cues), start=1):
         start, end = (stamp(t, hours=True, mark=",") for t in (cue.start, cue.end))
         parts.append(f"{number}\n{start} --> {end}\n{text}\n\n")
     return "".join(parts)
@@ -100,19 +109,23 @@ _WRITERS: dict[str, Callable[[Sequence[Timed]], str]] = {
 FORMATS = ("txt", "vtt", "srt", "tsv", "json")
 
 
-def formats_of(wanted: str) -> tuple[str, ...]:
-    """ "all", one format, or several behind commas. Raises OptionError for an unknown one."""
-    if wanted == "all":
+def formats_of(text: str) -> tuple[str, ...]:
+    """Format names from "all", one name, or several separated by commas.
+
+    Raises:
+        OptionError: A name is unknown.
+    """
+    if text == "all":
         return FORMATS
-    chosen = tuple(dict.fromkeys(part.strip() for part in wanted.split(",")))
-    for name in chosen:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
         if name not in FORMATS:
             raise OptionError(f"output format {name!r} is not one of {', '.join(FORMATS)}, all")
-    return chosen
+    return names
 
 
 def _record(segment: Segment | Cue) -> dict[str, object]:
-    """As openai-whisper's JSON has it: with words only where these were asked for."""
+    """A segment as in openai-whisper's JSON: "words" only with word timestamps."""
     record = asdict(segment)
     if not record.get("words", True):
         del record["words"]
@@ -120,21 +133,25 @@ def _record(segment: Segment | Cue) -> dict[str, object]:
 
 
 def render(transcript: Transcript, fmt: str, *, translated: bool = False) -> str:
-    """The whole file in one format. translated: the other language's cues instead.
+    """The content of a transcript file.
 
-    json holds both: {"text", "segments", "language"} as openai-whisper, and "translation".
+    Args:
+        transcript: The results of a recording.
+        fmt: One of FORMATS. JSON has openai-whisper's "text", "segments" and "language", and
+            "translation" where there is one.
+        translated: Render the translation instead of the segments; not for JSON.
     """
     if fmt != "json":
         return _WRITERS[fmt](transcript.translation if translated else transcript.segments)
-    whole: dict[str, object] = {
+    content: dict[str, object] = {
         "text": "".join(segment.text for segment in transcript.segments),
         "segments": [_record(segment) for segment in transcript.segments],
         "language": transcript.language,
     }
     if transcript.translation_language is not None:
-        whole["translation"] = {
+        content["translation"] = {
             "language": transcript.translation_language,
             "text": " ".join(cue.text for cue in transcript.translation),
             "segments": [asdict(cue) for cue in transcript.translation],
         }
-    return json.dumps(whole, ensure_ascii=False)
+    return json.dumps(content, ensure_ascii=False)

@@ -1,54 +1,99 @@
-"""Committed text → subtitle cues: a sentence each, and none that cannot be read."""
+"""Text with times → cues that end where sentences end: for live captions, and to translate."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from edgeapp.subtitles.formats import Cue
 
-__all__ = ["SubtitleSegmenter"]
+if TYPE_CHECKING:
+    from pipelines import Segment
 
-_ENDS = (".", "!", "?", "…", "。", "！", "？")
-_CLOSERS = "\"'”’»)]"
-_LONGEST = 84  # characters: two lines of 42, the common limit
-_LONGEST_S = 7.0
+__all__ = ["SentenceJoiner", "SubtitleSegmenter"]
+
+_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
+_CLOSING_MARKS = "\"'”’»)]"  # may follow the mark that ends a sentence
+
+_MAX_CUE_CHARACTERS = 84  # two lines of 42, the common limit of subtitles
+_MAX_CUE_S = 7.0
+
+# A joined cue ends at this length or at this pause even without punctuation (music, lists).
+_MAX_JOINED_S = 30.0
+_MAX_PAUSE_S = 2.0
+
+
+def _ends_sentence(text: str) -> bool:
+    return text.rstrip(_CLOSING_MARKS).endswith(_SENTENCE_ENDS)
 
 
 class SubtitleSegmenter:
-    """Collects text as it is committed; gives a cue as soon as it is complete."""
+    """Cuts committed text into readable cues: at most one sentence, 84 characters, 7 seconds."""
 
     def __init__(self) -> None:
         self._text = ""
         self._start = self._end = 0.0
 
     def add(self, text: str, start: float, end: float) -> Iterator[Cue]:
-        """More text, spoken from start to end (seconds); its words share that time evenly."""
+        """Append text and yield the cues that are complete.
+
+        Args:
+            text: Continues the last word unless it begins with white space.
+            start: When the text was spoken, in seconds; its words share the time evenly.
+            end: The end of that time.
+        """
         words = text.split()
         if not words:
             return
-        glued = bool(self._text) and not text[0].isspace()
+        continues_word = bool(self._text) and not text[0].isspace()
         for index, word in enumerate(words):
-            at = start + (end - start) * index / len(words)
-            until = start + (end - start) * (index + 1) / len(words)
+            word_start = start + (end - start) * index / len(words)
+            word_end = start + (end - start) * (index + 1) / len(words)
             if self._text and (
-                len(self._text) + 1 + len(word) > _LONGEST or until - self._start > _LONGEST_S
+                len(self._text) + 1 + len(word) > _MAX_CUE_CHARACTERS
+                or word_end - self._start > _MAX_CUE_S
             ):
                 yield from self.flush()
             if not self._text:
-                self._text, self._start = word, at
+                self._text, self._start = word, word_start
             else:
-                self._text += word if glued and index == 0 else f" {word}"
-            self._end = until
-            if word.rstrip(_CLOSERS).endswith(_ENDS):
+                self._text += word if continues_word and index == 0 else f" {word}"
+            self._end = word_end
+            if _ends_sentence(word):
                 yield from self.flush()
 
     @property
     def open(self) -> str:
-        """Text that makes no complete cue yet."""
+        """The text of the incomplete cue."""
         return self._text
 
     def flush(self) -> Iterator[Cue]:
-        """What is open: at a pause, and at the end."""
+        """Yield the incomplete cue, if there is one: at a pause, and at the end."""
         if self._text:
             yield Cue(self._start, self._end, self._text)
             self._text = ""
+
+
+class SentenceJoiner:
+    """Joins segments into cues of whole sentences, so that no sentence is translated in parts."""
+
+    def __init__(self) -> None:
+        self._open: list[Segment] = []
+
+    def add(self, segment: Segment) -> Iterator[Cue]:
+        """Append a segment and yield the cues that are complete."""
+        if not segment.text.strip():
+            return
+        if self._open and segment.start - self._open[-1].end > _MAX_PAUSE_S:
+            yield from self.flush()
+        self._open.append(segment)
+        too_long = segment.end - self._open[0].start > _MAX_JOINED_S
+        if too_long or _ends_sentence(segment.text.strip()):
+            yield from self.flush()
+
+    def flush(self) -> Iterator[Cue]:
+        """Yield the incomplete cue, if there is one: at the end of the recording."""
+        if self._open:
+            text = "".join(segment.text for segment in self._open).strip()
+            yield Cue(self._open[0].start, self._open[-1].end, text)
+            self._open = []

@@ -1,6 +1,6 @@
-"""Subtitles laid out by word: short lines, few words at a time, the spoken word underlined.
+"""Subtitles laid out by words: line width, line count, words per line, the spoken word underlined.
 
-After openai-whisper's SubtitlesWriter, whose options have the same names.
+Reference: SubtitlesWriter of openai-whisper, with the same option names and the same output.
 """
 
 from __future__ import annotations
@@ -18,19 +18,22 @@ if TYPE_CHECKING:
 
 __all__ = ["WordCueLayout"]
 
-_PAUSE_S = 3.0  # ends a subtitle that may go on beyond its segment
-_ENDLESS = 1000
+_PAUSE_S = 3.0  # a longer pause ends a subtitle that may span segments
+_UNLIMITED = 1000
 
 
 @dataclass(frozen=True)
 class WordCueLayout:
-    """How words become subtitles; needs word times.
+    """Layout of the subtitles of segments with word timestamps.
 
-    max_line_width: characters. max_line_count: lines a subtitle; with a width, subtitles may then
-    go on beyond segments. max_words_per_line: without a width only. highlight_words: a cue for
-    each word, in which it is underlined.
+    Attributes:
+        max_line_width: Characters per line.
+        max_line_count: Lines per subtitle; needs a width, and lets subtitles span segments.
+        max_words_per_line: Words per line; excludes a width.
+        highlight_words: One cue per word, in which that word is underlined.
 
-    Raises OptionError for values that make no sense.
+    Raises:
+        OptionError: A value is below 1, or the combination is invalid.
     """
 
     max_line_width: int | None = None
@@ -50,34 +53,34 @@ class WordCueLayout:
             raise OptionError("--max-words-per-line and --max-line-width exclude each other")
 
     @property
-    def asked(self) -> bool:
-        """Whether it differs from a cue for each segment."""
+    def active(self) -> bool:
+        """Whether the layout differs from one cue per segment."""
         return self != WordCueLayout()
 
     def cues(self, segments: Sequence[Segment]) -> list[Cue]:
-        """The subtitles of segments with word times."""
+        """The subtitles of segments; one cue per segment where no segment has words."""
         if not any(segment.words for segment in segments):
             return [Cue(segment.start, segment.end, segment.text) for segment in segments]
-        return [cue for words in self._subtitles(segments) for cue in self._shown(words)]
+        return [cue for words in self._subtitles(segments) for cue in self._render(words)]
 
     def _subtitles(self, segments: Sequence[Segment]) -> Iterator[list[Word]]:
-        """The words of one subtitle after the other, with their white space."""
-        keep = self.max_line_count is None or self.max_line_width is None
-        width = self.max_line_width or _ENDLESS
+        """The words of each subtitle; white space and line breaks are part of the words."""
+        keep_segments = self.max_line_count is None or self.max_line_width is None
+        width = self.max_line_width or _UNLIMITED
         length, lines = 0, 1
         subtitle: list[Word] = []
-        last = next((w.start for s in segments for w in s.words), 0.0)
-        for begins, word in self._chunked(segments):
-            pause = not keep and word.start - last > _PAUSE_S
-            breaks = begins and bool(subtitle) and keep
-            last = word.start
-            if length > 0 and length + len(word.word) <= width and not pause and not breaks:
+        last_start = next((w.start for s in segments for w in s.words), 0.0)
+        for starts_chunk, word in self._chunked(segments):
+            pause = not keep_segments and word.start - last_start > _PAUSE_S
+            chunk_break = starts_chunk and bool(subtitle) and keep_segments
+            last_start = word.start
+            if length > 0 and length + len(word.word) <= width and not pause and not chunk_break:
                 length += len(word.word)
                 subtitle.append(word)
                 continue
             text = word.word.strip()
             full = self.max_line_count is not None and (pause or lines >= self.max_line_count)
-            if (subtitle and full) or breaks:
+            if (subtitle and full) or chunk_break:
                 yield subtitle
                 subtitle, lines = [], 1
             elif length > 0:
@@ -89,22 +92,23 @@ class WordCueLayout:
             yield subtitle
 
     def _chunked(self, segments: Iterable[Segment]) -> Iterator[tuple[bool, Word]]:
-        """All words, and whether a new chunk of a segment begins with them."""
-        count = self.max_words_per_line or _ENDLESS
+        """(whether a chunk of max_words_per_line words starts here, word) for all words."""
+        count = self.max_words_per_line or _UNLIMITED
         for segment in segments:
             for index, word in enumerate(segment.words):
                 yield index % count == 0, word
 
-    def _shown(self, words: list[Word]) -> Iterator[Cue]:
+    def _render(self, words: list[Word]) -> Iterator[Cue]:
+        """The cue of a subtitle, or with highlight_words a cue per word and per gap."""
         texts = [word.word.replace("-->", "->") for word in words]
         if not self.highlight_words:
             yield Cue(words[0].start, words[-1].end, "".join(texts))
             return
-        last = words[0].start
+        shown_until = words[0].start
         for index, word in enumerate(words):
-            if last != word.start:
-                yield Cue(last, word.start, "".join(texts))
-            marked = [*texts]
-            marked[index] = re.sub(r"^(\s*)(.*)$", r"\1<u>\2</u>", texts[index])
-            yield Cue(word.start, word.end, "".join(marked))
-            last = word.end
+            if shown_until != word.start:
+                yield Cue(shown_until, word.start, "".join(texts))
+            underlined = [*texts]
+            underlined[index] = re.sub(r"^(\s*)(.*)$", r"\1<u>\2</u>", texts[index])
+            yield Cue(word.start, word.end, "".join(underlined))
+            shown_until = word.end

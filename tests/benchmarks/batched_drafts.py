@@ -1,12 +1,11 @@
-"""Throughput of drafting with a smaller model, for eight generations at once and for one.
+"""Throughput of speculative decoding with a draft model, for a batch of eight and of one.
 
     .venv/bin/python -m tests.benchmarks.batched_drafts
 
-The model is the bundled recogniser with layers added that change nothing (their outputs are zero),
-so that it is as sure of itself as before and several times as slow; the drafter is the recogniser
-itself, its weights a little disturbed, on the same encoder. So the tokens are real words, and the
-share of right guesses is what the disturbance leaves. Compared: no drafter, a drafter for each
-generation alone, and one that drafts for all of them together.
+The model is the bundled Whisper model with extra decoder layers whose outputs are zero: the same
+probabilities, several times as slow. The draft model is the bundled model with noise on its decoder
+weights, on the same encoder: the tokens are real words, and the noise sets the acceptance rate.
+Compared: no drafter, a draft pass per request, and draft passes batched over all requests.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ LAYERS = 12
 ROWS = 8
 RUNS = 7
 TOKENS = 48
-DISTURBANCE = 0.12  # of each matrix's own deviation
+DISTURBANCE = 0.12  # standard deviation of the noise, relative to that of the matrix
 
 
 class Alone:
-    """Hides from the batch that a model drafts: each generation gets passes of its own."""
+    """Wraps a model drafter so that draft passes are not batched over requests."""
 
     def __init__(self, drafter: ModelDrafter) -> None:
         self._drafter = drafter
@@ -55,7 +54,7 @@ class _Hidden:
 
 
 def deepened(source: Path, folder: Path) -> Path:
-    """A copy of a Whisper folder with LAYERS decoder layers, those added without effect."""
+    """A copy of a Whisper folder with LAYERS decoder layers; the added ones output zero."""
     shutil.copytree(source, folder)
     config = json.loads((folder / "config.json").read_text())
     own, config["decoder_layers"] = config["decoder_layers"], LAYERS
@@ -73,7 +72,7 @@ def deepened(source: Path, folder: Path) -> Path:
 
 
 def disturbed(source: Path, folder: Path) -> Path:
-    """A copy of a Whisper folder whose decoder is a little off."""
+    """A copy of a Whisper folder with noise on its decoder weights."""
     shutil.copytree(source, folder)
     state, luck = load_file(folder / "model.safetensors"), torch.Generator().manual_seed(0)
     for name, tensor in state.items():
@@ -85,7 +84,7 @@ def disturbed(source: Path, folder: Path) -> Path:
 
 
 def requests_of(engine: Engine, whole: Path, small: Path) -> list[Request]:
-    """One for each of ROWS windows of the bundled talk, with its drafter."""
+    """One request with a drafter for each of ROWS windows of the bundled talk."""
     model, drafter = engine.load(whole), engine.load(small)
     architecture = model.architecture
     frames = 2 * architecture.max_source_positions
@@ -105,8 +104,7 @@ def requests_of(engine: Engine, whole: Path, small: Path) -> list[Request]:
 
 
 def timed(engine: Engine, ways: Sequence[list[Request]]) -> list[tuple[float, list[Result]]]:
-    """For each way tokens a second, the best of RUNS (what got in the way of the
-    others is not their fault), and what came out. Ways take turns."""
+    """For each variant its best tokens/s of RUNS alternating runs, and its results."""
     results = [engine.generate(requests) for requests in ways]
     speeds: list[list[float]] = [[] for _ in ways]
     for _ in range(RUNS):
@@ -127,7 +125,7 @@ def main() -> None:
         requests = requests_of(engine, whole, small)
         print(f"{LAYERS} layers drafted for by 2, {TOKENS} tokens a row, {compute_type}, "
               f"{engine.threads} threads; best of {RUNS}")  # fmt: skip
-        print(f"{'':24}{'tokens/s':>10}{'times':>8}{'guesses kept':>14}")
+        print(f"{'':24}{'tokens/s':>10}{'times':>8}{'accepted':>14}")
         for rows in (1, ROWS):
             batch = requests[:rows]
             ways = {

@@ -1,10 +1,10 @@
-"""What live captions cost in accuracy: committed text beside the offline transcript.
+"""Word error rate of live captions (committed text) against offline transcription.
 
     .venv/bin/python -m tests.benchmarks.live_accuracy [--words 700] [--model demo]
 
-Speaks sentences of ../shared/data with espeak-ng and flite, five voices. Live: blocks of 0.1 s, an
-update whenever one is due, as on a machine that keeps up. Both ways hear the same recordings; words
-are compared in lower case without punctuation.
+Synthesises sentences of ../shared/data with espeak-ng and flite, five voices. Live: blocks of
+0.1 s, an update whenever one is due, as on a machine that is fast enough. Words are compared in
+lower case without punctuation.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def main() -> None:
         "attention, whole window": replace(options, policy="attention", follow_window=False),
     }.items():
         ways[name] = partial(live, transcriber, options=changed)
-    truths = [plain_words(speech.text) for speech in spoken]
-    total = sum(map(len, truths))
+    references = [plain_words(speech.text) for speech in spoken]
+    total = sum(map(len, references))
     seconds = sum(len(speech.samples) for speech in spoken) / SAMPLE_RATE
     print(f"{total} words in {seconds:.0f} s, {len(spoken)} voices")
     print("| way | wrong words | word error rate | against offline | took |\n|---|--:|--:|--:|--:|")
@@ -76,7 +76,8 @@ def main() -> None:
         texts = [hear(speech.samples) for speech in spoken]
         took = time.perf_counter() - began
         wrong = sum(
-            word_errors(truth, plain_words(text)) for truth, text in zip(truths, texts, strict=True)
+            word_errors(reference, plain_words(text))
+            for reference, text in zip(references, texts, strict=True)
         )
         rate = 100 * wrong / total
         base = rate if base is None else base

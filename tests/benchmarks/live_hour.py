@@ -1,10 +1,10 @@
-"""An hour of speech through a live session: does it cost the same at its end as at its start?
+"""An hour of speech through a live session: CPU time and memory must not grow.
 
     .venv/bin/python -m tests.benchmarks.live_hour [--minutes 60] [--model demo] [--translate-to de]
 
-The same five minutes (sentences of ../shared/data, five voices) over and over, in one session with
-the real recogniser, as fast as it goes. For each five minutes: CPU seconds for a second of audio
-and the process's size after it. Last, five minutes in which nobody speaks.
+The same five minutes (sentences of ../shared/data, five voices) repeated in one session, as
+fast as possible. For each five minutes: CPU seconds per second of audio, and resident memory
+afterwards. Last, five minutes of silence.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ROUND_S = 300.0
 
 
 class Hour:
-    """A feed that hands out a piece several times over, and says when one is through."""
+    """An audio source that repeats a recording; `done` counts the finished repetitions."""
 
     dropped_s = waiting_s = 0.0
 
@@ -59,7 +59,7 @@ class Hour:
 
 
 def size_mb() -> float:
-    """What the process keeps in memory now."""
+    """Resident memory of the process."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 1e6
@@ -103,7 +103,7 @@ def main() -> None:
     spoken = speeches(700)
     samples = np.concatenate([speech.samples for speech in spoken])
     samples = np.resize(samples, int(ROUND_S * SAMPLE_RATE))
-    truth = plain_words(" ".join(speech.text for speech in spoken))
+    reference = plain_words(" ".join(speech.text for speech in spoken))
     live = session(arguments)
     hour = Hour(samples, max(1, round(arguments.minutes * 60 / ROUND_S)))
     print(machine("edgeapp", "torch"))
@@ -111,7 +111,7 @@ def main() -> None:
     print("|--:|--:|--:|--:|--:|--:|")
     for number, (text, cpu, wall) in enumerate(rounds_of(hour, live), start=1):
         words = plain_words(text)
-        wrong = 100 * word_errors(truth, words) / len(truth)
+        wrong = 100 * word_errors(reference, words) / len(reference)
         print(
             f"| {number * ROUND_S / 60:.0f} | {cpu / ROUND_S:.3f} | {wall / ROUND_S:.3f} "
             f"| {size_mb():.0f} | {len(words)} | {wrong:.0f} % |",

@@ -1,5 +1,5 @@
-"""Long recordings with what is said in them: other people's sentences, spoken by espeak-ng and
-flite with pauses between, for the benchmarks of live captions."""
+"""Long synthetic recordings with their text: Tatoeba sentences spoken by espeak-ng and flite, with
+pauses, for the benchmarks of recognition."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = ["Speech", "VOICES", "speeches"]
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 VOICES = ("flite:slt", "espeak-ng:en-us", "flite:awb", "espeak-ng:en-gb", "espeak-ng:en-us+f3")
-LEVEL = 0.5  # of the loudest sample
-HISS = 2e-4
-# Sentences without figures and abbreviations, which are read otherwise than they are written.
+LEVEL = 0.5  # peak amplitude
+HISS = 2e-4  # amplitude of the noise floor
+# Sentences without figures and abbreviations, whose reading differs from their spelling.
 SPEAKABLE = re.compile(r"[A-Z][a-z' ,A-Z-]+[.?!]")
 
 
 @dataclass(frozen=True, eq=False)
 class Speech:
-    """samples: mono float32 at 16 kHz."""
+    """A recording: float32[samples], mono, 16 kHz, and its text."""
 
     voice: str
     samples: Samples
@@ -37,10 +37,10 @@ class Speech:
 
 
 def speeches(words: int, seed: int = 1) -> list[Speech]:
-    """One speech a voice, together at least so many words; always the same ones.
+    """One speech per voice, together at least `words` words; deterministic for a seed.
 
-    From the test part of the sentence pairs, on which nothing was trained. Pauses last 0.3 to
-    1.2 s. Needs espeak-ng and flite.
+    The sentences are the test part of the sentence pairs, which no bundled model was trained on.
+    Pauses last 0.3 to 1.2 s. Needs espeak-ng and flite.
     """
     r = random.Random(seed)
     sentences = _sentences()
@@ -68,7 +68,7 @@ def _sentences() -> list[str]:
 
 
 def _spoken(text: str, voice: str) -> Samples:
-    """A sentence, cut to the speech itself."""
+    """A spoken sentence without silence around it."""
     program, _, name = voice.partition(":")
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/speech.wav"

@@ -1,4 +1,4 @@
-"""From pressing Enter to the first word, beside `import torch` alone, in one run.
+"""Time from the start of `edgeapp transcribe` to its first word, against `import torch` alone.
 
     .venv/bin/python -m tests.benchmarks.start_up
 
@@ -20,7 +20,7 @@ RUNS = 5
 QUESTION = str(assets_folder() / "samples" / "question.flac")
 TORCH = [sys.executable, "-c", "import torch; print('done')"]
 TRANSCRIBE = [sys.executable, "-m", "edgeapp", "transcribe", QUESTION, "-m", "demo"]
-# What a terminal hears besides words: colours, cursor moves, line ends.
+# Terminal output that is no word: colours, cursor moves, line ends.
 NO_WORD = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\s")
 
 
@@ -33,12 +33,12 @@ def run(command: list[str]) -> tuple[float, float]:
     first = None
     while True:
         try:
-            heard = os.read(terminal, 4096)
-        except OSError:  # how Linux says that the other side has hung up
+            output = os.read(terminal, 4096)
+        except OSError:  # on Linux: the other side has closed the terminal
             break
-        if first is None and NO_WORD.sub(b"", heard):
+        if first is None and NO_WORD.sub(b"", output):
             first = time.perf_counter() - began
-        if not heard:
+        if not output:
             break
     os.close(terminal)
     _, _, usage = os.wait4(child, 0)

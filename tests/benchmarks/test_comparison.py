@@ -1,6 +1,6 @@
-"""`bench rivals`: everybody does the same work on the same weights, and the tables say so.
+"""The comparison: all libraries run the same tasks on the same weights, and the tables show it.
 
-No figure is compared with another: they are true of the machine that runs the tests, if at all.
+No measured figure is asserted: it depends on the machine that runs the tests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def entered(work: dict[Shape, list[Task]], rivals: tuple[Peer, ...] = PEERS) -> 
     return compare(work, rivals, rounds=1, device="cpu", threads=[1], said=lambda message: None)
 
 
-def test_everybody_does_the_same_work_on_whisper() -> None:
+def test_all_libraries_run_the_same_tasks_on_whisper() -> None:
     pytest.importorskip("ctranslate2")
     pytest.importorskip("faster_whisper")
     pytest.importorskip("_pywhispercpp")
@@ -94,14 +94,14 @@ def _check_reports(results: Results) -> None:
     assert ratio["edgeapp_is"] != 0
 
 
-def test_lines_are_translated_alike() -> None:
+def test_all_libraries_translate_the_same_lines() -> None:
     pytest.importorskip("ctranslate2")
     results = entered({MARIAN: [Task("lines", 40, 0), Task("step", 1, 4)]}, PEERS[2:])
     assert not [each.missing for each in results.figures if each.missing]
     assert {each.unit for each in results.figures if each.work == "lines"} == {"tokens/s"}
 
 
-def test_who_is_missing_is_said_and_the_rest_goes_on() -> None:
+def test_a_missing_library_is_reported_and_the_others_run() -> None:
     nobody = replace(PEERS[2], place="no_such_package:Nobody", package="nobody")
     broken = replace(PEERS[1], place="hugging_face:NoSuchClass", package="broken")
     results = entered({WHISPER: [Task("step", 1, 4)]}, (nobody, broken, PEERS[-1]))
@@ -112,7 +112,7 @@ def test_who_is_missing_is_said_and_the_rest_goes_on() -> None:
     assert "nobody is not installed" in text(results, ())
 
 
-def test_a_rival_that_fails_or_dies(tmp_path: Path) -> None:
+def test_a_library_that_fails_or_whose_process_dies(tmp_path: Path) -> None:
     with pytest.raises(PeerMissing):
         PeerProcess("compare", WHISPER, tmp_path, "cpu", "no_such_package:Nobody")
     with PeerProcess("prepare", WHISPER, tmp_path, "cpu") as process:
@@ -123,7 +123,7 @@ def test_a_rival_that_fails_or_dies(tmp_path: Path) -> None:
             process.ask("bandwidth")
 
 
-def test_lines_are_as_people_write_them() -> None:
+def test_lines_have_realistic_lengths() -> None:
     made = lines(SHAPES[-1], 2000)
     lengths = sorted(len(line.ids) for line in made)
     assert made == lines(SHAPES[-1], 2000)
@@ -133,7 +133,7 @@ def test_lines_are_as_people_write_them() -> None:
     assert sum(line.tokens for line in made) == pytest.approx(sum(lengths), rel=0.2)
 
 
-def test_what_is_measured_of_a_shape() -> None:
+def test_tasks_of_a_shape() -> None:
     tiny, *_, opus = SHAPES
     assert [task.key for task in tasks_for(tiny)] == [
         "step 1", "step 8", "step 32", "encode", "window", "windows 8", "growth", "memory",
@@ -145,7 +145,7 @@ def test_what_is_measured_of_a_shape() -> None:
     assert step_bytes(tiny, 1, 1, 4) == pytest.approx(28.3e6 + 18.4e6, rel=0.02)
 
 
-def test_aims() -> None:
+def test_targets() -> None:
     ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
     theirs = replace(ours, rival=CT2, runs=(2.9, 3.1, 2.8))
     assert target_rows([theirs, ours]) == {CT2: "1.45 ×, aim 1.5: missed"}
@@ -161,7 +161,7 @@ def test_aims() -> None:
     assert target_rows([growth]) == {OURS: "aim 1.3: missed"}
 
 
-def test_aims_on_a_gpu() -> None:
+def test_targets_on_a_gpu() -> None:
     ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
     figures = (replace(ours, rival=HF, runs=(11.0,)), replace(ours, rival=CT2, runs=(3.0,)), ours)
     assert target_rows(figures, on_gpu=True) == {HF: "5.50 ×, aim 5: hit", CT2: "1.50 ×"}
@@ -200,7 +200,7 @@ def test_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert thread_counts()[0] == 1
 
 
-def test_lines_by_several_of_our_processes(tmp_path: Path) -> None:
+def test_lines_by_several_processes(tmp_path: Path) -> None:
     """The way that `edgeapp translate --workers` goes is one of ours, and does all of the work."""
     with PeerProcess("prepare", MARIAN, tmp_path / "m", "cpu") as process:
         process.ask("write")

@@ -15,7 +15,7 @@ from tests.benchmarks.comparison.backends.registry import load_backend
 from tests.benchmarks.comparison.shapes import GGML_BYTES, SHAPES, ggml_file
 from tests.benchmarks.comparison.work import samples
 
-# At half this width, that of test_bench_rivals, whisper.cpp says other tokens; why is not known.
+# At half this width (that of test_comparison) whisper.cpp decodes other tokens; cause unknown.
 _SMALL = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1,
           "encoder_attention_heads": 2, "decoder_attention_heads": 2,
           "encoder_ffn_dim": 256, "decoder_ffn_dim": 256}  # fmt: skip
@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("compute_type", ["float16", "q8_0"])
-def test_it_says_what_the_others_say(folder: Path, compute_type: str) -> None:
+def test_it_decodes_the_same_tokens(folder: Path, compute_type: str) -> None:
     said = []
     for place, dtype in (("whisper_cpp:WhisperCpp", compute_type), ("ours:Ours", "float32")):
         runner = load_backend(place, SHAPE, folder, "cpu").load(Configuration(dtype, 1))
@@ -50,7 +50,7 @@ def test_eight_bits_are_nearly_half_of_sixteen(folder: Path) -> None:
     assert 0.5 < bytes_ / halves < 0.8
 
 
-def test_blocks_hold_what_they_were_made_from() -> None:
+def test_blocks_round_trip() -> None:
     from tests.benchmarks.comparison.ggml import _blocks
 
     values = np.random.default_rng(0).standard_normal((3, 64), np.float32)
@@ -60,7 +60,7 @@ def test_blocks_hold_what_they_were_made_from() -> None:
     np.testing.assert_allclose(back, values, atol=np.abs(values).max() / 127)
 
 
-def test_whisper_cpp_brings_no_torch_along() -> None:
+def test_whisper_cpp_imports_no_torch() -> None:
     """Its memory is counted above the import of numpy."""
     pytest.importorskip("_pywhispercpp")
     module = "tests.benchmarks.comparison.backends.whisper_cpp"

@@ -142,7 +142,7 @@ def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
     assert not (tmp_path / "long.de.txt").exists()
     done = edgeapp("translate", "long.txt", "-o", "long.de.txt", "-m", "demo-en-de")
     assert done.returncode == 0
-    assert re.search(r"going on after the \d+ lines", done.stderr)
+    assert re.search(r"resuming after \d+ translated lines", done.stderr)
     whole = (tmp_path / "long.de.txt").read_bytes()
     assert whole.startswith(kept[: kept.rfind(b"\n") + 1])
     assert whole.count(b"\n") == count

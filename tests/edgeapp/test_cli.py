@@ -1,4 +1,4 @@
-"""The command line as a whole: help, spellings, exit codes. Nothing heavy is loaded here."""
+"""The command line as a whole: help, option spellings, exit codes; no model is loaded."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["nonsense"], "nonsense"),
     ],
 )
-def test_wrong_usage_is_two(
+def test_wrong_usage_exits_with_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = run(*arguments, capsys=capsys)
@@ -66,7 +66,7 @@ def test_wrong_usage_is_two(
     assert "Traceback" not in err
 
 
-def test_a_result_is_not_written_over_its_source(
+def test_an_output_must_not_be_its_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     talk = tmp_path / "talk.txt"
@@ -76,7 +76,7 @@ def test_a_result_is_not_written_over_its_source(
     assert "is the input itself" in err
 
 
-def test_a_model_that_is_not_there_is_three(
+def test_a_missing_model_exits_with_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))

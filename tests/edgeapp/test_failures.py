@@ -1,4 +1,4 @@
-"""An input that fails: it is named, the others are done, and nothing empty is left as a result."""
+"""An input that fails is named, the others are done, and no empty result is left."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
         (TypeError(), "went wrong inside EdgeApp (TypeError)"),
     ],
 )
-def test_one_broken_recording_does_not_end_the_others(
+def test_a_failed_recording_does_not_stop_the_others(
     error: Exception, said: str, load: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a", "bad", "c"):
@@ -126,7 +126,7 @@ def test_a_model_that_computes_nan_writes_nothing(
     assert "float32" in line
 
 
-def test_what_was_recognised_before_is_kept_as_a_part(
+def test_segments_before_an_error_are_kept_in_a_part_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from pipelines.engine import LoadedModel
@@ -162,7 +162,7 @@ def test_warnings_of_a_recording_come_with_its_results(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """On the command line without a path of the source, and as Python warnings for programs."""
+    """One line without a source path on the command line; Python warnings for programs."""
     for module in (batched, transcriber):
         decode = module.load_audio
 
@@ -197,7 +197,7 @@ def test_a_text_for_which_nan_is_computed(
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RecursionError("deep"), IndexError("oh")])
-def test_one_broken_text_does_not_end_the_others(
+def test_a_failed_text_does_not_stop_the_others(
     error: Exception,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -220,7 +220,7 @@ def test_one_broken_text_does_not_end_the_others(
     assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
     assert (tmp_path / "out" / "b.de.txt").read_text() == "Guten Morgen!\n"
     kept, line = capsys.readouterr().err.splitlines()
-    assert "the lines done are in out/a.de.txt.part" in kept
+    assert "the translated lines are in out/a.de.txt.part" in kept
     assert line.startswith("edgeapp: a.txt: ")
     assert type(error).__name__ in line
     assert line.endswith("; --debug shows the traceback")

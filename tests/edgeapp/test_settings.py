@@ -1,4 +1,4 @@
-"""Settings: environment over file over defaults; invalid values are errors."""
+"""Settings: the environment overrides the file, which overrides defaults; errors are reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_environment_overrides_the_file(file: Path, monkeypatch: pytest.Monk
         ("threads = 0", "threads must be"),
     ],
 )
-def test_invalid_settings(file: Path, text: str, error: str) -> None:
+def test_invalid_settings_are_reported(file: Path, text: str, error: str) -> None:
     file.write_text(text)
     with pytest.raises(OptionError, match=error):
         load_settings()

@@ -1,7 +1,7 @@
-"""EdgeApp and its peers on the same random weights.
+"""Compares EdgeApp with other libraries on the same random weights.
 
-python -m tests.benchmarks.comparison peers     # all of them; some twenty minutes
-python -m tests.benchmarks.comparison engine    # transformers alone; two minutes
+python -m tests.benchmarks.comparison peers     # all libraries; some twenty minutes
+python -m tests.benchmarks.comparison engine    # transformers only; two minutes
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands.bench import Markdown, print_table
-from edgeapp.commands.options import Debug, Device, Threads, chosen
+from edgeapp.commands.options import Debug, Device, Threads, settings_from_flags
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import exit_with_code
 from pipelines.errors import OptionError
@@ -23,8 +23,13 @@ __all__ = ["app", "engine", "peers"]
 
 _QUICK_KINDS = ("step", "encode", "window", "lines")
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="One object instead of a table.")]
+app = typer.Typer(
+    help="Compare EdgeApp with other libraries on the same random weights.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    add_completion=False,
+)
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 
 
 @app.command()
@@ -33,25 +38,32 @@ def peers(
         str | None,
         typer.Option(
             "--only",
-            help="By commas, of step, encode, window, windows, lines, growth, memory, quality.",
+            help="What to measure, separated by commas: step, encode, window, windows, lines, "
+            "growth, memory, quality. Default: all.",
         ),
     ] = None,
     shape: Annotated[
         str | None,
         typer.Option(
-            "--shape", help="By commas, of whisper-tiny, -base, -small and opus-mt-en-de."
+            "--shape",
+            help="Model shapes, separated by commas: whisper-tiny, whisper-base, whisper-small, "
+            "opus-mt-en-de. Default: all.",
         ),
     ] = None,
     batch: Annotated[
-        str | None, typer.Option("--batch", help="By commas, how many are stepped at once.")
+        str | None, typer.Option("--batch", help="Batch sizes of a step, separated by commas.")
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A first look, in two minutes.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer shapes and tasks; two minutes.")
+    ] = False,
     rounds: Annotated[
-        int | None, typer.Option(min=1, help="Runs at most, of which medians are shown.")
+        int | None, typer.Option(min=1, help="Maximum number of runs; medians are shown.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="For quality: a folder with digits/ and tatoeba-eng-deu/."),
+        typer.Option(
+            "--data", help="Test data of quality: a folder with digits/ and tatoeba-eng-deu/."
+        ),
     ] = None,
     as_json: Json = False,
     markdown: Markdown = False,
@@ -59,10 +71,11 @@ def peers(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """EdgeApp beside transformers, openai-whisper, CTranslate2, faster-whisper and whisper.cpp.
+    """Compare with transformers, openai-whisper, CTranslate2, faster-whisper and whisper.cpp.
 
-    On the same random weights of true shape, each in its best configuration; and what precisions
-    cost in quality. A peer that is not installed is left out. Takes some twenty minutes.
+    All libraries run the same random weights in real model shapes, each in its best
+    configuration. Also measures the loss of quality by lower precision. A library that is not
+    installed is left out. Takes some twenty minutes.
     """
     with exit_with_code(debug):
         from tests.benchmarks.comparison import report
@@ -72,55 +85,55 @@ def peers(
         from tests.benchmarks.comparison.shapes import SHAPES
         from tests.benchmarks.comparison.work import KINDS, tasks_for
 
-        every = {each.name: each for each in SHAPES}
-        few = [name for name in every if not every[name].large]
-        names = _listed(shape, "--shape", list(every)) or (few if quick else list(every))
+        shapes = {each.name: each for each in SHAPES}
+        small = [name for name in shapes if not shapes[name].large]
+        names = _listed(shape, "--shape", list(shapes)) or (small if quick else list(shapes))
         kinds = _listed(only, "--only", [*KINDS, "quality"])
         kinds = kinds or list(_QUICK_KINDS if quick else (*KINDS, "quality"))
         sizes = [int(size) for size in _listed(batch, "--batch", None)] or ([1] if quick else [])
-        settings, said = chosen(device, None, threads), _with_time(print_note)
-        where = _computing(settings.device)
-        if where != "cpu":  # what is counted is the process's own memory, not the GPU's
+        settings, said = settings_from_flags(device, None, threads), _with_time(print_note)
+        resolved_device = _resolved_device(settings.device)
+        if resolved_device != "cpu":  # process memory is measured, not GPU memory
             kinds = [kind for kind in kinds if kind != "memory"]
-        work = {every[name]: tasks_for(every[name], kinds, sizes) for name in names}
+        work = {shapes[name]: tasks_for(shapes[name], kinds, sizes) for name in names}
         form = report.markdown if markdown else report.text
-        found, costs = Results(()), list[Cost]()
+        results, costs = Results(()), list[Cost]()
         try:
             for one, tasks in work.items():
                 if tasks:
-                    found += compare(
+                    results += compare(
                         {one: tasks},
                         PEERS,
                         rounds=rounds or 3,
-                        device=where,
+                        device=resolved_device,
                         threads=_counts(settings.threads),
                         said=said,
                     )
             if "quality" in kinds:
                 costs += quality(data, settings.device, settings.threads, said)
-        finally:  # Ctrl-C in the third shape does not cost the first two
-            if found.figures or costs:
-                typer.echo((report.to_json if as_json else form)(found, costs))
+        finally:  # after Ctrl-C, too: the shapes that are finished
+            if results.figures or costs:
+                typer.echo((report.to_json if as_json else form)(results, costs))
 
 
 @app.command()
 def engine(
     markdown: Markdown = False,
-    tokens: Annotated[int, typer.Option(min=1, max=400, help="New tokens in each run.")] = 64,
-    rounds: Annotated[int, typer.Option(min=1, help="Runs, of which medians are shown.")] = 5,
+    tokens: Annotated[int, typer.Option(min=1, max=400, help="Number of new tokens per run.")] = 64,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of runs; medians are shown.")] = 5,
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Encoding and decoding against transformers, on random weights of true shape.
+    """Compare encoding and decoding with transformers, on random weights in real model shapes.
 
-    Takes a minute or two.
+    Takes a minute or two, on the CPU.
     """
     with exit_with_code(debug):
         from tests.benchmarks.comparison import versus_transformers as report
         from tests.benchmarks.comparison.race import compare
 
-        settings = chosen("cpu", None, threads)
-        found = compare(
+        settings = settings_from_flags("cpu", None, threads)
+        figures = compare(
             report.work(tokens),
             report.ENTRANTS,
             rounds=rounds,
@@ -129,18 +142,24 @@ def engine(
             said=print_note,
         ).figures
         if markdown:
-            typer.echo(f"{report.markdown(found)}\n\n{report.conditions(tokens, rounds)}")
+            typer.echo(f"{report.markdown(figures)}\n\n{report.conditions(tokens, rounds)}")
         else:
-            print_table(report.table(found))
+            print_table(report.table(figures))
             results_console().print(report.conditions(tokens, rounds))
 
 
-def _listed(wanted: str | None, option: str, known: list[str] | None) -> list[str]:
-    """What is listed in an option. known: what there is; None for numbers from 1 on."""
-    parts = [part.strip() for part in (wanted or "").split(",") if part.strip()]
+def _listed(text: str | None, option: str, known: list[str] | None) -> list[str]:
+    """The values of an option, separated by commas. Raises OptionError.
+
+    Args:
+        text: Value of the option.
+        option: Its name.
+        known: The valid values; None accepts numbers above 0.
+    """
+    parts = [part.strip() for part in (text or "").split(",") if part.strip()]
     for part in parts:
         if not (part in known if known is not None else part.isdecimal() and int(part) > 0):
-            allowed = ", ".join(known) if known is not None else "numbers from 1 on"
+            allowed = ", ".join(known) if known is not None else "numbers above 0"
             raise OptionError(f"{option} takes {allowed}, not {part!r}")
     return parts
 
@@ -149,15 +168,15 @@ def _counts(threads: int | str) -> list[int] | None:
     return [threads] if isinstance(threads, int) else None
 
 
-def _computing(device: str) -> str:
-    """ "cpu" or "cuda" for what may be "auto"."""
+def _resolved_device(device: str) -> str:
+    """The device that "auto" stands for: "cpu" or "cuda"."""
     from pipelines.engine import Engine
 
     return Engine(device=device).device
 
 
 def _with_time(said: Callable[[str], None]) -> Callable[[str], None]:
-    """Notes that say when they were made."""
+    """A report function that adds the seconds since its creation to each message."""
     began = time.perf_counter()
     return lambda message: said(f"{time.perf_counter() - began:4.0f} s  {message}")
 

@@ -1,4 +1,4 @@
-"""A rival in the race: its process, what it runs best with, and its results."""
+"""One library in the comparison: its processes, its best configurations, its results."""
 
 from __future__ import annotations
 
@@ -16,11 +16,18 @@ __all__ = ["Entry"]
 
 @dataclass
 class Entry:
-    """start: makes a process of this rival. missing: why it cannot take part, else None.
+    """One library.
 
-    tried: the short runs of the search. choice: by task and column of the table, what to run.
-    runs, spent: what came out, and the seconds it took. failed: what could not be run, and why.
-    refused: why the last configuration that could not be loaded could not.
+    Attributes:
+        rival: The library.
+        start: Starts a process of the library.
+        missing: Why it cannot be measured; None if it can.
+        tried: Task → configuration → value, of the short runs of the search.
+        choice: (task, column of the table) → the configuration to measure.
+        runs: (task, configuration) → measured values.
+        spent: (task, configuration) → seconds spent on it.
+        failed: Task → why it could not be run.
+        refused: Why the last configuration that could not be loaded could not.
     """
 
     rival: Peer
@@ -37,11 +44,11 @@ class Entry:
 
     @property
     def chosen(self) -> list[tuple[Task, Configuration]]:
-        """What is run in each round: once for two columns that choose alike."""
+        """The (task, configuration) pairs to run in each round, without duplicates."""
         return list(dict.fromkeys((task, at) for (task, _), at in self.choice.items()))
 
     def enter(self) -> None:
-        """Start, or note why that is impossible."""
+        """Start the first process; on failure set `missing`."""
         try:
             self._first = self.start()
         except PeerMissing:
@@ -50,13 +57,13 @@ class Entry:
             self.missing = str(error)
 
     def ask(self, call: str, at: Configuration | None = None, *arguments: object) -> Any:
-        """Have the process of a configuration do something. Raises PeerFailed."""
+        """Call a method of the worker in the process of a configuration. Raises PeerFailed."""
         process = self._first if at is None else self._separate.get(at, self._first)
-        assert process is not None, "it takes part"
+        assert process is not None, "the process was started"
         return process.ask(call, *([] if at is None else [asdict(at)]), *arguments)
 
     def run(self, at: Configuration, task: Task) -> float | None:
-        """One measurement; None, and a note, when it fails."""
+        """One measurement; None, with the reason in `failed`, when it fails."""
         try:
             return float(self.ask("run", at, asdict(task)))
         except PeerFailed as error:
@@ -64,7 +71,7 @@ class Entry:
             return None
 
     def keep(self, configurations: Iterable[Configuration]) -> None:
-        """Have these in memory, and no others."""
+        """Load these configurations and unload all others."""
         kept = list(dict.fromkeys(configurations))
         if not self.rival.separate:
             self.ask("keep", None, [asdict(at) for at in kept])
@@ -77,7 +84,7 @@ class Entry:
                 self._separate[at].ask("keep", [asdict(at)])
 
     def close(self) -> None:
-        """End its processes."""
+        """End all processes."""
         for process in (self._first, *self._separate.values()):
             if process is not None:
                 process.close()

@@ -1,4 +1,4 @@
-"""What was measured."""
+"""The figures of the comparison."""
 
 from __future__ import annotations
 
@@ -13,10 +13,19 @@ __all__ = ["Figure"]
 
 @dataclass(frozen=True)
 class Figure:
-    """One rival's result for one piece of work.
+    """The result of one library for one task.
 
-    runs: each run's value, in `unit`. limit_ms: for a step, how long the memory takes to be read.
-    missing: why there are no runs, else None. why: which kernels were chosen, where a rival tells.
+    Attributes:
+        shape: Name of the model shape.
+        work: Key of the task.
+        title: Title of the task in tables.
+        rival: Name of the library, as a column of the table.
+        unit: Unit of the runs.
+        runs: The value of each run.
+        configuration: The configuration that was measured.
+        limit_ms: For a step, the time that reading the weights and the cache from memory takes.
+        missing: Why there are no runs; None where there are some.
+        why: Which kernels were chosen, where the library reports it.
     """
 
     shape: str
@@ -36,5 +45,5 @@ class Figure:
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The least and the most."""
+        """Minimum and maximum."""
         return min(self.runs), max(self.runs)

@@ -1,6 +1,6 @@
-"""The weights in whisper.cpp's layout: one file, in half precision or in blocks of 8 bits.
+"""Writes the weights in whisper.cpp's format: float16, or int8 in blocks (q8_0).
 
-After whisper.cpp's models/convert-h5-to-ggml.py, and ggml's block_q8_0.
+Reference: whisper.cpp's models/convert-h5-to-ggml.py, and ggml's block_q8_0.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from tests.benchmarks.comparison.weights import vocabulary
 __all__ = ["write_ggml"]
 
 _MAGIC, _F32, _F16, _Q8 = 0x67676D6C, 0, 1, 8
-# What the header of a file says, and the type of its matrices.
+# Compute type → (file type in the header, type of the matrices).
 _KINDS = {"float16": (1, _F16), "q8_0": (7, _Q8)}
 _BLOCK = 32
 
 
 def write_ggml(shape: Shape, folder: Path, compute_type: str) -> None:
-    """The weights of a folder once more, as one file in one of GGML_BYTES."""
+    """Write the weights of a folder as one file, in a compute type of GGML_BYTES."""
     kind, matrices = _KINDS[compute_type]
     target = ggml_file(folder, compute_type)
     config = shape.config
@@ -43,12 +43,12 @@ def write_ggml(shape: Shape, folder: Path, compute_type: str) -> None:
     with target.open("wb") as file:
         file.write(struct.pack("<I11i", _MAGIC, *header))
         file.write(struct.pack("<2i", *filters.shape) + filters.tobytes())
-        # whisper.cpp names the special ones itself, from the end of text on.
+        # whisper.cpp adds the special tokens, from end-of-text on, itself.
         file.write(struct.pack("<i", shape.eos))
         for word, _ in zip(vocabulary(shape), range(shape.eos), strict=False):
             file.write(struct.pack("<i", len(word)) + word.encode())
         for name, tensor in load_file(folder / "model.safetensors").items():
-            if name != "proj_out.weight":  # the token embedding once more
+            if name != "proj_out.weight":  # tied to the token embedding
                 file.write(_tensor(openai_name(name), tensor.astype(np.float32), matrices))
 
 
@@ -59,14 +59,14 @@ def _tensor(name: str, values: NDArray[np.float32], matrices: int) -> bytes:
     else:
         kind = matrices if values.ndim == 2 and "positional" not in name else _F32
     sides = values.shape[::-1]
-    told = struct.pack(f"<3i{len(sides)}i", len(sides), len(name), kind, *sides) + name.encode()
+    header = struct.pack(f"<3i{len(sides)}i", len(sides), len(name), kind, *sides) + name.encode()
     if kind == _Q8:
-        return told + _blocks(values)
-    return told + values.astype(np.float16 if kind == _F16 else np.float32).tobytes()
+        return header + _blocks(values)
+    return header + values.astype(np.float16 if kind == _F16 else np.float32).tobytes()
 
 
 def _blocks(values: NDArray[np.float32]) -> bytes:
-    """Blocks of 32 numbers: their scale in half precision, then 8 bits each."""
+    """q8_0: blocks of 32 numbers, each a float16 scale and 32 int8."""
     blocks = values.reshape(-1, _BLOCK)
     scale = np.abs(blocks).max(axis=1, keepdims=True) / 127
     numbers = np.round(blocks / np.maximum(scale, 1e-12)).astype(np.int8)

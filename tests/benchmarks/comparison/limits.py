@@ -1,4 +1,4 @@
-"""How near a step comes to what the memory allows."""
+"""The lower bound of a decoding step by memory bandwidth."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from tests.benchmarks.comparison.shapes import Shape
 
 __all__ = ["bandwidth", "step_bytes"]
 
-_BUFFER_BYTES = 1 << 30  # far more than any cache holds
-_LOOKS = 7
+_BUFFER_BYTES = 1 << 30  # far larger than any cache
+_REPEATS = 7
 
 
 def step_bytes(shape: Shape, batch: int, weight: float, number: float) -> float:
-    """What a decoding step reads at least: every weight of the decoder and of the output once,
-    and of each row the keys and values of its source.
+    """Bytes that a decoding step must read: each weight of the decoder and of the output layer
+    once, and the cross-attention keys and values of each row.
 
-    weight, number: bytes of a weight, and of a number in these keys and values.
+    Args:
+        shape: The model.
+        batch: Number of rows.
+        weight: Bytes per weight.
+        number: Bytes per number of the keys and values.
     """
     config = shape.config
     width, layers = int(config["d_model"]), int(config["decoder_layers"])
-    # Query, key, value and output for the row itself; query and output for its source.
+    # Self-attention: query, key, value, output. Cross-attention: query and output.
     attention = 6 * width * width
     weights = layers * (attention + 2 * width * int(config["decoder_ffn_dim"]))
     weights += width * int(config["vocab_size"])
@@ -29,14 +33,16 @@ def step_bytes(shape: Shape, batch: int, weight: float, number: float) -> float:
 
 
 def bandwidth(device: str) -> float:
-    """Bytes a second that all threads together, or the GPU, read from memory: the best of several
-    sums."""
+    """Bytes per second that all threads together, or the GPU, read from memory.
+
+    The best of several sums over a large buffer.
+    """
     import torch
 
     buffer = torch.ones(_BUFFER_BYTES // 4, device=device)
     best = 0.0
-    for _ in range(_LOOKS):
+    for _ in range(_REPEATS):
         began = time.perf_counter()
-        float(buffer.sum())  # waits for it
+        float(buffer.sum())  # waits for the result
         best = max(best, _BUFFER_BYTES / (time.perf_counter() - began))
     return best

@@ -1,10 +1,10 @@
-"""What transformers' Whisper calls its weights, in the names of openai-whisper and whisper.cpp."""
+"""Weight names of transformers' Whisper → those of openai-whisper and whisper.cpp."""
 
 from __future__ import annotations
 
 __all__ = ["openai_name"]
 
-_NAMES = (  # in this order
+_NAMES = (  # replaced in this order
     ("model.", ""),
     (".layers.", ".blocks."),
     ("self_attn_layer_norm", "attn_ln"),

@@ -1,4 +1,4 @@
-"""A rival's process, as the one that measures sees it."""
+"""The worker process of a library, as seen from the measuring process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,26 @@ __all__ = ["PeerMissing", "PeerFailed", "PeerProcess"]
 
 
 class PeerFailed(Exception):
-    """A rival could not do what was asked of it; the message says why."""
+    """A library could not run a task; the message says why."""
 
 
 class PeerMissing(PeerFailed):
-    """A rival's package is not installed."""
+    """The package of a library is not installed."""
 
 
 class PeerProcess:
-    """Runs `worker` in one of its roles for one shape: "prepare", "race" with a rival's place, or
-    "peak" with an import and a rival's place.
+    """Runs `worker` in one role for one shape. A context manager.
 
-    Use as a context manager.
+    Args:
+        role: "prepare", "race" or "peak".
+        shape: The model.
+        folder: Folder with its weights.
+        device: "cpu" or "cuda".
+        *place: For "race" the module:class of the backend; for "peak" a module to import before,
+            then the module:class.
+
+    Raises:
+        PeerFailed: The worker could not start.
     """
 
     def __init__(self, role: str, shape: Shape, folder: Path, device: str, *place: str) -> None:
@@ -44,7 +52,7 @@ class PeerProcess:
             raise
 
     def ask(self, call: str, *arguments: Any) -> Any:
-        """Call a method of what the worker serves. Raises PeerFailed with what that raised."""
+        """Call a method of the worker's object. Raises PeerFailed with its error message."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -61,7 +69,7 @@ class PeerProcess:
         return answer["value"]
 
     def close(self) -> None:
-        """End the process; it has nothing to lose."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()
 

@@ -1,4 +1,4 @@
-"""What a precision costs: word errors and BLEU of the bundled models, against float32."""
+"""Loss of quality by precision: word error rate and BLEU of the bundled models vs float32."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from pipelines.engine import Engine
 from pipelines.hub import assets_folder, bundled_folder
 from pipelines.translation import Translator
 
-__all__ = ["AIM", "Cost", "quality"]
+__all__ = ["TARGET", "Cost", "quality"]
 
-AIM = 0.3  # points by which a precision may be worse than float32
+TARGET = 0.3  # maximum loss against float32, in points
 _PRECISIONS = ("float32", "auto", "int8", "bfloat16", "float16")
 _DIGITS = "zero one two three four five six seven eight nine".split()
 _TEST_TAKES = range(5)  # of each digit and speaker: the official test part
@@ -29,9 +29,15 @@ _TEST_TAKES = range(5)  # of each digit and speaker: the official test part
 
 @dataclass(frozen=True)
 class Cost:
-    """One precision of one bundled model. measure: "word error rate, %" or "BLEU".
+    """The quality of one bundled model in one precision.
 
-    worse: points against float32; above 0 is worse. over: what it was measured on.
+    Attributes:
+        model: Name of the model.
+        measure: "word error rate, %" or "BLEU".
+        compute_type: The precision.
+        value: The quality in `measure`.
+        worse: Loss against float32, in points; above 0 is worse.
+        over: The test data.
     """
 
     model: str
@@ -45,21 +51,25 @@ class Cost:
 def quality(
     data: Path | None, device: str, threads: int | Literal["auto"], said: Callable[[str], None]
 ) -> list[Cost]:
-    """Both bundled models in every precision.
+    """Measure both bundled models in every precision.
 
-    data: a folder with digits/recordings.tar and tatoeba-eng-deu/; None: the bundled recordings,
-    and no translations, of which none are bundled with references.
+    Args:
+        data: A folder with digits/recordings.tar and tatoeba-eng-deu/. None measures only the
+            bundled recordings: no reference translations are bundled.
+        device: Device of the engine.
+        threads: Threads of the engine.
+        said: Receives progress messages.
     """
-    heard = list(_recordings(data))
+    recordings = list(_recordings(data))
     pairs = _pairs(data)
     costs: list[Cost] = []
     for compute_type in _PRECISIONS:
         said(f"quality of {compute_type}")
         with Engine(device=device, compute_type=compute_type, threads=threads) as engine:
-            wrong = _word_errors(engine, heard)
-            words = sum(len(truth) for _, truth in heard)
-            over = f"{words} words in {len(heard)} recordings"
-            _add(costs, Cost("demo", "word error rate, %", compute_type, wrong, 0.0, over))
+            error_rate = _word_error_rate(engine, recordings)
+            words = sum(len(reference) for _, reference in recordings)
+            over = f"{words} words in {len(recordings)} recordings"
+            _add(costs, Cost("demo", "word error rate, %", compute_type, error_rate, 0.0, over))
             if pairs:
                 over = f"{len(pairs)} sentences"
                 bleu = _bleu(engine, pairs)
@@ -73,13 +83,15 @@ def _add(costs: list[Cost], cost: Cost) -> None:
     costs.append(Cost(cost.model, cost.measure, cost.compute_type, cost.value, worse, cost.over))
 
 
-def _word_errors(engine: Engine, heard: Sequence[tuple[Samples, list[str]]]) -> float:
+def _word_error_rate(engine: Engine, recordings: Sequence[tuple[Samples, list[str]]]) -> float:
+    """In percent, over all recordings."""
     transcriber = Transcriber(bundled_folder("demo"), engine=engine)
-    wrong = 0
-    for samples, truth in heard:
-        found = transcriber.transcribe(samples)
-        wrong += word_errors(truth, plain_words(" ".join(segment.text for segment in found)))
-    return 100 * wrong / sum(len(truth) for _, truth in heard)
+    errors = 0
+    for samples, reference in recordings:
+        segments = transcriber.transcribe(samples)
+        text = " ".join(segment.text for segment in segments)
+        errors += word_errors(reference, plain_words(text))
+    return 100 * errors / sum(len(reference) for _, reference in recordings)
 
 
 def _bleu(engine: Engine, pairs: Sequence[tuple[str, Sequence[str]]]) -> float:
@@ -87,7 +99,7 @@ def _bleu(engine: Engine, pairs: Sequence[tuple[str, Sequence[str]]]) -> float:
 
     translator = Translator(bundled_folder("demo-en-de"), engine=engine)
     texts = [each.text for each in translator.translate_lines([source for source, _ in pairs])]
-    # One list for each place among a sentence's references; some sentences have fewer.
+    # One list per reference number; sentences with fewer references are padded with None.
     references = [list(each) for each in zip_longest(*(known for _, known in pairs))]
     return float(sacrebleu.corpus_bleu(texts, references).score)
 

@@ -1,4 +1,4 @@
-"""The whole of a comparison: weights, machine, all shapes, all pieces of work."""
+"""The whole comparison: makes weights, then measures all tasks of all shapes."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ __all__ = ["Results", "compare"]
 
 @dataclass(frozen=True)
 class Results:
-    """What was measured. bytes_per_s: what memory gives to all threads together, or to the GPU.
-    gpu: its name, or nothing."""
+    """All figures.
+
+    Attributes:
+        figures: One per library and task.
+        bytes_per_s: Memory bandwidth of all threads together, or of the GPU.
+        gpu: Name of the GPU; "" on the CPU.
+    """
 
     figures: tuple[Figure, ...]
     bytes_per_s: float = 0.0
@@ -41,9 +46,18 @@ def compare(
     threads: Sequence[int] | None,
     said: Said,
 ) -> Results:
-    """Everything that is asked for of each shape, by everybody.
+    """Measure all libraries on the tasks of each shape.
 
-    Raises OptionError without transformers, which makes the weights.
+    Args:
+        work: Shape → tasks.
+        rivals: The libraries.
+        rounds: Maximum number of runs.
+        device: "cpu" or "cuda".
+        threads: Thread counts to try; None tries all useful ones.
+        said: Receives progress messages.
+
+    Raises:
+        OptionError: transformers, which makes the weights, is not installed.
     """
     figures: list[Figure] = []
     bytes_per_s, gpu = 0.0, ""

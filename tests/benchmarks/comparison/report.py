@@ -1,4 +1,4 @@
-"""The results, for a terminal, for the README and for programs."""
+"""The results as text for a terminal, as Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from itertools import groupby, zip_longest
 from edgeapp.bench.machine import machine
 from tests.benchmarks.comparison.backends.registry import OURS, PEERS
 from tests.benchmarks.comparison.figures import Figure
-from tests.benchmarks.comparison.quality import AIM, Cost
+from tests.benchmarks.comparison.quality import TARGET, Cost
 from tests.benchmarks.comparison.race import Results
 from tests.benchmarks.comparison.targets import better, target_of, target_rows
 
 __all__ = ["conditions", "markdown", "number", "text", "to_json"]
 
 _QUALITY_COLUMNS = ("model", "precision", "quality", "worse by", "", "over")
-_COLUMNS = ("", "median", "least–most", "dtype × threads", "memory limit", "EdgeApp is")
+_COLUMNS = ("", "median", "min–max", "dtype × threads", "memory limit", "EdgeApp is")
 
 
 def text(results: Results, costs: Sequence[Cost]) -> str:
-    """For a terminal: a block for each piece of work, a line for each rival."""
+    """Text for a terminal: one block per task, one line per library."""
     lines = []
     for rows in _blocks(results.figures):
         verdicts = target_rows(rows, bool(results.gpu))
@@ -37,7 +37,7 @@ def text(results: Results, costs: Sequence[Cost]) -> str:
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
-    """Columns as wide as their cells; a row of one or two cells is a title, or a remark."""
+    """Rows with aligned columns; a row of one or two cells is a title or a remark."""
     whole = [row for row in rows if len(row) > 2]
     widths = [max(map(len, column)) for column in zip_longest(*whole, fillvalue="")]
     lines = []
@@ -52,7 +52,7 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def markdown(results: Results, costs: Sequence[Cost]) -> str:
-    """For the README."""
+    """Markdown: one table of figures, one of quality."""
     parts = [_race_markdown(results), conditions(results)] if results.figures else []
     if costs:
         rows = [_QUALITY_COLUMNS, ("---",) * len(_QUALITY_COLUMNS), *map(_cost_cells, costs)]
@@ -61,7 +61,7 @@ def markdown(results: Results, costs: Sequence[Cost]) -> str:
 
 
 def _race_markdown(results: Results) -> str:
-    """A row for each piece of work, a column for each rival."""
+    """One row per task, one column per library."""
     rivals = [column.name for rival in PEERS for column in rival.columns]
     shown = [name for name in rivals if any(each.rival == name for each in results.figures)]
     lines = [
@@ -83,33 +83,32 @@ def _race_markdown(results: Results) -> str:
 
 
 def conditions(results: Results) -> str:
-    """What the figures depend on, in one paragraph."""
+    """Machine, versions and method, in one paragraph."""
     kernels = {each.why for each in results.figures if each.why}
     where = [machine("edgeapp", *_installed()), *([results.gpu] if results.gpu else [])]
     return (
         f"{', '.join(where)}; memory read at {results.bytes_per_s / 1e9:.0f} GB/s. Random"
-        " weights, the same for everybody; greedy, as many tokens for all; each rival in its best"
-        " configuration for each piece of work (dtype × threads, found by short runs), in a process"
-        " of its own, in turn; medians, with least and most. Memory limit: how long it"
-        " takes to read what a step has to read."
+        " weights, the same for all libraries; greedy, the same number of tokens; each library in"
+        " its best configuration for each task (dtype × threads, found by short runs), in its own"
+        " process, in turn; medians, with minimum and maximum. Memory limit: the time to read the"
+        " weights and the cache that a step needs."
         + "".join(f"\nEdgeApp's kernels: {why}" for why in sorted(kernels))
     )
 
 
 def to_json(results: Results, costs: Sequence[Cost]) -> str:
-    """One object: the machine, each figure with its runs, ratio and aim, and what precisions
-    cost."""
+    """One JSON object: the machine, each figure with runs, ratio and target, and quality."""
     figures = []
     for rows in _blocks(results.figures):
         ours = next((row for row in rows if row.rival == OURS and row.runs), None)
         for row in rows:
-            told = asdict(row)
+            record = asdict(row)
             if row.runs:
-                told["median"] = row.median
+                record["median"] = row.median
             if row.runs and ours is not None and row is not ours:
-                told["edgeapp_is"] = better(row.unit, ours.median, row.median)
-                told["aim"] = target_of(row.shape, row.work, row.rival, bool(results.gpu))
-            figures.append(told)
+                record["edgeapp_is"] = better(row.unit, ours.median, row.median)
+                record["aim"] = target_of(row.shape, row.work, row.rival, bool(results.gpu))
+            figures.append(record)
     return json.dumps(
         {
             "machine": machine("edgeapp", *_installed()),
@@ -129,13 +128,13 @@ def _cost_cells(cost: Cost) -> tuple[str, ...]:
         cost.compute_type,
         f"{cost.value:.2f} {cost.measure}",
         "" if exact else f"{cost.worse:+.2f}",
-        "" if exact else f"aim {AIM}: {'hit' if cost.worse <= AIM else 'missed'}",
+        "" if exact else f"aim {TARGET}: {'hit' if cost.worse <= TARGET else 'missed'}",
         cost.over,
     )
 
 
 def number(value: float) -> str:
-    """With as many digits as say something."""
+    """A number with 0 decimals from 100 on, 1 from 20 on, else 2."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 20 else f"{value:.2f}"
 
 

@@ -1,4 +1,4 @@
-"""The measurement: everybody in the best configuration, in rounds, in turn."""
+"""The measurement: in each round all libraries run once, each in its best configuration."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ __all__ = ["Said", "measure"]
 
 Said = Callable[[str], None]
 
-# After one rival's turn its idle threads look for work a while before they sleep.
+# The idle threads of the last library spin for a while before they sleep.
 _PAUSE_S = 0.2
-# What takes long is repeated less often: until this much has gone into it. Most of it goes to
-# those who are near each other.
+# Seconds per task and configuration, after which it is not repeated. Fast libraries, which are
+# close to each other, get more.
 _ENOUGH_S = 2.0
 _ENOUGH_OF_THE_QUICK_S = 4.0
 _ENOUGH_OF_LINES_S = 30.0
-_WARM_S = 2.0  # a run that takes longer needed no warm-up before it
+_WARM_S = 2.0  # a longer first run counts, although it is the warm-up
 
 
 def measure(
@@ -43,12 +43,21 @@ def measure(
     threads: Sequence[int] | None = None,
     said: Said,
 ) -> list[Figure]:
-    """Everybody's figures for the pieces of work of one shape.
+    """The figures of all libraries for the tasks of one shape.
 
-    threads: the counts to try; all that make sense here when None. said: hears of the progress.
+    Args:
+        shape: The model.
+        folder: Folder with its weights.
+        tasks: What to measure.
+        rivals: The libraries.
+        rounds: Maximum number of runs.
+        bytes_per_s: Memory bandwidth.
+        device: "cpu" or "cuda".
+        threads: Thread counts to try; None tries all useful ones.
+        said: Receives progress messages.
     """
     counts = threads or thread_counts()
-    if device != "cpu":  # where threads only prepare what the GPU does
+    if device != "cpu":  # threads only launch the work of the GPU
         counts = counts[-1:]
     with ExitStack() as stack:
         entries: list[Entry] = []
@@ -56,7 +65,7 @@ def measure(
             own = [task for task in tasks if rival.takes(shape, task)]
             if not own:
                 continue
-            said(f"{shape.name}: {rival.columns[-1].name} looks for its best configuration")
+            said(f"{shape.name}: {rival.columns[-1].name} searches its best configuration")
             start = partial(PeerProcess, "race", shape, folder, device, rival.place)
             entries.append(Entry(rival, start))
             stack.callback(entries[-1].close)
@@ -72,7 +81,7 @@ def measure(
                 time.sleep(_PAUSE_S)
                 _turn(entry, number)
         for entry in present:
-            _weigh(entry, shape, folder, device, said)
+            _measure_memory(entry, shape, folder, device, said)
         return [
             _figure(shape, task, entry, column, bytes_per_s)
             for task in tasks
@@ -93,7 +102,7 @@ def _search(entry: Entry, tasks: Sequence[Task], counts: Sequence[int]) -> None:
 
 
 def _turn(entry: Entry, number: int) -> None:
-    """One run of everything; round 0 is a warm-up, unless it takes so long that it counts."""
+    """Run each task once. Round 0 is a warm-up, and counts only where it takes long."""
     for task, at in entry.chosen:
         enough = _ENOUGH_OF_THE_QUICK_S if entry.rival.quick else _ENOUGH_S
         if task.kind == "lines" and entry.rival.quick:
@@ -110,8 +119,8 @@ def _turn(entry: Entry, number: int) -> None:
             runs.append(value)
 
 
-def _weigh(entry: Entry, shape: Shape, folder: Path, device: str, said: Said) -> None:
-    """Peak memory, each time in a fresh process."""
+def _measure_memory(entry: Entry, shape: Shape, folder: Path, device: str, said: Said) -> None:
+    """Measure peak memory, in a new process per configuration."""
     for task, at in entry.chosen:
         if task.kind != "memory":
             continue

@@ -1,4 +1,4 @@
-"""The best configuration of a rival for each piece of work, from short runs of a few of them."""
+"""Searches the best configuration of a library for each task, by short runs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.benchmarks.comparison.work import Task
 
 __all__ = ["search", "thread_counts"]
 
-_LOOKS = 3
-# No further look is begun after so long.
-_LOOK_S, _LOOK_OF_THE_QUICK_S = 0.3, 1.0
+_REPEATS = 3
+# Seconds after which a short run is not repeated; more for fast libraries.
+_PROBE_S, _PROBE_OF_THE_QUICK_S = 0.3, 1.0
 _TOKENS = 16
 _LINES, _LINES_OF_THE_QUICK = 128, 512
-# So many of the best at some lines are tried with all of them, as often: of few lines, several
-# processes spend much of the time on the last of theirs.
+# The best few at a part of the lines are run with all lines, so often: with few lines, several
+# processes spend much of their time on their last batch.
 _FINALISTS, _FINALS = 3, 2
 _FINALS_S = 30.0
 
@@ -34,10 +34,10 @@ def thread_counts() -> list[int]:
 
 
 def search(entry: Entry, tasks: Sequence[Task], counts: Sequence[int]) -> None:
-    """Choose for each of `tasks` and each column, and have what was chosen in memory.
+    """Choose the configurations of all tasks and columns, and load them.
 
-    Every dtype is tried with half and with all of the threads; of those who are near each other,
-    what was best at something with one more and one less, too, and many lines cut in other ways.
+    Each dtype is tried with half and with all of the threads. For fast libraries the best are
+    also tried with one step more and fewer threads, and lines with other batch sizes.
     """
     probes = list(dict.fromkeys(probe for task in tasks for _, probe in _parts(entry, task)))
     half = (len(counts) - 1) // 2
@@ -62,7 +62,7 @@ def search(entry: Entry, tasks: Sequence[Task], counts: Sequence[int]) -> None:
 
 
 def _parts(entry: Entry, task: Task) -> list[tuple[float, Task]]:
-    """What is tried for a task: its cost is the sum of so many times these costs."""
+    """The short runs for a task, as (weight, run): its cost is their weighted sum."""
     encode, step = Task("encode", 1, 1), Task("step", min(task.batch, 8), _TOKENS)
     if task.kind == "lines":
         most = _LINES_OF_THE_QUICK if entry.rival.quick else _LINES
@@ -98,7 +98,7 @@ def _choose(entry: Entry, tasks: Sequence[Task]) -> None:
 
 
 def _finals(entry: Entry, task: Task) -> None:
-    """Choose for many lines again, from the best few, by whole runs."""
+    """Choose for lines again, by full runs of the best few configurations."""
     [(_, probe)] = _parts(entry, task)
     tried = entry.tried.get(probe, {})
     for column in entry.rival.columns:
@@ -124,16 +124,16 @@ def _try(entry: Entry, at: Configuration, probes: Sequence[Task]) -> None:
         return
     try:
         entry.keep([at])
-    except PeerFailed as error:  # a dtype that this device lacks, perhaps
+    except PeerFailed as error:  # for example a dtype that the device lacks
         entry.refused = str(error)
         return
     for probe in left:
-        until = time.perf_counter() + (_LOOK_OF_THE_QUICK_S if entry.rival.quick else _LOOK_S)
+        until = time.perf_counter() + (_PROBE_OF_THE_QUICK_S if entry.rival.quick else _PROBE_S)
         found = [entry.run(at, probe)]
-        while len(found) < _LOOKS and time.perf_counter() < until:
+        while len(found) < _REPEATS and time.perf_counter() < until:
             found.append(entry.run(at, probe))
         values = [value for value in found if value is not None]
         if probe not in entry.failed:
-            # The best: what got in the way of one run is not the rival's fault.
+            # The best run: the others were delayed by other programs.
             value = max(values) if probe.unit == "tokens/s" else min(values)
             entry.tried.setdefault(probe, {})[at] = value

@@ -1,4 +1,4 @@
-"""The models that are measured: published shapes, as data. Neither torch nor transformers."""
+"""Published model shapes as data; imports neither torch nor transformers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,13 @@ _SPECIAL = {"bos_token_id": 50_257, "eos_token_id": 50_257, "pad_token_id": 50_2
 class Shape:
     """A model shape.
 
-    config: what transformers' configuration class of this kind is made from.
-    prompt: what the decoder starts from. batches: of steps, unless others are asked for. large:
-    batches take those who are slow minutes.
+    Attributes:
+        name: Name of the published model.
+        kind: Architecture.
+        config: Arguments of the configuration class of transformers.
+        prompt: Ids that the decoder starts with.
+        batches: Default batch sizes of steps.
+        large: Batches take slow libraries minutes.
     """
 
     name: str
@@ -34,7 +38,7 @@ class Shape:
 
     @property
     def frames(self) -> int:
-        """Log-mel frames of a whole window."""
+        """Log-mel frames of a full window."""
         return 2 * int(self.config.get("max_source_positions", 1500))
 
 
@@ -86,7 +90,7 @@ SHAPES = (
 
 
 def converted_folder(folder: Path) -> Path:
-    """Where the weights of `folder` lie in CTranslate2's layout."""
+    """The folder of the same weights in CTranslate2's format."""
     return folder.with_name(f"{folder.name}-ctranslate2")
 
 
@@ -95,5 +99,5 @@ GGML_BYTES = {"float16": 2.0, "q8_0": 34 / 32}
 
 
 def ggml_file(folder: Path, compute_type: str) -> Path:
-    """Where the weights of `folder` lie in whisper.cpp's layout."""
+    """The file of the same weights in whisper.cpp's format."""
     return folder.with_name(f"{folder.name}-{compute_type}.bin")

@@ -1,4 +1,4 @@
-"""What EdgeApp aims at against each rival, and whether it got there."""
+"""Targets for EdgeApp against each library, and whether they are met."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.benchmarks.comparison.figures import Figure
 
 __all__ = ["target_of", "target_rows", "better"]
 
-# (piece of work, rival) → how many times as good as it.
-_AIMS = {
+# (task, library) → factor by which EdgeApp is to be faster (smaller, for memory).
+_TARGETS = {
     ("step 1", CT2): 2.0,
     ("step 1", HF_EXACT): 8.0,
     ("encode", CT2): 1.5,
@@ -21,32 +21,32 @@ _AIMS = {
     ("memory", HF_EXACT): 2.0,
     ("memory", CT2): 1 / 1.3,
 }
-_GPU_AIMS = {("step 1", HF): 5.0}
-_TINY_STEP = 1.5
-_GROWTH = 1.3  # times as much, at most
+_GPU_TARGETS = {("step 1", HF): 5.0}
+_TINY_STEP_TARGET = 1.5
+_MAX_GROWTH = 1.3  # time of a late step over an early one
 
 
 def better(unit: str, one: float, other: float) -> float:
-    """How many times as good `one` is as `other`."""
+    """The factor by which `one` is better than `other`."""
     return one / other if unit == "tokens/s" else other / one
 
 
 def target_of(shape: str, work: str, rival: str, on_gpu: bool = False) -> float | None:
-    """How many times as good as this EdgeApp is to be; None where nothing was set out."""
+    """The factor by which EdgeApp is to be better than a library; None without a target."""
     if on_gpu:
-        return _GPU_AIMS.get((work, rival))
+        return _GPU_TARGETS.get((work, rival))
     if (shape, work, rival) == ("whisper-tiny", "step 1", CT2):
-        return _TINY_STEP
-    return _AIMS.get((work, rival))
+        return _TINY_STEP_TARGET
+    return _TARGETS.get((work, rival))
 
 
 def target_rows(figures: Sequence[Figure], on_gpu: bool = False) -> dict[str, str]:
-    """For one piece of work: rival → "2.10 ×, aim 1.5: hit"."""
+    """For the figures of one task: library → "2.10 ×, aim 1.5: hit"."""
     ours = next((each for each in figures if each.rival == OURS and each.runs), None)
     if ours is None:
         return {}
     if ours.work == "growth":
-        return {OURS: f"aim {_GROWTH:g}: {'hit' if ours.median <= _GROWTH else 'missed'}"}
+        return {OURS: f"aim {_MAX_GROWTH:g}: {'hit' if ours.median <= _MAX_GROWTH else 'missed'}"}
     return {
         each.rival: _verdict(
             better(each.unit, ours.median, each.median),
@@ -57,7 +57,7 @@ def target_rows(figures: Sequence[Figure], on_gpu: bool = False) -> dict[str, st
     }
 
 
-def _verdict(ratio: float, aim: float | None) -> str:
-    if aim is None:
+def _verdict(ratio: float, target: float | None) -> str:
+    if target is None:
         return f"{ratio:.2f} ×"
-    return f"{ratio:.2f} ×, aim {aim:.2g}: {'hit' if ratio >= aim else 'missed'}"
+    return f"{ratio:.2f} ×, aim {target:.2g}: {'hit' if ratio >= target else 'missed'}"

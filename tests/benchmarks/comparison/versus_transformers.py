@@ -1,4 +1,4 @@
-"""The engine in every precision, against transformers alone."""
+"""Compares the engine in every precision with transformers."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ ENTRANTS = (
 
 
 def work(tokens: int) -> dict[Shape, list[Task]]:
-    """A first token, and `tokens` more, of the least shape of each kind."""
+    """The first token and `tokens` more, for the smallest shape of each kind."""
     tasks = [Task("encode", 1, 1), Task("step", 1, tokens)]
     return {shape: tasks for shape in SHAPES if not shape.large}
 
 
 def conditions(tokens: int, rounds: int) -> str:
-    """What the figures depend on, in one paragraph."""
+    """Machine, versions and method, in one paragraph."""
     return (
         f"{machine('edgeapp', 'torch', 'transformers')}. "
         f"Random weights, batch 1, greedy, {tokens} further tokens, medians of up to {rounds} runs "
-        "taken in turn, everybody with as many threads as are best for it. First token: from 30 s "
-        "of audio or 30 tokens of text, through the encoder, to the first choice. Decoding: "
-        "against transformers in float32."
+        "taken in turn, each library with its best number of threads. First token: from 30 s of "
+        "audio or 30 tokens of text, through the encoder, to the first token. Decoding: "
+        "speed-up over transformers in float32."
     )
 
 
 def table(figures: Sequence[Figure]) -> Table:
-    """For a terminal."""
+    """The table for a terminal."""
     from rich.table import Table
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
@@ -62,7 +62,7 @@ def table(figures: Sequence[Figure]) -> Table:
 
 
 def markdown(figures: Sequence[Figure]) -> str:
-    """For the README."""
+    """The table in Markdown."""
     lines = ["| " + " | ".join(_COLUMNS) + " |", "|---|---|---|" + "--:|" * 3]
     return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in _rows(figures)])
 

@@ -1,4 +1,4 @@
-"""The folders with random weights: as transformers saves them, and as CTranslate2 reads them."""
+"""Folders with random weights, in the formats of transformers and CTranslate2."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _CONTROLS = ("translate", "transcribe", "startoflm", "startofprev", "nospeech", 
 
 
 def write(shape: Shape, folder: Path) -> None:
-    """Random float32 weights of a shape, the same for everybody."""
+    """Random float32 weights of a shape, the same for all libraries."""
     torch.manual_seed(0)
     if shape.kind == "whisper":
         model: Any = WhisperForConditionalGeneration(WhisperConfig(**shape.config))
     else:
         model = MarianMTModel(MarianConfig(**shape.config))
     config = model.config
-    # Nothing ends a generation early: all make exactly as many tokens as asked for.
+    # Without an eos id no generation ends early: all libraries make the same number of tokens.
     model.generation_config = GenerationConfig(
         pad_token_id=config.pad_token_id,
         eos_token_id=None,
@@ -42,7 +42,7 @@ def write(shape: Shape, folder: Path) -> None:
 
 
 def vocabulary(shape: Shape) -> dict[str, int]:
-    """A name for every id, with those of the special tokens where CTranslate2 looks for them."""
+    """A token for every id; special tokens have the names that CTranslate2 looks up."""
     size = int(shape.config["vocab_size"])
     names = [f"t{number}" for number in range(size)]
     if shape.kind == "whisper":
@@ -60,7 +60,7 @@ def vocabulary(shape: Shape) -> dict[str, int]:
 
 
 def convert(shape: Shape, folder: Path) -> None:
-    """The same weights in CTranslate2's layout. Raises ModuleNotFoundError without it."""
+    """Convert the weights to CTranslate2's format. Raises ModuleNotFoundError without it."""
     from ctranslate2.converters import TransformersConverter
 
     names = vocabulary(shape)
@@ -77,7 +77,7 @@ def convert(shape: Shape, folder: Path) -> None:
 
     target = converted_folder(folder)
     Converter(str(folder)).convert(str(target))
-    # faster-whisper looks for it here; in the format of the package tokenizers.
+    # faster-whisper reads this file, in the format of the package tokenizers.
     model = {"type": "WordLevel", "vocab": names, "unk_token": "t0"}
-    told = {"version": "1.0", "added_tokens": [], "model": model}
-    (target / "tokenizer.json").write_text(json.dumps(told), encoding="utf-8")
+    content = {"version": "1.0", "added_tokens": [], "model": model}
+    (target / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")

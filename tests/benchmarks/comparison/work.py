@@ -1,4 +1,4 @@
-"""What is measured: the pieces of work, and the input that everybody gets."""
+"""The tasks that are measured, and their input, which is the same for all libraries."""
 
 from __future__ import annotations
 
@@ -30,23 +30,26 @@ Kind = Literal["step", "encode", "window", "windows", "lines", "growth", "memory
 KINDS: tuple[Kind, ...] = ("step", "encode", "window", "windows", "lines", "growth", "memory")
 Unit = Literal["ms", "tokens/s", "×", "MB"]
 
-# Further tokens whose mean a step is. Fewer for large batches, where each takes long.
+# Batch size → tokens after the first, over which the time of a step is averaged.
 _STEP_TOKENS = {1: 64, 8: 32, 32: 16}
 _WINDOW_S = 30
 _SOURCE_TOKENS = 30
-# So many target lengths occur: rivals that give all rows of a call one length get whole batches.
+# Few different target lengths: libraries with one length per call then get full batches.
 _TARGET_LENGTHS = (4, 6, 8, 10, 12, 16, 20, 28, 40, 60, 90)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One piece of work of a shape.
+    """One task of a shape.
 
-    kind: "step": a further token, in ms; "encode": from the features of a window to the first
-        token, in ms; "window": from 30 s of samples to the last of `tokens` tokens, in ms;
-        "windows": from the features of several to the last of `tokens` tokens each, in ms;
-        "lines": `batch` lines of mixed length, in tokens a second; "growth": a step after `tokens`
-        tokens against one after a few; "memory": the peak of it, in MB.
+    Attributes:
+        kind: "step": one decoding step, in ms. "encode": from the features of a window to the
+            first token, in ms. "window": from 30 s of samples to the last token, in ms.
+            "windows": from the features of `batch` windows to the last token, in ms. "lines":
+            `batch` lines of mixed length, in tokens/s. "growth": a step after `tokens` tokens
+            over a step after a few. "memory": peak memory, in MB.
+        batch: Number of rows.
+        tokens: Number of new tokens per row.
     """
 
     kind: Kind
@@ -63,7 +66,7 @@ class Task:
         return units.get(self.kind, "ms")
 
     def title(self) -> str:
-        """For a table."""
+        """The title in tables."""
         return {
             "step": f"a step, batch {self.batch}",
             "encode": "30 s encoded, to the first token",
@@ -78,8 +81,13 @@ class Task:
 def tasks_for(
     shape: Shape, kinds: Sequence[str] = KINDS, batches: Sequence[int] = ()
 ) -> list[Task]:
-    """What is measured of a shape, in the order of the table. batches: of steps; the shape's own
-    when empty."""
+    """The tasks of a shape, in the order of the table.
+
+    Args:
+        shape: The model.
+        kinds: Kinds to include.
+        batches: Batch sizes of steps; empty takes those of the shape.
+    """
     tasks = [Task("step", batch, _STEP_TOKENS.get(batch, 32)) for batch in batches or shape.batches]
     if shape.kind == "whisper":
         tasks += [Task("encode", 1, 1), Task("window", 1, 100), Task("windows", 8, 50)]
@@ -114,15 +122,15 @@ def sentence(shape: Shape) -> list[int]:
 
 @dataclass(frozen=True)
 class Line:
-    """A line to translate. ids: with eos. tokens: how many its translation has."""
+    """A line to translate: source ids with eos, and the number of tokens to generate."""
 
     ids: tuple[int, ...]
     tokens: int
 
 
 def lines(shape: Shape, count: int) -> list[Line]:
-    """Lines as people write them: nine in ten are short sentences (the lengths of Tatoeba's are
-    log-normal, 9 tokens in the middle), one is a long one of up to 90."""
+    """Lines with realistic lengths: nine in ten are short (log-normal as in Tatoeba, median 9
+    tokens), one in ten is long, up to 90 tokens."""
     drawn = random.Random(1)
     made = []
     for _ in range(count):

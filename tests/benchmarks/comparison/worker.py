@@ -1,7 +1,7 @@
-"""The process of one rival: told over stdin what to do, it answers on stdout, a line each.
+"""The worker process of one library: JSON requests on stdin, JSON answers on stdout, one per line.
 
-Every rival has a process of its own: thread pools of several libraries in one process fight for
-the cores, and what one of them leaves behind would count for the next.
+Each library has its own process: thread pools of several libraries in one process compete for
+the cores, and memory and threads left by one would count for the next.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["Bench", "serve"]
 
 
 class Preparation:
-    """What is done once for a shape, before anybody takes part."""
+    """Role "prepare": makes the weights of a shape, and measures the machine."""
 
     def __init__(self, shape: Shape, folder: Path, device: str) -> None:
         self._shape, self._folder, self._device = shape, folder, device
 
     def write(self) -> None:
-        """The weights, and what CTranslate2 and whisper.cpp read where they are installed."""
+        """Write the weights, also in the formats of CTranslate2 and whisper.cpp if installed."""
         from tests.benchmarks.comparison.ggml import write_ggml
         from tests.benchmarks.comparison.weights import convert, write
 
@@ -49,18 +49,18 @@ class Preparation:
                 write_ggml(self._shape, self._folder, compute_type)
 
     def bandwidth(self) -> float:
-        """Bytes a second."""
+        """Memory bandwidth in bytes per second."""
         return bandwidth(self._device)
 
     def gpu(self) -> str:
-        """The name of the GPU that the others compute on, if they do."""
+        """The name of the GPU; "" on the CPU."""
         import torch
 
         return "" if self._device == "cpu" else torch.cuda.get_device_name(self._device)
 
 
 class Peak:
-    """How much memory a rival takes at most, above an import that the caller names."""
+    """Role "peak": peak memory of a library above the import of a module."""
 
     def __init__(self, base: str, place: str, shape: Shape, folder: Path, device: str) -> None:
         import_module(base)
@@ -68,7 +68,7 @@ class Peak:
         self._contender = load_backend(place, shape, folder, device)
 
     def measure(self, configuration: dict[str, Any], task: dict[str, Any]) -> float:
-        """MB, after everything from loading to the last token."""
+        """Peak memory in MB, from loading to the last token."""
         runner, work = self._contender.load(Configuration(**configuration)), Task(**task)
         runner.ready()
         _decode(runner, runner.encode(work.batch), work.tokens)
@@ -82,7 +82,7 @@ def _peak_bytes() -> int:
 
 
 class Bench:
-    """A rival, with those of its configurations that are in memory."""
+    """Role "race": a library with its loaded configurations."""
 
     def __init__(self, place: str, shape: Shape, folder: Path, device: str) -> None:
         self._shape = shape
@@ -98,7 +98,7 @@ class Bench:
         return [asdict(each) for each in self._contender.cuts(Configuration(**best), cores)]
 
     def keep(self, configurations: list[dict[str, Any]]) -> None:
-        """Have these in memory, and no others."""
+        """Load these configurations and unload all others."""
         kept = [Configuration(**each) for each in configurations]
         for configuration in kept:
             if configuration not in self._runners:
@@ -129,7 +129,7 @@ class Bench:
         return (time.perf_counter() - began) * 1000
 
     def limit_bytes(self, configuration: dict[str, Any], batch: int) -> float:
-        """What a step has to read from memory."""
+        """Bytes that a step must read from memory."""
         at = Configuration(**configuration)
         weight, number = self._runners[at].step_bytes(self._sources(at, batch))
         return step_bytes(self._shape, batch, weight, number)
@@ -146,13 +146,13 @@ class Bench:
 
 
 def _step_s(runner: Runner, encoded: Any, tokens: int) -> float:
-    """What each token after the first takes, on average."""
+    """Mean seconds per token after the first."""
     ticks: list[float] = []
     whole = _decode(runner, encoded, 1 + tokens, ticks)
     if ticks:
         return (ticks[-1] - ticks[0]) / tokens
-    # Who does not let one watch is run to the first token alone, too; the best of two, because
-    # what gets in its way would be counted in favour of the steps.
+    # Without times per token, subtract a run to the first token: the best of two, because a delay
+    # of that run would make the steps look faster.
     first = min(_decode(runner, encoded, 1) for _ in range(2))
     return (whole - first) / tokens
 
@@ -167,7 +167,7 @@ def _decode(runner: Runner, encoded: Any, tokens: int, ticks: list[float] | None
 
 
 def _growth(runner: Runner, encoded: Any, tokens: int) -> float:
-    """What a step costs at the end, against what one costs after ten tokens; medians of 16."""
+    """Time of a step at the end over that of a step around token 10; medians of 16 steps."""
     ticks: list[float] = []
     _decode(runner, encoded, tokens, ticks)
     steps = [after - before for before, after in pairwise(ticks)]
@@ -180,7 +180,7 @@ def _check(made: int, wanted: int) -> None:
 
 
 def serve() -> None:
-    """Answer requests until stdin ends. What libraries print goes nowhere."""
+    """Answer requests until stdin ends. Output of libraries goes to os.devnull."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
@@ -195,7 +195,7 @@ def serve() -> None:
             else:
                 value = getattr(serving, request["call"])(*request["arguments"])
             answer = {"value": value}
-        except Exception as error:  # whatever it is, it belongs into this rival's rows
+        except Exception as error:  # reported in the rows of this library
             answer = {"error": f"{type(error).__name__}: {error}", "missing": _missing(error)}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()

@@ -1,4 +1,4 @@
-"""Units of text: one for each line, none lost, none made up."""
+"""Units of text: exactly one per line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_any_bytes_give_as_many_lines_as_line_feeds(raw: bytes) -> None:
     assert all(u.damaged == ("\ufffd" in u.text) or "\ufffd".encode() in raw for u in units)
 
 
-def test_endings_are_kept_and_a_mark_at_the_start_is_not_text() -> None:
+def test_endings_are_kept_and_a_byte_order_mark_is_removed() -> None:
     units = units_of(b"\xef\xbb\xbfone\r\ntwo\n\nlast")
     assert [(u.text, u.ending) for u in units] == [
         ("one", "\r\n"), ("two", "\n"), ("", "\n"), ("last", ""),
@@ -67,14 +67,14 @@ def pipe() -> Iterator[tuple[int, int]]:
             os.close(end)
 
 
-def test_a_pipe_says_when_nothing_is_there(pipe: tuple[int, int]) -> None:
+def test_a_pipe_yields_none_before_it_blocks(pipe: tuple[int, int]) -> None:
     read, write = pipe
     with open(read, "rb", buffering=0, closefd=False) as file:
         units = read_units(file)
         os.write(write, b"one\ntwo\nhal")
         texts = [next(units), next(units)]
         assert [u.text for u in texts if u] == ["one", "two"]
-        assert next(units) is None, "the half line must not be waited for in silence"
+        assert next(units) is None, "the reader must not block on the half line"
         os.write(write, b"f\n")
         half = next(units)
         assert half is not None

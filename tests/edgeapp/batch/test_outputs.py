@@ -1,4 +1,4 @@
-"""Output files: their names, and that they are whole or absent."""
+"""Output files: unique names, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from edgeapp.batch.outputs import (
 from pipelines.errors import OptionError, OutputError
 
 
-def test_names_never_meet() -> None:
+def test_names_are_unique() -> None:
     assert output_names(["a/talk.mp3", "b.wav", "-"]) == ["talk", "b", "stdin"]
     assert output_names(["talk.mp3", "talk.wav"]) == ["talk.mp3", "talk.wav"]
     same = output_names(["a/talk.mp3", "b/talk.mp3"])
     assert len(set(same)) == 2
 
 
-def test_what_would_meet_or_replace_an_input_is_refused(tmp_path: Path) -> None:
+def test_collisions_with_outputs_and_inputs_are_refused(tmp_path: Path) -> None:
     a, b = tmp_path / "talk.de.txt", tmp_path / "talk.txt"
     check_no_collisions([a, b], ["-", str(tmp_path / "other.txt")])
     with pytest.raises(OptionError, match=r"two inputs would be written to .*talk\.de\.txt"):
@@ -45,7 +45,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(OutputError, match="cannot be made"):
+    with pytest.raises(OutputError, match="cannot be created"):
         prepare_folder(tmp_path / "out")
 
 

@@ -1,4 +1,4 @@
-"""An output that was cut off goes on where it stopped, and only when it is the same job."""
+"""An interrupted output is resumed where it stopped, if it is the same job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def interrupted(path: Path, key: str | None, *lines: str) -> None:
         raise KeyboardInterrupt
 
 
-def test_goes_on_after_the_whole_lines(tmp_path: Path) -> None:
+def test_resumes_after_the_complete_lines(tmp_path: Path) -> None:
     out = tmp_path / "talk.de.txt"
     interrupted(out, "k", "eins\n", "zwei\n", "dr")
     assert not out.exists()
@@ -30,7 +30,7 @@ def test_goes_on_after_the_whole_lines(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
-def test_another_job_starts_anew(tmp_path: Path) -> None:
+def test_another_job_starts_again(tmp_path: Path) -> None:
     out = tmp_path / "talk.de.txt"
     interrupted(out, "k", "eins\n")
     with PartFile(out, "other") as part:
@@ -40,8 +40,8 @@ def test_another_job_starts_anew(tmp_path: Path) -> None:
     assert out.read_text() == "one\n"
 
 
-def test_lines_of_nobody_knows_what_stay(tmp_path: Path) -> None:
-    """What came through a pipe cannot be told from another job."""
+def test_lines_of_an_unknown_job_are_not_overwritten(tmp_path: Path) -> None:
+    """A job that reads a pipe has no key."""
     out = tmp_path / "talk.de.txt"
     interrupted(out, None, "eins\n")
     with pytest.raises(OutputError, match=r"talk\.de\.txt\.part holds an earlier run's lines"):
@@ -49,19 +49,19 @@ def test_lines_of_nobody_knows_what_stay(tmp_path: Path) -> None:
     assert (tmp_path / "talk.de.txt.part").read_text() == "eins\n"
 
 
-def test_nothing_done_leaves_nothing(tmp_path: Path) -> None:
+def test_no_lines_leave_no_file(tmp_path: Path) -> None:
     interrupted(tmp_path / "a.txt", "k")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_old_result_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+def test_an_old_result_stays_until_the_new_one_is_complete(tmp_path: Path) -> None:
     out = tmp_path / "a.txt"
     out.write_text("old\n")
     interrupted(out, "k", "new\n")
     assert out.read_text() == "old\n"
 
 
-def test_a_damaged_note_means_a_new_start(tmp_path: Path) -> None:
+def test_a_damaged_key_file_starts_again(tmp_path: Path) -> None:
     out = tmp_path / "a.txt"
     interrupted(out, "k", "eins\n")
     (tmp_path / "a.txt.part.json").write_text("[")
@@ -69,7 +69,7 @@ def test_a_damaged_note_means_a_new_start(tmp_path: Path) -> None:
         assert part.done == 0
 
 
-def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+def test_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be written"):
         PartFile(tmp_path / "missing" / "a.txt", "k")
 

@@ -9,36 +9,52 @@ import pytest
 
 from edgeapp.batch.transcription_job import TranscriptionJob
 from edgeapp.subtitles.formats import Cue
-from pipelines.asr import Segment, SegmentDone, TranscribeOptions, TranscriptionInfo
+from pipelines.asr import Segment, SegmentDone, TextDelta, TranscribeOptions, TranscriptionInfo
 
 
-class Heard:
-    """A recogniser that says what it was made with."""
+class FakeTranscriber:
+    """Yields the given texts: each as a delta and as a segment of one second."""
 
     def __init__(self, language: str, *texts: str) -> None:
         self._language, self._texts = language, texts
 
-    def stream(self, audio: object, options: object) -> Iterator[TranscriptionInfo | SegmentDone]:
+    def stream(
+        self, audio: object, options: object
+    ) -> Iterator[TranscriptionInfo | TextDelta | SegmentDone]:
         yield TranscriptionInfo(self._language, 0.9, float(len(self._texts)))
         for at, text in enumerate(self._texts):
+            yield TextDelta(text)
             yield SegmentDone(Segment(at, 0, at, at + 1.0, text, (), 0.0, 0.0, 1.0, 0.0))
 
 
-class Nobody:
-    """A view without a window."""
+class RecordingView:
+    """A view that stores the calls of its methods: (method name, arguments)."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, tuple[object, ...]]] = []
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *told: None
+        return lambda *arguments: self.calls.append((name, arguments))
 
 
-def test_what_is_in_the_wanted_language_already_needs_no_translator() -> None:
+def test_text_is_shown_as_it_is_decoded() -> None:
+    transcriber: Any = FakeTranscriber("en", " Good", " morning.")
+    view = RecordingView()
+    TranscriptionJob(transcriber, TranscribeOptions()).run("talk.wav", view)
+    assert [name for name, _ in view.calls] == ["started", *2 * ["heard", "segment"]]
+    assert [arguments for name, arguments in view.calls if name == "heard"] == [
+        (" Good",), (" morning.",),
+    ]  # fmt: skip
+
+
+def test_speech_in_the_target_language_needs_no_translator() -> None:
     """One of a folder of recordings in several languages."""
 
     def translator_for(spoken: str) -> Any:
-        pytest.fail(f"asked for a translator from {spoken}")
+        pytest.fail(f"a translator from {spoken} was loaded")
 
-    heard: Any = Heard("en", " Good", " morning.", " Good night")
-    captions = TranscriptionJob(heard, TranscribeOptions(), translator_for, "en")
-    transcript = captions.run("talk.wav", Nobody())
+    transcriber: Any = FakeTranscriber("en", " Good", " morning.", " Good night")
+    job = TranscriptionJob(transcriber, TranscribeOptions(), translator_for, "en")
+    transcript = job.run("talk.wav", RecordingView())
     assert transcript.translation_language == "en"
     assert transcript.translation == (Cue(0, 2.0, "Good morning."), Cue(2, 3.0, "Good night"))

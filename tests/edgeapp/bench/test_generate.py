@@ -1,4 +1,4 @@
-"""`bench generate`: every way of decoding on the same text, in a table or on a prompt."""
+"""`bench generate`: all decoding methods on the same source, in a table or on a prompt."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from edgeapp.bench.generate import Session, compare, summary, to_json
-from edgeapp.bench.generate_audio import AudioSession, windows
-from edgeapp.bench.generate_prompt import command, converse
+from edgeapp.bench.generate import TranslationComparison, compare, summary, to_json
+from edgeapp.bench.generate_audio import TranscriptionComparison, windows
+from edgeapp.bench.generate_prompt import run_command, run_prompt
 from edgeapp.cli import main
 from pipelines.asr import Transcriber
 from pipelines.engine import Engine, TopKProcessor
@@ -29,9 +29,9 @@ def translator() -> Iterator[Translator]:
         yield Translator(bundled_folder("demo-en-de"), engine=engine)
 
 
-def test_every_way_gives_the_same_text_greedily(translator: Translator) -> None:
-    session = Session(translator, drafter=translator, length=12)
-    runs = list(compare(session, [(text, session.read(text)) for text in TEXTS]))
+def test_all_methods_give_the_same_text_at_temperature_0(translator: Translator) -> None:
+    comparison = TranslationComparison(translator, drafter=translator, length=12)
+    runs = list(compare(comparison, [(text, comparison.encode(text)) for text in TEXTS]))
     assert [run.method for run in runs] == 2 * [
         "plain", "uncached", "beam", "speculative", "n-gram",
     ]  # fmt: skip
@@ -46,13 +46,15 @@ def test_every_way_gives_the_same_text_greedily(translator: Translator) -> None:
     assert len(json.loads(to_json(runs))["runs"]) == len(runs)
 
 
-def test_recordings_too() -> None:
+def test_methods_on_a_recording() -> None:
     talk = assets_folder() / "samples" / "talk.flac"
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         transcriber = Transcriber(bundled_folder("demo"), engine=engine)
-        heard = list(windows(transcriber, talk))
-        runs = list(compare(AudioSession(transcriber, transcriber, length=12), heard[:1]))
-    assert [name for name, _ in heard[:2]] == ["00:00.000", "00:10.000"][: len(heard)]
+        sources = list(windows(transcriber, talk))
+        runs = list(
+            compare(TranscriptionComparison(transcriber, transcriber, length=12), sources[:1])
+        )
+    assert [name for name, _ in sources[:2]] == ["00:00.000", "00:10.000"][: len(sources)]
     assert [run.method for run in runs] == ["plain", "uncached", "beam", "speculative", "n-gram"]
     for run in runs:
         assert run.tokens > 3
@@ -60,7 +62,9 @@ def test_recordings_too() -> None:
     assert next(run.kept for run in runs if run.method == "speculative") == 1.0
 
 
-def test_the_command_takes_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_takes_texts_and_recordings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = tmp_path / "lines.txt"
     text.write_text("Yes.\n\nNo.\n", "utf-8")
     for file, several in ((text, 2), (assets_folder() / "samples" / "question.flac", 1)):
@@ -72,40 +76,40 @@ def test_the_command_takes_either(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_sampling_leaves_beams_out(translator: Translator) -> None:
-    session = Session(translator, processor=TopKProcessor(0.7, 5), length=5)
-    assert session.methods == ("plain", "uncached", "n-gram")
-    assert {run.method for run in compare(session, [("", session.read(TEXTS[0]))])} == set(
-        session.methods
+    comparison = TranslationComparison(translator, processor=TopKProcessor(0.7, 5), length=5)
+    assert comparison.methods == ("plain", "uncached", "n-gram")
+    assert {run.method for run in compare(comparison, [("", comparison.encode(TEXTS[0]))])} == set(
+        comparison.methods
     )
 
 
-def test_a_conversation(translator: Translator) -> None:
+def test_the_prompt(translator: Translator) -> None:
     lines = iter(
         ["/help", "/length 6", "/gamma 2", "/nonsense", "/drafter self", "Yes.", "", "/quit"]
     )
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=True)
-    session = Session(translator)
-    converse(session, console, lambda name: translator, lambda prompt: next(lines))
-    said = out.getvalue()
-    assert (session.length, session.gamma, session.drafter) == (6, 2, translator)
-    assert "'/nonsense' is no command" in said
-    assert "tokens/s" in said
-    assert "\x1b[32m" in said, "kept guesses are green"
-    converse(session, console, lambda name: translator, _end_of_input)
+    comparison = TranslationComparison(translator)
+    run_prompt(comparison, console, lambda name: translator, lambda prompt: next(lines))
+    printed = out.getvalue()
+    assert (comparison.length, comparison.gamma, comparison.drafter) == (6, 2, translator)
+    assert "'/nonsense' is no command" in printed
+    assert "tokens/s" in printed
+    assert "\x1b[32m" in printed, "accepted draft tokens are green"
+    run_prompt(comparison, console, lambda name: translator, _end_of_input)
 
 
 def _end_of_input(prompt: str) -> str:
     raise EOFError
 
 
-def test_commands_change_the_session(translator: Translator) -> None:
-    session = Session(translator)
-    command(session, "/processor topk 0.8 40", lambda name: translator)
-    assert session.processor == TopKProcessor(0.8, 40)
-    command(session, "/drafter x", lambda name: translator)
-    command(session, "/drafter off", lambda name: translator)
-    assert session.drafter is None
+def test_commands_change_the_comparison(translator: Translator) -> None:
+    comparison = TranslationComparison(translator)
+    run_command(comparison, "/processor topk 0.8 40", lambda name: translator)
+    assert comparison.processor == TopKProcessor(0.8, 40)
+    run_command(comparison, "/drafter x", lambda name: translator)
+    run_command(comparison, "/drafter off", lambda name: translator)
+    assert comparison.drafter is None
     for wrong in ("/gamma", "/gamma x", "/gamma 0", "/processor mine", "/processor greedy 1 2"):
         with pytest.raises(OptionError):
-            command(session, wrong, lambda name: translator)
+            run_command(comparison, wrong, lambda name: translator)

@@ -1,5 +1,4 @@
-"""`edgeapp bench`: which benchmark runs, what it may import, and what the one of live captions
-measures."""
+"""`edgeapp bench`: its commands, what they import, and the figures of live captions."""
 
 from __future__ import annotations
 
@@ -53,12 +52,10 @@ def test_the_help_names_the_benchmarks(capsys: pytest.CaptureFixture[str]) -> No
     assert run("bench", "nonsense", capsys=capsys)[0] == 2
 
 
-def test_what_cannot_be_measured_is_said(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_invalid_input_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = run("bench", "live", "--policy", "hope", capsys=capsys)
     assert (code, "--policy" in said) == (2, True)
-    talk = STORY.with_name("talk.flac")  # of which no one knows when each word is said
+    talk = STORY.with_name("talk.flac")  # has no table of word times
     code, said = run("bench", "live", str(talk), "-m", "demo", capsys=capsys)
     assert (code, "talk.words.tsv" in said) == (1, True)
 
@@ -68,21 +65,25 @@ def test_plain_words() -> None:
 
 
 @given(WORDS, WORDS)
-def test_an_alignment_is_in_order_and_complete(truth: list[str], heard: list[str]) -> None:
-    pairs = align(truth, heard)
-    assert [i for i, _ in pairs if i is not None] == list(range(len(truth)))
-    assert [j for _, j in pairs if j is not None] == list(range(len(heard)))
+def test_an_alignment_is_in_order_and_complete(reference: list[str], hypothesis: list[str]) -> None:
+    pairs = align(reference, hypothesis)
+    assert [i for i, _ in pairs if i is not None] == list(range(len(reference)))
+    assert [j for _, j in pairs if j is not None] == list(range(len(hypothesis)))
     assert (None, None) not in pairs
-    assert abs(len(truth) - len(heard)) <= word_errors(truth, heard) <= max(len(truth), len(heard))
-    assert word_errors(truth, truth) == 0
-    assert word_errors(truth, heard) == word_errors(heard, truth)
+    assert (
+        abs(len(reference) - len(hypothesis))
+        <= word_errors(reference, hypothesis)
+        <= max(len(reference), len(hypothesis))
+    )
+    assert word_errors(reference, reference) == 0
+    assert word_errors(reference, hypothesis) == word_errors(hypothesis, reference)
 
 
-def test_errors_are_counted_as_everywhere() -> None:
-    truth = "the cat sat on the mat".split()
-    assert word_errors(truth, "the cat sat on mat".split()) == 1
-    assert word_errors(truth, "the a cat sit on the mat".split()) == 2
-    assert word_errors(truth, []) == 6
+def test_word_errors_are_deletions_insertions_and_substitutions() -> None:
+    reference = "the cat sat on the mat".split()
+    assert word_errors(reference, "the cat sat on mat".split()) == 1
+    assert word_errors(reference, "the a cat sit on the mat".split()) == 2
+    assert word_errors(reference, []) == 6
 
 
 def test_word_times_of_the_bundled_recording() -> None:
@@ -98,7 +99,7 @@ def test_word_times_of_the_bundled_recording() -> None:
         assert loudness[int(word.start * 16_000) : int(word.end * 16_000)].max() > 0.02, word
 
 
-def test_a_table_that_is_none(tmp_path: Path) -> None:
+def test_an_invalid_table_of_word_times(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", np.zeros(160), 16_000)
     (tmp_path / "a.words.tsv").write_text("0.0\thello\n")
     with pytest.raises(AudioError, match=r"a\.words\.tsv"):
@@ -106,8 +107,7 @@ def test_a_table_that_is_none(tmp_path: Path) -> None:
 
 
 def test_live_captions_are_measured() -> None:
-    """Two sentences, in real time: what is said about them must be true of any machine, however
-    slow or busy."""
+    """Two sentences in real time. The bounds must hold on any machine, however slow or busy."""
     story = read_recording(STORY)
     short = Recording(
         "story", story.samples[: 6 * 16_000], tuple(w for w in story.words if w.end < 6)
@@ -121,7 +121,7 @@ def test_live_captions_are_measured() -> None:
     assert found.recognised + found.wrong >= found.words
     assert found.display.median <= found.committed.median
     assert found.display.median <= found.display.late
-    assert 0 < found.updates < 2.5, "an update every half second while somebody speaks"
+    assert 0 < found.updates < 2.5, "an update per half second of speech"
     assert found.real_time_factor > 0
     assert 0.3 < found.accepted <= 1
     assert min(found.drafted_ms, found.plain_ms, found.update_ms) > 0

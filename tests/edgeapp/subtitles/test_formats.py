@@ -31,7 +31,7 @@ TALK = Transcript(
 
 
 def _without_words(segment: Segment) -> dict[str, object]:
-    """As openai-whisper has a segment where nobody asked for words."""
+    """A segment of openai-whisper without word timestamps."""
     record = asdict(segment) | {"tokens": list(segment.tokens)}
     del record["words"]
     return record
@@ -69,7 +69,7 @@ def test_the_translation_has_files_of_its_own() -> None:
     assert srt == "1\n00:00:01,000 --> 00:00:02,500\nGuten Morgen.\n\n"
 
 
-def test_nothing_said_gives_files_without_cues() -> None:
+def test_silence_gives_files_without_cues() -> None:
     silent = Transcript("en", ())
     assert render(silent, "txt") == ""
     assert render(silent, "srt") == ""

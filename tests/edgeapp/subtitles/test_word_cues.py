@@ -76,6 +76,6 @@ def test_segments_without_words_stay_as_they_are() -> None:
     "wrong",
     [{"max_line_width": 0}, {"max_line_count": 2}, {"max_line_width": 9, "max_words_per_line": 2}],
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, Any]) -> None:
+def test_invalid_layouts_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         WordCueLayout(**wrong)

@@ -1,4 +1,4 @@
-"""What every rival has to offer to be timed."""
+"""The interface of a library that is measured."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ __all__ = ["Configuration", "PeerBackend", "Runner"]
 
 @dataclass(frozen=True)
 class Configuration:
-    """One way to run a rival.
+    """One configuration of a library.
 
-    batch: how many lines it takes at once, where it is given many; 0 is its own default.
-    workers: how many batches side by side, each with so many threads.
+    Attributes:
+        dtype: Precision.
+        threads: Threads per worker.
+        batch: Lines per batch, for tasks of many lines; 0 is the default of the library.
+        workers: Number of batches in parallel.
     """
 
     dtype: str
@@ -32,54 +35,63 @@ class Configuration:
     workers: int = 1
 
     def __str__(self) -> str:
-        side_by_side = f" × {self.workers}" if self.workers > 1 else ""
+        workers = f" × {self.workers}" if self.workers > 1 else ""
         lines = f", {self.batch} lines" if self.batch else ""
-        return f"{self.dtype} × {self.threads}{side_by_side}{lines}"
+        return f"{self.dtype} × {self.threads}{workers}{lines}"
 
 
 class Runner(ABC):
-    """A rival with a model in memory, in one configuration."""
+    """A library with a loaded model, in one configuration."""
 
-    def ready(self) -> None:  # noqa: B027 - most have nothing to do
+    def ready(self) -> None:  # noqa: B027 - optional
         """Called before each run."""
 
     @abstractmethod
     def encode(self, count: int) -> Any:
-        """So many sources, encoded, in one batch; where a rival cannot part that from decoding,
-        the sources themselves."""
+        """`count` sources, encoded in one batch; the sources themselves where a library cannot
+        separate encoding from decoding."""
 
     @abstractmethod
     def widen(self, encoded: Any, batch: int) -> Any:
-        """What `encode(batch)` would give, from one encoded source; no memory is shared."""
+        """As `encode(batch)`, from one encoded source, without shared memory."""
 
     @abstractmethod
     def decode(
         self, encoded: Any, tokens: int, ticks: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
-        """Greedily so many new tokens for each source. ticks: is told when each was there, by
-        rivals that let one see it."""
+        """Decode `tokens` new tokens per source, greedily.
+
+        Args:
+            encoded: From `encode` or `widen`.
+            tokens: Number of new tokens.
+            ticks: Receives the time of each token, where the library allows it.
+        """
 
     def transcribe(self, samples: NDArray[np.float32], tokens: int) -> Sequence[int]:
-        """30 s of samples at 16 kHz → so many tokens, with its own log-mel features."""
+        """Transcribe 30 s at 16 kHz into `tokens` tokens, with the library's own features."""
         raise NotImplementedError
 
     def translate(self, lines: Sequence[Line]) -> int:
-        """All lines, each with as many new tokens as it wants; how many these were in all."""
+        """Translate lines, each into its number of tokens; returns the sum of these."""
         raise NotImplementedError
 
     def step_bytes(self, encoded: Any) -> tuple[float, float]:
-        """(bytes a weight has that a step reads, bytes a number of the source's keys has)."""
+        """Bytes per weight that a step reads, and bytes per number of the cross-attention keys."""
         raise NotImplementedError
 
     def explain(self) -> str:
-        """Which kernels were chosen and why, where a rival tells."""
+        """Which kernels were chosen and why, where the library reports it."""
         return ""
 
 
 class PeerBackend(ABC):
-    """A rival. Raises ModuleNotFoundError when made where its package is not installed.
+    """A library, which creates runners.
 
-    lines_share: of many lines it translates one in so many; it would take minutes for all.
+    Attributes:
+        lines_share: Only every n-th line is translated, by slow libraries.
+
+    Raises:
+        ModuleNotFoundError: Its package is not installed.
     """
 
     lines_share = 1
@@ -89,10 +101,15 @@ class PeerBackend(ABC):
 
     @abstractmethod
     def dtypes(self) -> Sequence[str]:
-        """Those in which it is worth a try here."""
+        """The dtypes to try on this machine."""
 
     def cuts(self, best: Configuration, cores: int) -> Sequence[Configuration]:
-        """Other ways to go about many lines."""
+        """Other batch sizes and worker counts to try for many lines.
+
+        Args:
+            best: The best configuration so far.
+            cores: Number of cores.
+        """
         return []
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Who takes part: names, as tables show them, and where each is to be imported from."""
+"""The libraries that are compared: their names in tables, and their backend classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Column:
-    """One line of a table: the best configuration among these dtypes, or among all."""
+    """One column of a table: the best configuration of a library among `dtypes`; () allows all."""
 
     name: str
     dtypes: tuple[str, ...] = ()
@@ -36,14 +36,19 @@ class Column:
 
 @dataclass(frozen=True)
 class Peer:
-    """One package in a process of its own, which may fill several lines of a table.
+    """A library, which runs in its own process.
 
-    place: module and class. package: what to install. work: the kinds that it takes part in.
-    family: of the shapes it can run; None for all. base: the import that its memory is counted
-    above. separate: a process for each configuration,
-    because each model has threads of its own, and more of them than cores disturb each other.
-    quick: fast enough to take part in everything; the others are left out of batches that
-    would take them minutes. single: it knows no batches.
+    Attributes:
+        columns: Its columns of the table.
+        place: "module:class" of its PeerBackend, in this folder.
+        package: Name of the package to install.
+        work: Kinds of tasks that it runs.
+        family: Kind of the shapes that it runs; None runs all.
+        base: Module whose import is not counted in its peak memory.
+        quick: Fast enough for all batch sizes; slow libraries skip tasks of minutes.
+        separate: One process per configuration: each model has its own threads, and more threads
+            than cores slow each other down.
+        single: It has no batches.
     """
 
     columns: tuple[Column, ...]
@@ -57,11 +62,11 @@ class Peer:
     single: bool = False
 
     def takes(self, shape: Shape, task: Task) -> bool:
-        """Whether it has a part in this piece of work."""
+        """Whether it runs a task of a shape."""
         too_long = task.kind == "step" and task.batch > (1 if shape.large else 8)
-        able = self.family in (None, shape.kind) and task.kind in self.work
-        able = able and not (self.single and task.batch > 1)
-        return able and (self.quick or not too_long)
+        supported = self.family in (None, shape.kind) and task.kind in self.work
+        supported = supported and not (self.single and task.batch > 1)
+        return supported and (self.quick or not too_long)
 
 
 OURS, OURS_EXACT = "EdgeApp", "EdgeApp float32"
@@ -69,16 +74,18 @@ HF, HF_EXACT = "transformers", "transformers float32"
 OPENAI, CT2, FASTER = "openai-whisper", "CTranslate2", "faster-whisper"
 WHISPER_CPP = "whisper.cpp"
 
-_ALONE: tuple[Kind, ...] = ("step", "encode", "window")
+_BASIC_KINDS: tuple[Kind, ...] = ("step", "encode", "window")
 
 PEERS = (
     Peer(
         (Column(HF_EXACT, ("float32",)), Column(HF)),
         "hugging_face:Transformers",
         "transformers",
-        (*_ALONE, "lines", "memory"),
+        (*_BASIC_KINDS, "lines", "memory"),
     ),
-    Peer((Column(OPENAI),), "openai_whisper:OpenAIWhisper", "openai-whisper", _ALONE, "whisper"),
+    Peer(
+        (Column(OPENAI),), "openai_whisper:OpenAIWhisper", "openai-whisper", _BASIC_KINDS, "whisper"
+    ),
     Peer(
         (Column(CT2),),
         "ctranslate:CTranslate2",
@@ -119,9 +126,16 @@ PEERS = (
 
 
 def load_backend(place: str, shape: Shape, folder: Path, device: str) -> PeerBackend:
-    """Import and make one. Raises ModuleNotFoundError where its package is missing."""
+    """Import and create a backend. Raises ModuleNotFoundError if its package is missing.
+
+    Args:
+        place: "module:class", in this folder.
+        shape: The model.
+        folder: Folder with its weights.
+        device: "cpu" or "cuda".
+    """
     module, _, name = place.partition(":")
-    made: PeerBackend = getattr(import_module(f"tests.benchmarks.comparison.{module}"), name)(
-        shape, folder, device
-    )
+    made: PeerBackend = getattr(
+        import_module(f"tests.benchmarks.comparison.backends.{module}"), name
+    )(shape, folder, device)
     return made
