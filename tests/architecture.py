@@ -81,6 +81,9 @@ ALLOWED: Mapping[str, set[str]] = {
 }
 LAYERS = tuple(ALLOWED)
 
+# The entry points, which stand above all other files of the application.
+_ENTRIES = ("edgeapp.cli", "edgeapp.__main__")
+
 # Packages whose inside other layers may import; of the others only the package itself.
 _OPEN = (
     "pipelines.engine.decoding",
@@ -292,8 +295,14 @@ def drawing(tree: Tree) -> str:
 
 
 def _place(tree: Tree, module: str) -> str:
-    """The package that a module is drawn in: of the application, and of the engine, one deep."""
-    package = module if module in tree.packages else module.rpartition(".")[0] or module
+    """The node that a module is drawn in: its package, of the engine one level deeper.
+
+    The single files of a top package that everything below it shares (errors, settings) are a
+    node of their own: the package itself stands above its subpackages.
+    """
+    package = module if module in tree.packages else module.rpartition(".")[0]
+    if package in PACKAGES and module not in (package, *_ENTRIES):
+        return f"{package}.shared"
     depth = 3 if _inside(package, "pipelines.engine") else 2
     return ".".join(package.split(".")[:depth])
 
