@@ -146,7 +146,7 @@ def main() -> None:
         print(line, flush=True)
     print()
     print(
-        f"Greedy with the usual fallback, {transcriber.model.precision} on the "
+        f"Greedy with the usual fallback, {transcriber.model.compute_type} on the "
         f"{transcriber.engine.device}; words in lower case, without punctuation. "
         "Measured by `assets/recipes/recognition/evaluate.py`."
     )
