@@ -248,7 +248,10 @@ def _write(event: DebugEvent) -> None:
 
 
 class _DebugDrafter:
-    """Wraps a drafter, and reports its drafted tokens and their fate to a listener."""
+    """Wraps a drafter and reports its drafted tokens, and which were accepted, to a listener.
+
+    `start` returns the object itself, so one object serves one request.
+    """
 
     def __init__(self, drafter: Drafter, listener: Callable[[DebugEvent], None]) -> None:
         self._drafter, self._listener = drafter, listener
@@ -274,12 +277,12 @@ class _DebugDrafter:
         return proposal
 
     def on_verified(self, proposed: int, accepted: int) -> None:
-        assert self._session is not None, "propose needs a started session"
+        assert self._session is not None, "on_verified needs a started session"
         self._session.on_verified(proposed, accepted)
         self.gamma, self._num_accepted = self._session.gamma, accepted
 
     def report(self, sequence: Sequence[int]) -> None:
-        """Report what became of the last drafted tokens, and the tokens chosen after them."""
+        """Report which of the last drafted tokens were accepted, and the tokens after them."""
         new = list(sequence[self._num_reported :])
         count = self._num_accepted
         accepted, rejected = self._drafted[:count], self._drafted[count:]

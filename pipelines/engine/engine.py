@@ -130,7 +130,8 @@ class Engine:
         model = LoadedModel(
             TransformersBackend(module), self._scheduler, self._max_batch, self._budget
         )
-        self._wrapped.add(model)
+        with self._lock:
+            self._wrapped.add(model)
         return model
 
     def unload(self, model: LoadedModel) -> None:
@@ -173,7 +174,9 @@ class Engine:
         for model in self.models:
             if model.owns(request.encoded):
                 return model
-        raise RequestError("the source of this request was encoded by no model of this engine")
+        raise RequestError(
+            "the source of this request was encoded by no model that this engine has loaded"
+        )
 
     def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
         try:

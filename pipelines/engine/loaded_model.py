@@ -33,7 +33,7 @@ class LoadedModel:
     """One loaded model, returned by Engine.load and Engine.wrap.
 
     Args:
-        backend: Computes.
+        backend: The weights of the model and its passes.
         scheduler: Runs all computations.
         max_batch: Upper bound of the sequences decoded at once.
         budget: The memory limit shared with other models; None for no limit.
@@ -52,6 +52,7 @@ class LoadedModel:
 
     @property
     def _batch(self) -> Batch:
+        """The batch. Raises EngineError after `unload`."""
         if self._loaded_batch is None:
             raise EngineError(f"{self._folder.name} was unloaded; load it again")
         return self._loaded_batch
@@ -62,7 +63,7 @@ class LoadedModel:
 
     @property
     def backend(self) -> Backend:
-        """Computes. To be used within a step or job of the scheduler only, as drafters do."""
+        """The backend. Call it only within a step or job of the scheduler, as drafters do."""
         return self._backend
 
     @property
@@ -328,7 +329,7 @@ class LoadedModel:
                 )
 
     def _check_target(self, encoded: EncodedSource, tokens: Sequence[int]) -> None:
-        if not self.owns(encoded):
+        if not self._backend.owns(encoded):  # raises EngineError after `unload`
             raise RequestError("the source of this request was encoded by another model")
         if not tokens:
             raise RequestError("a prompt needs at least the start token")

@@ -114,7 +114,7 @@ def _name(entry: Any, refusal: Refusal) -> str:
 
 
 def _name_problem(name: str) -> str | None:
-    """Why a path inside a repository is refused, or None; git can store none of these."""
+    """Why a path inside a repository is refused: unsafe or impossible on some file system."""
     if _CONTROL.search(name):
         return "which has control characters"
     # A backslash separates folders on Windows.

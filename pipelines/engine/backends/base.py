@@ -103,7 +103,7 @@ class Backend(Protocol):
 
     @property
     def source_dtype(self) -> torch.dtype:
-        """Of encoded sources."""
+        """Dtype of encoded sources."""
         ...
 
     def owns(self, encoded: EncodedSource) -> bool:
@@ -131,10 +131,11 @@ class Backend(Protocol):
         """Run one pass. The cache is written but not advanced.
 
         Args:
-            ids: [rows][tokens], as many new tokens for each row; rows may stand at different
-                positions.
+            ids: [rows][tokens]. A row is one sequence (a beam or sample); all rows have equally
+                many new tokens, and may stand at different positions.
             slots: slots of the rows in `cache`.
-            encoded_sources: one per row.
+            encoded_sources: one per row. Neighbouring rows on one source repeat the same object:
+                they are compared by identity.
             capture: collects cross-attention weights.
             source_groups: which rows share a source; by default none.
 

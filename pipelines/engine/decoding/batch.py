@@ -38,7 +38,7 @@ class Batch:
     cache; request i has slot i of the cross cache, which its sequences share. Slots of finished
     requests are refilled before the next step.
 
-    `add` may be called from any thread, all else only from the thread that steps.
+    `add` and `statistics` may be used from any thread, all else only from the thread that steps.
 
     Args:
         backend: The model.
@@ -115,7 +115,9 @@ class Batch:
         self._waiting.add(state)
 
     def step(self) -> bool:
-        """Generate a token for every request: end the stopped, admit the waiting, decode, select.
+        """Run one step: end stopped requests, admit waiting ones, then one decoder pass.
+
+        The pass appends a token to each sequence, or several where drafted ones are accepted.
 
         Returns:
             Whether anything could be done; False while all requests wait for memory.
@@ -246,14 +248,13 @@ class Batch:
             used += state.width
         if not admitted:
             return
-        for state in admitted:
-            state.move(self.backend.plan.device, self.backend.source_dtype)
         # Equally long prompts are prefilled in one pass, those with the same source side by side.
         admitted.sort(key=lambda state: (*_prefill_shape(state), id(state.encoded)))
         start, slot = len(self._running), len(self._cache)
-        # Before the caches grow, which may fail: a request in no list would never end.
+        # Before sources move and caches grow, which may fail: a request in no list would never end.
         self._running += admitted
         for state in admitted:
+            state.move(self.backend.plan.device, self.backend.source_dtype)
             self._counters.admitted(state)
             state.num_slots = len(state.sequences)
             for _ in state.sequences:

@@ -26,7 +26,8 @@ class DraftProposers:
     @property
     def bytes(self) -> int:
         """Memory held by the draft models' caches."""
-        return sum(shared.bytes for shared in self._shared.values())
+        # A copy: `statistics` reads this while a step may add a draft model.
+        return sum(shared.bytes for shared in list(self._shared.values()))
 
     def bytes_for(self, states: Iterable[RequestState], tokens: int) -> int:
         """Upper bound of what the draft models' caches need.

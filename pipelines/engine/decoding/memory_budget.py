@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Sequence
 from typing import Protocol
@@ -64,10 +65,17 @@ class MemoryBudget:
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
         self._owners: weakref.WeakSet[CacheOwner] = weakref.WeakSet()
+        # Models are loaded by one thread while another one steps and reads the set.
+        self._lock = threading.Lock()
 
     def add(self, owner: CacheOwner) -> None:
         """Count a batch against this budget, for as long as it lives."""
-        self._owners.add(owner)
+        with self._lock:
+            self._owners.add(owner)
+
+    def _others(self, owner: CacheOwner) -> list[CacheOwner]:
+        with self._lock:
+            return [other for other in self._owners if other is not owner]
 
     def allows(self, owner: CacheOwner, need: int) -> bool:
         """Whether `need` bytes for a batch fit beside what the others have reserved.
@@ -76,7 +84,7 @@ class MemoryBudget:
         """
         if self.limit is None:
             return True
-        others = [other for other in self._owners if other is not owner]
+        others = self._others(owner)
         if need + sum(other.reserved_bytes for other in others) > self.limit:
             for other in others:
                 if not other.num_running:
@@ -85,4 +93,4 @@ class MemoryBudget:
 
     def others_run(self, owner: CacheOwner) -> bool:
         """Whether other batches run requests, and so will free memory."""
-        return any(other.num_running for other in self._owners if other is not owner)
+        return any(other.num_running for other in self._others(owner))

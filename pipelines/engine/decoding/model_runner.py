@@ -172,8 +172,7 @@ class ModelRunner:
         # Index of the sequence's last token in the pass.
         last = length - 1 - (self.cache.lengths[slot] - len(hidden_states))
         logits = self.backend.logits(hidden_states[last : last + len(proposal.tokens) + 1])
-        if last == 0:
-            record_last_token_probs([state], logits)
+        record_last_token_probs([state], logits)
         verify_draft(state, proposal, logits)
         new_length = len(state.all_token_ids(sequence))
         self.cache.truncate(slot, new_length - 1)

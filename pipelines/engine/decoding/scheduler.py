@@ -36,10 +36,11 @@ class Scheduler:
     def __init__(self, threads: int, recover: Callable[[Batch], bool]) -> None:
         self._threads = threads
         self._recover = recover
-        self._idle = threading.Condition()  # notified when a computation is over
+        # Guards all fields below; notified when a computation is over.
+        self._condition = threading.Condition()
         self._busy = False
-        self._owner: int | None = None  # the thread that computes
-        self._jobs_waiting = 0
+        self._computing_thread: int | None = None
+        self._jobs_waiting = 0  # no step begins while it is above 0
         self._batches: list[Batch] = []
 
     def run(self, job: Callable[[], T]) -> T:
@@ -47,12 +48,12 @@ class Scheduler:
 
         A job called from within a job or step runs at once.
         """
-        if self._owner == threading.get_ident():
+        if self._computing_thread == threading.get_ident():
             return job()
-        with self._idle:
+        with self._condition:
             self._jobs_waiting += 1
             try:
-                self._idle.wait_for(lambda: not self._busy)
+                self._condition.wait_for(lambda: not self._busy)
                 self._busy = True
             finally:
                 self._jobs_waiting -= 1
@@ -65,7 +66,7 @@ class Scheduler:
 
     def submit(self, batch: Batch, state: RequestState) -> None:
         """Add a request to a batch; it joins before the next step that has room for it."""
-        with self._idle:
+        with self._condition:
             if batch not in self._batches:
                 self._batches.append(batch)
             batch.add(state)
@@ -73,8 +74,8 @@ class Scheduler:
     def wait(self, state: RequestState) -> None:
         """Return once the request has events; compute steps unless another thread does."""
         while not state.has_events:
-            with self._idle:
-                self._idle.wait_for(
+            with self._condition:
+                self._condition.wait_for(
                     lambda: state.has_events or not (self._busy or self._jobs_waiting)
                 )
                 if state.has_events:
@@ -96,23 +97,23 @@ class Scheduler:
     @contextmanager
     def _computing(self) -> Iterator[None]:
         """The context of every computation; the caller has set `_busy`."""
-        self._owner = threading.get_ident()
+        self._computing_thread = threading.get_ident()
         try:
             if torch.get_num_threads() != self._threads:
                 torch.set_num_threads(self._threads)
             with torch.inference_mode():
                 yield
         finally:
-            with self._idle:
-                self._busy, self._owner = False, None
-                self._idle.notify_all()
+            with self._condition:
+                self._busy, self._computing_thread = False, None
+                self._condition.notify_all()
 
     def _step(self) -> None:
         """Step the batch that holds the most urgent request; equally urgent batches take turns.
 
         A batch that cannot do anything, as it waits for memory that others hold, is skipped.
         """
-        with self._idle:
+        with self._condition:
             self._batches = [batch for batch in self._batches if len(batch)]
             assert self._batches, "the request that is waited for is in no batch"
             order = sorted(self._batches, key=lambda b: b.priority)
@@ -122,7 +123,7 @@ class Scheduler:
 
     def _step_batch(self, batch: Batch) -> bool:
         """Step one batch; returns whether it could do anything."""
-        with self._idle:
+        with self._condition:
             if batch not in self._batches:  # closed in the meantime
                 return True
             self._batches.remove(batch)

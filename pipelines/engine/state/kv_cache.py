@@ -205,11 +205,12 @@ class KVCache(_SlotCache):
 
 
 class CrossCache(_SlotCache):
-    """Cross-attention keys and values of short sources in one tensor per layer.
+    """Cross-attention keys and values of sources, copied into one tensor per layer.
 
-    One product then serves all rows of a pass. All sequences of a request share a slot. Only for
-    text, and for layers that run operation by operation: copying 25 positions once costs less
-    than a loop over the rows at every step.
+    One product then serves all rows of a pass. All sequences of a request share a slot. For layers
+    that run operation by operation (text: copying 25 positions once costs less than a loop over
+    the rows at every step), and for CUDA graphs (text and audio), which need fixed addresses.
+    Otherwise sources are read in place, with NullCrossCache.
     """
 
     def __init__(

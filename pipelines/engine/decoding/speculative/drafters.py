@@ -130,7 +130,8 @@ class NgramDrafter:
     """Proposes the continuations of n-grams seen before.
 
     Attributes:
-        store: Counts shared with other requests; None for those of this request's output alone.
+        store: Counts shared with other requests. None: those of this request's source, prompt and
+            output only.
         source: Token ids to learn from in advance, such as the source of a translation.
         gamma: How many tokens to propose at once.
         adaptive: Propose more tokens after success and fewer after failure.

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import carray, cfunc, types
 
-from pipelines.engine.kernels import abi as at
+from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.elementwise import f32, f64, i32, i64, jit, merge_argmax
 from pipelines.engine.kernels.device.gemm import ADD, ARGMAX, ARGMAX_AND_SUM, STORE, gemm
 from pipelines.engine.kernels.device.layer_ops import (
@@ -33,104 +33,104 @@ __all__ = ["KERNELS"]
 @jit
 def _product(t: Any, layer: Any, products: Any, index: Any) -> Any:
     """The fields of product `index` of a layer; each layer has `products` of them."""
-    return i64(t[at.PROGRAM] + 8 * at.PRODUCT * (products * layer + index))
+    return i64(t[abi.PROGRAM] + 8 * abi.PRODUCT * (products * layer + index))
 
 
 @jit
 def _attention_output(t: Any, out: Any, rows: Any) -> None:
     """STATES += output projection of MIXED."""
-    quantise_rows(t, t[at.MIXED], t[at.HEADS] * t[at.HEAD_DIM], rows, out[at.PADDED], -1)
-    gemm(t, out, rows, t[at.STATES], ADD)
+    quantise_rows(t, t[abi.MIXED], t[abi.HEADS] * t[abi.HEAD_DIM], rows, out[abi.PADDED], -1)
+    gemm(t, out, rows, t[abi.STATES], ADD)
 
 
 @jit
 def _feed_forward(t: Any, block: Any, up: Any, down: Any, rows: Any) -> None:
     """STATES += down · activation(up · norm(STATES))."""
-    norm_and_quantise(t, block, rows, up[at.PADDED])
-    gemm(t, up, rows, t[at.INNER], STORE)
-    quantise_rows(t, t[at.INNER], t[at.FFN], rows, down[at.PADDED], t[at.ACTIVATION])
-    gemm(t, down, rows, t[at.STATES], ADD)
+    norm_and_quantise(t, block, rows, up[abi.PADDED])
+    gemm(t, up, rows, t[abi.INNER], STORE)
+    quantise_rows(t, t[abi.INNER], t[abi.FFN], rows, down[abi.PADDED], t[abi.ACTIVATION])
+    gemm(t, down, rows, t[abi.STATES], ADD)
 
 
 @cfunc(types.void(types.voidptr))
 def decoder_step(table: Any) -> None:
     """All layers of a decoder, for the new tokens of all lanes."""
-    t = carray(table, (at.STEP,), np.int64)
-    rows, ops = t[at.LANES] * t[at.TOKENS], at.PRODUCTS
-    for layer in range(t[at.LAYERS]):
-        qkv, query = _product(t, layer, ops, at.QKV), _product(t, layer, ops, at.CROSS_QUERY)
-        out, cross_out = _product(t, layer, ops, at.OUT), _product(t, layer, ops, at.CROSS_OUT)
-        up, down = _product(t, layer, ops, at.UP), _product(t, layer, ops, at.DOWN)
+    t = carray(table, (abi.STEP,), np.int64)
+    rows, ops = t[abi.LANES] * t[abi.TOKENS], abi.PRODUCTS
+    for layer in range(t[abi.LAYERS]):
+        qkv, query = _product(t, layer, ops, abi.QKV), _product(t, layer, ops, abi.CROSS_QUERY)
+        out, cross_out = _product(t, layer, ops, abi.OUT), _product(t, layer, ops, abi.CROSS_OUT)
+        up, down = _product(t, layer, ops, abi.UP), _product(t, layer, ops, abi.DOWN)
 
-        norm_and_quantise(t, 3 * layer, rows, qkv[at.PADDED])
-        gemm(t, qkv, rows, t[at.QKVS], STORE)
+        norm_and_quantise(t, 3 * layer, rows, qkv[abi.PADDED])
+        gemm(t, qkv, rows, t[abi.QKVS], STORE)
         self_attention(t, layer)
         _attention_output(t, out, rows)
 
-        norm_and_quantise(t, 3 * layer + 1, rows, query[at.PADDED])
-        gemm(t, query, rows, t[at.QUERIES] + 4 * layer * t[at.QUERIES_STRIDE], STORE)
+        norm_and_quantise(t, 3 * layer + 1, rows, query[abi.PADDED])
+        gemm(t, query, rows, t[abi.QUERIES] + 4 * layer * t[abi.QUERIES_STRIDE], STORE)
         cross_attention(t, layer)
-        combine_cross_attention(t, rows, cross_out[at.PADDED])
-        gemm(t, cross_out, rows, t[at.STATES], ADD)
+        combine_cross_attention(t, rows, cross_out[abi.PADDED])
+        gemm(t, cross_out, rows, t[abi.STATES], ADD)
 
         _feed_forward(t, 3 * layer + 2, up, down, rows)
-    final_norm(t, 3 * t[at.LAYERS], rows)
+    final_norm(t, 3 * t[abi.LAYERS], rows)
 
 
 @cfunc(types.void(types.voidptr))
 def encoder_pass(table: Any) -> None:
     """All layers of a text encoder, for the rows of many sources, one source after the other."""
-    t = carray(table, (at.STEP,), np.int64)
-    rows, ops = i64(t[at.STARTS])[t[at.LANES]], at.ENCODER_PRODUCTS
-    for layer in range(t[at.LAYERS]):
-        qkv, out = _product(t, layer, ops, at.QKV), _product(t, layer, ops, at.OUT)
-        up = _product(t, layer, ops, at.ENCODER_UP)
-        down = _product(t, layer, ops, at.ENCODER_DOWN)
+    t = carray(table, (abi.STEP,), np.int64)
+    rows, ops = i64(t[abi.STARTS])[t[abi.LANES]], abi.ENCODER_PRODUCTS
+    for layer in range(t[abi.LAYERS]):
+        qkv, out = _product(t, layer, ops, abi.QKV), _product(t, layer, ops, abi.OUT)
+        up = _product(t, layer, ops, abi.ENCODER_UP)
+        down = _product(t, layer, ops, abi.ENCODER_DOWN)
 
-        norm_and_quantise(t, 2 * layer, rows, qkv[at.PADDED])
-        gemm(t, qkv, rows, t[at.QKVS], STORE)
+        norm_and_quantise(t, 2 * layer, rows, qkv[abi.PADDED])
+        gemm(t, qkv, rows, t[abi.QKVS], STORE)
         encoder_attention(t)
         _attention_output(t, out, rows)
 
         _feed_forward(t, 2 * layer + 1, up, down, rows)
-    final_norm(t, 2 * t[at.LAYERS], rows)
+    final_norm(t, 2 * t[abi.LAYERS], rows)
 
 
 @cfunc(types.void(types.voidptr))
 def project_cross_kv(table: Any) -> None:
     """Cross-attention keys and values of many sources, for all layers of a decoder."""
-    t = carray(table, (at.STEP,), np.int64)
-    rows, padded = i64(t[at.STARTS])[t[at.LANES]], _product(t, 0, 1, 0)[at.PADDED]
-    quantise_rows(t, t[at.STATES], t[at.WIDTH], rows, padded, -1)
-    for layer in range(t[at.LAYERS]):
-        gemm(t, _product(t, layer, 1, 0), rows, t[at.QKVS], STORE)
+    t = carray(table, (abi.STEP,), np.int64)
+    rows, padded = i64(t[abi.STARTS])[t[abi.LANES]], _product(t, 0, 1, 0)[abi.PADDED]
+    quantise_rows(t, t[abi.STATES], t[abi.WIDTH], rows, padded, -1)
+    for layer in range(t[abi.LAYERS]):
+        gemm(t, _product(t, layer, 1, 0), rows, t[abi.QKVS], STORE)
         write_cross_kv(t, layer)
 
 
 @cfunc(types.void(types.voidptr))
 def linear(table: Any) -> None:
     """One linear layer."""
-    t = carray(table, (at.LINEAR,), np.int64)
-    op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
-    quantise_rows(t, t[at.LINEAR_INPUT], op[at.INPUTS], rows, op[at.PADDED], -1)
-    gemm(t, op, rows, t[at.LINEAR_OUTPUT], STORE)
+    t = carray(table, (abi.LINEAR,), np.int64)
+    op, rows = t[abi.LINEAR_OP :], t[abi.LINEAR_ROWS]
+    quantise_rows(t, t[abi.LINEAR_INPUT], op[abi.INPUTS], rows, op[abi.PADDED], -1)
+    gemm(t, op, rows, t[abi.LINEAR_OUTPUT], STORE)
 
 
 @cfunc(types.void(types.voidptr))
 def argmax(table: Any) -> None:
     """The largest output of one linear layer for each row; the outputs are not stored."""
-    t = carray(table, (at.LINEAR,), np.int64)
-    op, rows = t[at.LINEAR_OP :], t[at.LINEAR_ROWS]
-    quantise_rows(t, t[at.LINEAR_INPUT], op[at.INPUTS], rows, op[at.PADDED], -1)
-    records = t[at.LINEAR_FOUND] + 16 * rows * np.int64(thread_index())
+    t = carray(table, (abi.LINEAR,), np.int64)
+    op, rows = t[abi.LINEAR_OP :], t[abi.LINEAR_ROWS]
+    quantise_rows(t, t[abi.LINEAR_INPUT], op[abi.INPUTS], rows, op[abi.PADDED], -1)
+    records = t[abi.LINEAR_FOUND] + 16 * rows * np.int64(thread_index())
     for row in range(rows):
         record = records + 16 * row
         f32(record)[0], i32(record)[1], f64(record)[1] = -np.inf, 0, 0.0
-    gemm(t, op, rows, records, ARGMAX_AND_SUM if t[at.LINEAR_TOTALS] != 0 else ARGMAX)
+    gemm(t, op, rows, records, ARGMAX_AND_SUM if t[abi.LINEAR_TOTALS] != 0 else ARGMAX)
     first, end = thread_range(rows)
     for row in range(first, end):
-        result = t[at.LINEAR_OUTPUT] + 16 * row
-        merge_argmax(t[at.LINEAR_FOUND] + 16 * row, np.int64(thread_count()), 16 * rows, result)
+        result = t[abi.LINEAR_OUTPUT] + 16 * row
+        merge_argmax(t[abi.LINEAR_FOUND] + 16 * row, np.int64(thread_count()), 16 * rows, result)
 
 
 KERNELS = {

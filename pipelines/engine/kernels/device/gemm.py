@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.engine.kernels import abi as at
+from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.elementwise import (
     f32,
     i32,
@@ -38,8 +38,8 @@ STORE, ADD, ARGMAX, ARGMAX_AND_SUM = 0, 1, 2, 3
 @jit
 def quantise_row(t: Any, row: Any, x: Any, count: Any, padded: Any) -> None:
     """Quantise float32 [count] at `x` as row `row` of the next product's input."""
-    result, quant_range = t[at.QUANTISED] + row * padded, t[at.RANGES] + 8 * row
-    quantise(x, count, t[at.LARGEST], result, quant_range)
+    result, quant_range = t[abi.QUANTISED] + row * padded, t[abi.RANGES] + 8 * row
+    quantise(x, count, t[abi.LARGEST], result, quant_range)
 
 
 @jit
@@ -65,8 +65,8 @@ def _dot_rows(rows: Any, left: Any, padded: Any, panel: Any, sums: Any, next_pan
 def _dequantise(op: Any, column: Any, sums: Any, quant_range: Any, count: Any, result: Any) -> None:
     """result float32 [count] = the formula above, for outputs column … column + count − 1."""
     total, y = i32(sums), f32(result)
-    scale, weight = f32(op[at.SCALES] + 4 * column), f32(op[at.SUMS] + 4 * column)
-    bias = f32(op[at.BIASES] + 4 * column)
+    scale, weight = f32(op[abi.SCALES] + 4 * column), f32(op[abi.SUMS] + 4 * column)
+    bias = f32(op[abi.BIASES] + 4 * column)
     step, minimum = f32(quant_range)[0], f32(quant_range)[1]
     for i in range(count):
         y[i] = scale[i] * (step * np.float32(total[i]) + minimum * weight[i]) + bias[i]
@@ -86,7 +86,7 @@ def _finish(
     epilogue: Any, values: Any,
 ) -> None:  # fmt: skip
     """Apply the epilogue to `count` outputs of a row. values: a buffer for them."""
-    outputs = result + 4 * (row * op[at.OUTPUTS] + column)
+    outputs = result + 4 * (row * op[abi.OUTPUTS] + column)
     if epilogue == STORE:
         _dequantise(op, column, sums, quant_range, count, outputs)
         return
@@ -106,26 +106,26 @@ def gemm(t: Any, op: Any, rows: Any, result: Any, epilogue: Any) -> None:
     op: the fields of the product. For ARGMAX and ARGMAX_AND_SUM the result is this thread's
     records [rows], 16 bytes each. Ends with a barrier.
     """
-    outputs, padded = op[at.OUTPUTS], op[at.PADDED]
+    outputs, padded = op[abi.OUTPUTS], op[abi.PADDED]
     sums = thread_scratch(t)
-    values = sums + 4 * at.ROWS * at.COLUMNS
-    first, end = thread_range((outputs + at.COLUMNS - 1) // at.COLUMNS)
+    values = sums + 4 * abi.ROWS * abi.COLUMNS
+    first, end = thread_range((outputs + abi.COLUMNS - 1) // abi.COLUMNS)
     for panel in range(first, end):
-        weights, column = op[at.WEIGHTS] + panel * at.COLUMNS * padded, panel * at.COLUMNS
-        count = min(at.COLUMNS, outputs - column)
+        weights, column = op[abi.WEIGHTS] + panel * abi.COLUMNS * padded, panel * abi.COLUMNS
+        count = min(abi.COLUMNS, outputs - column)
         row = 0
         while row < rows:
             # The CPU's own prefetcher streams a panel that is used by one tile of rows. The second
             # tile reuses the panel from the cache, and prefetches the next one meanwhile.
-            next_panel = weights if row != 8 else weights + at.COLUMNS * padded
-            left = t[at.QUANTISED] + row * padded
+            next_panel = weights if row != abi.ROWS else weights + abi.COLUMNS * padded
+            left = t[abi.QUANTISED] + row * padded
             done = _dot_rows(rows - row, left, padded, weights, sums, next_panel)
             for i in range(done):
-                tile_sums, tile_row = sums + 4 * i * at.COLUMNS, row + i
-                quant_range = t[at.RANGES] + 8 * tile_row
-                if count == at.COLUMNS:  # a constant count, for which LLVM unrolls the loops
+                tile_sums, tile_row = sums + 4 * i * abi.COLUMNS, row + i
+                quant_range = t[abi.RANGES] + 8 * tile_row
+                if count == abi.COLUMNS:  # a constant count, for which LLVM unrolls the loops
                     _finish(
-                        op, tile_row, column, tile_sums, quant_range, at.COLUMNS, result,
+                        op, tile_row, column, tile_sums, quant_range, abi.COLUMNS, result,
                         epilogue, values,
                     )  # fmt: skip
                 else:

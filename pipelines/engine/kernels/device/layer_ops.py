@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.engine.kernels import abi as at
+from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.attention import (
     attend,
     attend_chunk,
@@ -65,14 +65,14 @@ def norm_and_quantise(t: Any, block: Any, rows: Any, padded: Any) -> None:
 
     Pre-norm leaves the residual stream as it is, post-norm replaces it by the norm.
     """
-    width, norm = t[at.WIDTH], i64(t[at.NORMS] + 16 * block)
+    width, norm = t[abi.WIDTH], i64(t[abi.NORMS] + 16 * block)
     first, end = thread_range(rows)
     for row in range(first, end):
-        x = t[at.STATES] + 4 * row * width
+        x = t[abi.STATES] + 4 * row * width
         y = x
         if norm[0] != 0:
-            y = thread_scratch(t) if t[at.NORM_FIRST] != 0 else x
-            layer_norm(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
+            y = thread_scratch(t) if t[abi.NORM_FIRST] != 0 else x
+            layer_norm(x, y, width, norm[0], norm[1], as_float64(t[abi.EPSILON]))
         quantise_row(t, row, y, width, padded)
     barrier()
 
@@ -84,30 +84,30 @@ def _self_attention(t: Any, cache: Any, lane: Any, head: Any, scratch: Any) -> N
     cache: the address of this layer's tensor. scratch: float32 [head_dim] for the scaled query,
     then [room] for scores.
     """
-    tokens, heads, size, room = t[at.TOKENS], t[at.HEADS], t[at.HEAD_DIM], t[at.ROOM]
-    start = i64(t[at.STARTS])[lane]
-    keys = cache + 2 * ((t[at.FIRST_SLOT] + lane) * heads + head) * room * size
-    values = keys + 2 * t[at.SLOTS] * heads * room * size
+    tokens, heads, size, room = t[abi.TOKENS], t[abi.HEADS], t[abi.HEAD_DIM], t[abi.ROOM]
+    start = i64(t[abi.STARTS])[lane]
+    keys = cache + 2 * ((t[abi.FIRST_SLOT] + lane) * heads + head) * room * size
+    values = keys + 2 * t[abi.SLOTS] * heads * room * size
     scores = scratch + 4 * size
     for token in range(tokens):
         row = lane * tokens + token
-        query, position = t[at.QKVS] + 4 * (row * 3 * heads + head) * size, start + token
-        scale(query, as_float64(t[at.SCALE]), size, scratch)
+        query, position = t[abi.QKVS] + 4 * (row * 3 * heads + head) * size, start + token
+        scale(query, as_float64(t[abi.SCALE]), size, scratch)
         # The key and the value of this row follow its query at strides of [heads, head_dim].
         f32_to_bf16(query + 4 * heads * size, size, keys + 2 * position * size)
         f32_to_bf16(query + 8 * heads * size, size, values + 2 * position * size)
-        output = t[at.MIXED] + 4 * (row * heads + head) * size
+        output = t[abi.MIXED] + 4 * (row * heads + head) * size
         attend(scratch, keys, values, bf16, 2 * size, position + 1, size, scores, output)
 
 
 @jit
 def _prefetch_cache(t: Any, cache: Any, task: Any) -> None:
     """Prefetch the first cached positions of a (lane, head) pair; the CPU streams the others."""
-    size, lane = t[at.HEAD_DIM], task // t[at.HEADS]
-    byte_count = 2 * size * min(i64(t[at.STARTS])[lane], at.PREFETCH_POSITIONS)
-    keys = cache + 2 * (t[at.FIRST_SLOT] * t[at.HEADS] + task) * t[at.ROOM] * size
-    values = keys + 2 * t[at.SLOTS] * t[at.HEADS] * t[at.ROOM] * size
-    for offset in range(0, byte_count, at.LINE):
+    size, lane = t[abi.HEAD_DIM], task // t[abi.HEADS]
+    byte_count = 2 * size * min(i64(t[abi.STARTS])[lane], abi.PREFETCH_POSITIONS)
+    keys = cache + 2 * (t[abi.FIRST_SLOT] * t[abi.HEADS] + task) * t[abi.ROOM] * size
+    values = keys + 2 * t[abi.SLOTS] * t[abi.HEADS] * t[abi.ROOM] * size
+    for offset in range(0, byte_count, abi.LINE):
         prefetch(keys + offset)
         prefetch(values + offset)
 
@@ -115,30 +115,30 @@ def _prefetch_cache(t: Any, cache: Any, task: Any) -> None:
 @jit
 def self_attention(t: Any, layer: Any) -> None:
     """Causal self-attention of the decoder: QKVS → MIXED. Writes the new tokens to the cache."""
-    first, end = thread_range(t[at.LANES] * t[at.HEADS])
-    cache, scratch = i64(t[at.CACHE])[layer], thread_scratch(t)
+    first, end = thread_range(t[abi.LANES] * t[abi.HEADS])
+    cache, scratch = i64(t[abi.CACHE])[layer], thread_scratch(t)
     for task in range(first, end):
         if task + 1 < end:
             _prefetch_cache(t, cache, task + 1)
-        _self_attention(t, cache, task // t[at.HEADS], task % t[at.HEADS], scratch)
+        _self_attention(t, cache, task // t[abi.HEADS], task % t[abi.HEADS], scratch)
     barrier()
 
 
 @jit
 def encoder_attention(t: Any) -> None:
     """Bidirectional self-attention of an encoder within each source: QKVS → MIXED."""
-    heads, size, scratch = t[at.HEADS], t[at.HEAD_DIM], thread_scratch(t)
+    heads, size, scratch = t[abi.HEADS], t[abi.HEAD_DIM], thread_scratch(t)
     scores = scratch + 4 * size
-    starts, stride = i64(t[at.STARTS]), 12 * heads * size
-    first, end = thread_range(t[at.LANES] * heads)
+    starts, stride = i64(t[abi.STARTS]), 12 * heads * size
+    first, end = thread_range(t[abi.LANES] * heads)
     for task in range(first, end):
         head, begin, stop = task % heads, starts[task // heads], starts[task // heads + 1]
-        keys = t[at.QKVS] + 4 * (begin * 3 * heads + heads + head) * size
+        keys = t[abi.QKVS] + 4 * (begin * 3 * heads + heads + head) * size
         values = keys + 4 * heads * size
         for row in range(begin, stop):
-            query = t[at.QKVS] + 4 * (row * 3 * heads + head) * size
-            scale(query, as_float64(t[at.SCALE]), size, scratch)
-            output = t[at.MIXED] + 4 * (row * heads + head) * size
+            query = t[abi.QKVS] + 4 * (row * 3 * heads + head) * size
+            scale(query, as_float64(t[abi.SCALE]), size, scratch)
+            output = t[abi.MIXED] + 4 * (row * heads + head) * size
             attend(scratch, keys, values, f32, stride, stop - begin, size, scores, output)
     barrier()
 
@@ -147,15 +147,15 @@ def encoder_attention(t: Any) -> None:
 def write_cross_kv(t: Any, layer: Any) -> None:
     """Copy a layer's keys and values, [rows, 2, heads, head_dim], to each source's own tensor,
     bfloat16 [layers, 2, heads, source length, head_dim]."""
-    heads, size, starts = t[at.HEADS], t[at.HEAD_DIM], i64(t[at.STARTS])
-    first, end = thread_range(t[at.LANES] * 2 * heads)
+    heads, size, starts = t[abi.HEADS], t[abi.HEAD_DIM], i64(t[abi.STARTS])
+    first, end = thread_range(t[abi.LANES] * 2 * heads)
     for task in range(first, end):
         source, part = task // (2 * heads), task % (2 * heads)
         begin, stop = starts[source], starts[source + 1]
         offset = (layer * 2 * heads + part) * (stop - begin) * size
-        result = i64(t[at.CACHE])[source] + 2 * offset
+        result = i64(t[abi.CACHE])[source] + 2 * offset
         for row in range(begin, stop):
-            values = t[at.QKVS] + 4 * (row * 2 * heads + part) * size
+            values = t[abi.QKVS] + 4 * (row * 2 * heads + part) * size
             f32_to_bf16(values, size, result + 2 * (row - begin) * size)
     barrier()
 
@@ -163,19 +163,19 @@ def write_cross_kv(t: Any, layer: Any) -> None:
 @jit
 def _cross_attention(t: Any, layer: Any, group: Any, head: Any, chunk: Any, scratch: Any) -> None:
     """Attention of all queries of a group over one chunk of its source: QUERIES → PARTIAL."""
-    tokens, heads, size = t[at.TOKENS], t[at.HEADS], t[at.HEAD_DIM]
-    lanes = i64(t[at.GROUP] + 24 * group)  # first lane, number of lanes, source length
-    count = min(at.CHUNK, lanes[2] - chunk * at.CHUNK)
+    tokens, heads, size = t[abi.TOKENS], t[abi.HEADS], t[abi.HEAD_DIM]
+    lanes = i64(t[abi.GROUP] + 24 * group)  # first lane, number of lanes, source length
+    count = min(abi.CHUNK, lanes[2] - chunk * abi.CHUNK)
     if count <= 0:
         return
-    source = i64(t[at.SOURCES] + 16 * (group * t[at.LAYERS] + layer))
-    begin, scores = (head * lanes[2] + chunk * at.CHUNK) * size, scratch + 4 * size
+    source = i64(t[abi.SOURCES] + 16 * (group * t[abi.LAYERS] + layer))
+    begin, scores = (head * lanes[2] + chunk * abi.CHUNK) * size, scratch + 4 * size
     for row in range(lanes[0] * tokens, (lanes[0] + lanes[1]) * tokens):
         index = row * heads + head
-        query = t[at.QUERIES] + 4 * (layer * t[at.QUERIES_STRIDE] + index * size)
-        scale(query, as_float64(t[at.SCALE]), size, scratch)
-        partial = t[at.PARTIAL] + 4 * (index * t[at.CHUNKS] + chunk) * (size + 2)
-        if t[at.SOURCES_BFLOAT16] != 0:
+        query = t[abi.QUERIES] + 4 * (layer * t[abi.QUERIES_STRIDE] + index * size)
+        scale(query, as_float64(t[abi.SCALE]), size, scratch)
+        partial = t[abi.PARTIAL] + 4 * (index * t[abi.CHUNKS] + chunk) * (size + 2)
+        if t[abi.SOURCES_BFLOAT16] != 0:
             keys, values = source[0] + 2 * begin, source[1] + 2 * begin
             attend_chunk(scratch, keys, values, bf16, 2 * size, count, size, scores, partial)
         else:
@@ -186,8 +186,8 @@ def _cross_attention(t: Any, layer: Any, group: Any, head: Any, chunk: Any, scra
 @jit
 def cross_attention(t: Any, layer: Any) -> None:
     """Cross-attention of the decoder over the encoded sources, a task per (group, head, chunk)."""
-    heads, chunks, scratch = t[at.HEADS], t[at.CHUNKS], thread_scratch(t)
-    first, end = thread_range(t[at.GROUPS] * heads * chunks)
+    heads, chunks, scratch = t[abi.HEADS], t[abi.CHUNKS], thread_scratch(t)
+    first, end = thread_range(t[abi.GROUPS] * heads * chunks)
     for task in range(first, end):
         group, rest = task // (heads * chunks), task % (heads * chunks)
         _cross_attention(t, layer, group, rest // chunks, rest % chunks, scratch)
@@ -197,16 +197,16 @@ def cross_attention(t: Any, layer: Any) -> None:
 @jit
 def combine_cross_attention(t: Any, rows: Any, padded: Any) -> None:
     """Combine the chunks of each row and head, and quantise: PARTIAL → MIXED → QUANTISED."""
-    heads, size, chunks, tokens = t[at.HEADS], t[at.HEAD_DIM], t[at.CHUNKS], t[at.TOKENS]
-    groups, group = i64(t[at.GROUP]), 0
+    heads, size, chunks, tokens = t[abi.HEADS], t[abi.HEAD_DIM], t[abi.CHUNKS], t[abi.TOKENS]
+    groups, group = i64(t[abi.GROUP]), 0
     first, end = thread_range(rows)
     for row in range(first, end):
         while row >= (groups[3 * group] + groups[3 * group + 1]) * tokens:
             group += 1
-        used = (groups[3 * group + 2] + at.CHUNK - 1) // at.CHUNK
-        output = t[at.MIXED] + 4 * row * heads * size
+        used = (groups[3 * group + 2] + abi.CHUNK - 1) // abi.CHUNK
+        output = t[abi.MIXED] + 4 * row * heads * size
         for head in range(heads):
-            partials = t[at.PARTIAL] + 4 * (row * heads + head) * chunks * (size + 2)
+            partials = t[abi.PARTIAL] + 4 * (row * heads + head) * chunks * (size + 2)
             combine_chunks(partials, used, size, output + 4 * head * size)
         quantise_row(t, row, output, heads * size, padded)
     barrier()
@@ -215,11 +215,11 @@ def combine_cross_attention(t: Any, rows: Any, padded: Any) -> None:
 @jit
 def final_norm(t: Any, block: Any, rows: Any) -> None:
     """RESULT = the norm after the last block, NORMS[block], or a copy of the states without one."""
-    width, norm = t[at.WIDTH], i64(t[at.NORMS] + 16 * block)
+    width, norm = t[abi.WIDTH], i64(t[abi.NORMS] + 16 * block)
     first, end = thread_range(rows)
     for row in range(first, end):
-        x, y = t[at.STATES] + 4 * row * width, t[at.RESULT] + 4 * row * width
+        x, y = t[abi.STATES] + 4 * row * width, t[abi.RESULT] + 4 * row * width
         if norm[0] != 0:
-            layer_norm(x, y, width, norm[0], norm[1], as_float64(t[at.EPSILON]))
+            layer_norm(x, y, width, norm[0], norm[1], as_float64(t[abi.EPSILON]))
         else:
             scale(x, np.float32(1.0), width, y)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from pipelines.engine.kernels import abi as at
+from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.elementwise import jit
 from pipelines.engine.kernels.isa import BARRIER, THREAD, THREADS
 
@@ -32,4 +32,4 @@ def thread_range(count: Any) -> Any:
 @jit
 def thread_scratch(t: Any) -> Any:
     """The address of this thread's scratch buffer."""
-    return t[at.SCRATCH] + np.int64(thread_index()) * t[at.SCRATCH_STRIDE]
+    return t[abi.SCRATCH] + np.int64(thread_index()) * t[abi.SCRATCH_STRIDE]
