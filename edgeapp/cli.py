@@ -14,7 +14,7 @@ from edgeapp.commands.transcribe import transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
 from edgeapp.console import show_warnings_as_notes
-from edgeapp.exit_codes import EXIT_CODES
+from edgeapp.exit_codes import EXIT_CODES, end_signals_interrupt
 
 __all__ = ["app", "main"]
 
@@ -62,6 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: Command-line arguments; None takes those of the process.
     """
     show_warnings_as_notes()
+    end_signals_interrupt()
     arguments = sys.argv[1:] if arguments is None else arguments
     app(args=_with_dashes(arguments), prog_name="edgeapp")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -21,9 +23,12 @@ __all__ = [
     "SOME_FAILED",
     "USAGE",
     "exit_code_of",
+    "named",
     "exit_with_code",
     "print_error",
     "discard_stdout",
+    "end_signals",
+    "end_signals_interrupt",
     "unexpected",
 ]
 
@@ -45,12 +50,19 @@ def print_error(error: BaseException, name: str | None, debug: bool) -> None:
     """
     if isinstance(error, EdgeError):
         message = str(error) or type(error).__name__
-        print_note(f"{name}: {message}" if name and name not in message else message)
+        print_note(named(message, name) if name else message)
     else:
         message = unexpected(error) + ("" if debug else "; --debug shows the traceback")
         print_note(f"{name}: {message}" if name else message)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
+
+
+def named(message: str, name: str) -> str:
+    """A message with the name of its input before it, unless it is in the message as a word."""
+    if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message):
+        return message
+    return f"{name}: {message}"
 
 
 def unexpected(error: BaseException) -> str:
@@ -63,7 +75,7 @@ def unexpected(error: BaseException) -> str:
         return f"not enough memory ({kind})"
     message = (isinstance(error, OSError) and error.strerror) or str(error)
     lines = message.strip().splitlines()
-    return f"this went wrong inside EdgeApp ({': '.join([kind, *lines[:1]])})"
+    return f"unexpected error ({': '.join([kind, *lines[:1]])})"
 
 
 @contextmanager
@@ -90,6 +102,22 @@ def exit_with_code(debug: bool) -> Iterator[None]:
         # The reader of stdout has closed the pipe (`| head`): no message.
         discard_stdout()
         raise typer.Exit(SOME_FAILED) from None
+
+
+def end_signals() -> list[int]:
+    """The signals that end a command and keep what is done: Ctrl-C, `kill`, a closed terminal."""
+    names = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
+def end_signals_interrupt() -> None:
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
+
+    A signal that is ignored stays ignored: `nohup` ignores SIGHUP.
+    """
+    for number in end_signals():
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, signal.default_int_handler)
 
 
 def discard_stdout() -> None:

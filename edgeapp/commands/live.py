@@ -23,7 +23,7 @@ from edgeapp.commands.options import (
     TranslationModel,
     settings_from_flags,
 )
-from edgeapp.exit_codes import DONE, discard_stdout, exit_with_code
+from edgeapp.exit_codes import DONE, discard_stdout, end_signals, exit_with_code
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def live(
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
                 source.keep(save_audio)
-            stack.enter_context(_ctrl_c_stops(source))
+            stack.enter_context(_signals_stop(source))
             _run(session, source, outputs, translated=translate_to is not None)
 
 
@@ -188,19 +188,23 @@ def _run(
 
 
 @contextmanager
-def _ctrl_c_stops(source: LiveCapture) -> Iterator[None]:
-    """The first Ctrl-C ends the audio; what was captured is still transcribed. A second one
-    raises KeyboardInterrupt."""
+def _signals_stop(source: LiveCapture) -> Iterator[None]:
+    """The first Ctrl-C, SIGTERM or SIGHUP ends the audio; what was captured is still transcribed.
+
+    A second one raises KeyboardInterrupt.
+    """
 
     def stop(number: int, frame: object) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(number, signal.default_int_handler)
         source.stop()
 
-    before = signal.signal(signal.SIGINT, stop)
+    numbers = [n for n in end_signals() if signal.getsignal(n) != signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _list_devices() -> None:

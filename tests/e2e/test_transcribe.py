@@ -109,6 +109,25 @@ def test_missing_files_and_folders_named_like_recordings(edgeapp: Edgeapp, tmp_p
         assert f"{name}: " in done.stderr or f"{name} " in done.stderr
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_other_signals_end_as_ctrl_c_does(
+    number: signal.Signals, tmp_path: Path, environment: dict[str, str]
+) -> None:
+    samples, rate = soundfile.read(SAMPLES / "talk.flac")
+    soundfile.write(tmp_path / "long.wav", np.tile(samples, 60), rate)
+    command = [sys.executable, "-m", "edgeapp", "transcribe", "long.wav", "-m", "demo"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"interrupted; " in err
+    assert b"Traceback" not in err
+
+
 def test_ctrl_c_keeps_what_was_heard(tmp_path: Path, environment: dict[str, str]) -> None:
     samples, rate = soundfile.read(SAMPLES / "talk.flac")
     soundfile.write(tmp_path / "long.wav", np.tile(samples, 60), rate)
