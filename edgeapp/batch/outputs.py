@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -112,10 +113,12 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         OutputError: The file cannot be written.
     """
-    partial_path = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(path.name + ".tmp")
     try:
-        with partial_path.open("w", encoding="utf-8", newline="\n") as file:
+        with temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)
-        partial_path.replace(path)
+        temporary.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise OutputError(f"{path} cannot be written: {error.strerror}") from error

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from edgeapp.console import LiveLine, print_note, progress, results_console, timed_line
+from edgeapp.exit_codes import named
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
@@ -97,4 +98,4 @@ class ProgressBarView:
     def translated(self, cue: Cue) -> None: ...
 
     def warned(self, message: str) -> None:
-        print_note(message if self._name in message else f"{self._name}: {message}")
+        print_note(named(message, self._name))

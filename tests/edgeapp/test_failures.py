@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from edgeapp.cli import main
+from edgeapp.exit_codes import named
 from pipelines.asr import DamagedAudio, batched, transcriber
 from pipelines.hub import assets_folder
 from pipelines.notices import notice
@@ -72,7 +73,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
         (MemoryError(), "not enough memory (MemoryError)"),
         (RecursionError("maximum depth\nand more"), "RecursionError: maximum depth)"),
         (OSError(5, "Input/output error", "/var/secret"), "OSError: Input/output error)"),
-        (TypeError(), "went wrong inside EdgeApp (TypeError)"),
+        (TypeError(), "unexpected error (TypeError)"),
     ],
 )
 def test_a_failed_recording_does_not_stop_the_others(
@@ -99,7 +100,7 @@ def test_debug_shows_the_traceback(
     load(IndexError("oh"))
     assert run("transcribe", "bad.flac", "-m", "demo", "--debug", *CPU) == 1
     said = capsys.readouterr().err
-    assert said.startswith("edgeapp: bad.flac: this went wrong inside EdgeApp (IndexError: oh)\n")
+    assert said.startswith("edgeapp: bad.flac: unexpected error (IndexError: oh)\n")
     assert "in load_audio" in said
 
 
@@ -224,3 +225,9 @@ def test_a_failed_text_does_not_stop_the_others(
     assert line.startswith("edgeapp: a.txt: ")
     assert type(error).__name__ in line
     assert line.endswith("; --debug shows the traceback")
+
+
+def test_a_short_name_inside_a_word_does_not_count_as_named() -> None:
+    assert named("the audio is damaged", "a") == "a: the audio is damaged"
+    assert named("cannot read a: no audio", "a") == "cannot read a: no audio"
+    assert named("bad.flac is damaged", "bad.flac") == "bad.flac is damaged"

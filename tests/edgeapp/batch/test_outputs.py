@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -41,6 +42,18 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="a.srt cannot be written"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
+
+
+def test_a_failed_write_leaves_no_temporary_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OutputError, match="No space left"):
+        write_atomically(tmp_path / "a.srt", "new")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def test_an_unexpected_error_is_reported_to_its_tab(
 
     monkeypatch.setattr("edgeapp.server.api.PageApi.reply", fail)
     monkeypatch.setattr("edgeapp.server.socket.TextTask", fail)
-    said = "this went wrong inside EdgeApp (OSError: Input/output error)"
+    said = "unexpected error (OSError: Input/output error)"
     with serve().websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
         assert socket.receive_json()["type"] == "hello"
         socket.send_json({"type": "models", "id": 1})

@@ -119,7 +119,7 @@ def test_a_crash_is_reported_and_affects_no_other_session(
     unlucky.begin(Work(error=ZeroDivisionError("oh"))).stop()
     mistaken.begin(Work(error=InputError("no such thing"))).stop()
     assert unlucky.types == ["begun", "error", "idle"]
-    assert "went wrong inside EdgeApp (ZeroDivisionError: oh)" in unlucky.messages[1]["message"]
+    assert "unexpected error (ZeroDivisionError: oh)" in unlucky.messages[1]["message"]
     assert "ZeroDivisionError" in capsys.readouterr().err
     assert mistaken.types == ["begun", "error", "idle"]
     assert mistaken.messages[1]["message"] == "no such thing"
