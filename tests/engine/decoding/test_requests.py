@@ -129,7 +129,9 @@ def test_errors_of_a_closed_engine_and_an_unloaded_model(checkpoints: Folders) -
         running.result()
     with pytest.raises(EngineError, match="unloaded"):
         model.encode([[4]])
-    with pytest.raises(RequestError, match="no model of this engine"):
+    with pytest.raises(EngineError, match="unloaded"):
+        model.score(encoded, (5,))
+    with pytest.raises(RequestError, match="no model that this engine has loaded"):
         engine.stream(Request(encoded, (5,), SOME))
     again = engine.load(checkpoints("marian:opus-mt-en-de"))
     assert engine.load(checkpoints("marian:opus-mt-en-de")) is again
