@@ -387,7 +387,14 @@ def test_exports(serve: Callable[..., Client]) -> None:
     cues = [{"start": 0, "end": 1.5, "text": " Hello."}]
     assert ask(format="srt", cues=cues).text == "1\n00:00:00,000 --> 00:00:01,500\nHello.\n\n"
     assert ask(format="exe", cues=cues).status_code == 400
-    assert ask(format="txt", cues=[{"text": "no times"}]).status_code == 400
+    for cue in (
+        {"text": "secret"}, {"start": "secret", "end": 1, "text": ""}, ["secret"],
+        {**cues[0], "tokens": [1], "secret": 1}, {**cues[0], "start": 10**400},
+    ):  # fmt: skip
+        answer = ask(format="txt", cues=[cue])
+        assert answer.status_code == 400
+        assert "a segment of the transcript is invalid: " in answer.json()["error"]
+        assert "secret" not in answer.text
     assert ask(format="txt", cues=3).status_code == 400
     assert ask(cues=cues).status_code == 400
 
