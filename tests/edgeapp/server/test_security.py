@@ -352,6 +352,18 @@ def test_uploads_have_limits(serve: Callable[..., Client]) -> None:
     assert client.put(path, content=b"x").status_code == 404, "a closed tab sends nothing"
 
 
+def test_an_invalid_choice_does_not_lose_the_recording(serve: Callable[..., Client]) -> None:
+    client = serve(minutes=0.01)
+    question = assets_folder() / "samples" / "question.flac"
+    with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
+        path = f"/edgeapp/upload/{socket.receive_json()['session']}"
+        client.put(path, content=question.read_bytes())
+        socket.send_json({"type": "file", "name": "question.flac", "language": 7})
+        assert "7 is not a valid choice" in socket.receive_json()["message"]
+        socket.send_json({"type": "file", "name": "question.flac"})
+        assert "question.flac lasts 0.1 minutes" in socket.receive_json()["message"]
+
+
 def test_the_length_of_recordings_is_limited(serve: Callable[..., Client]) -> None:
     client = serve(minutes=0.01)
     question = assets_folder() / "samples" / "question.flac"
