@@ -55,8 +55,10 @@ class ModelPool:
         self._listed_only = listed_only
         self._lock = threading.RLock()
         self._engine: Engine | None = None
-        self._transcribers: dict[tuple[str | None, str | None, str], Transcriber] = {}
-        self._translators: dict[tuple[str | None, str | None, str | None, bool], Translator] = {}
+        self._transcribers: dict[Path, Transcriber] = {}  # by folder
+        # By folder, source language and whether the shortlist is used.
+        self._translators: dict[tuple[Path, str | None, bool], Translator] = {}
+        self._noted: set[tuple[Path, bool]] = set()  # folder, whether it was chosen automatically
         self._use_counts: Counter[Path] = Counter()  # folder → running tasks
         self._memory: dict[Path, int] = {}  # folder → bytes
 
@@ -89,12 +91,22 @@ class ModelPool:
         Raises:
             ModelError: The model is not installed, or recognises no speech.
         """
+        from pipelines.hub import choose_default, resolve
+
         self._check_listed(name)
+        # At each call: a better model may have been downloaded since the last one.
+        if name is not None:
+            resolved = resolve(name)
+        else:
+            target = "en" if task == "translate" else None
+            resolved = choose_default("asr", language, target, preferred=self.settings.model)
+        folder = resolved.folder.resolve()
         with self._lock:
-            key = (name, language, task)
-            if key not in self._transcribers:
-                self._transcribers[key] = self._load_transcriber(name, language, task)
-            return self._transcribers[key]
+            self._print_note_once(resolved, automatic=name is None)
+            _check_task(resolved, "asr", "recognise speech")
+            if folder not in self._transcribers:
+                self._transcribers[folder] = self._load_transcriber(resolved)
+            return self._transcribers[folder]
 
     def translator(
         self, name: str | None, source: str | None, target: str | None, shortlist: bool = False
@@ -112,12 +124,24 @@ class ModelPool:
             UnsupportedTask: It translates from or into another language.
             OptionError: It has no shortlist.
         """
+        from pipelines.hub import choose_default, resolve
+
         self._check_listed(name)
+        if name is not None:
+            resolved = resolve(name)
+        else:
+            preferred = self.settings.translation_model
+            resolved = choose_default("translation", source, target, preferred=preferred)
+        key = (resolved.folder.resolve(), source, shortlist)
         with self._lock:
-            key = (name, source, target, shortlist)
-            if key not in self._translators:
-                self._translators[key] = self._load_translator(name, source, target, shortlist)
-            return self._translators[key]
+            self._print_note_once(resolved, automatic=name is None)
+            _check_task(resolved, "translation", "translate text")
+            translator = self._translators.get(key)
+            if translator is None:
+                translator = self._load_translator(resolved, source, shortlist)
+            _check_languages(resolved.name, translator, source, target)
+            self._translators[key] = translator  # only a source language that the model has
+            return translator
 
     def load(self, name: str, task: str) -> None:
         """Load a model before it is needed.
@@ -198,42 +222,28 @@ class ModelPool:
         LiveTranscriber(recogniser).feed(noise)
         next(iter(recogniser.stream(noise)))
 
-    def _load_transcriber(self, name: str | None, language: str | None, task: str) -> Transcriber:
-        from pipelines.hub import choose_default, resolve
-
-        if name is not None:
-            resolved = resolve(name)
-        else:
-            target = "en" if task == "translate" else None
-            resolved = choose_default("asr", language, target, preferred=self.settings.model)
-        _print_note_of(resolved)
-        _check_task(resolved, "asr", "recognise speech")
+    def _load_transcriber(self, resolved: ResolvedModel) -> Transcriber:
         from pipelines import Transcriber
 
         with self._measured():
             return Transcriber(resolved.folder, engine=self.engine, name=resolved.name)
 
     def _load_translator(
-        self, name: str | None, source: str | None, target: str | None, shortlist: bool
+        self, resolved: ResolvedModel, source: str | None, shortlist: bool
     ) -> Translator:
-        from pipelines.hub import choose_default, resolve
-
-        if name is not None:
-            resolved = resolve(name)
-        else:
-            preferred = self.settings.translation_model
-            resolved = choose_default("translation", source, target, preferred=preferred)
-        _print_note_of(resolved)
-        _check_task(resolved, "translation", "translate text")
         from pipelines import Translator
 
         with self._measured():
-            translator = Translator(
+            return Translator(
                 resolved.folder, engine=self.engine, name=resolved.name, source=source,
                 shortlist=shortlist,
             )  # fmt: skip
-        _check_languages(resolved.name, translator, source, target)
-        return translator
+
+    def _print_note_once(self, resolved: ResolvedModel, *, automatic: bool) -> None:
+        choice = (resolved.folder.resolve(), automatic)
+        if resolved.note and choice not in self._noted:
+            self._noted.add(choice)
+            print_note(resolved.note)
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
@@ -252,11 +262,6 @@ class ModelPool:
             return
         if name not in {model.name for model in list_models()}:
             raise ModelError(f"{name!r} is not among the models on this machine")
-
-
-def _print_note_of(resolved: ResolvedModel) -> None:
-    if resolved.note:
-        print_note(resolved.note)
 
 
 def _check_task(resolved: ResolvedModel, task: str, ability: str) -> None:

@@ -58,6 +58,9 @@ class LiveTextView:
         self._line.clear()
         self._line.print_final(self._format(cue.start, cue.end, cue.text), "cyan")
 
+    def untranslated(self, cue: Cue) -> None:
+        """Its segments have been printed."""
+
     def warned(self, message: str) -> None:
         print_note(message)
 
@@ -96,6 +99,8 @@ class ProgressBarView:
     def translating(self, text: str) -> None: ...
 
     def translated(self, cue: Cue) -> None: ...
+
+    def untranslated(self, cue: Cue) -> None: ...
 
     def warned(self, message: str) -> None:
         print_note(named(message, self._name))

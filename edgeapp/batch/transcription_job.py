@@ -46,6 +46,9 @@ class ProgressView(Protocol):
     def translated(self, cue: Cue) -> None:
         """A final translated cue."""
 
+    def untranslated(self, cue: Cue) -> None:
+        """A final cue that needs no translation: it is in the target language already."""
+
     def warned(self, message: str) -> None:
         """A warning about the recording or a translation."""
 
@@ -112,7 +115,7 @@ class TranscriptionJob:
                     # Loaded before anything is decoded: a missing model must not waste the work.
                     spoken = "en" if self.options.task == "translate" else event.language
                     if spoken == self.target:  # one of several recordings may be in the target
-                        emit = self._cues.append
+                        emit = partial(self._keep, view)
                     else:
                         emit = partial(self._translate, self.translator_for(spoken), view)
             elif isinstance(event, TextDelta):
@@ -130,6 +133,10 @@ class TranscriptionJob:
             for source in joiner.flush():
                 emit(source)
         return self.transcript
+
+    def _keep(self, view: ProgressView, cue: Cue) -> None:
+        self._cues.append(cue)
+        view.untranslated(cue)
 
     def _translate(self, translator: Translator, view: ProgressView, source: Cue) -> None:
         """Translate one cue; it keeps its times."""

@@ -191,7 +191,8 @@ def transcribe(
         if translate_to is not None and options.language is not None:
             # The language is known: load the translator now, so that errors come early.
             source = "en" if task == "translate" else options.language
-            pool.translator(translation_model, source, translate_to)
+            if source != translate_to:  # else no translator is needed
+                pool.translator(translation_model, source, translate_to)
         runner = TranscriptionRunner(
             pool,
             transcriber,

@@ -6,7 +6,6 @@ import asyncio
 import hmac
 import secrets
 import time
-from collections import defaultdict, deque
 from collections.abc import Callable
 from html import escape
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ __all__ = ["Logins"]
 
 _COOKIE = "edgeapp"
 _MAX_FORM_BYTES = 4096
-# Limits of password guessing: failed attempts per client address, within a time.
+# Limits of password guessing: failed and unfinished attempts per client address, within a time.
 _MAX_FAILURES, _FAILURE_WINDOW_S = 10, 60.0
 _FAILURE_DELAY_S = 0.5  # after each failed attempt
 
@@ -42,7 +41,8 @@ class Logins:
         self._passwords = passwords
         self.on_logout: Callable[[], None] = lambda: None
         self._users: dict[str, str] = {}  # cookie → user
-        self._failures: dict[str, deque[float]] = defaultdict(deque)  # address → times
+        # address → times (time.monotonic) of its attempts that did not succeed
+        self._attempts: dict[str, list[float]] = {}
 
     def user_of(self, connection: HTTPConnection) -> str | None:
         """The user of a connection; "" if no login is needed, None if a login is missing."""
@@ -59,19 +59,20 @@ class Logins:
     async def log_in(self, request: Request) -> Response:
         """POST /login: a form with `user` and `password`."""
         address = request.client.host if request.client else ""
-        failures = self._failures[address]
-        while failures and time.monotonic() - failures[0] > _FAILURE_WINDOW_S:
-            failures.popleft()
-        if len(failures) >= _MAX_FAILURES:
+        began = time.monotonic()
+        self._forget_attempts_before(began - _FAILURE_WINDOW_S)
+        if len(self._attempts.get(address, ())) >= _MAX_FAILURES:
             return _login_page("Too many attempts. Wait for a minute.", status=429)
+        # Counted before the first await, so that parallel attempts are limited too.
+        self._attempts.setdefault(address, []).append(began)
         form = await _read_form(request)
         user, password = str(form.get("user", "")), str(form.get("password", ""))
         expected = self._passwords.get(user, "")
         equal = hmac.compare_digest(expected.encode(), password.encode("utf-8", "replace"))
         if not equal or not expected:
-            failures.append(time.monotonic())
             await asyncio.sleep(_FAILURE_DELAY_S)
             return _login_page("Wrong name or password. Try again.", user, status=403)
+        self._forget_attempt(address, began)
         cookie = secrets.token_urlsafe(32)
         self._users[cookie] = user
         response = RedirectResponse("/", 303)
@@ -86,6 +87,20 @@ class Logins:
         response = RedirectResponse("/login", 303)
         response.delete_cookie(_COOKIE)
         return response
+
+    def _forget_attempts_before(self, oldest: float) -> None:
+        recent = {
+            address: [began for began in times if began >= oldest]
+            for address, times in self._attempts.items()
+        }
+        self._attempts = {address: times for address, times in recent.items() if times}
+
+    def _forget_attempt(self, address: str, began: float) -> None:
+        times = self._attempts.get(address, [])
+        if began in times:  # else it took longer than the window
+            times.remove(began)
+        if not times:
+            self._attempts.pop(address, None)
 
 
 async def _read_form(request: Request) -> FormData:

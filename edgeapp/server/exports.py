@@ -42,7 +42,7 @@ def transcript_of(message: dict[str, Any]) -> Transcript:
     """The transcript in a page's message.
 
     Raises:
-        InputError: A cue has no text, start or end.
+        InputError: A cue has no text, start or end, or a segment lacks a field.
     """
     target = message.get("target")
     return Transcript(
@@ -55,11 +55,15 @@ def transcript_of(message: dict[str, Any]) -> Transcript:
 
 def _segment_or_cue(values: Any) -> Any:
     """A Segment if the user left it unedited (with its tokens), else a Cue."""
+    problem = "a segment of the transcript is invalid"
     try:
         start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
-        if "tokens" not in values:
-            return Cue(start, end, text)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{problem}: it needs start and end in seconds, and text") from error
+    if "tokens" not in values:
+        return Cue(start, end, text)
+    try:
         fields = {**values, "start": start, "end": end, "text": text}
         return Segment(**{**fields, "tokens": tuple(values["tokens"])})
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{values!r} has no start, end and text") from error
+    except TypeError as error:
+        raise InputError(f"{problem}: its fields are not those of a segment") from error

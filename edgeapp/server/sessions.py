@@ -16,6 +16,10 @@ __all__ = ["Message", "Send", "Session", "Sessions", "Task", "TaskCancelled", "T
 Message = dict[str, Any]  # a JSON object with a "type"
 Send = Callable[[Message], None]
 
+_TASK_NAMES = {
+    "live": "live captions", "file": "a recording", "text": "a translation", "pull": "a download",
+}  # fmt: skip
+
 
 class TooManySessions(EdgeError):
     """The server's limit of running sessions is reached."""
@@ -119,7 +123,7 @@ class Session:
         self._closed = False
 
     def start(self, task: Task, *, replace: bool = False) -> None:
-        """Run a task.
+        """Run a task. A closed session cancels it instead.
 
         Args:
             task: The task.
@@ -130,15 +134,18 @@ class Session:
             OptionError: A task of this kind is running, and `replace` is False.
         """
         with self._lock:
-            if self._closed:
-                return
-            previous = self._tasks.get(task.kind)
-            if previous is not None and not replace:
-                raise OptionError(f"{task.kind} is still running in this tab: end it first")
-            self._sessions.acquire(self)
-            self._tasks[task.kind] = task
-            thread = threading.Thread(target=self._run, args=(task,), daemon=True)
-            self._threads.add(thread)
+            previous, closed = self._tasks.get(task.kind), self._closed
+            if not closed:
+                if previous is not None and not replace:
+                    name = _TASK_NAMES[task.kind]
+                    raise OptionError(f"this tab is still busy with {name}: stop that first")
+                self._sessions.acquire(self)
+                self._tasks[task.kind] = task
+                thread = threading.Thread(target=self._run, args=(task,), daemon=True)
+                self._threads.add(thread)
+        if closed:
+            task.cancel()  # it may own a file
+            return
         if previous is not None:
             previous.cancel()
         thread.start()

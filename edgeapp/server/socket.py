@@ -140,9 +140,10 @@ class PageSocket:
         if kind == "pull":
             self._api.check_can_change_models()
             return PullTask(str(message.get("name") or ""))
-        path, minutes = self._uploads.take(token), self._uploads.minutes
         name = str(message.get("name") or "")[:200] or "the recording"
         choice = ModelChoice.from_message(message)
+        # Last: from here on, the task deletes the file.
+        path, minutes = self._uploads.take(token), self._uploads.minutes
         return FileTask(self._pool, history, choice, path, name, minutes)
 
     def reply(self, message: Message, history: History) -> Message:

@@ -10,7 +10,7 @@ from edgeapp.subtitles.formats import Cue
 if TYPE_CHECKING:
     from pipelines import Segment
 
-__all__ = ["SentenceJoiner", "SubtitleSegmenter"]
+__all__ = ["SentenceJoiner", "SubtitleSegmenter", "ends_sentence"]
 
 _SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 _CLOSING_MARKS = "\"'”’»)]"  # may follow the mark that ends a sentence
@@ -23,8 +23,9 @@ _MAX_JOINED_S = 30.0
 _MAX_PAUSE_S = 2.0
 
 
-def _ends_sentence(text: str) -> bool:
-    return text.rstrip(_CLOSING_MARKS).endswith(_SENTENCE_ENDS)
+def ends_sentence(text: str) -> bool:
+    """Whether the text ends a sentence. Closing marks and white space may follow."""
+    return text.rstrip().rstrip(_CLOSING_MARKS).endswith(_SENTENCE_ENDS)
 
 
 class SubtitleSegmenter:
@@ -59,7 +60,7 @@ class SubtitleSegmenter:
             else:
                 self._text += word if continues_word and index == 0 else f" {word}"
             self._end = word_end
-            if _ends_sentence(word):
+            if ends_sentence(word):
                 yield from self.flush()
 
     @property
@@ -88,7 +89,7 @@ class SentenceJoiner:
             yield from self.flush()
         self._open.append(segment)
         too_long = segment.end - self._open[0].start > _MAX_JOINED_S
-        if too_long or _ends_sentence(segment.text.strip()):
+        if too_long or ends_sentence(segment.text):
             yield from self.flush()
 
     def flush(self) -> Iterator[Cue]:

@@ -113,6 +113,16 @@ def test_ctrl_c_ends_the_run(load: Any, tmp_path: Path) -> None:
     assert names_in(tmp_path / "out") == set()
 
 
+@pytest.mark.parametrize("language", [(), ("-l", "en"), ("-l", "English")])
+def test_speech_in_the_target_language_is_no_error(
+    language: tuple[str, ...], tmp_path: Path
+) -> None:
+    arguments = ("-m", "demo", *language, "--translate-to", "en", "-f", "txt", "-o", "out", *CPU)
+    assert run("transcribe", SAMPLES / "question.flac", *arguments) == 0
+    original, translation = ((tmp_path / "out" / f"question.{end}") for end in ("txt", "en.txt"))
+    assert translation.read_text().split() == original.read_text().split() != []
+
+
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_a_model_that_computes_nan_writes_nothing(
     batch_size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

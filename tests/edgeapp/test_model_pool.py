@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.settings import Settings
 from pipelines import Translator
 from pipelines.engine import Engine
-from pipelines.errors import ModelError
+from pipelines.errors import ModelError, UnsupportedTask
 from pipelines.hub import assets_folder
 
 DEMO = assets_folder() / "models" / "demo-en-de"
@@ -54,6 +55,54 @@ def test_threads_share_a_model(pool: ModelPool, hub_cache: Path) -> None:
     assert len(translators) == 4
     assert all(each is translators[0] for each in translators)
     assert len([m for m in pool.loaded if m.folder == translators[0].model.folder]) == 1
+
+
+def add_to_cache(hub_cache: Path, repository: str, folder: Path) -> None:
+    storage = hub_cache / f"models--{repository.replace('/', '--')}"
+    (storage / "refs").mkdir(parents=True)
+    (storage / "refs" / "main").write_text("a" * 40, "utf-8")
+    (storage / "snapshots").mkdir()
+    (storage / "snapshots" / ("a" * 40)).symlink_to(folder)
+
+
+def test_a_better_model_that_appears_later_is_used(
+    hub_cache: Path,
+    whisper_folder: Callable[..., Path],
+    marian_folder: Callable[..., Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pool = ModelPool(Settings(threads=1))
+    bundled = (pool.transcriber(None, "en"), pool.translator(None, "en", "de"))
+    assert [pool.name_of(each) for each in bundled] == ["demo", "demo-en-de"]
+    tiny, opus = whisper_folder("tiny"), marian_folder("opus-mt-en-de")
+    add_to_cache(hub_cache, "openai/whisper-tiny", tiny)
+    add_to_cache(hub_cache, "Helsinki-NLP/opus-mt-en-de", opus)
+    better = (pool.transcriber(None, "en"), pool.translator(None, "en", "de"))
+    assert [each.model.folder for each in better] == [tiny.resolve(), opus.resolve()]
+    assert (pool.transcriber(None, "en"), pool.translator(None, "en", "de")) == better
+    notes = [line for line in capsys.readouterr().err.splitlines() if ": using " in line]
+    assert [note.split(": using ")[1].split(",")[0] for note in notes] == [
+        "the bundled demo", "the bundled demo-en-de", "tiny", "opus-mt-en-de",
+    ]  # fmt: skip
+
+
+def test_languages_share_a_transcriber(
+    hub_cache: Path, whisper_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_to_cache(hub_cache, "openai/whisper-tiny", whisper_folder("tiny"))
+    pool = ModelPool(Settings(threads=1))
+    german = pool.transcriber(None, "de")
+    assert pool.transcriber(None, "fr") is german
+    assert pool.transcriber(None, None) is german
+    assert pool.transcriber("tiny", "de", "translate") is german
+    assert capsys.readouterr().err.count("using tiny") == 1
+
+
+def test_a_shared_translator_is_checked_for_each_target(pool: ModelPool, hub_cache: Path) -> None:
+    translator = pool.translator("demo-en-de", "en", None)
+    assert pool.translator("demo-en-de", "en", "de") is translator
+    with pytest.raises(UnsupportedTask, match="into de, not into fr"):
+        pool.translator("demo-en-de", "en", "fr")
 
 
 def test_only_listed_models(hub_cache: Path, tmp_path: Path) -> None:

@@ -15,15 +15,13 @@ from edgeapp.live.events import (
     WarningRaised,
 )
 from edgeapp.subtitles.formats import Cue
-from edgeapp.subtitles.segmenter import SubtitleSegmenter
+from edgeapp.subtitles.segmenter import SubtitleSegmenter, ends_sentence
 from pipelines import CommittedText, PartialText, SpeechEnded, SpeechStarted
 
 __all__ = ["CaptionLine", "CaptionLines"]
 
 Message = dict[str, Any]
 
-_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
-_CLOSING_MARKS = "\"'”’»)]"
 # In speech without pauses, a new line begins after the sentence that exceeds this length.
 _LONG_LINE = 150  # characters
 
@@ -112,7 +110,7 @@ class CaptionLines:
 
     def _commit(self, event: CommittedText) -> Iterator[Message]:
         last = self.lines[-1] if self.lines else None
-        full = last is not None and len(last.text) > _LONG_LINE and _ends_sentence(last.text)
+        full = last is not None and len(last.text) > _LONG_LINE and ends_sentence(last.text)
         if not self._open or full:
             if last is not None and (last.tail or last.running):
                 last.tail = last.running = ""
@@ -167,7 +165,3 @@ def _cue_message(cue: Cue, *, translated: bool) -> Message:
 
 def _count_letters(text: str) -> int:
     return len("".join(text.split()))
-
-
-def _ends_sentence(text: str) -> bool:
-    return text.rstrip().rstrip(_CLOSING_MARKS).endswith(_SENTENCE_ENDS)

@@ -181,5 +181,8 @@ class _PageView:
         self._journal.translate(cue)
         self._send({"type": "file_translated", "cue": asdict(cue)})
 
+    def untranslated(self, cue: Cue) -> None:
+        self.translated(cue)  # the page and the history show it as its own translation
+
     def warned(self, message: str) -> None:
         self._send({"type": "warning", "message": message})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from edgeapp.batch.progress import LiveTextView, ProgressBarView
 from edgeapp.batch.transcription_job import TranscriptionJob
 from edgeapp.subtitles.formats import Cue
 from pipelines.asr import Segment, SegmentDone, TextDelta, TranscribeOptions, TranscriptionInfo
@@ -55,6 +56,18 @@ def test_speech_in_the_target_language_needs_no_translator() -> None:
 
     transcriber: Any = FakeTranscriber("en", " Good", " morning.", " Good night")
     job = TranscriptionJob(transcriber, TranscribeOptions(), translator_for, "en")
-    transcript = job.run("talk.wav", RecordingView())
+    view = RecordingView()
+    transcript = job.run("talk.wav", view)
     assert transcript.translation_language == "en"
     assert transcript.translation == (Cue(0, 2.0, "Good morning."), Cue(2, 3.0, "Good night"))
+    said = [arguments for name, arguments in view.calls if name == "untranslated"]
+    assert said == [(cue,) for cue in transcript.translation]
+    assert "translated" not in [name for name, _ in view.calls]
+
+
+def test_views_print_no_cue_that_needs_no_translation(capsys: pytest.CaptureFixture[str]) -> None:
+    with LiveTextView(timed=False) as live, ProgressBarView("talk") as bar:
+        for view in (live, bar):
+            view.untranslated(Cue(0, 2.0, "Good morning."))
+    captured = capsys.readouterr()
+    assert "Good morning." not in captured.out + captured.err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -9,10 +10,15 @@ from typing import Any
 
 import pytest
 
+from edgeapp.history import History
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.picker_options import ModelChoice
 from edgeapp.server.sessions import Session, Sessions, TaskCancelled
 from edgeapp.server.tasks.file_task import FileTask
+from edgeapp.settings import Settings
 from pipelines.asr.audio.arrays import SampleBuffer
 from pipelines.errors import AudioError
+from pipelines.hub import assets_folder
 from tests.asr.audio.hostile import endless_wav, flac, flac_frame, wav
 
 UNUSED: Any = None  # models, history: not needed before transcription
@@ -64,6 +70,25 @@ def test_cancelling_while_it_is_decoded(tmp_path: Path, monkeypatch: pytest.Monk
     assert time.monotonic() - began < 0.5
     assert messages == [{"type": "idle", "kind": "file", "cancelled": True}]
     assert not path.exists()
+
+
+def test_speech_in_the_target_language_is_shown_and_stored_as_its_own_translation(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "0f0f0f"
+    shutil.copy(assets_folder() / "samples" / "question.flac", path)
+    history = History(tmp_path / "history.db")
+    messages: list[dict[str, Any]] = []
+    choice = ModelChoice("demo", None, "en")
+    work = FileTask(ModelPool(Settings(threads=1)), history, choice, path, "talk.flac", 10)
+    work.run(messages.append)
+    segments = [each["segment"]["text"] for each in messages if each["type"] == "file_segment"]
+    cues = [each["cue"]["text"] for each in messages if each["type"] == "file_translated"]
+    assert "".join(segments).split() == " ".join(cues).split() != []
+    (summary,) = history.list()
+    record = history.open(summary.id)
+    assert record is not None
+    assert [cue.text for cue in record.transcript.translation] == cues
 
 
 def test_a_task_that_was_cancelled_before_it_began(tmp_path: Path) -> None:

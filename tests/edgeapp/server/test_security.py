@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from uvicorn.server import ServerState
 from websockets.protocol import State
 
 from edgeapp.model_pool import ModelPool
+from edgeapp.server.auth import Logins
 from edgeapp.server.options import ServerOptions, is_loopback, read_logins
 from edgeapp.server.routes import app_routes
 from edgeapp.server.security import SecurityMiddleware
@@ -248,6 +250,59 @@ def test_password_guessing_is_limited(
     assert client.post("/login", data={"user": "anna", "password": "one"}).status_code == 429
 
 
+def login_request(password: str, body_arrives: asyncio.Event | None = None) -> Request:
+    """A request of /login whose body arrives after an event."""
+    body = f"user=anna&password={password}".encode()
+
+    async def receive() -> dict[str, Any]:
+        if body_arrives is not None:
+            await body_arrives.wait()
+        return {"type": "http.request", "body": body}
+
+    headers = [
+        (b"content-length", str(len(body)).encode()),
+        (b"content-type", b"application/x-www-form-urlencoded"),
+    ]
+    scope = {
+        "type": "http", "method": "POST", "scheme": "http", "path": "/login", "query_string": b"",
+        "headers": headers, "client": ("10.0.0.1", 1), "server": ("10.0.0.2", 80),
+    }  # fmt: skip
+    return Request(scope, receive)
+
+
+def test_parallel_guesses_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
+
+    async def guess() -> list[int]:
+        logins, arrive = Logins({"anna": "one"}), asyncio.Event()
+        attempts = [
+            asyncio.create_task(logins.log_in(login_request(str(n), arrive))) for n in range(30)
+        ]
+        await asyncio.sleep(0)  # all have begun, and wait for their bodies
+        arrive.set()
+        return [response.status_code for response in await asyncio.gather(*attempts)]
+
+    assert sorted(asyncio.run(guess())) == [403] * 10 + [429] * 20
+
+
+def test_only_failed_logins_of_the_last_minute_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
+    monkeypatch.setattr("edgeapp.server.auth._FAILURE_WINDOW_S", 0.05)
+    logins = Logins({"anna": "one"})
+
+    async def log_in(password: str) -> int:
+        return (await logins.log_in(login_request(password))).status_code
+
+    for _ in range(15):
+        assert asyncio.run(log_in("one")) == 303
+    assert not logins._attempts
+    assert asyncio.run(log_in("two")) == 403
+    assert list(logins._attempts) == ["10.0.0.1"]
+    time.sleep(0.06)
+    assert asyncio.run(log_in("one")) == 303
+    assert not logins._attempts
+
+
 def test_an_unexpected_error_is_reported_to_its_tab(
     serve: Callable[..., Client],
     monkeypatch: pytest.MonkeyPatch,
@@ -297,6 +352,18 @@ def test_uploads_have_limits(serve: Callable[..., Client]) -> None:
     assert client.put(path, content=b"x").status_code == 404, "a closed tab sends nothing"
 
 
+def test_an_invalid_choice_does_not_lose_the_recording(serve: Callable[..., Client]) -> None:
+    client = serve(minutes=0.01)
+    question = assets_folder() / "samples" / "question.flac"
+    with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
+        path = f"/edgeapp/upload/{socket.receive_json()['session']}"
+        client.put(path, content=question.read_bytes())
+        socket.send_json({"type": "file", "name": "question.flac", "language": 7})
+        assert "7 is not a valid choice" in socket.receive_json()["message"]
+        socket.send_json({"type": "file", "name": "question.flac"})
+        assert "question.flac lasts 0.1 minutes" in socket.receive_json()["message"]
+
+
 def test_the_length_of_recordings_is_limited(serve: Callable[..., Client]) -> None:
     client = serve(minutes=0.01)
     question = assets_folder() / "samples" / "question.flac"
@@ -332,7 +399,14 @@ def test_exports(serve: Callable[..., Client]) -> None:
     cues = [{"start": 0, "end": 1.5, "text": " Hello."}]
     assert ask(format="srt", cues=cues).text == "1\n00:00:00,000 --> 00:00:01,500\nHello.\n\n"
     assert ask(format="exe", cues=cues).status_code == 400
-    assert ask(format="txt", cues=[{"text": "no times"}]).status_code == 400
+    for cue in (
+        {"text": "secret"}, {"start": "secret", "end": 1, "text": ""}, ["secret"],
+        {**cues[0], "tokens": [1], "secret": 1}, {**cues[0], "start": 10**400},
+    ):  # fmt: skip
+        answer = ask(format="txt", cues=[cue])
+        assert answer.status_code == 400
+        assert "a segment of the transcript is invalid: " in answer.json()["error"]
+        assert "secret" not in answer.text
     assert ask(format="txt", cues=3).status_code == 400
     assert ask(cues=cues).status_code == 400
 

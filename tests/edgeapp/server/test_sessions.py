@@ -93,7 +93,7 @@ def test_the_number_of_running_sessions_is_limited() -> None:
 def test_one_of_a_kind_in_a_tab() -> None:
     tab = Tab(Sessions(4))
     tab.begin(Work("file"))
-    with pytest.raises(OptionError, match="file is still running in this tab"):
+    with pytest.raises(OptionError, match="still busy with a recording: stop that"):
         tab.session.start(Work("file"))
     tab.session.cancel("file")
     assert tab.types == ["begun", "late", "idle"]
@@ -136,8 +136,10 @@ def test_a_closed_session_sends_nothing() -> None:
     assert tab.types == ["begun"]
     assert work.cancelled
     assert sessions.running == 0
-    tab.session.start(Work())
+    late = Work()
+    tab.session.start(late)
     assert sessions.running == 0, "a closed session starts no task"
+    assert late.cancelled, "it may own a file"
 
 
 def test_closing_the_server_closes_all_sessions() -> None:
