@@ -108,7 +108,9 @@ class Engine:
         Raises:
             CheckpointError: The folder holds no usable model.
             OptionError: The shortlist names ids outside the vocabulary, or no end-of-text id.
+            EngineError: The engine was closed.
         """
+        self._scheduler.check_open()
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
             raise CheckpointError(f"{folder} is not a folder")
@@ -145,6 +147,7 @@ class Engine:
         Raises:
             RequestError: The source was encoded by no model of this engine, or the model cannot
                 run the request.
+            EngineError: The engine was closed.
         """
         return self._model_of(request).stream(request)
 
@@ -158,7 +161,7 @@ class Engine:
                 stream.cancel()
 
     def close(self) -> None:
-        """Drop all models. Requests that still run fail."""
+        """Drop all models. Requests that still run fail, and later ones raise EngineError."""
         self._scheduler.close()
         with self._lock:
             self._models.clear()
@@ -173,6 +176,7 @@ class Engine:
         for model in self.models:
             if model.owns(request.encoded):
                 return model
+        self._scheduler.check_open()
         raise RequestError("the source of this request was encoded by no model of this engine")
 
     def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
