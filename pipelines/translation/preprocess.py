@@ -50,8 +50,7 @@ class SourceLanguages:
         requested = requested or self.default
         if not requested:
             raise OptionError(
-                f"{self.model} needs the language of the text: name it (source_language); "
-                f"it has {', '.join(self.codes)}"
+                f"{self.model} needs the option source_language; it has {', '.join(self.codes)}"
             )
         code = find_language(requested, self.codes)
         if code is None:

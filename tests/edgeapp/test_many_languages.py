@@ -64,8 +64,16 @@ def test_the_script_that_was_typed_counts(
 @pytest.mark.parametrize(
     ("options", "said", "code"),
     [
-        (("--to", "de"), ("needs the language of the text", "it has ace_Arab,", "--from"), 2),
-        (("--from", "en"), ("needs a target language; it has ace_Arab,",), 2),
+        (
+            ("--to", "de"),
+            ("needs the language of the text: name it with --from", "it has ace_Arab,"),
+            2,
+        ),
+        (
+            ("--from", "en"),
+            ("into several languages: choose one with --to, such as --to de; it has ace_Arab,",),
+            2,
+        ),
         (
             ("--from", "en", "--to", "Klingon"),
             ("does not translate into 'klingon'; it has ace",),
@@ -85,6 +93,17 @@ def test_missing_and_unknown_languages_are_reported(
     assert [err.count(part) for part in said] == [1] * len(said)
     assert (ended, out) == (code, "")
     assert "Traceback" not in err
+
+
+def test_a_missing_target_is_reported_once_before_any_input_is_read(
+    nllb: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    inputs = [str(tmp_path / "absent.txt"), str(tmp_path / "missing.txt")]
+    arguments = (*inputs, "-o", f"{tmp_path}/", "--from", "en")
+    ended, out, err = translated(nllb, "", capsys, *arguments)
+    assert (ended, out) == (2, "")
+    assert err.count("choose one with --to") == 1
+    assert "absent" not in err
 
 
 def test_live_translation_is_told_the_language_once(nllb: Path) -> None:
