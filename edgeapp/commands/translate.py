@@ -163,18 +163,20 @@ def _line_translator(translator: Translator, workers: int) -> Iterator[LineTrans
 
 
 def _check_languages(translator: Translator, options: TranslateOptions) -> None:
-    """Raise at once for languages that the model lacks, before any input is read.
+    """Raise for languages that are missing or that the model lacks, before any input is read.
 
     Raises:
         UnsupportedTask: The model does not translate from or into the language.
         OptionError: The model needs --from.
     """
-    try:
-        translator.translate_lines([], options)
-    except OptionError as error:
-        if options.source_language is None and "--from" not in str(error):
-            raise OptionError(f"{error}; name the language with --from") from error
-        raise
+    source = options.source_language or translator.source or translator.source_language
+    if translator.source_codes and not source:
+        raise OptionError(
+            f"{translator.name} needs the language of the text: name it with --from, such as "
+            f"--from en; it has {', '.join(translator.source_codes)}"
+        )
+    # A missing target is no error yet: each line may name its own (">>deu<< Good morning.").
+    translator.translate_lines([], options)
 
 
 def _with_region(text: str | None, code: str | None) -> str | None:

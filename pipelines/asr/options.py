@@ -53,6 +53,7 @@ class TranscribeOptions:
             `condition_on_previous_text` does not reach into the next chunk. Parts without speech
             are left out. A stream of blocks is read ahead.
         chunk_s: Longest chunk in seconds, for `batch_size` above 1. None: the model's window.
+        priority: Of the requests, on a shared engine: a lower number goes first.
 
     Raises:
         OptionError: A value is out of its range, or a combination makes no sense.
@@ -80,6 +81,7 @@ class TranscribeOptions:
     seed: int | None = 0
     batch_size: int = 1
     chunk_s: float | None = None
+    priority: int = 2
 
     def __post_init__(self) -> None:
         if self.task not in ("transcribe", "translate"):
@@ -142,3 +144,4 @@ class TranscribeOverrides(TypedDict, total=False):
     seed: int | None
     batch_size: int
     chunk_s: float | None
+    priority: int

@@ -52,7 +52,8 @@ class Recognizer:
         architecture = self.model.architecture
         if architecture.source != "audio":
             raise ModelError(
-                f"{name} is a {architecture.family} model for text, no recogniser of speech"
+                f"{name} is a {architecture.family} model, which translates text; "
+                "speech recognition needs a Whisper model"
             )
         self.tokenizer = WhisperTokenizer(folder)
         special = self.tokenizer.special
@@ -113,7 +114,7 @@ class Recognizer:
             raise NumericalError(
                 f"the language could not be detected: {self.capabilities.name} computed NaN: its "
                 "numbers overflow in this compute type, or its weights are damaged; try compute "
-                "type float32, else get the model anew"
+                "type float32; if that fails too, download the model again"
             )
         pairs = zip(special.languages, probs, strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))

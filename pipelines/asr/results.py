@@ -6,6 +6,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pipelines.errors import EngineError
+
 __all__ = [
     "Retract",
     "Segment",
@@ -135,9 +137,19 @@ class Transcription(Iterator[Segment]):
 
     @property
     def info(self) -> TranscriptionInfo:
-        """Language, duration and warnings. The first access detects the language if necessary."""
+        """Language, duration and warnings. The first access detects the language if necessary.
+
+        Raises:
+            EngineError: The transcription was closed before it began, or the language could not
+                be detected.
+        """
         if self._info is None:
-            first = next(self._events)
+            first = next(self._events, None)
+            if first is None:
+                raise EngineError(
+                    "the transcription was closed before it began, or could not begin; "
+                    "transcribe the recording again"
+                )
             assert isinstance(first, TranscriptionInfo), "TranscriptionInfo is the first event"
             self._info = first
         return self._info
@@ -158,9 +170,10 @@ class Transcription(Iterator[Segment]):
         return self.info.warnings
 
     def __next__(self) -> Segment:
-        self._info = self.info
         for event in self._events:
-            if isinstance(event, SegmentDone):
+            if isinstance(event, TranscriptionInfo):
+                self._info = event
+            elif isinstance(event, SegmentDone):
                 return event.segment
         raise StopIteration
 

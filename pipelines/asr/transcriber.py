@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
 from typing import Any, Literal, TypeAlias, Unpack
 
 import torch
@@ -23,8 +22,8 @@ from pipelines.asr.results import TranscriptEvent, Transcription, TranscriptionI
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
 from pipelines.engine import EncodedSource, Engine, LoadedModel
-from pipelines.errors import AudioError, EngineError, ModelNotFound, OptionError
-from pipelines.hub import folder_of, pull
+from pipelines.errors import AudioError, EngineError, OptionError
+from pipelines.hub import folder_or_pull
 from pipelines.notices import collect_notices, notice
 
 __all__ = ["Transcriber", "Transcription"]
@@ -57,7 +56,7 @@ class Transcriber:
     ) -> None:
         """
         Args:
-            model: A folder, or a name that `pipelines.hub` resolves.
+            model: A folder, or a name that `pipelines.hub` resolves; a Path is always a folder.
             engine: An engine to share with other models. None: an own one, which `close` closes.
             device: Of the own engine: "auto", "cpu", "cuda" or "cuda:N".
             compute_type: Of the own engine: "auto", "float32", "bfloat16", "float16" or "int8".
@@ -66,17 +65,22 @@ class Transcriber:
             download: Download a model that is not on this machine, see `pipelines.hub.pull`.
 
         Raises:
-            ModelNotFound: The model is not on this machine and `download` is False, or it cannot
-                be downloaded.
+            ModelNotFound: There is no such folder, or the model is not on this machine and
+                `download` is False, or it cannot be downloaded.
             CheckpointError: The folder is incomplete or damaged.
             ModelError: It holds no speech recognition model.
             OptionError: The engine's options make no sense on this machine.
         """
-        folder = _model_folder(model, download)
+        folder = folder_or_pull(model, download)
+        self._recognizer: Recognizer | None = None
         self._own_engine: Engine | None = None
         if engine is None:
             engine = self._own_engine = Engine(device, compute_type, threads)
-        self._recognizer: Recognizer | None = Recognizer(folder, engine, name or str(model))
+        try:
+            self._recognizer = Recognizer(folder, engine, name or str(model))
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def recognizer(self) -> Recognizer:
@@ -253,15 +257,6 @@ def _with_warnings(
                 yield event
     finally:
         events.close()
-
-
-def _model_folder(model: str | PathLike[str], download: bool) -> Path:
-    try:
-        return folder_of(model)
-    except ModelNotFound:
-        if not download:
-            raise
-    return pull(str(model)).folder
 
 
 def _without_tensors(audio: Recording) -> AudioSource:

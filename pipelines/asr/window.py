@@ -184,7 +184,7 @@ class WindowDecoder:
         *,
         priority: int = 0,
     ) -> LiveWindowResult:
-        """Decode a live buffer again, greedily and with the priority of live recognition.
+        """Decode a live buffer again, greedily.
 
         Args:
             encoded: The encoded window.
@@ -195,7 +195,7 @@ class WindowDecoder:
             max_tokens: At most this many new tokens after `prefix`, and at most half the
                 decoder's positions in all.
             audio_s: Length of the audio in the window in seconds. No token's time is later.
-            priority: Of the request, lower first. The default goes before all other work.
+            priority: Of the request, on a shared engine: a lower number goes first.
         """
         prompt, special = self.prompt(previous), self._tokenizer.special
         options = GenerationOptions(
@@ -272,7 +272,9 @@ class WindowDecoder:
             logprobs=True,
         )
         detokenizer = StreamingDetokenizer(self._tokenizer)
-        request = Request(encoded, prompt, options, self._no_speech_probe(prompt))
+        request = Request(
+            encoded, prompt, options, self._no_speech_probe(prompt), self._options.priority
+        )
         with self._engine.stream(request) as stream:
             while True:
                 if not stream.ready:

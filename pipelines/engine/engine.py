@@ -108,7 +108,9 @@ class Engine:
         Raises:
             CheckpointError: The folder holds no usable model.
             OptionError: The shortlist names ids outside the vocabulary, or no end-of-text id.
+            EngineError: The engine was closed.
         """
+        self._scheduler.check_open()
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
             raise CheckpointError(f"{folder} is not a folder")
@@ -146,6 +148,7 @@ class Engine:
         Raises:
             RequestError: The source was encoded by no model of this engine, or the model cannot
                 run the request.
+            EngineError: The engine was closed.
         """
         return self._model_of(request).stream(request)
 
@@ -159,7 +162,7 @@ class Engine:
                 stream.cancel()
 
     def close(self) -> None:
-        """Drop all models. Requests that still run fail."""
+        """Drop all models. Requests that still run fail, and later ones raise EngineError."""
         self._scheduler.close()
         with self._lock:
             self._models.clear()
@@ -174,6 +177,7 @@ class Engine:
         for model in self.models:
             if model.owns(request.encoded):
                 return model
+        self._scheduler.check_open()
         raise RequestError(
             "the source of this request was encoded by no model that this engine has loaded"
         )

@@ -103,7 +103,7 @@ class LoadedModel:
         """
         if self.architecture.source != "none":
             raise RequestError(f"{self.folder.name} has an encoder: encode a source for it")
-        return self._scheduler.run(lambda: self._backend.encode([None]))[0]
+        return self._run(lambda: self._backend.encode([None]))[0]
 
     def uncached(self) -> LoadedModel:
         """The same model without a cache: each step reads the whole sequence again."""
@@ -242,6 +242,7 @@ class LoadedModel:
 
     def _run(self, job: Callable[[], T]) -> T:
         """Run a job between two steps, and again on the CPU when the GPU is out of memory."""
+        self._scheduler.check_open()
         try:
             return self._scheduler.run(job)
         except torch.cuda.OutOfMemoryError as error:

@@ -1,7 +1,8 @@
 """Find and download models: bundled models, short names, hub ids and local folders → folders.
 
-No module here imports torch. Only `pull` and `plan_pull` use the network: `pull` downloads from the
-Hugging Face hub into the standard Hugging Face cache, which is shared with other tools.
+No module here imports torch. Only `pull`, `plan_pull` and, on request, `folder_or_pull` use the
+network: models are downloaded from the Hugging Face hub into the standard Hugging Face cache, which
+is shared with other tools.
 """
 
 from pipelines.hub.addresses import InsecureMirror
@@ -16,7 +17,7 @@ from pipelines.hub.catalog import (
     resolve,
 )
 from pipelines.hub.defaults import choose_default
-from pipelines.hub.download import PullPlan, PullProgress, plan_pull, pull
+from pipelines.hub.download import PullPlan, PullProgress, folder_or_pull, plan_pull, pull
 
 __all__ = [
     "InsecureMirror",
@@ -29,6 +30,7 @@ __all__ = [
     "cache_folder",
     "choose_default",
     "folder_of",
+    "folder_or_pull",
     "list_models",
     "plan_pull",
     "pull",

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from logging import ERROR
+from os import PathLike
 from pathlib import Path
 
 from pipelines.errors import ModelError, ModelNotFound, OptionError
@@ -23,13 +24,13 @@ from pipelines.hub.cache import (
     shard_names,
     unusable,
 )
-from pipelines.hub.catalog import ResolvedModel, resolve, resolved
+from pipelines.hub.catalog import ResolvedModel, folder_of, resolve, resolved
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
 from pipelines.hub.snapshot import Snapshot
 from pipelines.hub.transfer import Source, fetch_file, fetch_listing
 
-__all__ = ["PullPlan", "PullProgress", "plan_pull", "pull"]
+__all__ = ["PullPlan", "PullProgress", "folder_or_pull", "plan_pull", "pull"]
 
 # Read by tokenizers, feature extraction and decoding; a repository has some of them.
 _SMALL_FILES = (
@@ -85,6 +86,32 @@ class PullPlan:
     @property
     def total_bytes(self) -> int:
         return sum(size for _, size in self.files)
+
+
+def folder_or_pull(model: str | PathLike[str], download: bool) -> Path:
+    """The folder of a model, which is downloaded if it is not on this machine.
+
+    Args:
+        model: A folder, or a name that `resolve` finds. The hub is asked for short names and hub
+            ids only: neither for a Path nor for a string that can only be a path.
+        download: Whether to download.
+
+    Raises:
+        OptionError: `model` is empty.
+        ModelNotFound: The model is not on this machine, and `download` is False, `model` is a
+            path, or `pull` does not find it.
+        CheckpointError: A name leads to a model on this machine that cannot be used.
+        ModelError: As for `pull`.
+    """
+    if not isinstance(model, str):
+        folder = Path(model)
+        return folder if folder.is_dir() else resolve(model).folder
+    try:
+        return folder_of(model)
+    except ModelNotFound:
+        if not download or not (repository_of(model) or is_repository(model)):
+            raise
+    return pull(model).folder
 
 
 def plan_pull(name: str) -> PullPlan:

@@ -23,7 +23,7 @@ class TranslateOptions:
         beam_size: Beams of the search. 1 is greedy; more are slower, and mostly a little better.
         word_alignments: Add the alignment between source words and translated words. It takes one
             more pass of the decoder.
-        priority: int on a shared engine.
+        priority: Of the requests, on a shared engine: a lower number goes first.
 
     Raises:
         OptionError: A value is out of its range.

@@ -50,8 +50,7 @@ class SourceLanguages:
         requested = requested or self.default
         if not requested:
             raise OptionError(
-                f"{self.model} needs the language of the text: name it (source_language); "
-                f"it has {', '.join(self.codes)}"
+                f"{self.model} needs the option source_language; it has {', '.join(self.codes)}"
             )
         code = find_language(requested, self.codes)
         if code is None:
@@ -155,7 +154,7 @@ class Preprocessor:
         """
         target, body, warnings = self._target_of(text)
         request = SentenceRequest("", warnings=warnings, word_alignments=self.word_alignments)
-        for index, following in enumerate(self._sentences(body, target)):
+        for index, following in enumerate(self._sentence_requests(body, target)):
             if index:
                 yield request
             else:
@@ -189,17 +188,17 @@ class Preprocessor:
             return self.target_language
         return self.targets.default()
 
-    def _sentences(self, body: str, target: str | None) -> Iterator[SentenceRequest]:
+    def _sentence_requests(self, body: str, target: str | None) -> Iterator[SentenceRequest]:
         language = self.sentence_language
         for span in split_sentences(body, language, lines_only=not self.split_sentences):
             for part, keep in split_passthrough(span, language, self._has_unknown):
                 # Without letters (numbers, marks) there is nothing to translate.
                 if keep or not any(char.isalpha() for char in part.text):
-                    yield self._copy(part)
+                    yield self._request_to_copy(part)
                 else:
-                    yield from self._translate(part, target)
+                    yield from self._requests_to_translate(part, target)
 
-    def _copy(self, span: SentenceSpan) -> SentenceRequest:
+    def _request_to_copy(self, span: SentenceSpan) -> SentenceRequest:
         unknown = any(char.isalpha() for char in span.text) and self._has_unknown(span.text)
         warnings = ("not in the model's vocabulary; kept as it is",) if unknown else ()
         return SentenceRequest(
@@ -210,7 +209,9 @@ class Preprocessor:
             word_alignments=self.word_alignments,
         )
 
-    def _translate(self, span: SentenceSpan, target: str | None) -> Iterator[SentenceRequest]:
+    def _requests_to_translate(
+        self, span: SentenceSpan, target: str | None
+    ) -> Iterator[SentenceRequest]:
         """Requests for a part of a sentence: as many as are needed to fit the model."""
         first, *rest = split_to_fit(
             span.text, self.max_source_tokens, lambda text: len(self._ids(text, target))

@@ -17,7 +17,7 @@ __all__ = [
 
 
 Span = tuple[int, int]
-"""(first, last + 1) character of a piece of text."""
+"""(start, end) character offsets; end is exclusive."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal, Unpack, overload
 
 from pipelines.engine import Engine
-from pipelines.errors import EngineError, ModelNotFound, NumericalError
-from pipelines.hub import folder_of, pull
+from pipelines.errors import EngineError, NumericalError
+from pipelines.hub import folder_or_pull
 from pipelines.languages import pair_in_name, two_letter
 from pipelines.translation.assembler import TextAssembler, excerpt
 from pipelines.translation.decode import RunningSentence, SentenceDecoder, SentenceRequest
@@ -86,7 +86,7 @@ class Translator:
         shortlist: bool = False,
         download: bool = False,
     ) -> None:
-        folder = _resolve(model, download)
+        folder = folder_or_pull(model, download)
         self._closed = False
         self._owns_engine = engine is None
         if engine is None:
@@ -296,16 +296,6 @@ class Translator:
                 yield None
             else:
                 yield from preprocessor.requests(line)
-
-
-def _resolve(model: str | PathLike[str], download: bool) -> Path:
-    """The folder of a model, fetched from the hub if it is absent and `download` is set."""
-    try:
-        return folder_of(model)
-    except ModelNotFound:
-        if not download or not isinstance(model, str):
-            raise
-    return pull(model).folder
 
 
 def _translations(

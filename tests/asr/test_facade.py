@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import get_type_hints
 
@@ -21,9 +22,10 @@ from pipelines.asr import (
     Word,
 )
 from pipelines.engine import Engine
-from pipelines.errors import AudioError, EngineError, ModelNotFound, OptionError
+from pipelines.errors import AudioError, EngineError, ModelError, ModelNotFound, OptionError
 from tests.asr.conftest import Pair
 from tests.asr.recordings import RECORDINGS, samples_of
+from tests.fixtures.checkpoints import write_marian
 from tests.fixtures.hub import Hub
 
 RATE = 16_000
@@ -74,8 +76,76 @@ def test_a_transcription_under_way_fails_when_its_engine_is_closed(multilingual:
     events = transcriber.stream(noise, language="en", temperature=0.0, no_speech_threshold=None)
     next(events), next(events)
     transcriber.close()
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError, match="the engine was closed"):
         list(events)
+
+
+def test_a_window_after_the_engine_was_closed_fails(multilingual: Path) -> None:
+    engine = Engine(device="cpu", compute_type="float32", threads=1)
+    transcriber = Transcriber(multilingual, engine=engine)
+    noise = np.random.default_rng(0).normal(0, 0.1, 40 * RATE).astype(np.float32)
+    events = transcriber.stream(noise, language="en", temperature=0.0)
+    next(events)
+    engine.close()
+    with pytest.raises(EngineError, match="the engine was closed; make a new one"):
+        list(events)
+
+
+def test_a_model_that_cannot_be_loaded_leaves_no_engine_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Engine] = []
+    close = Engine.close
+    monkeypatch.setattr(Engine, "close", lambda engine: (closed.append(engine), close(engine)))
+    marian = write_marian(tmp_path / "marian")
+    with pytest.raises(ModelError, match="is a marian model, which translates text"):
+        Transcriber(marian, device="cpu", compute_type="float32", threads=1)
+    assert len(closed) == 1
+
+
+def test_a_transcription_closed_before_it_began_has_no_info(fitted: Pair) -> None:
+    samples = samples_of(RECORDINGS["german"])
+    found = fitted.ours.transcribe(samples, temperature=0.0)
+    found.close()
+    for read in (lambda: found.info, lambda: found.language, lambda: found.warnings):
+        with pytest.raises(EngineError, match="the transcription was closed before it began"):
+            read()
+    assert list(found) == []
+    begun = fitted.ours.transcribe(samples, temperature=0.0)
+    language = begun.language
+    begun.close()
+    assert begun.language == language
+    assert list(begun) == []
+
+
+def test_a_transcription_that_could_not_begin_has_no_info(fitted: Pair) -> None:
+    def broken() -> Iterator[np.ndarray]:
+        yield np.zeros(RATE, np.float32)
+        raise OSError("unplugged")
+
+    found = fitted.ours.transcribe(broken(), temperature=0.0)
+    with pytest.raises(OSError, match="unplugged"):
+        _ = found.info
+    with pytest.raises(EngineError, match="or could not begin"):
+        _ = found.info
+    assert list(found) == []
+
+
+def test_the_priority_of_the_options_reaches_the_engine(
+    fitted: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    stream = Engine.stream
+    monkeypatch.setattr(
+        Engine,
+        "stream",
+        lambda engine, request: (asked.append(request.priority), stream(engine, request))[1],
+    )
+    samples = samples_of(RECORDINGS["german"])
+    for overrides, expected in (({}, 2), ({"priority": 3}, 3)):
+        list(fitted.ours.transcribe(samples, temperature=0.0, **overrides))
+        assert set(asked) == {expected}
+        asked.clear()
 
 
 def test_tensors_are_taken_like_arrays(fitted: Pair) -> None:
@@ -143,3 +213,13 @@ def test_a_model_is_downloaded_only_on_request(hub: Hub, multilingual: Path) -> 
     assert len(hub.requests) == requests
     with pytest.raises((ModelNotFound, OptionError)):
         Transcriber("no-such-model", download=True, **options)
+    for path in (
+        Path("missing"),
+        Path("openai/whisper-base"),
+        "./missing",
+        "~/missing",
+        "/no/such",
+    ):
+        with pytest.raises(ModelNotFound, match="no model at"):
+            Transcriber(path, download=True, **options)
+    assert len(hub.requests) == requests

@@ -230,7 +230,7 @@ def test_folders_without_a_recognition_model(
     english_only: Path, multilingual: Path, engine: Engine, tmp_path: Path
 ) -> None:
     marian = write_marian(tmp_path / "marian")
-    with pytest.raises(ModelError, match="no recogniser"):
+    with pytest.raises(ModelError, match="is a marian model, which translates text; speech"):
         Transcriber(marian, engine=engine)
     mixed = tmp_path / "mixed"
     shutil.copytree(english_only, mixed)

@@ -129,6 +129,8 @@ class ToneTranscriber:
         draft: Sequence[int],
         max_tokens: int,
         audio_s: float,
+        *,
+        priority: int = 0,
     ) -> LiveWindowResult:
         self.heard_s += encoded.shape[1] * _FRAME_S
         self.longest_context = max(self.longest_context, len(previous))

@@ -64,7 +64,11 @@ def test_the_script_that_was_typed_counts(
 @pytest.mark.parametrize(
     ("options", "said", "code"),
     [
-        (("--to", "de"), ("needs the language of the text", "it has ace_Arab,", "--from"), 2),
+        (
+            ("--to", "de"),
+            ("needs the language of the text: name it with --from", "it has ace_Arab,"),
+            2,
+        ),
         (("--from", "en"), ("needs a target language; it has ace_Arab,",), 2),
         (
             ("--from", "en", "--to", "Klingon"),

@@ -81,6 +81,27 @@ def test_requests_without_memory_wait(checkpoints: Folders) -> None:
         assert neighbour.result().tokens == expected[1]
 
 
+def test_a_closed_engine_says_so(checkpoints: Folders) -> None:
+    folder = checkpoints("marian:opus-mt-en-de")
+    engine = Engine(device="cpu", compute_type="float32", threads=1)
+    model = engine.load(folder)
+    (request,) = requests_of(model, 1)
+    engine.close()
+    uses = [
+        lambda: engine.stream(request),
+        lambda: engine.generate([request]),
+        lambda: engine.load(folder),
+        lambda: model.stream(request),
+        lambda: model.encode([[4]]),
+        lambda: model.score(request.encoded, request.prompt),
+    ]
+    for use in uses:
+        with pytest.raises(EngineError, match="the engine was closed"):
+            use()
+    engine.unload(model)
+    engine.close()  # again
+
+
 def test_a_budget_of_zero_is_refused() -> None:
     with pytest.raises(OptionError, match="cache_budget_bytes"):
         Engine(device="cpu", cache_budget_bytes=0)

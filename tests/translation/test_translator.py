@@ -308,12 +308,13 @@ def test_an_absent_model_is_fetched_on_request(
         fetched.append(name)
         return ResolvedModel(name, "translation", demo_folder, "hub")
 
-    monkeypatch.setattr("pipelines.translation.translator.folder_of", absent)
-    monkeypatch.setattr("pipelines.translation.translator.pull", fetch)
+    monkeypatch.setattr("pipelines.hub.download.folder_of", absent)
+    monkeypatch.setattr("pipelines.hub.download.pull", fetch)
     with pytest.raises(ModelNotFound):
         Translator("opus-mt-en-de", engine=exact_engine)
-    with pytest.raises(ModelNotFound):
-        Translator(demo_folder, engine=exact_engine, download=True)
+    for path in (Path("opus-mt-en-de"), "./opus-mt-en-de"):
+        with pytest.raises(ModelNotFound):
+            Translator(path, engine=exact_engine, download=True)
     assert fetched == []
     translator = Translator("opus-mt-en-de", engine=exact_engine, download=True)
     assert fetched == ["opus-mt-en-de"]

@@ -37,6 +37,8 @@ class LiveOptions:
             initial prompt is always given.
         drafts: verify the previous hypothesis as a draft in one pass. Without it the text is the
             same but takes longer.
+        priority: of the requests, on a shared engine: a lower number goes first. It replaces
+            transcribe.priority.
 
     Raises:
         OptionError: a value is out of range.
@@ -50,6 +52,7 @@ class LiveOptions:
     follow_window: bool | None = None
     context_tokens: int = 0
     drafts: bool = True
+    priority: int = 0
 
     def __post_init__(self) -> None:
         if not 0.02 <= self.min_chunk_s <= 30:

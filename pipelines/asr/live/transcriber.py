@@ -189,6 +189,7 @@ class LiveTranscriber:
             draft,
             _max_tokens(buffer.decoded_s),
             buffer.decoded_s,
+            priority=self._options.priority,
         )
         # A repetition loop carries no text: the hypothesis before it is kept.
         buffer.rejected = decoder.is_repetitive(result.window)

@@ -42,6 +42,12 @@ class Scheduler:
         self._computing_thread: int | None = None
         self._jobs_waiting = 0  # no step begins while it is above 0
         self._batches: list[Batch] = []
+        self._closed = False
+
+    def check_open(self) -> None:
+        """Raise EngineError if the scheduler was closed."""
+        if self._closed:
+            raise EngineError("the engine was closed; make a new one")
 
     def run(self, job: Callable[[], T]) -> T:
         """Run `job` between two steps, ahead of all further steps, and return its result.
@@ -65,8 +71,13 @@ class Scheduler:
         return self.run(lambda: self._recover(batch))
 
     def submit(self, batch: Batch, state: RequestState) -> None:
-        """Add a request to a batch; it joins before the next step that has room for it."""
+        """Add a request to a batch; it joins before the next step that has room for it.
+
+        Raises:
+            EngineError: The scheduler was closed.
+        """
         with self._condition:
+            self.check_open()
             if batch not in self._batches:
                 self._batches.append(batch)
             batch.add(state)
@@ -85,9 +96,11 @@ class Scheduler:
                 self._step()
 
     def close(self) -> None:
-        """Fail all requests that have not ended."""
+        """Fail all requests that have not ended, and accept no more."""
 
         def fail_all() -> None:
+            with self._condition:
+                self._closed = True
             for batch in self._batches:
                 batch.fail(EngineError("the engine was closed before the generation ended"))
             self._batches.clear()

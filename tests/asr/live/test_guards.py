@@ -36,7 +36,15 @@ class Babbling(ToneTranscriber):
         self.asked: list[tuple[float, int]] = []  # (seconds heard, tokens allowed)
 
     def redecode(
-        self, encoded: Any, previous: Any, fixed: Any, draft: Any, longest: int, heard_s: float
+        self,
+        encoded: Any,
+        previous: Any,
+        fixed: Any,
+        draft: Any,
+        longest: int,
+        heard_s: float,
+        *,
+        priority: int = 0,
     ) -> Any:
         self.asked.append((encoded.shape[1] / 100, longest))
         result = super().redecode(encoded, previous, fixed, draft, longest, heard_s)
@@ -80,7 +88,15 @@ class Stammering(ToneTranscriber):
         self.heard, self.cut, self.cuts = 0.0, False, 0
 
     def redecode(
-        self, encoded: Any, previous: Any, fixed: Any, draft: Any, longest: int, heard_s: float
+        self,
+        encoded: Any,
+        previous: Any,
+        fixed: Any,
+        draft: Any,
+        longest: int,
+        heard_s: float,
+        *,
+        priority: int = 0,
     ) -> Any:
         self.cut, self.heard = 0 < heard_s < self.heard and heard_s > 5, heard_s
         self.cuts += self.cut

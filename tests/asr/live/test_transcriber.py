@@ -132,13 +132,28 @@ def test_drafts_are_the_last_hypothesis() -> None:
     assert all(c.drafted == 0 for c in without if isinstance(c, UpdateDecoded))
 
 
+@pytest.mark.parametrize("priority", [0, 1])
+def test_the_priority_of_the_options_reaches_the_decoder(priority: int) -> None:
+    priorities: set[int] = set()
+
+    class Noting(ToneTranscriber):
+        def redecode(self, *args: Any, priority: int = 2) -> Any:
+            priorities.add(priority)
+            return super().redecode(*args)
+
+    samples, _ = speak(sentence(6))
+    assert OPTIONS.priority == 0
+    listen(samples, every(1600), replace(OPTIONS, priority=priority), Noting())
+    assert priorities == {priority}
+
+
 def test_the_initial_prompt_is_always_given() -> None:
     class Noting(ToneTranscriber):
         def __init__(self) -> None:
             super().__init__()
             self.seen: set[tuple[int, ...]] = set()
 
-        def redecode(self, encoded: Any, previous: Any, *rest: Any) -> Any:
+        def redecode(self, encoded: Any, previous: Any, *rest: Any, priority: int = 0) -> Any:
             self.seen.add(tuple(previous))
             return super().redecode(encoded, previous, *rest)
 

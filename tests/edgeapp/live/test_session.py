@@ -83,7 +83,7 @@ class Slow(ToneTranscriber):
         super().__init__()
         self._clock = clock
 
-    def redecode(self, *args: Any) -> LiveWindowResult:
+    def redecode(self, *args: Any, priority: int = 0) -> LiveWindowResult:
         self._clock.sleep(1.5)
         return super().redecode(*args)
 
