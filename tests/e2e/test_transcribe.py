@@ -117,7 +117,13 @@ def test_other_signals_end_as_ctrl_c_does(
     soundfile.write(tmp_path / "long.wav", np.tile(samples, 60), rate)
     command = [sys.executable, "-m", "edgeapp", "transcribe", "long.wav", "-m", "demo"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # The tests themselves may run under nohup, and what is ignored stays ignored.
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     assert process.stdout is not None
     assert process.stdout.readline()
