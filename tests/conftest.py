@@ -203,3 +203,9 @@ def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield server
     finally:
         server.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Browser tests last: Playwright leaves an event loop running in the main thread, in which
+    no other test could run one of its own."""
+    items.sort(key=lambda item: "/e2e/" in str(item.path))
