@@ -3,9 +3,9 @@
 Restricted to languages with a two-letter code. Short texts are ambiguous: `Hello` fits twenty
 languages, and the answer is None.
 
-Measured on the 2,000 English and 2,000 German sentences of the Tatoeba test set, one at a time: 97 %
-are recognized, 1 is taken for another language, the others are unsure. None of them is reported as
-being in another language than its own; of five sentences together in the wrong language, all are.
+Measured on the 2,000 English and 2,000 German sentences of the Tatoeba test set, one at a time:
+97 % are recognized, 1 is taken for another language, the others are unsure. None is reported as being in
+another language than its own; of five sentences together in the wrong language, all are.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def live(
         options = LiveOptions(
             transcribe=TranscribeOptions(
                 language=language,
-                task=cast(Literal["transcribe", "translate"], task),
+                task=task,
                 initial_prompt=initial_prompt,
             ),
             min_chunk_s=min_chunk,

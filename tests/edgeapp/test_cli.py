@@ -49,9 +49,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         (["transcribe", "a.wav", "--output_format", "docx"], "docx"),
-        (["transcribe", "a.wav", "--condition_on_previous_text", "maybe"], "True or False"),
+        (["transcribe", "a.wav", "--condition_on_previous_text=maybe"], "'true', 'false'"),
         (["transcribe", "a.wav", "--suppress_tokens", "x"], "--suppress-tokens"),
-        (["transcribe", "a.wav", "--threads", "0"], "threads"),
+        (["transcribe", "a.wav", "--threads", "-1"], "threads"),
         (["transcribe"], "Usage"),
         (["translate", "a.txt", "b.txt"], "-o FOLDER"),
         (["nonsense"], "nonsense"),
