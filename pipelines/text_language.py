@@ -4,8 +4,8 @@ Restricted to languages with a two-letter code. Short texts are ambiguous: `Hell
 languages, and the answer is None.
 
 Measured on the 2,000 English and 2,000 German sentences of the Tatoeba test set, one at a time:
-97 % are recognized, 1 is taken for another language, the others are unsure. None is reported as being in
-another language than its own; of five sentences together in the wrong language, all are.
+97 % are recognized, 1 is taken for another language, the others are unsure. None is reported as
+being in another language than its own; of five sentences together in the wrong language, all are.
 """
 
 from __future__ import annotations

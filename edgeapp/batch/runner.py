@@ -144,7 +144,5 @@ class TranscriptionRunner:
             except OutputError as error:  # the first error is raised again by the caller
                 print_note(str(error))
                 return
-            if self.output.folder is not None:
-                print_note(
-                    f"{name}: the first part is in {self.output.folder}, in files that end with .part"
-                )
+            if (folder := self.output.folder) is not None:
+                print_note(f"{name}: the first part is in {folder}, in files that end with .part")

@@ -6,13 +6,15 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.inputs import TextUnit, read_units
+from edgeapp.batch.language_check import LanguageCheck
 from edgeapp.batch.part_file import PartFile, job_key
+from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.console import print_note, progress
 from pipelines import InputError, NumericalError
 
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation, Translator
 
 __all__ = ["LineTranslator", "TranslationJob"]
-
-# A file with a zero byte among its first bytes is binary, whatever its name is.
-_BINARY_CHECK_BYTES = 8192
 
 
 class LineTranslator(Protocol):
@@ -41,17 +40,21 @@ class TranslationJob:
         line_translator: Translates the lines: `translator`, or worker processes with copies of it.
         translator: The loaded model.
         options: Options of the translation.
-        name: Path of the input; "-" is stdin.
+        source: The input.
+        opened: The input, where it is open already.
         document: Join wrapped lines into paragraphs.
         format_line: A translation as one line of output, without its line ending.
+        check: Warns of text in another language.
     """
 
     line_translator: LineTranslator
     translator: Translator
     options: TranslateOptions
-    name: str
+    source: TextSource
     document: bool
     format_line: Callable[[Translation], str]
+    check: LanguageCheck = field(default_factory=lambda: LanguageCheck(None))
+    opened: OpenText | None = None
 
     def run(self, target: Path | None) -> None:
         """Translate the input.
@@ -64,8 +67,9 @@ class TranslationJob:
             InputError, OutputError, NumericalError.
         """
         with ExitStack() as stack:
-            source, size = self._open(stack)
-            units = read_units(source, document=self.document)
+            opened = self.opened or self.source.open(stack)
+            size = opened.size
+            units = read_units(opened.file, document=self.document, head=opened.head)
             if target is None:
                 self._translate(units, _write_to_stdout, size, 0)
                 return
@@ -84,29 +88,9 @@ class TranslationJob:
                 raise
             part.finish()
 
-    def _open(self, stack: ExitStack) -> tuple[BinaryIO, int | None]:
-        """The open input and its size in bytes; the size is None for stdin and pipes.
-
-        Raises:
-            InputError: It cannot be read, or is binary.
-        """
-        if self.name == "-":
-            return sys.stdin.buffer, None
-        path = Path(self.name)
-        try:
-            file = stack.enter_context(path.open("rb", buffering=0))
-            if not file.seekable():
-                return file, None
-            if b"\0" in file.read(_BINARY_CHECK_BYTES):
-                raise InputError(f"{path} holds binary data, not UTF-8 text")
-            file.seek(0)
-            return file, path.stat().st_size
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from error
-
     def _key(self) -> str:
         return job_key(
-            Path(self.name),
+            Path(self.source.name),
             model=self.translator.model.folder,
             compute_type=self.translator.model.compute_type,
             options=self.options,
@@ -131,7 +115,7 @@ class TranslationJob:
         """
         shown = write is not _write_to_stdout or not sys.stdout.isatty()
         with progress(shown=shown and size is not None) as bar:
-            task = bar.add_task(self.name, total=size, completed=bytes_done)
+            task = bar.add_task(self.source.shown, total=size, completed=bytes_done)
             for unit, translation in self._pairs(units):
                 write(self.format_line(translation) + unit.ending)
                 for warning in translation.warnings:
@@ -157,10 +141,14 @@ class TranslationJob:
                         print_note(
                             f"{self._position(unit)}: bytes that are not UTF-8 were replaced"
                         )
+                    if warning := self.check.add(unit.text):
+                        print_note(f"{self.source.shown}: {warning}")
                     in_flight.append(unit)
                     yield unit.text
             except OSError as error:
-                raise InputError(f"{self.name} cannot be read on: {error.strerror}") from error
+                raise InputError(
+                    f"{self.source.shown} cannot be read on: {error.strerror}"
+                ) from error
 
         try:
             for translation in self.line_translator.translate_lines(texts(), self.options):
@@ -172,7 +160,7 @@ class TranslationJob:
             raise NumericalError(f"{self._position(in_flight[0])}: {error}") from error
 
     def _position(self, unit: TextUnit) -> str:
-        return f"{'stdin' if self.name == '-' else self.name}, line {unit.number}"
+        return f"{self.source.shown}, line {unit.number}"
 
 
 def _write_to_stdout(line: str) -> None:
