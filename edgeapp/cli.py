@@ -1,4 +1,4 @@
-"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `demo`, `models`, `bench`."""
+"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `demo`, `doctor` and others."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from edgeapp.commands import bench, models
 from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.demo import demo
+from edgeapp.commands.doctor import doctor
 from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
@@ -33,6 +34,7 @@ app.command(epilog=EXIT_CODES, cls=GroupedCommand)(translate)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)
 app.command(cls=GroupedCommand)(demo)
+app.command(cls=GroupedCommand)(doctor)
 app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 
