@@ -141,9 +141,9 @@ class Transcriber:
                 iterable, when the block at fault is reached.
             OptionError: The options make no sense.
             UnsupportedTask: The model lacks the language or the task.
-            EngineError: While iterating: a part of the recording could not be recognised. It is a
+            EngineError: While iterating: a part of the recording could not be recognized. It is a
                 NumericalError if the model computed NaN or infinity. With a batch_size above 1
-                the other parts are recognised first.
+                the other parts are recognized first.
 
         Warns:
             DamagedAudio: Only a part of a file can be decoded.

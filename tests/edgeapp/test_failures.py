@@ -162,7 +162,7 @@ def test_segments_before_an_error_are_kept_in_a_part_file(
     assert (tmp_path / "o" / "story.txt.part").read_text().strip()
     said = capsys.readouterr().err
     assert "edgeapp: story: the first part is in o, in files that end with .part" in said
-    assert "could not be recognised: the model computed NaN" in said
+    assert "could not be recognized: the model computed NaN" in said
     assert "nor could the speech from" in said
 
 

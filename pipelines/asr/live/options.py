@@ -16,7 +16,7 @@ Policy = Literal["agreement", "attention"]
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """How to recognise live speech.
+    """How to recognize live speech.
 
     Attributes:
         transcribe: language, task, prompt and thresholds, as for recordings.

@@ -153,7 +153,7 @@ class LiveTranscriber:
         count = len(words)
         if buffer.rejected:
             # The hypothesis is that of an earlier update, which may have covered audio behind the
-            # cut. Words there are recognised again in the next buffer.
+            # cut. Words there are recognized again in the next buffer.
             count = aligned_word_count(words, buffer.token_times, buffer.decoded_s)
         return events + self._commit(buffer, count, final=True)
 

@@ -21,9 +21,9 @@ def listen(
     samples: Samples,
     blocks: Iterator[int],
     options: LiveOptions = OPTIONS,
-    recogniser: ToneTranscriber | None = None,
+    recognizer: ToneTranscriber | None = None,
 ) -> list[LiveEvent]:
-    stub = cast(Transcriber, recogniser or ToneTranscriber())
+    stub = cast(Transcriber, recognizer or ToneTranscriber())
     live = LiveTranscriber(stub, options, VoiceActivity(options.voice, loudness))
     events: list[LiveEvent] = []
     at = 0

@@ -77,7 +77,7 @@ class Clock:
 
 
 class Slow(ToneTranscriber):
-    """A recogniser on a machine that takes a second and a half for every update."""
+    """A recognizer on a machine that takes a second and a half for every update."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -92,10 +92,10 @@ def session(
     *,
     translated: bool = False,
     clock: Clock | None = None,
-    recogniser: ToneTranscriber | None = None,
+    recognizer: ToneTranscriber | None = None,
 ) -> LiveSession:
     options = LiveOptions(min_chunk_s=0.3)
-    stub = cast(Transcriber, recogniser or ToneTranscriber())
+    stub = cast(Transcriber, recognizer or ToneTranscriber())
     live = LiveTranscriber(stub, options, VoiceActivity(options.voice, loudness))
     translator = cast(LiveTranslator, Shouting()) if translated else None
     return LiveSession(live, translator, show_decoding=True, clock=clock or Clock())
@@ -126,7 +126,7 @@ def test_a_slow_machine_takes_larger_steps_and_keeps_up() -> None:
     samples, spoken = speak(WORDS * 5)
     clock = Clock()
     feed = FileSource(samples, 1.0, clock=clock, sleep=clock.sleep)
-    events = list(session(clock=clock, recogniser=Slow(clock)).run(feed))
+    events = list(session(clock=clock, recognizer=Slow(clock)).run(feed))
     assert words_of(events) == truth(spoken)
     seconds = len(samples) / 16_000
     states = [e for e in events if isinstance(e, Status)]
