@@ -14,7 +14,7 @@ from edgeapp.live.events import (
     TranslationPartial,
     WarningRaised,
 )
-from edgeapp.live.sources import AudioSource
+from edgeapp.live.sources import LiveSource
 from edgeapp.subtitles.formats import Cue
 from pipelines import (
     SAMPLE_RATE,
@@ -71,8 +71,8 @@ class LiveSession:
 
     def run(
         self,
-        source: AudioSource,
-        next_source: Callable[[], AudioSource | None] = lambda: None,
+        source: LiveSource,
+        next_source: Callable[[], LiveSource | None] = lambda: None,
     ) -> Iterator[SessionEvent | UpdateDecoded]:
         """Run to the end of the source.
 
@@ -88,7 +88,7 @@ class LiveSession:
             EdgeError, OSError, KeyboardInterrupt: the error of the source, after all audio before
                 it was processed.
         """
-        current: AudioSource | None = source
+        current: LiveSource | None = source
         while current is not None:
             failure: BaseException | None = None
             try:
@@ -105,7 +105,7 @@ class LiveSession:
         if failure is not None:
             raise failure
 
-    def _recognize(self, source: AudioSource) -> Iterator[SessionEvent | UpdateDecoded]:
+    def _recognize(self, source: LiveSource) -> Iterator[SessionEvent | UpdateDecoded]:
         """Process a source to its end."""
         self._source_dropped_s = 0.0
         while (audio := source.read(_READ_WAIT_S)) is not None:
@@ -139,7 +139,7 @@ class LiveSession:
             elif isinstance(event, SpeechEnded):
                 self._sentences.extend(self._translator.finish())
 
-    def _translate(self, source: AudioSource | None) -> Iterator[SessionEvent]:
+    def _translate(self, source: LiveSource | None) -> Iterator[SessionEvent]:
         """Translate complete sentences, then the running one, unless audio is waiting.
 
         Args:
@@ -189,7 +189,7 @@ class LiveSession:
         while sum(audio for audio, _ in self._work) > _SPEED_WINDOW_S and len(self._work) > 1:
             self._work.popleft()
 
-    def _status(self, source: AudioSource) -> Iterator[SessionEvent]:
+    def _status(self, source: LiveSource) -> Iterator[SessionEvent]:
         """A warning if audio was dropped, and the periodic Status."""
         if source.dropped_s > self._source_dropped_s:
             lost = source.dropped_s - self._source_dropped_s
@@ -209,6 +209,6 @@ class LiveSession:
         yield Status(self._seconds, source.waiting_s, factor, self._dropped_s, level)
 
 
-def _is_behind(source: AudioSource | None) -> bool:
+def _is_behind(source: LiveSource | None) -> bool:
     """Whether more audio is waiting than translation may delay."""
     return source is not None and source.waiting_s > _MAX_BACKLOG_S

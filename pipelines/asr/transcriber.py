@@ -189,7 +189,7 @@ class Transcriber:
             NumericalError: The model computed NaN or infinity.
         """
         features = self._features(_without_tensors(audio))
-        return self.recognizer.language_probs(features.opening())
+        return self.recognizer.language_probs(features.first_window())
 
     def top_language(self, encoded: EncodedSource) -> str:
         """The code of the most probable language of an encoded window."""
@@ -235,7 +235,7 @@ def _transcribe_sequentially(
         mel, frames = features.window(0)
         if frames == recognizer.window_frames:
             first = recognizer.model.encode([mel])
-        probs = recognizer.language_probs(first[0] if first else features.opening())
+        probs = recognizer.language_probs(first[0] if first else features.first_window())
         language, probability = next(iter(probs.items()))
     yield TranscriptionInfo(language, probability, features.duration)
 

@@ -48,13 +48,13 @@ class LiveTranscriber:
         self,
         transcriber: Transcriber,
         options: LiveOptions | None = None,
-        voice: VoiceActivity | None = None,
+        vad: VoiceActivity | None = None,
     ) -> None:
         """
         Args:
             transcriber: the model.
             options: None: the defaults.
-            voice: replaces voice activity detection by `options.voice`.
+            vad: replaces voice activity detection by `options.vad`.
 
         Raises:
             UnsupportedTask: the model lacks the language or the task.
@@ -62,7 +62,7 @@ class LiveTranscriber:
         self._options = options or LiveOptions()
         self._transcriber = transcriber
         transcriber.capabilities.check(self._options.transcribe)
-        self._vad = voice or VoiceActivity(self._options.voice)
+        self._vad = vad or VoiceActivity(self._options.vad)
         self._window_s = transcriber.window_s
         self._min_chunk = round(self._options.min_chunk_s * SAMPLE_RATE)  # samples
         follow = self._options.follow_window

@@ -24,7 +24,7 @@ def listen(
     recognizer: ToneTranscriber | None = None,
 ) -> list[LiveEvent]:
     stub = cast(Transcriber, recognizer or ToneTranscriber())
-    live = LiveTranscriber(stub, options, VoiceActivity(options.voice, loudness))
+    live = LiveTranscriber(stub, options, VoiceActivity(options.vad, loudness))
     events: list[LiveEvent] = []
     at = 0
     while at < len(samples):

@@ -41,7 +41,7 @@ def test_all_words_are_committed_in_order(policy: Any) -> None:
 def test_words_come_soon_after_they_were_spoken() -> None:
     samples, spoken = speak(sentence(40))
     live = LiveTranscriber(
-        cast(Transcriber, ToneTranscriber()), OPTIONS, VoiceActivity(OPTIONS.voice, loudness)
+        cast(Transcriber, ToneTranscriber()), OPTIONS, VoiceActivity(OPTIONS.vad, loudness)
     )
     ends = [s.end for s in spoken]
     lags, said = [], 0
@@ -105,7 +105,7 @@ def test_an_hour_costs_the_same_a_second_as_a_minute() -> None:
     recognizer = ToneTranscriber()
     options = replace(OPTIONS, min_chunk_s=1.0, context_tokens=64)
     live = LiveTranscriber(
-        cast(Transcriber, recognizer), options, VoiceActivity(options.voice, loudness)
+        cast(Transcriber, recognizer), options, VoiceActivity(options.vad, loudness)
     )
     costs, sizes, words = [], [], 0
     tracemalloc.start()

@@ -19,7 +19,7 @@ from edgeapp.live.events import (
     as_json,
 )
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import AudioSource, FileSource, RecordedSource
+from edgeapp.live.sources import FileSource, LiveSource, RecordedSource
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import CommittedText, PartialText, UpdateDecoded
@@ -96,7 +96,7 @@ def session(
 ) -> LiveSession:
     options = LiveOptions(min_chunk_s=0.3)
     stub = cast(Transcriber, recognizer or ToneTranscriber())
-    live = LiveTranscriber(stub, options, VoiceActivity(options.voice, loudness))
+    live = LiveTranscriber(stub, options, VoiceActivity(options.vad, loudness))
     translator = cast(LiveTranslator, Shouting()) if translated else None
     return LiveSession(live, translator, show_decoding=True, clock=clock or Clock())
 
@@ -230,7 +230,7 @@ def test_audio_can_be_recorded() -> None:
         def write(self, samples: Samples) -> None:
             kept.append(samples)
 
-    feed: AudioSource = RecordedSource(FileSource(samples, 0), Sink())
+    feed: LiveSource = RecordedSource(FileSource(samples, 0), Sink())
     list(session().run(feed))
     assert np.array_equal(np.concatenate(kept), samples)
 
