@@ -213,9 +213,9 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     encoded = _sources(model, 2)[1]
     tokens = [model.architecture.start_id, *range(20, 45)]
     heads = [(0, 0), (model.architecture.decoder_layers - 1, 1)]
-    logits, attention = model.attend(encoded, tokens, heads)
+    logits, attention = model.score_with_attention(encoded, tokens, heads)
     monkeypatch.setattr(backend._decoder, "_compiled", None)
-    others, weights = model.attend(encoded, tokens, heads)
+    others, weights = model.score_with_attention(encoded, tokens, heads)
     # Some activations round to the next uint8, and only the kernels have a bfloat16 cache.
     assert _apart(logits, others) < 0.05
     assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
