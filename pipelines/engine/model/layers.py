@@ -15,7 +15,7 @@ from pipelines.engine.model.linear import Linear, make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Activation, Architecture, RelativePositions, Stack
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.engine.weights.quantised import QuantisedWeight
+from pipelines.engine.weights.quantized import QuantisedWeight
 
 __all__ = [
     "Embedding",

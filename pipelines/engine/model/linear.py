@@ -12,7 +12,7 @@ from torch import Tensor
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.loader import load_kernels
 from pipelines.engine.model.precision import StackPrecision
-from pipelines.engine.weights.quantised import (
+from pipelines.engine.weights.quantized import (
     QuantisedWeight,
     fbgemm_overflows,
     packed,

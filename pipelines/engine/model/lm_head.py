@@ -12,7 +12,7 @@ from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.engine.weights.quantised import QuantisedWeight
+from pipelines.engine.weights.quantized import QuantisedWeight
 
 __all__ = ["LMHead", "argmax", "logprobs_of"]
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from pipelines.engine.weights.quantised import fbgemm_overflows
+from pipelines.engine.weights.quantized import fbgemm_overflows
 from pipelines.errors import OptionError
 
 __all__ = [

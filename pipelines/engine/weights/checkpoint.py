@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from pipelines.engine.weights.quantised import QuantisedWeight, quantise_weight
+from pipelines.engine.weights.quantized import QuantisedWeight, quantise_weight
 from pipelines.errors import CheckpointError
 from pipelines.notices import ignore_warning
 

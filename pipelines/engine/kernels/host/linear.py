@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.loader import KernelLibrary
-from pipelines.engine.weights.quantised import QuantisedWeight, quantise_weight
+from pipelines.engine.weights.quantized import QuantisedWeight, quantise_weight
 
 __all__ = ["CompiledLinear", "ThreadScratch", "aligned_bytes"]
 
