@@ -49,7 +49,7 @@ class ModelRunner:
         first_slot: int = 0,
         capture: AttentionCapture | None = None,
     ) -> Tensor:
-        """Run one decoder pass over all sequences of neighbouring requests.
+        """Run one decoder pass over all sequences of neighboring requests.
 
         Args:
             states: The requests.

@@ -313,7 +313,7 @@ class _CudaRecorder:
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)
             with torch.cuda.stream(self._stream):
-                static_pass()  # warm-up: libraries initialise their state for this stream
+                static_pass()  # warm-up: libraries initialize their state for this stream
             graph = torch.cuda.CUDAGraph()
             # thread_local: other threads may use the GPU meanwhile.
             with torch.cuda.graph(

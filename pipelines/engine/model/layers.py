@@ -15,7 +15,7 @@ from pipelines.engine.model.linear import Linear, make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Activation, Architecture, RelativePositions, Stack
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.engine.weights.quantized import QuantisedWeight
+from pipelines.engine.weights.quantized import QuantizedWeight
 
 __all__ = [
     "Embedding",
@@ -140,7 +140,7 @@ class Embedding:
         table = build.weights.shared(name, rows, build.stack.d_model, build.device, dtype)
         self._dtype = build.side.activation_dtype
         self._scales: Tensor | None = None
-        if isinstance(table, QuantisedWeight):
+        if isinstance(table, QuantizedWeight):
             self.table, self._scales = table.numbers, table.scales[:, None]
         else:
             self.table = table

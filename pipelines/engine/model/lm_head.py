@@ -12,7 +12,7 @@ from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.engine.weights.quantized import QuantisedWeight
+from pipelines.engine.weights.quantized import QuantizedWeight
 
 __all__ = ["LMHead", "argmax", "logprobs_of"]
 
@@ -80,13 +80,13 @@ class LMHead:
         vocab, d_model = architecture.vocab_size, architecture.decoder.d_model
         name = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
         untied = name in weights if architecture.tied_head is None else not architecture.tied_head
-        table: Tensor | QuantisedWeight
+        table: Tensor | QuantizedWeight
         if untied:
             table = weights.take(name, vocab, d_model)
         else:
             table = weights.shared(tied, vocab, d_model, device, side.weight_dtype)
         if architecture.head_scale != 1.0:
-            exact = table if isinstance(table, QuantisedWeight) else table.float()
+            exact = table if isinstance(table, QuantizedWeight) else table.float()
             table = exact * architecture.head_scale
         # Some families add a bias to the logits. It is often absent, and otherwise often zero.
         bias = None

@@ -78,7 +78,7 @@ def int8_engine() -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (32, 8), (45, 30), (200, 129), (64, 512)])
-def test_a_linear_layer_is_within_the_error_of_quantisation(
+def test_a_linear_layer_is_within_the_error_of_quantization(
     outputs: int, inputs: int, kernels: KernelLibrary
 ) -> None:
     generator = torch.Generator().manual_seed(outputs)

@@ -147,7 +147,7 @@ class BeamSearch:
                 self._add_hypothesis(sequences, candidate)
         enough = self._pool_size
         if options.patience == 1 and options.length_penalty == 0:
-            # Without length normalisation no other sequence can overtake an ended best one.
+            # Without length normalization no other sequence can overtake an ended best one.
             enough = (
                 options.n_best
                 if candidates and self._is_eos(candidates[0])

@@ -284,7 +284,7 @@ class BatchedDraftModel:
         self._cache.truncate(draft.slot, shared)
 
     def _prefill(self, drafts: Sequence[_DraftRound]) -> None:
-        """Read all but the last token of new sessions; neighbours of equal shape in one pass."""
+        """Read all but the last token of new sessions; neighbors of equal shape in one pass."""
         new = sorted(
             (
                 each

@@ -66,7 +66,7 @@ class CompiledDecoder(CompiledStack):
     def _source_groups(
         self, encoded_sources: Sequence[EncodedSource]
     ) -> tuple[NDArray[np.int64], bytes]:
-        """Group neighbouring rows on the same source.
+        """Group neighboring rows on the same source.
 
         Returns:
             groups: int64 [groups, 3 (first row, rows, source length)].

@@ -129,7 +129,7 @@ class CompiledStack:
             threads, max(self._stack.d_model, self._stack.head_dim + positions)
         )
         self._buffers = {
-            abi.QUANTISED: aligned_bytes(rows * self._padded),
+            abi.QUANTIZED: aligned_bytes(rows * self._padded),
             abi.RANGES: torch.empty(rows, 2),
         }
         for field, width in zip(widths, sizes, strict=True):
