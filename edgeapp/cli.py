@@ -1,4 +1,4 @@
-"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `demo`, `doctor` and others."""
+"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `models`, `doctor` …"""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands import bench, models
+from edgeapp.commands import bench, models, subtitles
 from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.demo import demo
 from edgeapp.commands.doctor import doctor
@@ -36,6 +36,7 @@ app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)
 app.command(cls=GroupedCommand)(demo)
 app.command(cls=GroupedCommand)(doctor)
 app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
+app.add_typer(subtitles.app, name="subtitles", help="Subtitle files: check them against a style.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 
 
