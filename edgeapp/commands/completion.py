@@ -21,12 +21,10 @@ def complete_models(incomplete: str) -> list[tuple[str, str]]:
 
 
 def complete_languages(incomplete: str) -> list[tuple[str, str]]:
-    """Codes of languages that begin with `incomplete`, or whose English name does."""
+    """Codes and English names of languages that begin with `incomplete`."""
     from pipelines import LANGUAGES
 
     wanted = incomplete.lower()
-    return [
-        (code, name)
-        for code, name in LANGUAGES.items()
-        if code.startswith(wanted) or name.startswith(wanted)
-    ]
+    codes = [(code, name) for code, name in LANGUAGES.items() if code.startswith(wanted)]
+    names = [(name, code) for code, name in LANGUAGES.items() if name.startswith(wanted)]
+    return codes + names if wanted else codes
