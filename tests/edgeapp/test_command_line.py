@@ -168,6 +168,7 @@ def test_openai_whispers_own_defaults_are_accepted(run: Run) -> None:
         (["--suppress_tokens=-1,50364"], "suppress_tokens", (-1, 50364)),
         (["--suppress_blank", "False"], "suppress_blank", False),
         (["--initial_prompt", "--verbose"], "initial_prompt", "--verbose"),
+        (["--initial_prompt", "None"], "initial_prompt", None),
         (["--condition_on_previous_text", "False"], "condition_on_previous_text", False),
         (["--condition-on-previous-text", "false"], "condition_on_previous_text", False),
         (["--word_timestamps", "True"], "word_timestamps", True),
