@@ -18,7 +18,7 @@ from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
 
-__all__ = ["LiveFiles", "planned"]
+__all__ = ["LiveOutputFile", "plan_outputs"]
 
 _FORMATS = (".srt", ".vtt", ".txt", ".jsonl")
 
@@ -34,7 +34,7 @@ def _format_of(path: Path) -> str:
     return path.suffix.lower()
 
 
-def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]]:
+def plan_outputs(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]]:
     """The files to write.
 
     Args:
@@ -63,7 +63,7 @@ def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]
     return files
 
 
-class LiveFiles:
+class LiveOutputFile:
     """Writes one file: each cue as soon as it is complete.
 
     A .jsonl file holds the events instead, except PartialText, TranslationPartial and Status,
@@ -90,7 +90,7 @@ class LiveFiles:
         if self._format == ".vtt":
             self._write("WEBVTT\n\n")
 
-    def take(self, event: SessionEvent) -> None:
+    def write(self, event: SessionEvent) -> None:
         """Write an event's cues.
 
         Raises:
