@@ -12,9 +12,14 @@ from pipelines import OutputError
 __all__ = ["PartFile", "job_key"]
 
 
-def job_key(source: Path, **settings: object) -> str:
-    """SHA-256 of all that the lines of an output depend on: source bytes and settings."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+def job_key(source: Path, **settings: str | int | bool | None) -> str:
+    """SHA-256 of all that the lines of an output depend on: source bytes and settings.
+
+    Args:
+        source: The input file.
+        **settings: Under names that stay the same: others would start interrupted jobs again.
+    """
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     with source.open("rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
