@@ -101,9 +101,7 @@ class TranscriptionRunner:
         audio: Any = sys.stdin.buffer if source == "-" else source
         if not single and self.folder is None:
             print_note(source)
-        view = (
-            ProgressBarView(name) if self.formats else LiveTextView(timed=sys.stdout.isatty())
-        )
+        view = ProgressBarView(name) if self.formats else LiveTextView(timed=sys.stdout.isatty())
         try:
             with view:
                 job.run(audio, view)

@@ -14,6 +14,7 @@ from edgeapp.live.events import (
     TranslationPartial,
     as_json,
 )
+from edgeapp.output_errors import output_errors
 from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
@@ -83,10 +84,8 @@ class LiveOutputFile:
         self.path, self._format, self._translated = path, _format_of(path), translated
         self._segmenter = SubtitleSegmenter()
         self._count = 0
-        try:
+        with output_errors(path):
             self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
         if self._format == ".vtt":
             self._write("WEBVTT\n\n")
 
@@ -132,8 +131,6 @@ class LiveOutputFile:
         self._write(f"{number}{start} --> {end}\n{cue.text.replace('-->', '->')}\n\n")
 
     def _write(self, text: str) -> None:
-        try:
+        with output_errors(self.path):
             self._file.write(text)
             self._file.flush()
-        except OSError as error:
-            raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error
