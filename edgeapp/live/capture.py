@@ -100,6 +100,6 @@ class LiveCapture:
         return MicrophoneSource(microphone)
 
     def _with_recorder(self, source: LiveSource) -> LiveSource:
-        from edgeapp.live.sources import RecordedSource
+        from edgeapp.live.sources import TeeSource
 
-        return source if self._recorder is None else RecordedSource(source, self._recorder)
+        return source if self._recorder is None else TeeSource(source, self._recorder)

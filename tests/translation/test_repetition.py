@@ -122,7 +122,7 @@ def test_a_loop_in_a_short_sentence_is_translated_without_repetitions(
     assert not translation.sentences[0].truncated
 
 
-def test_capitals_that_loop_are_read_in_small_letters(demo: Translator, say: Say) -> None:
+def test_capitals_that_loop_are_retried_in_lower_case(demo: Translator, say: Say) -> None:
     def script(source: tuple[int, ...], request: Request) -> tuple[int, ...]:
         small = source == tuple(demo.tokenizer.encode("We are late."))
         return (*say("Wir sind spät dran."), 0) if small else say("W W W " * 50)
@@ -179,7 +179,7 @@ def test_a_translation_that_is_only_a_loop_copies_the_source(demo: Translator, s
 
 
 @pytest.mark.parametrize("second", ["Gut.", ""])
-def test_an_empty_translation_is_no_translation(demo: Translator, say: Say, second: str) -> None:
+def test_an_empty_translation_is_retried_or_copied(demo: Translator, say: Say, second: str) -> None:
     def script(source: tuple[int, ...], request: Request) -> tuple[int, ...]:
         again = len(request.options.logit_filters) > len(
             engine.streams[0].request.options.logit_filters
