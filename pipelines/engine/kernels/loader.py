@@ -20,9 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pipelines.engine.kernels.code_cache import (
     ObjectCode,
@@ -32,7 +30,7 @@ from pipelines.engine.kernels.code_cache import (
     unpack,
     write_cached,
 )
-from pipelines.engine.kernels.isa import ISA_LEVELS, RUNTIME
+from pipelines.engine.kernels.isa import ISA_LEVELS, OPENMP_FUNCTIONS
 from pipelines.engine.kernels.malloc import discard_library_pages
 
 __all__ = [
@@ -61,18 +59,19 @@ class KernelLibrary:
     _engine: Any  # LLVM's execution engine, which owns the code's memory
 
     @property
-    def largest(self) -> int:
+    def quant_max(self) -> int:
         """The largest byte that an activation is quantized to: 255, or 127 without VNNI."""
-        return ISA_LEVELS[self.level].largest
+        return ISA_LEVELS[self.level].quant_max
 
-    def run(self, kernel: str, table: NDArray[np.int64]) -> None:
+    def run(self, kernel: str, args: ctypes.Structure) -> None:
         """Run a kernel on torch's threads, without Python's global lock; return when it is done.
 
         Args:
             kernel: A key of `KERNELS` in device/entry_points.py.
-            table: int64 [abi.STEP] or [abi.LINEAR], the arguments, of which most are addresses.
+            args: abi.LinearArgs or abi.StackArgs, whose buffers must live until this returns.
         """
-        self._parallel(self._addresses[kernel], table.ctypes.data, torch.get_num_threads(), 0)
+        threads = torch.get_num_threads()
+        self._parallel(self._addresses[kernel], ctypes.addressof(args), threads, 0)
 
 
 @cache
@@ -125,7 +124,7 @@ def _runtime() -> Any:
     """torch's own copy of libgomp, whose threads are running already; None if it has none."""
     for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         runtime = ctypes.CDLL(str(path))
-        if all(hasattr(runtime, name) for name in ("GOMP_parallel", *RUNTIME.values())):
+        if all(hasattr(runtime, name) for name in ("GOMP_parallel", *OPENMP_FUNCTIONS.values())):
             return runtime
     return None
 
@@ -198,7 +197,7 @@ def _link(kernels: ObjectCode, level: str, runtime: Any) -> KernelLibrary:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    for name, gomp_name in RUNTIME.items():
+    for name, gomp_name in OPENMP_FUNCTIONS.items():
         llvm.add_symbol(name, _function_address(getattr(runtime, gomp_name)))
     for name in kernels.stubs:
         llvm.add_symbol(name, _function_address(ctypes.CDLL(None).abort))

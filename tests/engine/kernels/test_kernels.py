@@ -89,7 +89,7 @@ def test_a_linear_layer_is_within_the_error_of_quantization(
         x = torch.randn(rows, inputs, generator=generator) * 3 + 1
         exact = torch.nn.functional.linear(x, weight, bias)
         # Half a step of each activation, and half a step of each weight.
-        step = (x.amax(1) - x.amin(1)) / kernels.largest / 2
+        step = (x.amax(1) - x.amin(1)) / kernels.quant_max / 2
         weights, numbers = weight.abs().sum(1), x.abs().sum(1)
         most = weight.abs().amax(1) / 127 / 2
         bound = step[:, None] * weights * 1.01 + numbers[:, None] * most * 1.01 + 1e-4

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import struct
+import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -32,7 +31,8 @@ class CompiledLayer:
     """The weights of one layer, as a kernel reads them.
 
     Attributes:
-        linears: linear layers, in the order of `abi`.
+        linears: in the order of the fields of abi.DecoderLinears or EncoderLinears; or the one
+            for cross-attention keys and values.
         norms: one per block of the layer.
     """
 
@@ -53,8 +53,8 @@ class CompiledLayer:
 class CompiledStack:
     """All layers of one side of a model. Not thread-safe: its buffers are reused by every pass.
 
-    A kernel reads one table of int64: sizes, and addresses of weights, buffers, inputs and outputs
-    (see `abi`). The constructor fills in what never changes, a pass the rest.
+    A kernel reads one struct: sizes, and addresses of weights, buffers, inputs and outputs (see
+    `abi.StackArgs`). The constructor fills in what never changes, a pass the rest.
 
     Args:
         layers: the layers' weights.
@@ -68,31 +68,27 @@ class CompiledStack:
         final: AffineNorm | None,
         library: KernelLibrary,
     ) -> None:
-        self._stack, self._layers, self._library = stack, len(layers), library
-        self._program = np.concatenate([op.op for layer in layers for op in layer.linears])
+        self._stack, self._num_layers, self._library = stack, len(layers), library
+        linears = [linear for layer in layers for linear in layer.linears]
+        self._linears = (abi.LinearLayer * len(linears))(*(linear.layer for linear in linears))
         # In the order of use: the norm before each block is its own (pre-norm), or the norm that
         # ends the block before it (post-norm).
         norms: list[AffineNorm | None] = [norm for layer in layers for norm in layer.norms]
         norms = [*norms, final] if stack.norm_first else [None, *norms]
-        self._norms = np.array(
-            [[norm.weight.data_ptr(), norm.bias.data_ptr()] if norm else [0, 0] for norm in norms],
-            dtype=np.int64,
+        self._norms = (abi.NormWeights * len(norms))(
+            *((norm.weight.data_ptr(), norm.bias.data_ptr()) if norm else (0, 0) for norm in norms)
         )
-        self._weights = layers, norms  # kept alive: the tables hold their addresses
-        self._padded = max(op.padded for layer in layers for op in layer.linears)
-        table = self._table = np.zeros(abi.STEP, dtype=np.int64)
-        table[abi.LAYERS], table[abi.WIDTH], table[abi.FFN] = (
-            self._layers,
-            stack.d_model,
-            stack.ffn_dim,
-        )
-        table[abi.HEADS], table[abi.HEAD_DIM] = stack.heads, stack.head_dim
-        table[abi.NORM_FIRST] = stack.norm_first
-        table[abi.ACTIVATION] = abi.ACTIVATIONS.index(stack.activation)
-        table[abi.SCALE] = _float64_bits(stack.head_dim**-0.5 if stack.scaled else 1.0)
-        table[abi.EPSILON], table[abi.LARGEST] = _float64_bits(stack.norm_eps), library.largest
-        table[abi.PROGRAM], table[abi.NORMS] = self._program.ctypes.data, self._norms.ctypes.data
-        self._buffers: dict[int, Tensor] = {}
+        self._weights = layers, norms  # kept alive: the structs hold their addresses
+        self._padded_inputs = max(linear.padded_inputs for linear in linears)
+        args = self._args = abi.StackArgs()
+        args.layers, args.d_model, args.ffn_dim = len(layers), stack.d_model, stack.ffn_dim
+        args.heads, args.head_dim, args.norm_first = stack.heads, stack.head_dim, stack.norm_first
+        args.activation = abi.ACTIVATIONS.index(stack.activation)
+        args.attention_scale = stack.head_dim**-0.5 if stack.scaled else 1.0
+        args.norm_eps, args.workspace.quant_max = stack.norm_eps, library.quant_max
+        args.linears = ctypes.addressof(self._linears)
+        args.norms = ctypes.addressof(self._norms)
+        self._buffers: dict[str, Tensor] = {}
         self._reserved: tuple[int, ...] = ()
 
     @classmethod
@@ -111,16 +107,16 @@ class CompiledStack:
         """The instruction set that the kernels were compiled for."""
         return self._library.level
 
-    def _reserve(self, rows: int, positions: int, widths: Mapping[int, int]) -> None:
+    def _reserve(self, rows: int, positions: int, columns: Mapping[str, int]) -> None:
         """Make the buffers large enough for a pass.
 
         Args:
             rows: of all activations.
             positions: key positions that attention scores at once.
-            widths: float32 numbers per row of further buffers, by the table field that holds
-                their address.
+            columns: of further float32 buffers [rows, columns], by the field of abi.StackArgs that
+                holds their address.
         """
-        needed = (torch.get_num_threads(), rows, positions, *widths.values())
+        needed = (torch.get_num_threads(), rows, positions, *columns.values())
         reserved = self._reserved or (0,) * len(needed)
         if all(need <= have for need, have in zip(needed, reserved, strict=True)):
             return
@@ -128,18 +124,12 @@ class CompiledStack:
         self._scratch = ThreadScratch(
             threads, max(self._stack.d_model, self._stack.head_dim + positions)
         )
-        self._buffers = {
-            abi.QUANTIZED: aligned_bytes(rows * self._padded),
-            abi.RANGES: torch.empty(rows, 2),
-        }
-        for field, width in zip(widths, sizes, strict=True):
-            self._buffers[field] = torch.empty(rows, width)
-        self._scratch.write_to(self._table)
-        for field, buffer in self._buffers.items():
-            self._table[field] = buffer.data_ptr()
-
-
-def _float64_bits(number: float) -> int:
-    """The bits of a float64 as an int64."""
-    bits: int = struct.unpack("<q", struct.pack("<d", number))[0]
-    return bits
+        workspace = self._args.workspace
+        self._scratch.write_to(workspace)
+        self._quantized = aligned_bytes(rows * self._padded_inputs)
+        self._quant_ranges = torch.empty(rows, 2)
+        workspace.quantized = self._quantized.data_ptr()
+        workspace.quant_ranges = self._quant_ranges.data_ptr()
+        for field, count in zip(columns, sizes, strict=True):
+            self._buffers[field] = torch.empty(rows, count)
+            setattr(self._args, field, self._buffers[field].data_ptr())
