@@ -25,7 +25,7 @@ from pipelines.engine import (
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.kernels import code_cache, loader
 from pipelines.engine.kernels.host.linear import CompiledLinear
-from pipelines.engine.kernels.loader import KernelLibrary
+from pipelines.engine.kernels.library import KernelLibrary
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.test_families import made
 

@@ -21,6 +21,8 @@ __all__ = ["CompiledDecoder"]
 class CompiledDecoder(CompiledStack):
     """All layers of a decoder."""
 
+    kernel = "decoder_step"
+
     def __call__(self, x: Tensor, batch: ForwardBatch, cache: KVCache) -> Tensor:
         """Run the layers and the final norm; writes keys and values of the new tokens.
 
@@ -59,7 +61,7 @@ class CompiledDecoder(CompiledStack):
         args.source_kv = np.frombuffer(source_kv, dtype=np.int64).ctypes.data
         args.source_is_bfloat16 = encoded_sources[0].keys[0].dtype == torch.bfloat16
         args.max_chunks = chunks
-        self._library.run("decoder_step", args)
+        self._library.run(self.kernel, args)
         if batch.capture is not None:
             shape = (self._num_layers, sequences, tokens, stack.heads, stack.head_dim)
             scale = None if stack.scaled else 1.0

@@ -20,6 +20,8 @@ __all__ = ["CompiledCrossKV", "CompiledEncoder"]
 class CompiledEncoder(CompiledStack):
     """All layers of a text encoder."""
 
+    kernel = "encoder_pass"
+
     def __call__(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
         """Run the layers and the final norm.
 
@@ -41,12 +43,14 @@ class CompiledEncoder(CompiledStack):
         offsets = _row_offsets(lengths)
         args.sequences, args.row_offsets = len(lengths), offsets.ctypes.data
         args.states, args.result = x.data_ptr(), result.data_ptr()
-        self._library.run("encoder_pass", args)
+        self._library.run(self.kernel, args)
         return result
 
 
 class CompiledCrossKV(CompiledStack):
     """The cross-attention key and value projections of all decoder layers."""
+
+    kernel = "project_cross_kv"
 
     def __call__(self, hidden: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """Project encoder states to keys and values.
@@ -71,7 +75,7 @@ class CompiledCrossKV(CompiledStack):
         addresses = np.array([result.data_ptr() for result in results], dtype=np.int64)
         args.sequences, args.row_offsets = len(lengths), offsets.ctypes.data
         args.states, args.cross_kv = x.data_ptr(), addresses.ctypes.data
-        self._library.run("project_cross_kv", args)
+        self._library.run(self.kernel, args)
         return results
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.kernels import abi
-from pipelines.engine.kernels.loader import KernelLibrary
+from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 
 __all__ = ["CompiledLinear", "ThreadScratch", "aligned_bytes"]
@@ -32,13 +32,14 @@ class CompiledLinear:
     Attributes:
         layer: what the kernels read: addresses and sizes.
         bias: float32 [outputs].
+        library: the kernels.
         padded_inputs: number of inputs after padding.
     """
 
     def __init__(
         self, weight: Tensor | QuantizedWeight, bias: Tensor | None, library: KernelLibrary
     ) -> None:
-        self._library = library
+        self.library = library
         self.outputs, self.inputs = weight.shape
         self.padded_inputs = -(-self.inputs // abi.INPUT_MULTIPLE) * abi.INPUT_MULTIPLE
         padded_outputs = -(-self.outputs // abi.PANEL_OUTPUTS) * abi.PANEL_OUTPUTS
@@ -102,9 +103,9 @@ class CompiledLinear:
         scratch = ThreadScratch(torch.get_num_threads(), 0)
         workspace = args.workspace
         workspace.quantized, workspace.quant_ranges = quantized.data_ptr(), quant_ranges.data_ptr()
-        workspace.quant_max = self._library.quant_max
+        workspace.quant_max = self.library.quant_max
         scratch.write_to(workspace)
-        self._library.run(kernel, args)
+        self.library.run(kernel, args)
 
 
 def aligned_bytes(size: int) -> Tensor:

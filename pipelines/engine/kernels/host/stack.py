@@ -5,14 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, aligned_bytes
-from pipelines.engine.kernels.loader import KernelLibrary, load_kernels
+from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.architecture import Stack
 
 __all__ = ["AffineNorm", "CompiledLayer", "CompiledStack"]
@@ -61,6 +61,8 @@ class CompiledStack:
         final: the norm after the last layer, if there is one.
     """
 
+    kernel: ClassVar[str]  # the name of the one that it calls
+
     def __init__(
         self,
         stack: Stack,
@@ -96,11 +98,12 @@ class CompiledStack:
         cls, stack: Stack, layers: Sequence[CompiledLayer | None], final: AffineNorm | None = None
     ) -> Self | None:
         """A compiled stack of these layers; None unless the kernels support all of them."""
-        compiled, kernels = [layer for layer in layers if layer is not None], load_kernels()
+        compiled = [layer for layer in layers if layer is not None]
         unsupported = stack.relative is not None or stack.rms or stack.gated
-        if kernels is None or len(compiled) < len(layers) or unsupported:
+        if len(compiled) < len(layers) or not compiled or unsupported:
             return None
-        return cls(stack, compiled, final, kernels)
+        library = compiled[0].linears[0].library
+        return cls(stack, compiled, final, library) if library.has(cls.kernel) else None
 
     @property
     def level(self) -> str:
