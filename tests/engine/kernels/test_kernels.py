@@ -397,6 +397,35 @@ def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
     assert code_cache.read_cached(damaged) is not None
 
 
+def test_the_cache_key_covers_all_that_the_compiler_imports() -> None:
+    """A source that is missing from the key would leave stale machine code in the cache."""
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "import numba\n"
+        "numba.cfunc = lambda signature: lambda function: function\n"  # compiles nothing
+        "from pipelines.engine.kernels import build\n"
+        "from pipelines.engine.kernels.device import entry_points\n"
+        "for name, module in sys.modules.items():\n"
+        "    if name.startswith('pipelines') and not module.__file__.endswith('__init__.py'):\n"
+        "        print(Path(module.__file__).resolve())"
+    )
+    imported = {Path(line) for line in _printed(script).splitlines()}
+    assert imported == {source.resolve() for source in loader._sources()}
+
+
+def test_a_changed_source_changes_the_cache_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "device.py"
+    source.write_text("a = 1")
+    monkeypatch.setattr(loader, "_sources", lambda: [source])
+    before = loader._cache_key.__wrapped__()
+    assert loader._cache_key.__wrapped__() == before
+    source.write_text("a = 2")
+    assert loader._cache_key.__wrapped__() != before
+
+
 @pytest.fixture
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Each run of the compiler, which is replaced by a copy of what it made earlier."""

@@ -25,8 +25,9 @@ from pipelines.engine.weights.quantized import quantize_weight
 
 __all__ = ["wrong_kernels"]
 
-# Accepted if max abs(kernel − torch) ≤ 5 % of max abs(torch).
-_TOLERANCE = 0.05
+# Accepted if max abs(kernel − torch) ≤ this share of max abs(torch). Over 30 seeds single products
+# were within 4e-7 and stacks within 0.015, where one activation may round to the next byte.
+_PRODUCT_TOLERANCE, _STACK_TOLERANCE = 0.01, 0.05
 
 _LAYERS, _HEADS, _HEAD_DIM, _D_MODEL, _FFN_DIM = 2, 2, 16, 32, 72
 _CPU = torch.device("cpu")
@@ -45,10 +46,10 @@ def wrong_kernels(library: KernelLibrary) -> list[str]:
         return [name for name, is_right in checks.items() if not is_right(library)]
 
 
-def _is_close(result: Tensor, expected: Tensor) -> bool:
-    """Whether two tensors agree; NaN agrees with nothing."""
+def _is_close(result: Tensor, expected: Tensor, tolerance: float = _STACK_TOLERANCE) -> bool:
+    """Whether two tensors agree; False if the result contains NaN."""
     error = (result.float() - expected.float()).abs().amax()
-    return bool(error <= _TOLERANCE * expected.abs().amax())
+    return bool(error <= tolerance * expected.abs().amax())
 
 
 class _Random:
@@ -88,7 +89,7 @@ def _linear_is_right(library: KernelLibrary) -> bool:
     random = _Random(library)
     # 45 outputs: one whole panel and a part. 15 rows: tiles of 8, 4, 2 and 1.
     layer, x = random.linear(45, 30), random.tensor(15, 30)
-    return _is_close(layer.compiled(x), layer(x))
+    return _is_close(layer.compiled(x), layer(x), _PRODUCT_TOLERANCE)
 
 
 def _argmax_is_right(library: KernelLibrary) -> bool:
@@ -97,15 +98,11 @@ def _argmax_is_right(library: KernelLibrary) -> bool:
     index, value, exp_sum = layer.compiled.argmax(x, layer.compiled.bias, exp_sums=True)
     outputs = layer(x)
     logsumexp = exp_sum.log() + value
-    # The index may be that of a near tie, but must be in range.
     if not bool(((index >= 0) & (index < 45)).all()):
         return False
-    chosen = outputs.gather(1, index[:, None])[:, 0]
-    return (
-        _is_close(value, outputs.amax(1))
-        and _is_close(chosen, outputs.amax(1))
-        and _is_close(logsumexp, outputs.logsumexp(1))
-    )
+    chosen = outputs.gather(1, index[:, None])[:, 0]  # compared by value: there may be near ties
+    pairs = (value, outputs.amax(1)), (chosen, outputs.amax(1)), (logsumexp, outputs.logsumexp(1))
+    return all(_is_close(result, expected, _PRODUCT_TOLERANCE) for result, expected in pairs)
 
 
 def _stack(activation: Activation, norm_first: bool) -> Stack:
