@@ -47,7 +47,7 @@ class KernelLibrary:
 
         Args:
             kernel: A key of `addresses`.
-            args: abi.LinearArgs or abi.StackArgs, whose buffers must live until this returns.
+            args: abi.LinearArgs or abi.StackArgs, whose buffers must exist until this returns.
         """
         threads = torch.get_num_threads()
         self._parallel(self.addresses[kernel], ctypes.addressof(args), threads, 0)

@@ -91,4 +91,4 @@ def _source_groups(encoded_sources: Sequence[EncodedSource]) -> ctypes.Array[abi
             runs[-1][1] += 1
         else:
             runs.append([index, 1, encoded.length])
-    return (abi.SourceGroup * len(runs))(*map(tuple, runs))
+    return (abi.SourceGroup * len(runs))(*(abi.SourceGroup(*run) for run in runs))

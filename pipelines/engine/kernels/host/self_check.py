@@ -148,7 +148,8 @@ def _encoder_is_right(library: KernelLibrary) -> bool:
     expected = x.clone()
     for qkv, out, up, down, attention_norm, final_norm in layers:
         parts = [
-            _attention(*map(_heads, own.chunk(3, dim=1))) for own in qkv(expected).split(lengths)
+            _attention(*map(_heads, own.chunk(3, dim=1)))
+            for own in torch.split(qkv(expected), lengths)
         ]
         expected = _layer_norm(expected + out(torch.cat(parts)), attention_norm)
         expected = _layer_norm(expected + down(up(expected).relu()), final_norm)
@@ -162,7 +163,7 @@ def _cross_kv_is_right(library: KernelLibrary) -> bool:
     projection = CompiledCrossKV(_stack("gelu", norm_first=True), compiled, None, library)
     hidden = random.tensor(sum(lengths), _D_MODEL)
     results = projection(hidden, lengths)
-    for result, own in zip(results, hidden.split(lengths), strict=True):
+    for result, own in zip(results, torch.split(hidden, lengths), strict=True):
         for index, layer in enumerate(layers):
             keys, values = map(_heads, layer(own).chunk(2, dim=1))
             if not _is_close(result[index], torch.stack([keys, values])):
@@ -202,13 +203,13 @@ def _decoder_is_right(library: KernelLibrary) -> bool:
     for slot, length in enumerate(past_lengths):
         cache.alloc()
         cache.advance(slice(slot, slot + 1), length)
-    for layer in cache.layers:
-        layer.copy_(random.tensor(*layer.shape))
-    past = [layer.float() for layer in cache.layers]
+    for tensor in cache.layers:
+        tensor.copy_(random.tensor(*tensor.shape))
+    past = [tensor.float() for tensor in cache.layers]
     x = random.tensor(3 * tokens, _D_MODEL)
     expected = []
-    for index, (own, encoded) in enumerate(zip(x.split(tokens), encoded_sources, strict=True)):
-        states, length = own, past_lengths[index]
+    by_sequence = zip(torch.split(x, tokens), encoded_sources, past_lengths, strict=True)
+    for index, (states, encoded, length) in enumerate(by_sequence):
         visible = torch.ones(tokens, length + tokens, dtype=torch.bool).tril(length)
         for layer, parts in enumerate(layers):
             qkv, out, cross_query, cross_out, up, down, norm, cross_norm, ffn_norm = parts

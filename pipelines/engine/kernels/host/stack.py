@@ -77,9 +77,7 @@ class CompiledStack:
         # ends the block before it (post-norm).
         norms: list[AffineNorm | None] = [norm for layer in layers for norm in layer.norms]
         norms = [*norms, final] if stack.norm_first else [None, *norms]
-        self._norms = (abi.NormWeights * len(norms))(
-            *((norm.weight.data_ptr(), norm.bias.data_ptr()) if norm else (0, 0) for norm in norms)
-        )
+        self._norms = (abi.NormWeights * len(norms))(*(_norm_weights(norm) for norm in norms))
         self._weights = layers, norms  # kept alive: the structs hold their addresses
         self._padded_inputs = max(linear.padded_inputs for linear in linears)
         args = self._args = abi.StackArgs()
@@ -136,3 +134,9 @@ class CompiledStack:
         for field, count in zip(columns, sizes, strict=True):
             self._buffers[field] = torch.empty(rows, count)
             setattr(self._args, field, self._buffers[field].data_ptr())
+
+
+def _norm_weights(norm: AffineNorm | None) -> abi.NormWeights:
+    if norm is None:
+        return abi.NormWeights()
+    return abi.NormWeights(norm.weight.data_ptr(), norm.bias.data_ptr())
