@@ -99,7 +99,7 @@ def test_a_linear_layer_is_within_the_error_of_quantization(
 
 @settings(max_examples=30, deadline=None)
 @given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
-def test_a_row_of_a_product_depends_on_itself_only(rows: int, threads: int, seed: int) -> None:
+def test_linear_rows_are_independent(rows: int, threads: int, seed: int) -> None:
     assert library is not None
     generator = torch.Generator().manual_seed(seed)
     layer = CompiledLinear(torch.randn(70, 40, generator=generator), None, library)
@@ -198,7 +198,7 @@ def _requests(
     ]
 
 
-def _apart(some: torch.Tensor, others: torch.Tensor) -> float:
+def _relative_difference(some: torch.Tensor, others: torch.Tensor) -> float:
     """How far logits lie apart, as a share of how much they vary."""
     return float((some - others).abs().mean() / others.std())
 
@@ -218,7 +218,7 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     monkeypatch.setattr(backend._decoder, "_compiled", None)
     others, weights = model.score_with_attention(encoded, tokens, heads)
     # Some activations round to the next uint8, and only the kernels have a bfloat16 cache.
-    assert _apart(logits, others) < 0.05
+    assert _relative_difference(logits, others) < 0.05
     assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
 
 
@@ -231,11 +231,11 @@ def test_int8_is_near_float32(
         model = each.load(folders(spec))
         tokens = [model.architecture.start_id, *range(20, 45)]
         logits.append(model.score(_sources(model, 2)[1], tokens))
-    assert _apart(*logits) < 0.15
+    assert _relative_difference(*logits) < 0.15
 
 
 @pytest.mark.parametrize("spec", FAMILIES)
-def test_results_do_not_depend_on_other_rows(
+def test_results_do_not_depend_on_the_batch(
     spec: str, folders: Folders, int8_engine: Engine
 ) -> None:
     model = int8_engine.load(folders(spec))
@@ -302,7 +302,7 @@ def test_beams_are_those_of_single_requests(
     assert [each.tokens for each in together] == [each.tokens for each in alone]
 
 
-def test_a_draft_changes_no_token(checkpoints: Folders, int8_engine: Engine) -> None:
+def test_drafts_do_not_change_tokens(checkpoints: Folders, int8_engine: Engine) -> None:
     """Several tokens in one step give the same results as one by one, in int8 too."""
     model = int8_engine.load(checkpoints("whisper:tiny"))
     encoded, start = _sources(model, 1)[0], model.architecture.start_id
@@ -318,7 +318,7 @@ def test_a_draft_changes_no_token(checkpoints: Folders, int8_engine: Engine) -> 
         assert drafted.logprobs == pytest.approx(plain.logprobs, abs=_SUMS)
 
 
-def test_the_cache_may_grow_under_a_running_row(checkpoints: Folders, int8_engine: Engine) -> None:
+def test_the_cache_can_grow_while_a_request_runs(checkpoints: Folders, int8_engine: Engine) -> None:
     model = int8_engine.load(checkpoints("marian:opus-mt-en-de"))
     encoded_sources = _sources(model, 3)
     options = GenerationOptions(
