@@ -137,7 +137,7 @@ class TranscriptionRunner:
         return render(transcript, fmt, translated=translated, pretty=self.pretty_json)
 
     def _write_partial(self, job: TranscriptionJob, name: str) -> None:
-        """After an error: write what was transcribed, to files that end with .part."""
+        """After an error: write what was transcribed, to stdout or to files that end in .part."""
         if self.output.formats and job.transcript.segments:
             try:
                 self._write(job.transcript, name, ".part")

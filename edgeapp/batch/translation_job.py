@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.inputs import TextUnit, read_units
 from edgeapp.batch.language_check import LanguageCheck
+from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.part_file import PartFile, job_key
 from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.console import print_note, progress
@@ -46,7 +47,7 @@ class TranslationJob:
         source: The input.
         opened: The input, where it is open already.
         document: Join wrapped lines into paragraphs.
-        format_line: A translation as one line of output, without its line ending.
+        format: Of the output lines, a key of WRITERS.
         language_check: Warns of text in another language.
     """
 
@@ -55,7 +56,7 @@ class TranslationJob:
     options: TranslateOptions
     source: TextSource
     document: bool
-    format_line: Callable[[Translation], str]
+    format: str
     language_check: LanguageCheck = field(default_factory=lambda: LanguageCheck(None))
     opened: OpenText | None = None
 
@@ -96,13 +97,20 @@ class TranslationJob:
             self._check(failed)
 
     def _key(self) -> str:
+        """The key of the PartFile: all that its lines depend on, by names that stay the same."""
+        options, translator = self.options, self.translator
         return job_key(
             Path(self.source.name),
-            model=self.translator.model.folder,
-            compute_type=self.translator.model.compute_type,
-            options=self.options,
+            model=str(translator.model.folder),
+            compute_type=translator.model.compute_type,
+            shortlist=translator.shortlist,
+            source_language=options.source_language or translator.source,
+            target=options.target,
+            split_sentences=options.split_sentences,
+            beam_size=options.beam_size,
+            word_alignments=options.word_alignments,
             document=self.document,
-            format=self.format_line.__name__,
+            format=self.format,
         )
 
     def _translate(
@@ -151,7 +159,7 @@ class TranslationJob:
                     raise NumericalError(
                         f"{self.source.shown}: {in_a_row} lines in a row could not be translated"
                     )
-                waiting.append(self.format_line(translation) + unit.ending)
+                waiting.append(WRITERS[self.format](translation) + unit.ending)
                 if to_stdout or not in_a_row:
                     while waiting:
                         write(waiting.pop(0))

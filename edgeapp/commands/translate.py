@@ -212,7 +212,7 @@ def translate(
                         models.options,
                         each,
                         document,
-                        WRITERS[format],
+                        format,
                         LanguageCheck(None if automatic else models.source_language),
                         opened,
                     ).run(path)

@@ -35,7 +35,7 @@ class EventView(Protocol):
     def __enter__(self) -> EventView: ...
     def __exit__(self, *exc: object) -> None: ...
 
-    def take(self, event: SessionEvent) -> None:
+    def show(self, event: SessionEvent) -> None:
         """Show an event."""
         ...
 
@@ -49,7 +49,7 @@ class JsonView:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def take(self, event: SessionEvent) -> None:
+    def show(self, event: SessionEvent) -> None:
         sys.stdout.write(as_json(event) + "\n")
         sys.stdout.flush()
 
@@ -69,7 +69,7 @@ class TextView:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def take(self, event: SessionEvent) -> None:
+    def show(self, event: SessionEvent) -> None:
         if isinstance(event, CommittedText):
             self._write(self._segmenter.add(event.text, event.start, event.end))
         elif isinstance(event, SpeechEnded | SessionEnded):
@@ -111,7 +111,7 @@ class CaptionView:
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
-    def take(self, event: SessionEvent) -> None:
+    def show(self, event: SessionEvent) -> None:
         if isinstance(event, CommittedText):
             self._commit(event)
         elif isinstance(event, PartialText):
