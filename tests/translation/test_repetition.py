@@ -132,6 +132,26 @@ def test_capitals_that_loop_are_read_in_small_letters(demo: Translator, say: Say
     assert translation.sentences[0].source == "WE ARE LATE."
 
 
+def test_a_retry_reads_the_same_plain_quotes(demo: Translator, say: Say) -> None:
+    """Marian models know typewriter quotes only: for others they have no token, or a rare one."""
+    capitals = "WE AREN’T LATE."
+    sentence = SENTENCE.replace("the weather was", "it wasn’t late and the weather was")
+    read: set[tuple[int, ...]] = set()
+
+    def script(source: tuple[int, ...], request: Request) -> tuple[int, ...]:
+        read.add(source)
+        first = source in [tuple(demo.tokenizer.encode(plain(t))) for t in (capitals, sentence)]
+        return say("sehr gut " * 50) if first else (*say("Gut."), 0)
+
+    def plain(text: str) -> str:
+        return text.replace("’", "'")
+
+    _translate(demo, script, capitals)
+    assert tuple(demo.tokenizer.encode("We aren't late.")) in read
+    _translate(demo, script, sentence)
+    assert not any("’" in demo.tokenizer.source_text(source) for source in read)
+
+
 def test_a_translation_that_never_ends_is_cut_and_says_so(demo: Translator, say: Say) -> None:
     """Both attempts loop after a sound beginning, which is what remains."""
 
