@@ -49,16 +49,11 @@ class TranscribeCommand(GroupedCommand):
 
 
 def _decoding(*names: str, help: str, **settings: Any) -> Any:
-    """A decoding option; hidden while it is refused."""
-    return typer.Option(
-        *names, help=help, rich_help_panel=_DECODING, hidden=names[0] in REFUSED, **settings
-    )
+    return typer.Option(*names, help=help, rich_help_panel=_DECODING, **settings)
 
 
 def _silence(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(
-        *names, help=help, rich_help_panel=_SILENCE, hidden=names[0] in REFUSED, **settings
-    )
+    return typer.Option(*names, help=help, rich_help_panel=_SILENCE, **settings)
 
 
 def _words(*names: str, help: str, **settings: Any) -> Any:
