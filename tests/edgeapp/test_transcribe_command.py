@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from edgeapp.cli import main
+from edgeapp.exit_codes import InputFailures
+from pipelines import InputError, ModelError, OptionError
 from pipelines.hub import assets_folder
 
 QUESTION = assets_folder() / "samples" / "question.flac"
@@ -55,3 +57,31 @@ def test_text_with_and_without_times(capsys: pytest.CaptureFixture[str]) -> None
 def test_lyrics_and_tables_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-f", "LRC", capsys=capsys)[1].startswith("[00:00.")
     assert run("-f", "Csv", capsys=capsys)[1].startswith("start,end,text\n")
+
+
+@pytest.mark.parametrize(
+    ("errors", "code", "count"),
+    [
+        ([None, None], 0, ""),
+        ([OptionError("no"), None], 1, "edgeapp: 1 of 2 inputs failed\n"),
+        ([InputError("no"), ValueError("no")], 1, "edgeapp: 2 of 2 inputs failed\n"),
+        ([ModelError("no"), OptionError("no")], 3, "edgeapp: 2 of 2 inputs failed\n"),
+        ([OptionError("no")], 1, ""),
+    ],
+)
+def test_failed_inputs_are_counted_and_have_one_code(
+    errors: list[Exception | None], code: int, count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """transcribe and translate share this: an option that an input rejects is not a usage error."""
+    failures = InputFailures(len(errors), debug=False)
+    for number, error in enumerate(errors):
+        with failures.catch(f"{number}.mp3"):
+            if error is not None:
+                raise error
+    assert failures.exit_code() == code
+    assert capsys.readouterr().err.endswith(count)
+
+
+def test_a_closed_pipe_ends_all_inputs() -> None:
+    with pytest.raises(BrokenPipeError), InputFailures(2, debug=False).catch("a.mp3"):
+        raise BrokenPipeError
