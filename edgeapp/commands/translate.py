@@ -52,7 +52,7 @@ def translate(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="Text files; none or - reads stdin. Words with a space that name no file are "
             "text.",
         ),
