@@ -59,7 +59,12 @@ def translate(
     ] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option("--text", help="Text to translate; repeatable.", rich_help_panel=INPUT_OUTPUT),
+        typer.Option(
+            "--text",
+            help="Text to translate; repeatable.",
+            metavar="TEXT",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
     ] = None,
     model: Model = None,
     model_dir: ModelDirectory = None,
