@@ -35,7 +35,7 @@ app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)
 app.command(cls=GroupedCommand)(demo)
 app.command(cls=GroupedCommand)(doctor)
-app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
+app.add_typer(bench.app, name="bench", help="How fast models are here, and how late captions.")
 app.add_typer(subtitles.app, name="subtitles", help="Subtitle files: check them against a style.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH_SIZE", "TranscriptionJob", "ProgressView"]
 
-BATCH_SIZE = 8  # segments of a recording decoded in parallel, by default
+BATCH_SIZE = 8  # chunks of a recording decoded in parallel, by default
 
 
 class ProgressView(Protocol):

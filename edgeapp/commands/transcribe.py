@@ -27,6 +27,7 @@ from edgeapp.commands.options import (
     known_language,
     optional_float,
     optional_int,
+    optional_prompt,
     settings_from_flags,
     use_model_directory,
 )
@@ -48,16 +49,11 @@ class TranscribeCommand(GroupedCommand):
 
 
 def _decoding(*names: str, help: str, **settings: Any) -> Any:
-    """A decoding option; hidden while it is refused."""
-    return typer.Option(
-        *names, help=help, rich_help_panel=_DECODING, hidden=names[0] in REFUSED, **settings
-    )
+    return typer.Option(*names, help=help, rich_help_panel=_DECODING, **settings)
 
 
 def _silence(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(
-        *names, help=help, rich_help_panel=_SILENCE, hidden=names[0] in REFUSED, **settings
-    )
+    return typer.Option(*names, help=help, rich_help_panel=_SILENCE, **settings)
 
 
 def _words(*names: str, help: str, **settings: Any) -> Any:
@@ -66,6 +62,7 @@ def _words(*names: str, help: str, **settings: Any) -> Any:
 
 _INT: dict[str, Any] = {"parser": optional_int, "metavar": "N|None"}
 _FLOAT: dict[str, Any] = {"parser": optional_float, "metavar": "NUMBER|None"}
+_TEXT: dict[str, Any] = {"parser": optional_prompt, "metavar": "TEXT"}
 _SWITCH: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
 
 
@@ -125,6 +122,7 @@ def transcribe(
         _decoding(
             "--initial-prompt",
             help="Prompt before each chunk (--batch-size 1: the first window): names, style.",
+            **_TEXT,
         ),
     ] = None,
     carry_initial_prompt: Annotated[
@@ -132,10 +130,10 @@ def transcribe(
         _decoding("--carry-initial-prompt", help="Prompt before each window.", **_SWITCH),
     ] = None,
     prefix: Annotated[
-        str | None, _decoding("--prefix", help="Text with which the first window begins.")
+        str | None, _decoding("--prefix", help="Text with which the first window begins.", **_TEXT)
     ] = None,
     hotwords: Annotated[
-        str | None, _decoding("--hotwords", help="Names and terms to prefer.")
+        str | None, _decoding("--hotwords", help="Names and terms to prefer.", **_TEXT)
     ] = None,
     temperature: Annotated[
         float, _decoding("--temperature", help="Sampling temperature; 0 is greedy.")
