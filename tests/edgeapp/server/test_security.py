@@ -25,9 +25,9 @@ from websockets.protocol import State
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.auth import Logins
 from edgeapp.server.options import ServerOptions, is_loopback, read_logins
+from edgeapp.server.protocols import WebSocketProtocol
 from edgeapp.server.routes import app_routes
 from edgeapp.server.security import SecurityMiddleware
-from edgeapp.server.serve import _websocket_protocol
 from edgeapp.settings import Settings
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder
@@ -52,7 +52,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
         page = Route("/", lambda request: PlainTextResponse("the page"))
         broken = Route("/favicon.ico", _fail)
         app = Starlette(routes=[page, broken, *own.routes])
-        secured = SecurityMiddleware(app, user_of=own.user_of, loopback=chosen.loopback)
+        secured = SecurityMiddleware(
+            app, user_of=own.user_of, loopback=chosen.loopback, proxies=chosen.proxies
+        )
         return TestClient(
             secured,
             base_url="http://127.0.0.1",
@@ -231,7 +233,7 @@ def test_a_closing_browser_does_not_disturb_the_shutdown() -> None:
     async def end() -> Mock:
         config = uvicorn.Config(PlainTextResponse("x"), log_level="critical")
         config.load()
-        protocol: Any = _websocket_protocol()(config, ServerState(), {})  # type: ignore[call-arg]
+        protocol: Any = WebSocketProtocol(config, ServerState(), {})
         protocol.connection_made(transport := Mock())
         protocol.handshake_complete, protocol.conn.state = True, State.CLOSING
         protocol.shutdown()
@@ -287,7 +289,7 @@ def test_parallel_guesses_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_only_failed_logins_of_the_last_minute_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
-    monkeypatch.setattr("edgeapp.server.auth._FAILURE_WINDOW_S", 0.05)
+    monkeypatch.setattr("edgeapp.server.login_attempts._WINDOW_S", 0.05)
     logins = Logins({"anna": "one"})
 
     async def log_in(password: str) -> int:
@@ -295,12 +297,12 @@ def test_only_failed_logins_of_the_last_minute_are_kept(monkeypatch: pytest.Monk
 
     for _ in range(15):
         assert asyncio.run(log_in("one")) == 303
-    assert not logins._attempts
+    assert not logins._attempts._attempts
     assert asyncio.run(log_in("two")) == 403
-    assert list(logins._attempts) == ["10.0.0.1"]
+    assert list(logins._attempts._attempts) == ["10.0.0.1"]
     time.sleep(0.06)
     assert asyncio.run(log_in("one")) == 303
-    assert not logins._attempts
+    assert not logins._attempts._attempts
 
 
 def test_an_unexpected_error_is_reported_to_its_tab(
