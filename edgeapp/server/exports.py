@@ -21,7 +21,7 @@ __all__ = ["Exports", "declared_length"]
 _MAX_BYTES = 64 << 20
 _SMALL_BYTES = 256 << 10  # rendered in a thread; it takes some 10 ms
 _MAX_PROCESSES = 2
-_LONGEST_S = 90.0
+_LONGEST_S = 180.0
 _BLOCK = 1 << 16
 
 

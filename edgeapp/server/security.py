@@ -36,6 +36,8 @@ __all__ = [
 
 CLOSE_FORBIDDEN = 4403  # WebSocket close code: a page of another site, or a missing login
 
+_DENIAL = "websocket.http.response"  # the extension with which a handshake is refused
+
 
 @dataclass(frozen=True)
 class AllowedRoute:
@@ -131,7 +133,7 @@ class SecurityMiddleware:
         scope = self._proxies.resolve(scope)
 
         async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", f"{_DENIAL}.start"):
                 headers = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     headers[name] = value
@@ -146,7 +148,7 @@ class SecurityMiddleware:
                 # None of Gradio's allowed routes needs a parameter.
                 scope = {**scope, "query_string": b""}
             await self.app(scope, receive, send_with_headers)
-        elif scope["type"] == "websocket":
+        elif scope["type"] == "websocket" and _DENIAL not in scope.get("extensions", ()):
             await receive()
             await send({"type": "websocket.close", "code": CLOSE_FORBIDDEN, "reason": reason})
         elif status == 401 and scope["path"] == "/":
