@@ -14,7 +14,11 @@ PROXIES = TrustedProxies.parse(["10.0.0.0/8", "fd00::1", ""])
 
 
 def resolved(
-    peer: str, *forwarded: str, proto: str = "", kind: str = "http", proxies: TrustedProxies = PROXIES
+    peer: str,
+    *forwarded: str,
+    proto: str = "",
+    kind: str = "http",
+    proxies: TrustedProxies = PROXIES,
 ) -> tuple[str, str]:
     """(address, scheme) of a request with these X-Forwarded-For headers."""
     headers = [(b"x-forwarded-for", value.encode("latin-1")) for value in forwarded]
