@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, Task
 
 # C0 and C1 controls (but the tabulator and the end of a line), direction marks, line and paragraph
 # separators, lone surrogates.
@@ -125,7 +125,7 @@ class LiveLine:
         """Print a final line above the provisional text."""
         from rich.text import Text
 
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(printable(text), style=style))
         self._console.file.flush()
 
     def _show(self) -> None:
@@ -150,12 +150,18 @@ def progress(*, shown: bool = True, bytes_unit: bool = False) -> Iterator[Progre
         Progress,
         ProgressColumn,
         TaskProgressColumn,
-        TextColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
+
+    class NameColumn(ProgressColumn):
+        """The name of a file or model; [brackets] in it are no markup."""
+
+        def render(self, task: Task) -> Text:
+            return Text(printable(task.description))
 
     console = Console(stderr=True)
-    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
+    columns: list[ProgressColumn] = [NameColumn(), BarColumn()]
     columns += [DownloadColumn() if bytes_unit else TaskProgressColumn(), TimeRemainingColumn()]
     hidden = not (shown and console.is_terminal)
     bar = Progress(*columns, console=console, transient=True, disable=hidden)

@@ -166,8 +166,9 @@ def _multilingual_pairs(
         (source, next((t for t in targets if t != source), None)) for source in sources
     ]
     only_source = sources[0] if len(sources) == 1 else None
-    pairs += [(only_source, target) for target in targets]
-    return [TranslatorOption(name, source, target) for source, target in pairs if target]
+    pairs += [(only_source, target) for target in targets if target != only_source]
+    different = dict.fromkeys(pairs)
+    return [TranslatorOption(name, source, target) for source, target in different if target]
 
 
 def _vocabulary(folder: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def render_message(body: bytes) -> bytes:
         The file, in UTF-8.
 
     Raises:
-        InputError: The body is not a transcript, or the format is unknown.
+        EdgeError: The body is not a transcript, or the format is unknown.
     """
     try:
         message = json.loads(body)

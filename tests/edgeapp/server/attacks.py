@@ -33,6 +33,7 @@ __all__ = [
     "HIDDEN_PATHS",
     "VISITOR",
     "Waits",
+    "ask",
     "attacking",
     "half_sent_requests",
     "large_export",
@@ -40,8 +41,10 @@ __all__ = [
     "message_flood",
     "open_tab",
     "request",
+    "still_open",
     "tiny_uploads",
     "waits",
+    "warm_up",
 ]
 
 # On Linux every address of 127.0.0.0/8 is this machine.
@@ -186,6 +189,15 @@ def waits(url: str, while_running: Callable[[float], bool], *, source: str = VIS
                 tab = None
             time.sleep(0.02)
     return waited
+
+
+def warm_up(url: str) -> None:
+    """Wait until the server has loaded its models, which it does at its start."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    with open_tab(url) as tab:
+        while not any(model["loaded"] for model in ask(tab, {"type": "models"})["models"]):
+            assert time.monotonic() < deadline, "no model was loaded"
+            time.sleep(0.2)
 
 
 def message_flood(

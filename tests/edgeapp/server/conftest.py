@@ -1,4 +1,4 @@
-"""Real servers for the tests: the command in a process of its own, or EdgeApp's routes in a thread."""
+"""Real servers: the command in a process of its own, or EdgeApp's routes in a thread."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ def server_environment(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of `edgeapp ui`, which all tests of a session share."""
+    """The address of an `edgeapp ui` for all networks, which all tests of a session share."""
     folder = tmp_path_factory.mktemp("server")
-    with serving(server_environment(folder), log=folder / "log.txt") as server:
-        yield server.url
+    options = ("--host", "0.0.0.0", "--threads", "1")
+    with serving(server_environment(folder), *options, log=folder / "log.txt") as server:
+        yield server.url.replace("0.0.0.0", "127.0.0.1")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Messages to a tab: what cannot be sent does not mute it, and a tab that is too far behind ends."""
+"""Messages to a tab: what cannot be sent does not mute it; one that is too far behind ends."""
 
 from __future__ import annotations
 
