@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 import tempfile
+from asyncio import FIRST_COMPLETED
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -50,7 +51,7 @@ class Exports:
                 if size <= _SMALL_BYTES:
                     return await self._render(person, body.read())
                 async with self._processes:
-                    return await _render_in_process(body)
+                    return await _render_in_process(request, body)
 
     async def _render(self, person: str, body: bytes) -> Response:
         try:
@@ -75,7 +76,7 @@ async def _receive(request: Request, body: BinaryIO) -> int | None:
     return size
 
 
-async def _render_in_process(body: BinaryIO) -> Response:
+async def _render_in_process(request: Request, body: BinaryIO) -> Response:
     # The child finds the modules where this process does, and nowhere else.
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder)  # noqa: PTH100
     rendered = tempfile.TemporaryFile()  # noqa: SIM115 - the response closes it
@@ -84,15 +85,16 @@ async def _render_in_process(body: BinaryIO) -> Response:
             sys.executable, "-P", "-m", "edgeapp.server.transcripts",
             stdin=body, stdout=rendered, env={**os.environ, "PYTHONPATH": path},
         )  # fmt: skip
+        ended = asyncio.create_task(process.wait())
+        left = asyncio.create_task(_disconnected(request))
         try:
-            code = await asyncio.wait_for(process.wait(), _LONGEST_S)
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
+            await asyncio.wait((ended, left), timeout=_LONGEST_S, return_when=FIRST_COMPLETED)
+        finally:
+            left.cancel()
+            if not ended.done():
+                process.kill()
+        code = await ended
         rendered.seek(0)
-    except TimeoutError:
-        code = -1
     except BaseException:
         rendered.close()
         raise
@@ -101,6 +103,12 @@ async def _render_in_process(body: BinaryIO) -> Response:
     with rendered:
         reason = rendered.read(1000).decode("utf-8", "replace") if code == 1 else ""
     return _error(400, reason or "this transcript is too large to export")
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the browser has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
