@@ -20,7 +20,7 @@ from edgeapp.server.security import SECURITY_HEADERS
 if TYPE_CHECKING:
     from asyncio import BaseTransport, TimerHandle, Transport
 
-    from uvicorn._types import ASGIReceiveEvent
+    from uvicorn._types import ASGIReceiveEvent, ASGISendEvent
 
 __all__ = ["WebSocketProtocol", "http_protocol"]
 
@@ -218,6 +218,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             else:
                 self.transport.resume_reading()
         return message
+
+    async def send(self, message: ASGISendEvent) -> None:
+        await super().send(message)
+        if self.initial_response is not None and self.close_sent:
+            # The handshake was refused. uvicorn would log an error about it.
+            self.handshake_complete = True
 
     def handle_ping(self) -> None:
         """Answer a ping, unless the peer reads no answers: they would be stored without limit."""

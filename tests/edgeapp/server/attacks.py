@@ -104,14 +104,25 @@ def request(
 
 @contextmanager
 def open_tab(
-    url: str, *, source: str = VISITOR, headers: dict[str, str] | None = None
+    url: str,
+    *,
+    source: str = VISITOR,
+    origin: str | None = None,
+    headers: dict[str, str] | None = None,
 ) -> Iterator[ClientConnection]:
-    """The WebSocket of a tab of the page. Its first message is the server's hello."""
+    """The WebSocket of a tab of the page. Its first message is the server's hello.
+
+    Args:
+        url: Of the page.
+        source: The visitor's address.
+        origin: The site whose page it is; None: the server's own.
+        headers: Further headers, such as a cookie.
+    """
     line = socket.create_connection(_host_and_port(url), _TIMEOUT_S, (source, 0))
     with connect(
         f"ws://{urlsplit(url).netloc}/edgeapp/session",
         sock=line,
-        origin=url.rstrip("/"),  # type: ignore[arg-type]
+        origin=origin or url.rstrip("/"),  # type: ignore[arg-type]
         additional_headers=headers,
         compression=None,
         max_size=None,

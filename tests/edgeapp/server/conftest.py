@@ -68,7 +68,8 @@ def thread_server(tmp_path: Path) -> Iterator[Callable[..., str]]:
                 loopback=chosen.loopback,
                 proxies=chosen.proxies,
             )
-            server = uvicorn.Server(server_config(app, connections, lifespan="off"))
+            tls = {"ssl_certfile": chosen.ssl_certfile, "ssl_keyfile": chosen.ssl_keyfile}
+            server = uvicorn.Server(server_config(app, connections, lifespan="off", **tls))
             thread = threading.Thread(target=server.run, args=([listener],))
             thread.start()
 

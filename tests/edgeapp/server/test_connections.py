@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from http.client import HTTPSConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from edgeapp.server import protocols
 from edgeapp.server.connections import Connections
+from tests.e2e.test_ui_logins import certificate
 from tests.edgeapp.server import attacks
 
 
@@ -91,6 +96,36 @@ def test_connections_in_all_are_limited(thread_server: Callable[..., str]) -> No
             lines += stack.enter_context(some)
         assert attacks.request(url, "GET", "/edgeapp/user")[0].status == 200
         assert attacks.still_open(lines) <= 40
+
+
+def test_tls_handshakes_that_do_not_end_are_limited(
+    thread_server: Callable[..., str], tmp_path: Path
+) -> None:
+    cert, key = certificate(tmp_path)
+    url = thread_server(ssl_certfile=cert, ssl_keyfile=key)
+    parts = urlsplit(url)
+    trusting = ssl.create_default_context(cafile=cert)
+    trusting.check_hostname = False
+    with attacks.half_sent_requests(url, count=300, start=b"\x16\x03\x01") as lines:
+        connection = HTTPSConnection("127.0.0.1", parts.port, timeout=10, context=trusting)
+        connection.request("GET", "/edgeapp/user")
+        assert connection.getresponse().status == 200
+        connection.close()
+        assert attacks.still_open(lines) <= 128
+
+
+def test_a_refused_websocket_fills_no_log(
+    thread_server: Callable[..., str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    url = thread_server()
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        attacks.open_tab(url, origin="http://evil.example"),
+    ):
+        pass
+    assert refused.value.response.status_code == 403
+    assert "default-src" in refused.value.response.headers["content-security-policy"]
+    assert capfd.readouterr().err == ""
 
 
 def test_open_tabs_are_not_closed_for_new_connections(thread_server: Callable[..., str]) -> None:
