@@ -32,7 +32,7 @@ __all__ = [
     "resolved",
 ]
 
-Source = Literal["bundled", "cache", "folder", "hub"]
+Origin = Literal["bundled", "cache", "folder", "hub"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ResolvedModel:
     name: str
     task: Task
     folder: Path
-    source: Source
+    source: Origin
     note: str | None = None
 
 
@@ -72,7 +72,7 @@ class ModelInfo:
     task: Task
     size_bytes: int
     folder: Path
-    source: Source
+    source: Origin
     repository: str | None
 
 
@@ -112,7 +112,7 @@ def folder_of(model: str | os.PathLike[str]) -> Path:
 
 
 def resolved(
-    repository: str, folder: Path, source: Source, note: str | None = None
+    repository: str, folder: Path, source: Origin, note: str | None = None
 ) -> ResolvedModel:
     """The ResolvedModel of a usable folder of a repository."""
     task = task_of(folder)

@@ -28,7 +28,7 @@ from pipelines.hub.catalog import ResolvedModel, folder_of, resolve, resolved
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
 from pipelines.hub.snapshot import Snapshot
-from pipelines.hub.transfer import Source, fetch_file, fetch_listing
+from pipelines.hub.transfer import RemoteRepository, fetch_file, fetch_listing
 
 __all__ = ["PullPlan", "PullProgress", "folder_or_pull", "plan_pull", "pull"]
 
@@ -253,8 +253,8 @@ class _Download:
     def __init__(self, repository: str, report: Callable[[PullProgress], None]) -> None:
         from huggingface_hub import constants
 
-        self._source = Source(repository, constants.ENDPOINT)
-        self._listing = fetch_listing(self._source)
+        self._remote = RemoteRepository(repository, constants.ENDPOINT)
+        self._listing = fetch_listing(self._remote)
         self._snapshot = Snapshot(repository, self._listing.commit)
         self._report = report
         self._done = 0
@@ -276,7 +276,7 @@ class _Download:
         folder = self._snapshot.folder
         reason = unusable(folder)
         if reason is not None:
-            repository = self._source.repository
+            repository = self._remote.repository
             raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
         # Last, so that "main" in the cache always points to a complete snapshot.
         self._snapshot.set_main()
@@ -287,16 +287,16 @@ class _Download:
         files = self._needed()
         sizes = tuple((file.name, file.size) for file in files)
         missing = sum(self._snapshot.missing_bytes(file) for file in files)
-        return PullPlan(self._source.repository, sizes, missing)
+        return PullPlan(self._remote.repository, sizes, missing)
 
     def _needed(self) -> list[RemoteFile]:
         """All files of the model except config.json, which is downloaded here."""
-        repository = self._source.repository
+        repository = self._remote.repository
         if not self._lists("config.json"):
             raise ModelError(f"{repository} has no config.json: it is not a transformers model")
         config = read_json(self._fetch(self._file("config.json", _PARSED_BYTES)))
         if not config:
-            raise self._source.refusal("config.json is not a JSON object")
+            raise self._remote.refusal("config.json is not a JSON object")
         family = config.get("model_type")
         if str(family) not in TASKS:
             raise ModelError(
@@ -315,7 +315,7 @@ class _Download:
             if self._lists(index):
                 return [self._file(index, _PARSED_BYTES), *self._shards(index)]
         raise ModelError(
-            f"{self._source.repository} has neither model.safetensors nor pytorch_model.bin: "
+            f"{self._remote.repository} has neither model.safetensors nor pytorch_model.bin: "
             "its weights are in a format that does not run here"
         )
 
@@ -324,11 +324,11 @@ class _Download:
         absent = [name for name in shards if not (self._lists(name) and is_shard_name(name))]
         if absent or not shards:
             raise ModelError(
-                f"{self._source.repository} is incomplete: {index} names "
+                f"{self._remote.repository} is incomplete: {index} names "
                 f"{shown(absent[0])[1:-1] if absent else 'no files'}, which it does not hold"
             )
         if len(shards) > _MOST_SHARDS:
-            raise self._source.refusal(f"{index} names {len(shards):,} files of weights")
+            raise self._remote.refusal(f"{index} names {len(shards):,} files of weights")
         return [self._file(name) for name in shards]
 
     def _lists(self, name: str) -> bool:
@@ -338,9 +338,9 @@ class _Download:
         """The listed file of this name. largest: the limit of its size in bytes."""
         file = self._listing.files.get(name)
         if file is None:
-            raise self._source.refusal(f"it lists {name} without its size or its hash")
+            raise self._remote.refusal(f"it lists {name} without its size or its hash")
         if largest is not None and file.size > largest:
-            raise self._source.refusal(
+            raise self._remote.refusal(
                 f"it announces {name} with {file.size:,} bytes; at most {largest:,} are accepted"
             )
         return file
@@ -351,7 +351,7 @@ class _Download:
         for name in sorted(self._listing.names):
             twin = needed.get(name.casefold(), name)
             if twin != name:
-                raise self._source.refusal(
+                raise self._remote.refusal(
                     f"it lists both {twin} and {shown(name)}, which are one file on some systems"
                 )
 
@@ -363,13 +363,13 @@ class _Download:
         free = shutil.disk_usage(existing).free
         if missing > free:
             raise ModelError(
-                f"{self._source.repository} cannot be stored in {cache}: {missing / 1e9:,.1f} GB "
+                f"{self._remote.repository} cannot be stored in {cache}: {missing / 1e9:,.1f} GB "
                 f"are still to be downloaded, and {free / 1e9:,.1f} GB are free; make room, or "
                 "set HF_HUB_CACHE to a folder on another disk"
             )
 
     def _fetch(self, file: RemoteFile, report: Callable[[int], None] = lambda _: None) -> Path:
-        return fetch_file(self._source, self._snapshot, self._listing.commit, file, report)
+        return fetch_file(self._remote, self._snapshot, self._listing.commit, file, report)
 
     def _report_progress(self, name: str, bytes_of_file: int) -> None:
         self._report(PullProgress(name, self._done + bytes_of_file, self._total))
