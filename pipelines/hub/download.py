@@ -77,11 +77,14 @@ class PullPlan:
         repository: The hub id.
         files: (name, size in bytes) of each file.
         missing_bytes: The bytes that are not in the cache yet.
+        note: One line for the user if the files are those of this machine, because the hub cannot
+            be reached; else None.
     """
 
     repository: str
     files: tuple[tuple[str, int], ...]
     missing_bytes: int
+    note: str | None = None
 
     @property
     def total_bytes(self) -> int:
@@ -117,18 +120,23 @@ def folder_or_pull(model: str | PathLike[str], download: bool) -> Path:
 def plan_pull(name: str) -> PullPlan:
     """List what `pull` would download. Fetches only config.json and the index of the weights.
 
+    If the hub cannot be reached and the cache has the model, the plan lists the files of the cache.
+
     Args:
-        name: A short name or a hub id.
+        name: A short name or a hub id. Of a bundled model nothing is missing.
 
     Raises:
         OptionError: `name` is neither, or HF_ENDPOINT is not an address.
-        ModelNotFound: The hub has no such model, refuses it, or cannot be reached.
-        ModelError: The engine cannot run this kind of model, the hub's answers contradict each
-            other, or the hub cannot be reached and the cache has the model.
+        ModelNotFound: The hub has no such model, refuses it, or cannot be reached and the cache
+            does not have the model either.
+        ModelError: The engine cannot run this kind of model, or the hub's answers contradict each
+            other.
 
     Warns:
         InsecureMirror: As for `pull`.
     """
+    if name in BUNDLED:
+        return _local_plan(name, resolve(name))
     repository = _repository(name)
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
@@ -136,8 +144,14 @@ def plan_pull(name: str) -> PullPlan:
         with _client():
             return _Download(repository, lambda _: None).plan()
     except (OSError, HTTPError) as error:
-        cached = _cached_or_raise(name, repository, error)
-        raise ModelError(cached.note or f"{repository} cannot be looked up") from error
+        return _local_plan(repository, _cached_or_raise(name, repository, error))
+
+
+def _local_plan(repository: str, model: ResolvedModel) -> PullPlan:
+    """The plan for a model of which all files are on this machine."""
+    files = sorted(file for file in model.folder.iterdir() if file.is_file())
+    sizes = tuple((file.name, file.stat().st_size) for file in files)
+    return PullPlan(repository, sizes, missing_bytes=0, note=model.note)
 
 
 def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> ResolvedModel:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 from pipelines.errors import ModelError
-from pipelines.hub.addresses import redirect_target, same_origin
+from pipelines.hub.addresses import may_send_token, redirect_target, same_origin
 from pipelines.hub.listing import Listing, RemoteFile, parse_listing
 from pipelines.hub.names import shown
 
@@ -215,7 +215,8 @@ def _response(remote: RemoteRepository, url: str, what: str, start: int = 0) -> 
 
     # Uncompressed: a range of a compressed response is not a range of the file, and a small one
     # could unpack to any size.
-    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    token = None if may_send_token(remote.endpoint) else False  # None: the user's, if there is one
+    headers = {**build_hf_headers(token=token), "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
