@@ -14,7 +14,8 @@ from edgeapp.commands.transcribe import transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
 from edgeapp.console import show_warnings_as_notes
-from edgeapp.exit_codes import EXIT_CODES, end_signals_interrupt
+from edgeapp.exit_codes import EXIT_CODES, end_of_output, end_signals_interrupt
+from edgeapp.standard_streams import check_standard_streams
 
 __all__ = ["app", "main"]
 
@@ -61,10 +62,17 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: Command-line arguments; None takes those of the process.
     """
+    check_standard_streams()
     show_warnings_as_notes()
     end_signals_interrupt()
     arguments = sys.argv[1:] if arguments is None else arguments
-    app(args=_with_dashes(arguments), prog_name="edgeapp")
+    try:
+        try:
+            app(args=_with_dashes(arguments), prog_name="edgeapp")
+        finally:
+            sys.stdout.flush()  # here: at the exit of Python an error could not be handled
+    except BrokenPipeError as error:
+        sys.exit(end_of_output(error))
 
 
 def _with_dashes(arguments: list[str]) -> list[str]:

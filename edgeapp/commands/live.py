@@ -23,7 +23,7 @@ from edgeapp.commands.options import (
     TranslationModel,
     settings_from_flags,
 )
-from edgeapp.exit_codes import DONE, discard_stdout, end_signals, exit_with_code
+from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -179,11 +179,11 @@ def _run(
                 continue
             try:
                 view.take(event)
-            except BrokenPipeError:
+            except BrokenPipeError as error:
                 if not outputs and not source.kept:
                     raise
                 # Ctrl-C ends the reader of the pipe too; the last words still go to the files.
-                discard_stdout()
+                end_of_output(error)
                 shown = False
 
 
