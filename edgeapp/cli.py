@@ -1,4 +1,5 @@
-"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `demo`, `models`, `bench`."""
+"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `demo`, and the groups
+`models`, `history` and `bench`."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands import bench, models
+from edgeapp.commands import bench, history, models
 from edgeapp.commands.demo import demo
 from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import transcribe
@@ -35,6 +36,7 @@ app.command(epilog=EXIT_CODES)(live)
 app.command(epilog=EXIT_CODES)(ui)
 app.command()(demo)
 app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
+app.add_typer(history.app, name="history", help="Past sessions: list, export, delete, repair.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 
 
