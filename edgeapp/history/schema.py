@@ -70,7 +70,8 @@ def has_trigrams() -> bool:
 def foreign_file_problem(path: Path) -> str | None:
     """Why a file is not a history, and what to do, as the end of a sentence.
 
-    Of a history, and of an empty or missing file, it is None. The file is not changed: SQLite would, if it opened another program's database for writing.
+    Of a history, and of an empty or missing file, it is None. The file is not changed, as SQLite
+    would change another program's database if it opened it for writing.
 
     Raises:
         OSError: the file cannot be read.
