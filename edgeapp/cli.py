@@ -1,5 +1,5 @@
 """The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `demo`, and the groups
-`models`, `history` and `bench`."""
+`models`, `history`, `subtitles` and `bench`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands import bench, history, models
+from edgeapp.commands import bench, history, models, subtitles
 from edgeapp.commands.demo import demo
 from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import transcribe
@@ -36,6 +36,7 @@ app.command(epilog=EXIT_CODES)(live)
 app.command(epilog=EXIT_CODES)(ui)
 app.command()(demo)
 app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
+app.add_typer(subtitles.app, name="subtitles", help="Subtitle files: check them against a style.")
 app.add_typer(history.app, name="history", help="Past sessions: list, export, delete, repair.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 
