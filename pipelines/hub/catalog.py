@@ -131,7 +131,10 @@ def list_models() -> list[ModelInfo]:
         models.append(ModelInfo(name, bundled.task, size_of(folder), folder, "bundled", None))
     for repository, folder in cached_models():
         model = resolved(repository, folder, "cache")
-        size = size_of(folder)
+        try:
+            size = size_of(folder)
+        except OSError:  # it is being removed, or a part of it cannot be read
+            continue
         models.append(ModelInfo(model.name, model.task, size, folder, "cache", repository))
     return models
 
