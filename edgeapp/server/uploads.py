@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import shutil
-import tempfile
 from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
+from edgeapp.temporary_folders import make_temporary_folder
 from pipelines import InputError
 
 __all__ = ["Uploads"]
@@ -30,7 +30,7 @@ class Uploads:
     def __init__(self, megabytes: int, minutes: float, max_files: int) -> None:
         self.megabytes, self.minutes, self._max_files = megabytes, minutes, max_files
         self._uploading = 0
-        self._folder = Path(tempfile.mkdtemp(prefix="edgeapp-uploads-"))  # mode 0700
+        self._folder = make_temporary_folder("uploads")
         self._files: dict[str, Path | None] = {}  # token → recording
 
     @property

@@ -181,3 +181,19 @@ def test_a_plan_of_a_bundled_model_has_nothing_to_download(hub: Hub, bundled: Pa
     assert plan.missing_bytes == 0
     assert dict(plan.files)["config.json"] == (bundled / "demo" / "config.json").stat().st_size
     assert hub.requests == []
+
+
+def test_what_killed_downloads_left_is_removed(hub: Hub, hub_cache: Path) -> None:
+    """A day later, once the model is complete: until then a download may go on there."""
+    storage = hub_cache / f"models--{TINY.replace('/', '--')}"
+    (storage / "blobs").mkdir(parents=True)
+    old = [storage / "blobs" / f"{'a' * 64}.incomplete", storage / "main.0123.tmp"]
+    new = [storage / "blobs" / f"{'b' * 64}.incomplete", storage / "main.4567.tmp"]
+    for path in old + new:
+        path.write_text("half")
+    for path in old:
+        os.utime(path, (0, 0))
+    hub.host_files(TINY, whisper_files())
+    pull("tiny")
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in new)
