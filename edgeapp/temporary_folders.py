@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -17,7 +18,9 @@ _locks: dict[Path, int] = {}  # folder → open file that holds its lock until t
 
 
 def make_temporary_folder(purpose: str) -> Path:
-    """A new folder that only this user can read. Folders of runs that were killed are removed.
+    """A new folder that only this user can read, removed when this process exits.
+
+    Folders of runs that were killed are removed now.
 
     The lock of a folder is held by this process, so that it is free however the process ends.
 
@@ -29,6 +32,7 @@ def make_temporary_folder(purpose: str) -> Path:
     lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     _try_lock(lock)
     _locks[folder] = lock
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

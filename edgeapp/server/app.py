@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,4 +72,3 @@ def _configure_gradio() -> None:
     if "GRADIO_TEMP_DIR" not in os.environ:
         folder = make_temporary_folder("page")
         os.environ["GRADIO_TEMP_DIR"] = str(folder)
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
