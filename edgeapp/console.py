@@ -34,10 +34,15 @@ __all__ = [
 
 
 def results_console() -> Console:
-    """A rich console on stdout."""
+    """A rich console on stdout. It raises BrokenPipeError if stdout fails."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    class ResultsConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Called while the error is handled; rich would end the program with exit code 1."""
+            raise
+
+    return ResultsConsole(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
 def print_note(message: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
 from edgeapp.server.exports import declared_length
+from edgeapp.temporary_folders import make_temporary_folder
 from pipelines import InputError
 
 __all__ = ["Uploads"]
@@ -52,7 +52,7 @@ class Uploads:
     def __init__(self, megabytes: int, minutes: float, max_files: int, per_person: int) -> None:
         self.megabytes, self.minutes = megabytes, minutes
         self._max_files, self._max_per_person = max_files, per_person
-        self._folder = Path(tempfile.mkdtemp(prefix="edgeapp-uploads-"))  # mode 0700
+        self._folder = make_temporary_folder("uploads")
         self._tabs: dict[str, _Tab] = {}  # by token
 
     @property
