@@ -53,10 +53,10 @@ def test_commands_and_their_options_exist(page: Path) -> None:
     lines += re.findall(r"^    (.*)$", text, re.MULTILINE)
     lines += re.findall(r"`([^`\n]+)`", text)
     for line in lines:
-        words = (
-            shlex.split(line.strip().removeprefix("$ "), comments=True) if is_command(line) else []
-        )
-        if words:
+        if not is_command(line):
+            continue
+        command = re.split(r"\s{3,}", line.strip().removeprefix("$ "))[0]  # then a description
+        if words := shlex.split(command, comments=True):
             check(words[1:], f"{page.name}: {line}")
 
 
