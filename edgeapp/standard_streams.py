@@ -6,12 +6,9 @@ import errno
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 from pipelines import InputError
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 __all__ = ["StdoutError", "check_standard_streams", "discard_stdout"]
 
@@ -67,7 +64,7 @@ class _ClosedStdin(io.RawIOBase):
 
 
 class _Stdout(io.FileIO):
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -75,7 +72,7 @@ class _Stdout(io.FileIO):
 
 
 class _Stderr(io.FileIO):
-    def write(self, data: ReadableBuffer, /) -> int:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from edgeapp.documents.subtitle_file import is_subtitle_file
 from edgeapp.output_errors import output_errors
 from pipelines import OptionError, OutputError
 
@@ -59,7 +60,8 @@ def plan_translations(
 
     Args:
         inputs: Paths; "-" is stdin.
-        output: A file, or a folder, which is created. None is stdout, for one input only.
+        output: A file, or a folder, which is created. None is stdout, for one input only;
+            translations of subtitles lie beside them.
 
     Returns:
         For each input a function from the target language to the path of its output: the
@@ -70,6 +72,9 @@ def plan_translations(
         OutputError: The folder cannot be created or written to.
     """
     if output is None:
+        if all(map(is_subtitle_file, inputs)):
+            paths = [Path(name) for name in inputs]
+            return [partial(_translation_path, p.parent, p.stem, p.suffix) for p in paths]
         if len(inputs) > 1:
             raise OptionError("several files need a folder to write to: -o FOLDER")
         return [None]
@@ -106,8 +111,8 @@ def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> 
         taken.add(path)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write UTF-8 text under a temporary name, then rename it.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file, text as UTF-8, under a temporary name, then rename it.
 
     A reader sees the old file or the new one, never a part of it.
 
@@ -117,8 +122,7 @@ def write_atomically(path: Path, text: str) -> None:
     temporary = path.with_name(path.name + ".tmp")
     with output_errors(path):
         try:
-            with temporary.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
             temporary.replace(path)
         except OSError:
             with suppress(OSError):

@@ -17,6 +17,8 @@ from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.console import format_clock, print_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.formats import Transcript, render
+from edgeapp.subtitles.shaping import shaped
+from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OutputError
 
@@ -60,6 +62,8 @@ class TranscriptionRunner:
             files. None: nowhere.
         overwrite: Do again what is done.
         retry_failed: Do only what has failed.
+        style: Rules of srt and vtt subtitles. None: one cue for each segment, as openai-whisper
+            writes.
     """
 
     pool: ModelPool
@@ -75,6 +79,7 @@ class TranscriptionRunner:
     journal: JobJournal | None = None
     overwrite: bool = False
     retry_failed: bool = False
+    style: SubtitleStyle | None = DEFAULT_STYLE
 
     def run(self, inputs: list[str]) -> int:
         """Transcribe recordings in order. A recording that fails does not stop the others.
@@ -230,10 +235,14 @@ class TranscriptionRunner:
             sys.stdout.flush()
 
     def _render(self, transcript: Transcript, fmt: str, translated: bool) -> str:
-        """A transcript in one format; srt and vtt by words where the layout says so."""
-        if self.layout.active and fmt in ("srt", "vtt") and not translated:
-            cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # all Segments
-            transcript = replace(transcript, segments=tuple(cues))
+        """A transcript in one format: srt and vtt as openai-whisper's layout says if one is
+        given, else in a style."""
+        if fmt in ("srt", "vtt"):
+            if self.layout.active and not translated:
+                cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # Segments
+                transcript = replace(transcript, segments=tuple(cues))
+            elif self.style is not None and not self.layout.active:
+                transcript = shaped(transcript, self.style)
         return render(transcript, fmt, translated=translated, pretty=self.pretty_json)
 
     def _write_partial(self, job: TranscriptionJob, name: str) -> None:

@@ -38,6 +38,7 @@ from edgeapp.commands.refused import REFUSED
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import journal_file
 from edgeapp.subtitles.formats import FORMATS
+from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError
 
@@ -82,14 +83,6 @@ def transcribe(
             metavar="FILE",
         ),
     ] = None,
-    from_list: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-list",
-            help="File that names recordings, one a line.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = None,
     model: Model = None,
     model_dir: ModelDirectory = None,
     translation_model: TranslationModel = None,
@@ -115,6 +108,14 @@ def transcribe(
             "--output",
             help="Folder for the output files, or a file that ends with a format (talk.srt).",
             metavar="FOLDER|FILE",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = None,
+    from_list: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-list",
+            help="File that names recordings, one a line.",
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
@@ -327,6 +328,15 @@ def transcribe(
     max_words_per_line: Annotated[
         int | None, _words("--max-words-per-line", help="Words per line.", **_INT)
     ] = None,
+    subtitle_style: Annotated[
+        str,
+        _words(
+            "--subtitle-style",
+            help="Rules of srt and vtt, unless the options above give a layout; whisper: one cue "
+            "per segment.",
+            metavar=f"[{'|'.join([*STYLES, AS_RECOGNIZED])}]",
+        ),
+    ] = DEFAULT_STYLE.name,
     device: Device = None,
     device_index: Annotated[
         int | None,
@@ -368,6 +378,7 @@ def transcribe(
             device = _device_with_index(device, device_index)
         if fp16 is not None:
             compute_type = _compute_type_of(fp16 == "True", compute_type)
+        style = None if subtitle_style == AS_RECOGNIZED else style_of(subtitle_style)
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
@@ -416,7 +427,7 @@ def transcribe(
             suppress_blank=suppress_blank == "True",
             suppress_tokens=_token_ids(suppress_tokens),
             seed=seed,
-            batch_size=_batch_size(_boolean(batched), batch_size),
+            batch_size=_batch_size(_boolean(batched), batch_size, vad_filter == "False"),
             **{name: value for name, value in optional.items() if value is not None},
         )
         destination.prepare()
@@ -445,6 +456,7 @@ def transcribe(
             journal=journal,
             overwrite=overwrite,
             retry_failed=retry_failed,
+            style=style,
         )
         inputs = [each.path for each in found]
         if dry_run:
@@ -487,12 +499,15 @@ def _times(text: str | None) -> tuple[float, ...] | None:
         ) from None
 
 
-def _batch_size(batched: bool | None, batch_size: int | None) -> int:
+def _batch_size(batched: bool | None, batch_size: int | None, unfiltered: bool) -> int:
+    """The batch size; chunks in parallel need the filter that finds speech."""
     if batched is False:
         if batch_size not in (None, 1):
             raise OptionError(f"--batched False and --batch-size {batch_size} exclude each other")
         return 1
-    return BATCH_SIZE if batch_size is None else batch_size
+    if batch_size is None:
+        return 1 if unfiltered else BATCH_SIZE
+    return batch_size
 
 
 def _device_with_index(device: str | None, index: int) -> str:

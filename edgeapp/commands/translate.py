@@ -15,6 +15,7 @@ import typer
 from edgeapp.batch.language_check import LanguageCheck, language_name
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
+from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES, SubtitleJob
 from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.batch.translation_job import LineTranslator, TranslationJob
 from edgeapp.commands.completion import complete_languages
@@ -34,8 +35,10 @@ from edgeapp.commands.options import (
     use_model_directory,
 )
 from edgeapp.console import print_note
+from edgeapp.documents.subtitle_file import is_subtitle_file
 from edgeapp.exit_codes import InputFailures, exit_with_code
 from edgeapp.subtitles.formats import FORMATS
+from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
 from pipelines import InputError, OptionError
 
 if TYPE_CHECKING:
@@ -110,6 +113,31 @@ def translate(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = False,
+    as_text: Annotated[
+        bool,
+        typer.Option(
+            "--as-text",
+            help="Line by line, whatever the name of the file is.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = False,
+    bilingual: Annotated[
+        bool,
+        typer.Option(
+            "--bilingual",
+            help="Subtitles: keep the original above the translation.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = False,
+    subtitle_style: Annotated[
+        str,
+        typer.Option(
+            "--subtitle-style",
+            help="Subtitles: width of the lines and reading speed.",
+            metavar=f"[{'|'.join(STYLES)}]",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = DEFAULT_STYLE.name,
     beam_size: Annotated[
         int,
         typer.Option(
@@ -163,6 +191,9 @@ def translate(
 ) -> None:
     """Translate text: exactly one output line for each input line, in every format.
 
+    Subtitles (srt, vtt, ass, ttml …) are translated by whole sentences and keep their times:
+    film.srt becomes film.de.srt.
+
     Each line is written as soon as it is translated. With -o, an interrupted run keeps its lines
     in a file that ends with .part; the same command resumes there if its input is a regular file.
     """
@@ -173,6 +204,7 @@ def translate(
         source_code = None if automatic else known_language(source, "--from")
         target_code = known_language(target, "--to")
         inputs = _inputs(files, text)
+        style = style_of(subtitle_style)
         names = _planned(inputs, output)
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
@@ -211,6 +243,16 @@ def translate(
                     path = None if name is None else name(models.suffix)
                     if automatic:
                         _check_outputs([path], inputs)
+                    kind = "text" if as_text or each.text is not None else _kind(each.name)
+                    if kind == "subtitles":
+                        SubtitleJob(
+                            models.line_translator,
+                            models.options,
+                            Path(each.name),
+                            bilingual,
+                            style,
+                        ).run(path)
+                        continue
                     TranslationJob(
                         models.line_translator,
                         models.translator,
@@ -295,6 +337,22 @@ class _Models:
             processes = ParallelTranslator(translator, self.workers, threads)
             self._parallel[id(translator)] = self.stack.enter_context(processes)
         return self._parallel[id(translator)]
+
+
+def _kind(name: str) -> str:
+    """What an input is, by its suffix: "text" or "subtitles".
+
+    Raises:
+        InputError: Translation line by line would spoil its structure.
+    """
+    if is_subtitle_file(name):
+        return "subtitles"
+    if (suffix := Path(name).suffix.lower()) in UNREADABLE_SUFFIXES:
+        raise InputError(
+            f"{name}: a {suffix} file has a structure that translation line by line would spoil; "
+            "--as-text does it all the same"
+        )
+    return "text"
 
 
 def _check_not_a_format(source: str | None) -> None:

@@ -16,7 +16,9 @@ from edgeapp.live.events import (
 )
 from edgeapp.output_errors import output_errors
 from edgeapp.subtitles.formats import Cue, stamp
+from edgeapp.subtitles.line_breaks import lay_out, words_to_break
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
+from edgeapp.subtitles.style import DEFAULT_STYLE
 from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
 
 __all__ = ["LiveOutputFile", "plan_outputs"]
@@ -144,7 +146,9 @@ class LiveOutputFile:
         srt = self._format == ".srt"
         start, end = (stamp(t, hours=srt, mark="," if srt else ".") for t in (cue.start, cue.end))
         number = f"{self._count}\n" if srt else ""
-        self._write(f"{number}{start} --> {end}\n{cue.text.replace('-->', '->')}\n\n")
+        words = words_to_break(cue.text.replace("-->", "->"))
+        text = lay_out(words, DEFAULT_STYLE.max_line_width, DEFAULT_STYLE.max_lines)
+        self._write(f"{number}{start} --> {end}\n{text}\n\n")
 
     def _write(self, text: str) -> None:
         with output_errors(self.path):

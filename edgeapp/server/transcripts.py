@@ -7,12 +7,14 @@ renders large ones in a child process.
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from contextlib import suppress
 from typing import Any
 
 from edgeapp.subtitles.formats import Cue, Transcript, formats_of, render
+from edgeapp.subtitles.shaping import shaped
 from pipelines import EdgeError, InputError, Segment
 
 __all__ = ["render_message", "transcript_of"]
@@ -37,7 +39,10 @@ def render_message(body: bytes) -> bytes:
     try:
         message = json.loads(body)
         (fmt,) = formats_of(str(message["format"]))
-        text = render(transcript_of(message), fmt, translated=bool(message.get("translated")))
+        transcript = transcript_of(message)
+        if fmt in ("srt", "vtt"):
+            transcript = shaped(transcript)
+        text = render(transcript, fmt, translated=bool(message.get("translated")))
     except EdgeError:
         raise
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
@@ -67,6 +72,8 @@ def _segment_or_cue(values: Any) -> Any:
         start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{problem}: it needs start and end in seconds, and text") from error
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise InputError(f"{problem}: its times are not finite")
     if "tokens" not in values:
         return Cue(start, end, text)
     try:

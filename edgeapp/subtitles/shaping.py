@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from edgeapp.subtitles.formats import Cue, Timed
+from edgeapp.subtitles.formats import Cue, Timed, Transcript
 from edgeapp.subtitles.line_breaks import break_cost, display_width, fits, lay_out, words_to_break
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 
 if TYPE_CHECKING:
     from pipelines import Segment
 
-__all__ = ["TimedWord", "shape", "shape_words", "timed_words"]
+__all__ = ["TimedWord", "shape", "shape_words", "shaped", "timed_words"]
 
 _LONG_PAUSE_S = 2.0  # a cue never spans a longer pause
 _PAUSE_S = 0.4  # a pause that a reader takes for the end of a phrase
@@ -79,6 +79,15 @@ def shape(parts: Iterable[Timed | Segment], style: SubtitleStyle = DEFAULT_STYLE
         begins before its first word, nor ends after the next cue begins.
     """
     return shape_words(timed_words(parts), style)
+
+
+def shaped(transcript: Transcript, style: SubtitleStyle = DEFAULT_STYLE) -> Transcript:
+    """A transcript whose segments and translation are subtitles in a style."""
+    return replace(
+        transcript,
+        segments=tuple(shape(transcript.segments, style)),
+        translation=tuple(shape(transcript.translation, style)),
+    )
 
 
 def shape_words(words: Sequence[TimedWord], style: SubtitleStyle = DEFAULT_STYLE) -> list[Cue]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from pipelines import OptionError
 
-__all__ = ["DEFAULT_STYLE", "STYLES", "SubtitleStyle", "style_of"]
+__all__ = ["AS_RECOGNIZED", "DEFAULT_STYLE", "STYLES", "SubtitleStyle", "style_of"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,8 @@ STYLES = {
     )
 }
 DEFAULT_STYLE = STYLES["plain"]
+AS_RECOGNIZED = "whisper"
+"""Instead of the name of a style: one cue for each recognized segment, as openai-whisper writes."""
 
 
 def style_of(name: str) -> SubtitleStyle:

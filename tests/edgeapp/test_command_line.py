@@ -303,7 +303,7 @@ def test_values_that_ask_for_what_happens_anyway_are_accepted(
         (["--clip-timestamps", "one"], "--clip-timestamps takes seconds"),
         (["--clip-timestamps", "3,1"], "is empty"),
         (["--hallucination-silence-threshold", "2"], "needs word_timestamps"),
-        (["--vad-filter", "False"], "vad_filter cannot be off"),
+        (["--vad-filter", "False", "--batch-size", "8"], "vad_filter cannot be off"),
         (["--translate-to", "xx"], "--translate-to xx: unknown language"),
         (["-f", "srt", "--translate-to", "de"], "stdout takes one"),
         (["-f", "docx"], "'docx' is not one of"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.subtitles.formats import FORMATS
 from pipelines import OptionError
@@ -19,7 +20,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def files(
     output: str | None, formats: str | None, *inputs: str, target: str | None = None
 ) -> list[str]:
-    destination = TranscriptOutput.of(output, formats, inputs, target)
+    destination = TranscriptOutput.of(output, formats, list(map(FoundInput, inputs)), target)
     return [str(file.path) for name in destination.names for file in destination.files(name)]
 
 
@@ -75,4 +76,4 @@ def test_what_cannot_be(
     output: str | None, formats: str | None, inputs: list[str], target: str | None, said: str
 ) -> None:
     with pytest.raises(OptionError, match=said):
-        TranscriptOutput.of(output, formats, inputs, target)
+        TranscriptOutput.of(output, formats, list(map(FoundInput, inputs)), target)

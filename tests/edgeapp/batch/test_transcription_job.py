@@ -20,7 +20,7 @@ class FakeTranscriber:
         self._language, self._texts = language, texts
 
     def stream(
-        self, audio: object, options: object
+        self, audio: object, options: object, *, resume_from: object, checkpoints: bool
     ) -> Iterator[TranscriptionInfo | TextDelta | SegmentDone]:
         yield TranscriptionInfo(self._language, 0.9, float(len(self._texts)))
         for at, text in enumerate(self._texts):

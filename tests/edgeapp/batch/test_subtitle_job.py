@@ -1,0 +1,62 @@
+"""`edgeapp translate` on subtitle files and on files with structure, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from edgeapp.cli import app
+from edgeapp.documents.subtitle_file import read
+
+_FILM = (
+    "1\n00:00:01,000 --> 00:00:03,000\n<i>The weather is very nice today,\n\n"
+    "2\n00:00:03,100 --> 00:00:05,000\nbut tomorrow it will rain.</i>\n"
+)
+
+
+def _translate(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, ["translate", "-m", "demo-en-de", *arguments])
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture
+def film(tmp_path: Path) -> Path:
+    path = tmp_path / "film.srt"
+    path.write_text(_FILM, encoding="utf-8")
+    return path
+
+
+def test_the_translation_lies_beside_the_film(film: Path) -> None:
+    code, out, err = _translate(str(film))
+    assert (code, out) == (0, ""), err
+    cues = read(film.with_name("film.de.srt")).cues
+    assert [(cue.start, cue.end) for cue in cues] == [(1.0, 3.0), (3.1, 5.0)]
+    assert "Wetter" in cues[0].text
+    assert "regnen" in cues[1].text
+    assert film.read_text(encoding="utf-8") == _FILM
+
+
+def test_two_languages_in_a_named_file(film: Path) -> None:
+    target = film.with_name("both.srt")
+    assert _translate(str(film), "--bilingual", "-o", str(target))[0] == 0
+    assert "The weather is very nice today,\n" in read(target).cues[0].text
+    assert "Wetter" in read(target).cues[0].text
+
+
+def test_as_text_it_is_lines(film: Path) -> None:
+    target = film.with_name("lines.txt")
+    assert _translate(str(film), "--as-text", "-o", str(target))[0] == 0
+    assert len(target.read_text(encoding="utf-8").splitlines()) == len(_FILM.splitlines())
+
+
+def test_a_structure_without_a_reader_is_refused(tmp_path: Path, film: Path) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("<p>Hello</p>", encoding="utf-8")
+    code, _, err = _translate(str(page), str(film), "-o", str(tmp_path / "out"))
+    assert code == 1
+    assert "page.html" in err
+    assert "--as-text" in err
+    assert not (tmp_path / "out" / "page.de.html").exists()
+    assert (tmp_path / "out" / "film.de.srt").exists()
