@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -156,7 +157,8 @@ def _decode_file(file: Any, name: str, longest_s: float | None) -> Iterator[Samp
     try:
         with _seekable(file) as source, _open(source, name) as container:
             stream = container.streams.best("audio")
-            if stream is None:
+            # A damaged track has no context: libav found no decoder for it.
+            if stream is None or stream.codec_context is None:
                 raise AudioError(_no_track(container, name))
             stream = cast("AudioStream", stream)
             announced_s = _announced_duration(container, stream, name, longest_s)
@@ -186,12 +188,32 @@ def _seekable(file: Any) -> Iterator[Any]:
     except AttributeError:
         seekable = hasattr(file, "seek") and hasattr(file, "tell")
     if seekable:
-        yield file
+        yield _LenientSeek(file)
         return
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
         shutil.copyfileobj(file, copy)
         copy.seek(0)
-        yield copy
+        yield _LenientSeek(copy)
+
+
+class _LenientSeek:
+    """A file for libav: an impossible seek returns an error instead of raising it.
+
+    A damaged file leads libav before its beginning. PyAV would print all but the first of the
+    errors, and raise that one, though libav can go on.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.name = getattr(file, "name", "")
+        self.read, self.tell = file.read, file.tell
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        try:
+            position = self._file.seek(offset, whence)
+        except (OSError, ValueError):
+            return -errno.EINVAL
+        return int(self._file.tell() if position is None else position)
 
 
 @contextmanager
