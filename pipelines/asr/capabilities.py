@@ -104,7 +104,7 @@ def read_generation_config(folder: Path) -> dict[str, Any]:
         return {}
     try:
         config: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise CheckpointError(f"{path} holds no JSON object")

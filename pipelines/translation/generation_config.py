@@ -59,7 +59,7 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
         start_id = architecture.start_id if start is None else int(start)
         forced = _ids(config.get("forced_bos_token_id"))
         heads = _alignment_heads(config.get("alignment_heads"), architecture)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{path} is invalid: {error}") from error
     pad = architecture.pad_id
     # Only Marian forbids its pad token: other families were trained not to generate it, and

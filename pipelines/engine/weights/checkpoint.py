@@ -132,7 +132,7 @@ def _sharded_readers(index: Path) -> dict[str, _Reader]:
     """Readers for all shards that an index.json lists. Shards lie in the index's own folder."""
     try:
         files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"{index} is not an index of weights: {_first_line(error)}"
         ) from error

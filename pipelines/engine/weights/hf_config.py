@@ -22,6 +22,8 @@ from pipelines.errors import CheckpointError
 
 __all__ = ["architecture_of", "checkpoint_names", "read_config"]
 
+_MAX_POSITIONS = 1 << 15  # released models have 512 or 1024
+
 # Names of activations in configs; some have several.
 _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
@@ -44,7 +46,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise CheckpointError(f"{folder} is not a model folder: it has no config.json") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise CheckpointError(f"{path} does not hold a JSON object")
@@ -72,7 +74,7 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
         return build(config)
     except KeyError as error:
         raise CheckpointError(f"{where}: config.json lacks {error.args[0]!r}") from None
-    except (TypeError, ValueError, ZeroDivisionError) as error:
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
         raise CheckpointError(f"{where}: config.json is invalid: {error}") from error
 
 
@@ -99,6 +101,15 @@ def _stack(config: Mapping[str, Any], side: str, **differences: Any) -> Stack:
         embedding_scale=d_model**0.5 if config.get("scale_embedding") else 1.0,
         **{"position_offset": 0} | differences,
     )
+
+
+def _positions(config: Mapping[str, Any]) -> int:
+    """The longest input. It is bounded: no tensor of the checkpoint confirms it where positions
+    are computed, and a table of any size would be."""
+    positions = int(config["max_position_embeddings"])
+    if not 0 < positions <= _MAX_POSITIONS:
+        raise ValueError(f"max_position_embeddings is not between 1 and {_MAX_POSITIONS}")
+    return positions
 
 
 def _eos(config: Mapping[str, Any]) -> tuple[int, ...]:
@@ -143,7 +154,7 @@ def _marian(config: Mapping[str, Any]) -> Architecture:
         return _stack(
             config,
             name,
-            max_positions=int(config["max_position_embeddings"]),
+            max_positions=_positions(config),
             # Older checkpoints store these positions (in fp16), recent ones leave them out.
             positions="sinusoidal",
             norm_first=False,
@@ -177,7 +188,7 @@ def _bart(config: Mapping[str, Any]) -> Architecture:
         return _stack(
             config,
             name,
-            max_positions=int(config["max_position_embeddings"]),
+            max_positions=_positions(config),
             positions="table",
             position_offset=2,
             norm_first=multilingual,
@@ -195,7 +206,7 @@ def _m2m_100(config: Mapping[str, Any]) -> Architecture:
         return _stack(
             config,
             name,
-            max_positions=int(config["max_position_embeddings"]),
+            max_positions=_positions(config),
             positions="fairseq",
             position_offset=2,
             norm_first=True,

@@ -42,7 +42,7 @@ def read_json(path: Path, optional: bool = False) -> dict[str, Any]:
         if optional:
             return {}
         raise CheckpointError(f"{path.parent} is incomplete: it has no {path.name}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"{path} is not a JSON object")
