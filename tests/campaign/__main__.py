@@ -1,8 +1,8 @@
 """`python -m tests.campaign`: all parts one after another, and a table.
 
-    --hours 8               time of all parts together; the default is ten minutes
-    --parts media server    these parts only
-    --seed 7                the first fresh seed; the fixed seeds are then left out
+--hours 8               time of all parts together; the default is ten minutes
+--parts media server    these parts only
+--seed 7                the first fresh seed; the fixed seeds are then left out
 """
 
 from __future__ import annotations
