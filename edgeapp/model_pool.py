@@ -81,7 +81,7 @@ class ModelPool:
     def transcriber(
         self, name: str | None, language: str | None, task: str = "transcribe"
     ) -> Transcriber:
-        """A speech recogniser.
+        """A speech recognizer.
 
         Args:
             name: A model. None: the settings' model, else the best installed one.
@@ -89,7 +89,7 @@ class ModelPool:
             task: "transcribe" or "translate" (into English).
 
         Raises:
-            ModelError: The model is not installed, or recognises no speech.
+            ModelError: The model is not installed, or recognizes no speech.
         """
         from pipelines.hub import choose_default, resolve
 
@@ -103,7 +103,7 @@ class ModelPool:
         folder = resolved.folder.resolve()
         with self._lock:
             self._print_note_once(resolved, automatic=name is None)
-            _check_task(resolved, "asr", "recognise speech")
+            _check_task(resolved, "asr", "recognize speech")
             if folder not in self._transcribers:
                 self._transcribers[folder] = self._load_transcriber(resolved)
             return self._transcribers[folder]
@@ -212,15 +212,15 @@ class ModelPool:
         return next((m.name for m in list_models() if m.folder.resolve() == folder), folder.name)
 
     def warm_up(self) -> None:
-        """Load the default recogniser and run it on noise, so that the first caption comes soon."""
+        """Load the default recognizer and run it on noise, so that the first caption comes soon."""
         import numpy as np
 
         from pipelines import SAMPLE_RATE, LiveTranscriber
 
         noise = np.random.default_rng(0).normal(0, 0.1, SAMPLE_RATE).astype(np.float32)
-        recogniser = self.transcriber(None, None)
-        LiveTranscriber(recogniser).feed(noise)
-        next(iter(recogniser.stream(noise)))
+        recognizer = self.transcriber(None, None)
+        LiveTranscriber(recognizer).feed(noise)
+        next(iter(recognizer.stream(noise)))
 
     def _load_transcriber(self, resolved: ResolvedModel) -> Transcriber:
         from pipelines import Transcriber

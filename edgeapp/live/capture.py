@@ -12,7 +12,7 @@ from pipelines import DeviceError
 
 if TYPE_CHECKING:
     from edgeapp.live.recorder import Recorder
-    from edgeapp.live.sources import AudioSource
+    from edgeapp.live.sources import LiveSource
 
 __all__ = ["LiveCapture"]
 
@@ -75,7 +75,7 @@ class LiveCapture:
         self._stopped = True
         self.feed.stop()
 
-    def another(self) -> AudioSource | None:
+    def another(self) -> LiveSource | None:
         """Wait until a microphone can be opened; None after `stop`."""
         print_note("waiting for a microphone; Ctrl-C ends")
         # PortAudio does not detect new devices while a stream is open.
@@ -89,7 +89,7 @@ class LiveCapture:
                 return self.feed
         return None
 
-    def _open_microphone(self) -> AudioSource:
+    def _open_microphone(self) -> LiveSource:
         from edgeapp.live.microphone import Microphone, find_device
         from edgeapp.live.sources import MicrophoneSource
 
@@ -99,7 +99,7 @@ class LiveCapture:
         print_note(f"listening to {device.name}; Ctrl-C ends")
         return MicrophoneSource(microphone)
 
-    def _with_recorder(self, source: AudioSource) -> AudioSource:
+    def _with_recorder(self, source: LiveSource) -> LiveSource:
         from edgeapp.live.sources import RecordedSource
 
         return source if self._recorder is None else RecordedSource(source, self._recorder)

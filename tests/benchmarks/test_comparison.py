@@ -182,7 +182,7 @@ def test_against_transformers_alone() -> None:
     assert versus_transformers.table(found).row_count == 6
 
 
-def test_quality_of_the_bundled_recogniser() -> None:
+def test_quality_of_the_bundled_recognizer() -> None:
     costs = quality(None, "cpu", 1, lambda message: None)
     assert {cost.model for cost in costs} == {"demo"}
     assert costs[0].compute_type == "float32"

@@ -125,7 +125,7 @@ class FileTask:
             return load_audio_isolated(
                 self._path,
                 name=self._name,  # errors do not reveal the path on this machine
-                longest_s=60 * self._minutes,
+                max_duration_s=60 * self._minutes,
                 memory_bytes=_DECODING_BYTES,
                 time_s=_DECODING_S,
                 cancelled=self._cancelled.is_set,
