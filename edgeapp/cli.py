@@ -13,8 +13,13 @@ from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
-from edgeapp.console import show_warnings_as_notes
-from edgeapp.exit_codes import EXIT_CODES, end_signals_interrupt
+from edgeapp.console import print_note, show_warnings_as_notes
+from edgeapp.exit_codes import (
+    EXIT_CODES,
+    SOME_FAILED,
+    discard_stdout,
+    end_signals_interrupt,
+)
 
 __all__ = ["app", "main"]
 
@@ -65,7 +70,15 @@ def main(arguments: list[str] | None = None) -> None:
     show_warnings_as_notes()
     end_signals_interrupt()
     arguments = sys.argv[1:] if arguments is None else arguments
-    app(args=_with_dashes(arguments), prog_name="edgeapp")
+    try:
+        app(args=_with_dashes(arguments), prog_name="edgeapp")
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        # Errors of files have their name: this is stdout, redirected to a full disk.
+        print_note(f"stdout cannot be written: {error.strerror}")
+        discard_stdout()
+        sys.exit(SOME_FAILED)
 
 
 def _with_dashes(arguments: list[str]) -> list[str]:

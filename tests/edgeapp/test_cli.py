@@ -45,6 +45,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert (code, out.split()[0]) == (0, "edgeapp")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux'")
+@pytest.mark.parametrize("arguments", ["--version", "--help", "models path demo"])
+def test_a_stdout_that_cannot_be_written_is_one_line(arguments: str) -> None:
+    command = [sys.executable, "-m", "edgeapp", *arguments.split()]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "edgeapp: stdout cannot be written: No space left on device\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
