@@ -345,6 +345,9 @@ def test_uploads_have_limits(serve: Callable[..., Client]) -> None:
         socket.send_json({"type": "nonsense", "id": 7})
         answer = socket.receive_json()
         assert (answer["id"], "unknown request type 'nonsense'" in answer["error"]) == (7, True)
+        for kind in ([], {}, None, 3):
+            socket.send_json({"type": kind, "id": 8})
+            assert f"unknown request type {kind!r}" in socket.receive_json()["error"]
         socket.send_json({"type": "text", "number": 1, "text": "a" * 200_001})
         assert "the limit is 200,000" in socket.receive_json()["message"]
         socket.send_json({"type": "live", "rate": 16000, "model": "/etc"})
