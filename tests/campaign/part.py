@@ -78,6 +78,10 @@ class Part:
         """The case of a seed; the same seed gives the same case."""
         raise NotImplementedError
 
+    def sample(self) -> list[Case]:
+        """Some quick cases, always the same, for `make test`."""
+        return [self.generate(seed) for seed in range(3)]
+
     def run(self, case: Case, folder: Path) -> str:
         """Run a case in a process of its own.
 

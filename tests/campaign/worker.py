@@ -35,7 +35,8 @@ def main() -> None:
     """One part, to the end of its time, its cases or its seeds."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign.worker")
     parser.add_argument("part", choices=PARTS)
-    parser.add_argument("--seed", type=int, required=True, help="the first fresh seed")
+    parser.add_argument("--seed", type=int, default=0, help="the first fresh seed")
+    parser.add_argument("--sample", action="store_true", help="the corpus and the sample only")
     parser.add_argument("--seconds", type=float, default=1e9, help="of wall time")
     parser.add_argument("--cases", type=int, default=1 << 60, help="fresh ones")
     parser.add_argument("--fixed", type=int, help="number of fixed seeds; default: the part's")
@@ -74,6 +75,9 @@ def _cases(part: Part, given: argparse.Namespace) -> Iterator[tuple[int | None, 
     """(seed, case) in order; the seed of a case of the corpus is None."""
     if given.corpus:
         yield from ((None, case) for case in kept_cases(part.name))
+    if given.sample:
+        yield from ((None, case) for case in [*kept_cases(part.name), *part.sample()])
+        return
     fixed = part.fixed if given.fixed is None else given.fixed
     fresh = itertools.islice(itertools.count(given.seed), given.cases)
     for seed in [given.seed] if part.once else itertools.chain(range(fixed), fresh):

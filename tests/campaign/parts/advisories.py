@@ -45,7 +45,7 @@ _KNOWN: dict[str, tuple[tuple[str, str], ...]] = {
 
 
 class Campaign(part.Part):
-    """One case: all versions."""
+    """One case: all versions. Label "offline": without asking a database."""
 
     name = "advisories"
     limits = Limits(wall_s=300.0)
@@ -54,8 +54,12 @@ class Campaign(part.Part):
     def generate(self, seed: int) -> Case:
         return Case("versions", b"")
 
+    def sample(self) -> list[Case]:
+        return [Case("offline", b"")]
+
     def run(self, case: Case, folder: Path) -> str:
         tested = pinned_versions()
+        online = None if case.label == "offline" else _osv(tested)
         found = [
             f"{name} {version} has {advisory}; {fixed} has not"
             for versions in (tested, lowest_versions())
@@ -63,7 +67,6 @@ class Campaign(part.Part):
             for fixed, advisory in _KNOWN.get(name, ())
             if Version(version) < Version(fixed)
         ]
-        online = _osv(tested)
         if found or online:
             raise Failed("; ".join([*found, *(online or ())]))
         count = sum(map(len, _KNOWN.values()))

@@ -74,6 +74,15 @@ class Campaign(part.Part):
         spec = {"command": command, "batch_size": random.choice((1, 8)), "inputs": inputs}
         return Case(command, json.dumps(spec).encode())
 
+    def sample(self) -> list[Case]:
+        kinds = ("good", "mutant", "loop", "folder", "good", "missing", "empty")
+        inputs = [
+            {"stem": f"{i}{stem}", "kind": kind, "form": "flac-flac", "seed": i}
+            for i, (stem, kind) in enumerate(zip(STEMS, kinds, strict=False))
+        ]
+        spec = {"command": "transcribe", "batch_size": 8, "inputs": inputs}
+        return [Case("transcribe", json.dumps(spec).encode()), self.generate(6)]
+
     def run(self, case: Case, folder: Path) -> str:
         spec = json.loads(case.data)
         code = self._main(spec, folder)

@@ -74,6 +74,14 @@ class Campaign(part.Part):
         ]
         return Case(f"{command}.{fault}", json.dumps(spec).encode())
 
+    def sample(self) -> list[Case]:
+        faults = {"closed": [1, 2], "stream": "both", "bytes": 0, "signals": []}
+        return [
+            Case(f"{command}.{fault}", json.dumps({"command": command, "fault": fault, **faults})
+                 .encode())
+            for command, fault in (("version", "closed"), ("list", "full"), ("help", "full"))
+        ]  # fmt: skip
+
     def run(self, case: Case, folder: Path) -> str:
         spec = json.loads(case.data)
         work = _workplace(folder / "work")

@@ -57,6 +57,9 @@ class Campaign(part.Part):
             spec.setdefault(kind, []).append(_dishonesty(kind, random))
         return Case("+".join(sorted(set(spec) - {"family"})), json.dumps(spec).encode())
 
+    def sample(self) -> list[Case]:
+        return [self.generate(seed) for seed in range(12)]
+
     def run(self, case: Case, folder: Path) -> str:
         from huggingface_hub import constants
 

@@ -45,6 +45,9 @@ class Campaign(part.Part):
         data = mutate(self.forms[label], random, self.forms[random.choice(self.names)])
         return Case(label + ".pipe" * (random.random() < 0.1), data)
 
+    def sample(self) -> list[Case]:
+        return [self.generate(seed) for seed in range(len(self.names))]
+
     def run(self, case: Case, folder: Path) -> str:
         path = folder / "recording"
         path.write_bytes(case.data)

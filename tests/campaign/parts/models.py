@@ -62,6 +62,9 @@ class Campaign(part.Part):
         edits = [{"kind": kind, "seed": random.randrange(1 << 30)} for kind in kinds]
         return Case(f"{model}.{first}", json.dumps({"model": model, "edits": edits}).encode())
 
+    def sample(self) -> list[Case]:
+        return [self.generate(seed) for seed in range(len(EDITS))][::2]
+
     def run(self, case: Case, folder: Path) -> str:
         spec = json.loads(case.data)
         canary, model = folder / "canary", folder / "models" / "hostile"

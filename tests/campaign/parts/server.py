@@ -120,6 +120,9 @@ class Campaign(part.Part):
             data = mutate(data, random) if random.random() < 0.6 else data
         return Case(kind, data)
 
+    def sample(self) -> list[Case]:
+        return [self.generate(seed) for seed in range(len(KINDS) - 1)]
+
     def run(self, case: Case, folder: Path) -> str:
         if case.label == "messages":
             return self._send_messages(case.data.split(b"\n"))
