@@ -61,7 +61,7 @@ def run_limited(work: Callable[[Path], str], limits: Limits, root: Path) -> Resu
         root: Where the working directory is made; it is deleted afterwards.
     """
     folder = Path(tempfile.mkdtemp(dir=root))
-    before, began = _memory("resident"), time.monotonic()
+    began = time.monotonic()
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -77,9 +77,10 @@ def run_limited(work: Callable[[Path], str], limits: Limits, root: Path) -> Resu
         timed_out = time.monotonic() >= began + limits.wall_s
         _, status, usage = _end(pid)
     seconds, peak = time.monotonic() - began, usage.ru_maxrss * 1024
-    fields = {"outcome": "", "failure": "", "skipped": ""}
+    fields, before = {"outcome": "", "failure": "", "skipped": ""}, peak
     try:
         fields |= json.loads(answer)
+        before = int(fields.pop("before"))
     except ValueError:
         fields["failure"] = _ending(status, timed_out, limits, folder)
     grown = peak - before
@@ -130,7 +131,8 @@ def _ending(status: int, timed_out: bool, limits: Limits, folder: Path) -> str:
 
 
 def _child(work: Callable[[Path], str], limits: Limits, folder: Path, writer: int) -> NoReturn:
-    fields = {}
+    # A fork begins with fewer pages than its parent: those of files are not copied.
+    fields: dict[str, object] = {"before": _memory("resident")}
     try:
         os.setsid()
         os.chdir(folder)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +67,6 @@ def run_command(
         Failed: It hangs.
     """
     paths = (stdin, stdout or str(folder / ".out"), stderr or str(folder / ".err"))
-    files = [Path(p).open(mode) for p, mode in zip(paths, ("rb", "wb", "wb"), strict=True)]
 
     def prepare() -> None:
         for number in closed:
@@ -75,13 +75,20 @@ def run_command(
             before()
 
     began = time.monotonic()
-    process = subprocess.Popen(
-        [*program, *map(str, arguments)],
-        cwd=folder,
-        env=os.environ | (environment or {}),
-        stdin=files[0], stdout=files[1], stderr=files[2],
-        preexec_fn=prepare,
-    )  # fmt: skip
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(Path(path).open(mode))
+            for path, mode in zip(paths, ("rb", "wb", "wb"), strict=True)
+        ]
+        process = subprocess.Popen(
+            [*program, *map(str, arguments)],
+            cwd=folder,
+            env=os.environ | (environment or {}),
+            stdin=files[0],
+            stdout=files[1],
+            stderr=files[2],
+            preexec_fn=prepare,
+        )
     try:
         for at, number in signals:
             try:
@@ -97,8 +104,6 @@ def run_command(
     finally:
         process.kill()
         process.wait()
-        for file in files:
-            file.close()
     out = b"" if stdout else (folder / ".out").read_bytes()
     err = b"" if stderr else (folder / ".err").read_bytes()
     return Ended(code, out, err)

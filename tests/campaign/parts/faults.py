@@ -121,9 +121,7 @@ class Campaign(part.Part):
         known = {"audio": SAMPLES / "question.flac", "out": "out"}
         return run_command([word.format(**known) for word in command], work, **options)
 
-    def _interrupted(
-        self, spec: dict[str, Any], command: tuple[str, ...], work: Path
-    ) -> Ended:
+    def _interrupted(self, spec: dict[str, Any], command: tuple[str, ...], work: Path) -> Ended:
         """Run with signals. A stopped process is continued."""
         signals = []
         for at, name in sorted(spec["signals"]):

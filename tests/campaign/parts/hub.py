@@ -130,7 +130,7 @@ def _arrange(hub: Hub, name: str, files: dict[str, bytes], spec: dict[str, Any])
         index = {"weight_map": {str(i): shard for i, shard in enumerate(entry["shards"])}}
         files.pop(WEIGHTS, None)
         files[f"{WEIGHTS}.index.json"] = json.dumps(index).encode()
-        files |= {shard: b"weights" for shard in entry["shards"]}
+        files |= dict.fromkeys(entry["shards"], b"weights")
     hub.host_files(name, files)
     hub.listing = lambda info: _changed(info, spec.get("listing", ()))
     for entry in spec.get("cut", ()):
@@ -142,7 +142,9 @@ def _arrange(hub: Hub, name: str, files: dict[str, bytes], spec: dict[str, Any])
             "mutant": mutate(honest, Random(entry["seed"])),
             "endless": itertools.repeat(b" " * 65_536), "bomb": b"\x1f\x8b" + bytes(1000),
         }  # fmt: skip
-        hub.answers[entry["name"]] = Answer(entry["status"], bodies[entry["body"]], entry["headers"])
+        hub.answers[entry["name"]] = Answer(
+            entry["status"], bodies[entry["body"]], entry["headers"]
+        )
 
 
 def _changed(info: dict[str, Any], changes: Any) -> Any:

@@ -73,7 +73,7 @@ class Campaign(part.Part):
                 if "memory" in str(error):
                     raise Failed(f"too much memory: {error}") from None
                 return "AudioError"
-        if not set(warning.category for warning in raised) <= {DamagedAudio, LoudAudio}:
+        if not {warning.category for warning in raised} <= {DamagedAudio, LoudAudio}:
             raise Failed(f"another warning: {raised[-1].message!r}")
         if not len(samples) or not abs(samples).max() <= 16:
             raise Failed(f"{len(samples)} samples up to {abs(samples).max(initial=0)}")

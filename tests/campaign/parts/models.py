@@ -1,4 +1,4 @@
-"""Hostile model folders: an error, or a model that works; no code runs and no other file is read."""
+"""Hostile model folders: an error or a model that works; no code runs, no other file is read."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ REFERENCES = (
 KEYS = ("auto_map", "_name_or_path", "tokenizer_file", "vocab_file", "custom_pipelines",
         "adapter_path", "base_model_name_or_path", "trust_remote_code", "quantization_config",
         "tokenizer_class", "name_or_path", "chat_template", "feature_extractor_type",
-        "torch_dtype", "sp_model_kwargs", "source_spm", "target_spm", "separate_vocabs")  # fmt: skip
+        "torch_dtype", "sp_model_kwargs", "source_spm",
+        "target_spm", "separate_vocabs")  # fmt: skip
 EDITS = ("value", "value", "value", "bytes", "bytes", "bytes", "header", "pickle", "code", "index",
          "reference", "delete", "folder", "deep", "nan", "torch", "swap", "zip")  # fmt: skip
 
@@ -89,7 +90,7 @@ class Campaign(part.Part):
 
 def _use(kind: str, folder: Path) -> str:
     """Load the model and use it once."""
-    from pipelines import EdgeError, Transcriber, TranscribeOptions, TranslateOptions, Translator
+    from pipelines import EdgeError, TranscribeOptions, Transcriber, TranslateOptions, Translator
 
     try:
         if kind == "demo":
