@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from edgeapp.batch.inputs import TextUnit, read_units
+from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.part_file import PartFile, job_key
 from edgeapp.console import print_note, progress
 from pipelines import InputError, NumericalError
@@ -45,7 +46,7 @@ class TranslationJob:
         options: Options of the translation.
         name: Path of the input; "-" is stdin.
         document: Join wrapped lines into paragraphs.
-        format_line: A translation as one line of output, without its line ending.
+        format: Of the output lines, a key of WRITERS.
     """
 
     line_translator: LineTranslator
@@ -53,7 +54,7 @@ class TranslationJob:
     options: TranslateOptions
     name: str
     document: bool
-    format_line: Callable[[Translation], str]
+    format: str
 
     def run(self, target: Path | None) -> None:
         """Translate the input.
@@ -111,13 +112,20 @@ class TranslationJob:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
     def _key(self) -> str:
+        """The key of the PartFile: all that its lines depend on, by names that stay the same."""
+        options, translator = self.options, self.translator
         return job_key(
             Path(self.name),
-            model=self.translator.model.folder,
-            compute_type=self.translator.model.compute_type,
-            options=self.options,
+            model=str(translator.model.folder),
+            compute_type=translator.model.compute_type,
+            shortlist=translator.shortlist,
+            source_language=options.source_language or translator.source,
+            target=options.target,
+            split_sentences=options.split_sentences,
+            beam_size=options.beam_size,
+            word_alignments=options.word_alignments,
             document=self.document,
-            format=self.format_line.__name__,
+            format=self.format,
         )
 
     def _translate(
@@ -166,7 +174,7 @@ class TranslationJob:
                     raise NumericalError(
                         f"{self._name}: {in_a_row} lines in a row could not be translated"
                     )
-                waiting.append(self.format_line(translation) + unit.ending)
+                waiting.append(WRITERS[self.format](translation) + unit.ending)
                 if to_stdout or not in_a_row:
                     while waiting:
                         write(waiting.pop(0))

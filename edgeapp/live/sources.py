@@ -11,7 +11,7 @@ import numpy as np
 from edgeapp.live.microphone import Microphone
 from pipelines import SAMPLE_RATE, Samples
 
-__all__ = ["LiveSource", "FileSource", "MicrophoneSource", "RecordedSource"]
+__all__ = ["LiveSource", "FileSource", "MicrophoneSource", "TeeSource"]
 
 _BLOCK_S = 0.1  # block length of a recording that is read without pacing
 
@@ -76,7 +76,7 @@ class AudioSink(Protocol):
     def write(self, samples: Samples) -> None: ...
 
 
-class RecordedSource:
+class TeeSource:
     """Wraps a source and writes its audio to a sink as it is read."""
 
     def __init__(self, source: LiveSource, sink: AudioSink) -> None:

@@ -161,10 +161,10 @@ class _PageView:
         self._journal.describe(language=info.language, duration_s=info.duration or 0.0)
         self._send({"type": "file_started", **asdict(info)})
 
-    def heard(self, text: str) -> None:
+    def text_delta(self, text: str) -> None:
         self._send({"type": "file_heard", "text": text})
 
-    def retracted(self) -> None:
+    def text_retracted(self) -> None:
         self._send({"type": "file_retracted"})
 
     def segment(self, segment: Segment) -> None:

@@ -418,7 +418,7 @@ def test_recordings_of_people(shared_data: Path) -> None:
 
 
 def sound(name: str) -> Audio:
-    """Ten seconds of something nobody said."""
+    """Ten seconds of sound without speech."""
     rng = np.random.default_rng(3)
     count = 10 * RATE
     t = np.arange(count) / RATE

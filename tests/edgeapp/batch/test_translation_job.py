@@ -6,12 +6,12 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from edgeapp.batch.inputs import TextUnit, read_units
-from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.translation_job import LineTranslator, TranslationJob
 from pipelines import InputError, NumericalError, TranslateOptions, Translation, Translator
 
@@ -56,7 +56,7 @@ def job(source: Path, workers: LineTranslator | None) -> TranslationJob:
         TranslateOptions(),
         str(source),
         False,
-        WRITERS["text"],
+        "text",
     )
 
 
@@ -96,3 +96,32 @@ def test_an_input_that_cannot_be_read_on(tmp_path: Path) -> None:
     assert [next(found)[0].number for _ in range(3)] == [1, 2, 3]
     with pytest.raises(InputError, match="cannot be read on: Input/output error"):
         next(found)
+
+
+def with_settings(file: Path, **settings: object) -> TranslationJob:
+    model = SimpleNamespace(folder=Path("model"), compute_type="int8")
+    fields = {"shortlist": False, "source": None} | {
+        name: settings.pop(name) for name in ("shortlist", "source") if name in settings
+    }
+    translator = cast(Translator, SimpleNamespace(model=model, **fields))
+    form = cast(str, settings.pop("form", "text"))
+    document = bool(settings.pop("document", False))
+    options = TranslateOptions(**settings)  # type: ignore[arg-type]
+    return TranslationJob(translator, translator, options, str(file), document, form)
+
+
+def test_a_run_is_resumed_with_the_same_settings_only(tmp_path: Path) -> None:
+    """The key depends on what the lines depend on, not on how the code spells it."""
+    source = tmp_path / "a.txt"
+    source.write_text("one\n")
+    key = with_settings(source)._key()
+    assert key == "81cdfddd603798a736149096e09df8bdaa61b11b7592fa56797c45d4bdc539df"
+    assert with_settings(source, priority=1)._key() == key
+    others: list[dict[str, object]] = [
+        {"target": "de"}, {"source_language": "en"}, {"split_sentences": False}, {"beam_size": 4},
+        {"word_alignments": True}, {"form": "tsv"}, {"document": True}, {"shortlist": True},
+        {"source": "fr"},
+    ]  # fmt: skip
+    keys = {with_settings(source, **other)._key() for other in others}
+    assert len(keys) == len(others)
+    assert key not in keys

@@ -19,7 +19,7 @@ from edgeapp.live.events import (
     as_json,
 )
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import FileSource, LiveSource, RecordedSource
+from edgeapp.live.sources import FileSource, LiveSource, TeeSource
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import CommittedText, PartialText, UpdateDecoded
@@ -230,7 +230,7 @@ def test_audio_can_be_recorded() -> None:
         def write(self, samples: Samples) -> None:
             kept.append(samples)
 
-    feed: LiveSource = RecordedSource(FileSource(samples, 0), Sink())
+    feed: LiveSource = TeeSource(FileSource(samples, 0), Sink())
     list(session().run(feed))
     assert np.array_equal(np.concatenate(kept), samples)
 
