@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 import threading
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +32,7 @@ from tests.edgeapp.server.test_gradio_routes import (
 from tests.fixtures.browser import serving
 
 ANSWER_S = 2.0
+_PEOPLE, _PASSWORD = ("anna", "ben"), "campaign"
 MAX_SERVER_BYTES = 1500 * MB
 EVIL_HOSTS = (
     "evil.example", "127.evil.example", "127.0.0.1.evil.example", "192.168.0.7", "", "::1",
@@ -66,6 +70,20 @@ KINDS = ("http", "http", "evil", "foreign", "route", "route", "route", "messages
          "messages", "messages", "flood")  # fmt: skip
 
 
+class _Ended(Failed):
+    """A server has ended."""
+
+
+@dataclass
+class _Served:
+    """A server. seen: the bytes of its log that were looked at."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+    seen: int = 0
+
+
 class Campaign(part.Part):
     """Labels: http (anything), evil (host), foreign (origin), route (Gradio's), messages, flood.
 
@@ -81,8 +99,6 @@ class Campaign(part.Part):
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._stack = ExitStack()
-        self._log = folder / "server.log"
-        self._said = 0  # bytes of the log that were looked at
 
     def prepare(self) -> None:
         targets = self.folder / "targets.json"
@@ -93,17 +109,30 @@ class Campaign(part.Part):
         self._start()
 
     def _start(self) -> None:
-        options = ("--device", "cpu", "--threads", "1", "--max-minutes", "1")
-        environment = sandbox(self.folder / "home")
-        self.server = self._stack.enter_context(serving(environment, *options, log=self._log))
-        self.port = urlsplit(self.server.url).port
+        """A server of this machine's user, and one that several people use."""
+        users = self.folder / "users.txt"
+        users.write_text("".join(f"{name}:{_PASSWORD}\n" for name in _PEOPLE), "utf-8")
+        self.server = self._serve("server")
+        self.shared = self._serve("shared", "--auth", str(users))
+        self.tabs = {
+            name: {"port": self.shared.port, "cookie": _log_in(self.shared.port, name)}
+            for name in _PEOPLE
+        }
         with self._connect() as tab:  # the models are loaded
             _ask(tab, {"type": "text", "number": 0, "text": "I am tired.",
                        "translation_model": "demo-en-de", "language": "en", "target": "de"},
                  lambda answer: answer["type"] in ("text_done", "error"), 60)  # fmt: skip
 
+    def _serve(self, name: str, *options: str) -> _Served:
+        log = self.folder / f"{name}.log"
+        options = ("--device", "cpu", "--threads", "1", "--max-minutes", "1", *options)
+        environment = sandbox(self.folder / name)
+        server = self._stack.enter_context(serving(environment, *options, log=log))
+        return _Served(server.process, urlsplit(server.url).port or 0, log)
+
     def close(self) -> None:
-        self._stack.close()
+        with suppress(AssertionError):  # a traceback in the log; `check` has found it
+            self._stack.close()
 
     def generate(self, seed: int) -> Case:
         random = Random(seed)
@@ -137,7 +166,7 @@ class Campaign(part.Part):
             return self._send_messages(case.data.split(b"\n"))
         if case.label == "flood":
             return self._flood(case.data.split(b"\n"))
-        data = case.data.replace(b"{port}", str(self.port).encode())
+        data = case.data.replace(b"{port}", str(self.server.port).encode())
         status = self._status(data)
         if status >= 500 and not (status == 503 and b"/upload/" in data):
             raise Failed(f"status {status}")
@@ -154,31 +183,21 @@ class Campaign(part.Part):
         return f"{case.label}: {status}"
 
     def check(self) -> None:
-        """The server lives, answers at once, says nothing of errors, and holds little memory."""
-        said = self._log.read_bytes()[self._said :].decode("utf-8", "replace")
-        self._said += len(said.encode())
-        if self.server.process.poll() is not None:
-            code = self.server.process.returncode
-            self._stack.pop_all()
-            self._log.write_bytes(b"")
-            self._said = 0
+        """The servers live, answer at once, say nothing of errors, and hold little memory."""
+        try:
+            _check_process(self.server)
+            _check_process(self.shared)
+        except _Ended:
+            self.close()
             self._start()
-            raise Failed(f"the server ended with exit code {code}: {said[-2000:]}")
-        if "Traceback" in said:
-            # Looked at once: `serving` would find it again when the server ends.
-            os.truncate(self._log, 0)
-            raise Failed(f"the server prints: {said[-3000:]}")
-        plain = f"GET /edgeapp/user HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode()
+            raise
+        plain = f"GET /edgeapp/user HTTP/1.1\r\nHost: 127.0.0.1:{self.server.port}\r\n\r\n".encode()
         if self._status(plain) != 200:
             raise Failed("the server does not answer a plain request")
-        statm = Path(f"/proc/{self.server.process.pid}/statm").read_text().split()
-        used = int(statm[1]) * os.sysconf("SC_PAGE_SIZE")
-        if used > MAX_SERVER_BYTES:
-            raise Failed(f"the server holds {used >> 20} MB")
 
     def _status(self, request: bytes) -> int:
         """The status of the response; 0 if the connection is closed or waits for more."""
-        with socket.create_connection(("127.0.0.1", self.port), 5) as connection:
+        with socket.create_connection(("127.0.0.1", self.server.port), 5) as connection:
             connection.settimeout(_patience())
             try:
                 connection.sendall(request)
@@ -188,12 +207,15 @@ class Campaign(part.Part):
         words = answer.split(b" ", 2)
         return int(words[1]) if answer.startswith(b"HTTP/1.") and words[1].isdigit() else 0
 
-    def _connect(self) -> Any:
+    def _connect(self, person: str | None = None) -> Any:
+        """A tab of the first server, or of a person on the one with logins."""
         from websockets.sync.client import connect
 
+        tab = {"port": self.server.port, "cookie": ""} if person is None else self.tabs[person]
         return connect(
-            f"ws://127.0.0.1:{self.port}/edgeapp/session",
-            origin=f"http://127.0.0.1:{self.port}",  # type: ignore[arg-type]
+            f"ws://127.0.0.1:{tab['port']}/edgeapp/session",
+            origin=f"http://127.0.0.1:{tab['port']}",  # type: ignore[arg-type]
+            additional_headers={"Cookie": str(tab["cookie"])},
             max_size=None, compression=None, proxy=None,
         )  # fmt: skip
 
@@ -226,7 +248,7 @@ class Campaign(part.Part):
         over, slowest = threading.Event(), 0.0
 
         def send() -> None:
-            with self._connect() as tab:
+            with self._connect("anna") as tab:
                 reader = threading.Thread(target=lambda: [None for _ in tab], daemon=True)
                 reader.start()
                 while not over.is_set():
@@ -237,7 +259,7 @@ class Campaign(part.Part):
                         tab.send(line[1:] if text else line.decode("utf-8", "replace"))
 
         flooding = threading.Thread(target=_quietly, args=(send,), daemon=True)
-        with self._connect() as tab:
+        with self._connect("ben") as tab:
             flooding.start()
             try:
                 for number in range(8):
@@ -251,6 +273,30 @@ class Campaign(part.Part):
                 over.set()
                 flooding.join(10)
         return f"flood: answered within {'0.5' if slowest < 0.5 else '2'} s"
+
+
+def _check_process(served: _Served) -> None:
+    content = served.log.read_bytes()
+    said, served.seen = content[served.seen :].decode("utf-8", "replace"), len(content)
+    if (code := served.process.poll()) is not None:
+        raise _Ended(f"the server ended with exit code {code}: {said[-2000:]}")
+    if "Traceback" in said:
+        raise Failed(f"the server prints: {said[-3000:]}")
+    statm = Path(f"/proc/{served.process.pid}/statm").read_text("ascii").split()
+    used = int(statm[1]) * os.sysconf("SC_PAGE_SIZE")
+    if used > MAX_SERVER_BYTES:
+        raise Failed(f"the server holds {used >> 20} MB")
+
+
+def _log_in(port: int, person: str) -> str:
+    """The cookie of a person."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=20)
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    connection.request("POST", "/login", f"user={person}&password={_PASSWORD}", form)
+    response = connection.getresponse()
+    if response.status != 303:
+        raise Failed(f"{person} cannot log in: status {response.status}")
+    return str(response.headers["set-cookie"]).partition(";")[0]
 
 
 def _quietly(send: Any) -> None:
