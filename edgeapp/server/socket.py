@@ -243,7 +243,7 @@ def _int_field(message: Message, name: str) -> int:
 def _parse(text: str) -> dict[str, Any]:
     try:
         message = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: nested too deeply
         message = None
     if not isinstance(message, dict):
         raise InputError("a message is a JSON object")
