@@ -18,6 +18,7 @@ from edgeapp.commands.ui import ui
 from edgeapp.console import print_note, show_warnings_as_notes
 from edgeapp.exit_codes import (
     EXIT_CODES,
+    INTERRUPTED,
     SOME_FAILED,
     discard_stdout,
     end_signals_interrupt,
@@ -81,6 +82,8 @@ def main(arguments: list[str] | None = None) -> None:
         print_note(f"stdout cannot be written: {error.strerror}")
         discard_stdout()
         sys.exit(SOME_FAILED)
+    except KeyboardInterrupt:  # before a command has begun or after it has ended
+        sys.exit(INTERRUPTED)
 
 
 def _with_dashes(arguments: list[str]) -> list[str]:
