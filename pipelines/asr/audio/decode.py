@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -48,6 +50,7 @@ _MAX_ANNOUNCED_S = 30 * 86_400.0  # 165 GB of samples: a header that announces m
 _MAX_FRAME_SAMPLES = 1 << 24  # of all channels that one frame may decode to
 # libav decodes the first frames while it opens a file, those of covers and videos too.
 _MAX_PIXELS = 1 << 26
+_MAX_ALLOCATION_BYTES = 384 << 20  # of one block in libav; a picture of _MAX_PIXELS needs 256 MB
 
 AudioSource: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Block | Iterable[Block]"
 """A path, a binary file, an array at 16 kHz, a pair (rate, array), or an iterable of blocks."""
@@ -221,6 +224,7 @@ def _open(file: Any, name: str) -> Iterator[InputContainer]:
     import av
 
     av.logging.set_level(None)  # libav would log to stderr
+    _limit_allocations()
     options = {
         # libav opens playlists as media; their entries could point to any file or URL.
         "protocol_whitelist": "",
@@ -237,6 +241,21 @@ def _open(file: Any, name: str) -> Iterator[InputContainer]:
         raise AudioError(f"{name} {why}") from None
     with container:
         yield container
+
+
+@cache
+def _limit_allocations() -> None:
+    """Let libav allocate at most _MAX_ALLOCATION_BYTES at once.
+
+    It allocates what the header of a chunk announces before it reads the chunk: up to 2 GB for a
+    file of 100 bytes. PyAV has no function for this limit. Where libav's cannot be found through
+    PyAV's module (on Windows), there is none.
+    """
+    import av.container.core
+
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(av.container.core.__file__)
+        library.av_max_alloc(ctypes.c_size_t(_MAX_ALLOCATION_BYTES))
 
 
 def _no_track(container: InputContainer, name: str) -> str:
