@@ -60,6 +60,7 @@ class Part:
         shrinks: Whether bytes can be taken out of the data of a case that fails.
         once: Whether the part has one case only.
         fixed: The number of fixed seeds, 0 … fixed - 1, that come before the fresh ones.
+        sampling: Whether only the corpus and `sample` will be run.
     """
 
     name = ""
@@ -67,6 +68,7 @@ class Part:
     shrinks = False
     once = False
     fixed = 4
+    sampling = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

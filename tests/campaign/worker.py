@@ -47,6 +47,7 @@ def main() -> None:
         part: Part = importlib.import_module(f"tests.campaign.parts.{given.part}").Campaign(
             Path(folder)
         )
+        part.sampling = given.sample
         try:
             part.prepare()
             _run_all(part, given)

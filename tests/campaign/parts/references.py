@@ -113,9 +113,9 @@ class Campaign(part.Part):
         return Case(name + ".traced" * (self.strace is not None and random.random() < 0.15), data)
 
     def sample(self) -> list[Case]:
-        cases = [self.generate(seed) for seed in range(2 * len(PLAYLISTS))]
+        cases = [self.generate(seed) for seed in range(len(PLAYLISTS))]
         untraced = [case for case in cases if not case.label.endswith(".traced")]
-        return [case for case in cases if case not in untraced][:2] + untraced
+        return [case for case in cases if case not in untraced][:1] + untraced
 
     def run(self, case: Case, folder: Path) -> str:
         name = case.label.removesuffix(".traced")

@@ -70,6 +70,12 @@ KINDS = ("http", "http", "evil", "foreign", "route", "route", "route", "messages
          "messages", "messages", "flood")  # fmt: skip
 
 
+_SOME_ROUTES = (
+    ["GET", "/config", ""], ["POST", "/gradio_api/upload", ""], ["GET", "/theme.css", "v=1"],
+    ["GET", "/file=/etc/passwd", ""], ["GET", "/proxy=http://127.0.0.1:9/x", ""],
+)  # fmt: skip
+
+
 class _Ended(Failed):
     """A server has ended."""
 
@@ -101,23 +107,33 @@ class Campaign(part.Part):
         self._stack = ExitStack()
 
     def prepare(self) -> None:
+        self.routes = list(_SOME_ROUTES)
+        if not self.sampling:
+            self.routes = self._all_routes()
+        self._start()
+
+    def _all_routes(self) -> list[list[str]]:
+        """(method, target, query) of plain and extreme requests for each route of Gradio."""
         targets = self.folder / "targets.json"
         found = run_limited(lambda _: _write_routes(targets), Limits(1200 * MB), self.folder)
         if found.failure:
             raise Failed(f"Gradio's routes cannot be listed: {found.failure}")
-        self.routes = json.loads(targets.read_text("utf-8"))
-        self._start()
+        routes: list[list[str]] = json.loads(targets.read_text("utf-8"))
+        return routes
 
     def _start(self) -> None:
         """A server of this machine's user, and one that several people use."""
         users = self.folder / "users.txt"
         users.write_text("".join(f"{name}:{_PASSWORD}\n" for name in _PEOPLE), "utf-8")
         self.server = self._serve("server")
-        self.shared = self._serve("shared", "--auth", str(users))
-        self.tabs = {
-            name: {"port": self.shared.port, "cookie": _log_in(self.shared.port, name)}
-            for name in _PEOPLE
-        }
+        self.served = [self.server]
+        if not self.sampling:
+            shared = self._serve("shared", "--auth", str(users))
+            self.served.append(shared)
+            self.tabs = {
+                name: {"port": shared.port, "cookie": _log_in(shared.port, name)}
+                for name in _PEOPLE
+            }
         with self._connect() as tab:  # the models are loaded
             _ask(tab, {"type": "text", "number": 0, "text": "I am tired.",
                        "translation_model": "demo-en-de", "language": "en", "target": "de"},
@@ -185,8 +201,8 @@ class Campaign(part.Part):
     def check(self) -> None:
         """The servers live, answer at once, say nothing of errors, and hold little memory."""
         try:
-            _check_process(self.server)
-            _check_process(self.shared)
+            for served in self.served:
+                _check_process(served)
         except _Ended:
             self.close()
             self._start()

@@ -38,6 +38,8 @@ class Campaign(part.Part):
 
     def prepare(self) -> None:
         import_all()
+        if self.sampling:
+            return
         environment = sandbox(self.folder / "home")
         options = ("--device", "cpu", "--threads", "1")
         log = self.folder / "server.log"
@@ -52,7 +54,7 @@ class Campaign(part.Part):
         return Case(kind, json.dumps(spec).encode())
 
     def sample(self) -> list[Case]:
-        return [Case("sessions", json.dumps({"count": 150, "seed": 0}).encode())]
+        return [Case("sessions", json.dumps({"count": 60, "seed": 0}).encode())]
 
     def run(self, case: Case, folder: Path) -> str:
         spec = json.loads(case.data)
