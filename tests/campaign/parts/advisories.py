@@ -20,15 +20,13 @@ _OSV, _TIMEOUT_S = "https://api.osv.dev/v1/query", 10.0
 _AS_OF = "2025-11"  # newer advisories are not in the list
 # package: (first version without the hole, advisory)
 _KNOWN: dict[str, tuple[tuple[str, str], ...]] = {
-    "aiohttp": (("3.12.14", "CVE-2025-53643"),),
     "brotli": (("1.2.0", "CVE-2025-6176"),),
     "certifi": (("2024.7.4", "CVE-2024-39689"),),
     "fastapi": (("0.109.1", "CVE-2024-24762"),),
-    "gradio": (("5.6.0", "CVE-2024-51751"), ("5.31.0", "CVE-2025-48889")),
+    "gradio": (("5.5.0", "CVE-2024-51751"), ("5.31.0", "CVE-2025-48889")),
     "h11": (("0.16.0", "CVE-2025-43859"),),
     "idna": (("3.7", "CVE-2024-3651"),),
     "jinja2": (("3.1.6", "CVE-2025-27516"),),
-    "numpy": (("1.22.0", "CVE-2021-41496"),),
     "orjson": (("3.9.15", "CVE-2024-27454"),),
     "pillow": (("11.3.0", "CVE-2025-48379"),),
     "protobuf": (("6.31.1", "CVE-2025-4565"),),
