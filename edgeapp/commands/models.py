@@ -9,8 +9,8 @@ import typer
 
 from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.completion import complete_models
-from edgeapp.commands.options import Debug
-from edgeapp.console import print_note, progress, results_console
+from edgeapp.commands.options import Debug, ModelDirectory, use_model_directory
+from edgeapp.console import print_note, printable, progress, results_console
 from edgeapp.exit_codes import exit_with_code
 
 if TYPE_CHECKING:
@@ -32,9 +32,10 @@ Name = Annotated[
 
 
 @app.command("list", cls=GroupedCommand)
-def list_(debug: Debug = False) -> None:
+def list_(model_dir: ModelDirectory = None, debug: Debug = False) -> None:
     """List the models on this machine: name, task, size, source, folder."""
     with exit_with_code(debug):
+        use_model_directory(model_dir)
         from pipelines.hub import list_models
 
         models = list_models()
@@ -45,24 +46,27 @@ def list_(debug: Debug = False) -> None:
                 typer.echo("\t".join(map(str, fields)))
             return
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("name", "task", "size", "from", "folder"):
             table.add_column(column, justify="right" if column == "size" else "left")
         for model in models:
-            table.add_row(
-                model.name, model.task, _size(model.size_bytes), model.source, str(model.folder)
-            )
+            size, folder = _size(model.size_bytes), str(model.folder)
+            row = (model.name, model.task, size, model.source, folder)
+            table.add_row(*(Text(printable(field)) for field in row))
         console.print(table)
 
 
 @app.command(cls=GroupedCommand)
 def pull(
     names: Annotated[list[str], typer.Argument(help="Short names or Hugging Face ids.")],
+    model_dir: ModelDirectory = None,
     debug: Debug = False,
 ) -> None:
     """Download models from the Hugging Face hub; an interrupted download is resumed."""
     with exit_with_code(debug):
+        use_model_directory(model_dir, new=True)
         from pipelines.hub import pull as fetch
 
         for name in names:
@@ -75,9 +79,10 @@ def pull(
 
 
 @app.command(cls=GroupedCommand)
-def rm(name: Name, debug: Debug = False) -> None:
+def rm(name: Name, model_dir: ModelDirectory = None, debug: Debug = False) -> None:
     """Remove a downloaded model."""
     with exit_with_code(debug):
+        use_model_directory(model_dir)
         from pipelines.hub import remove
 
         freed = remove(name)
@@ -85,9 +90,10 @@ def rm(name: Name, debug: Debug = False) -> None:
 
 
 @app.command(cls=GroupedCommand)
-def path(name: Name, debug: Debug = False) -> None:
+def path(name: Name, model_dir: ModelDirectory = None, debug: Debug = False) -> None:
     """Print the folder of a model."""
     with exit_with_code(debug):
+        use_model_directory(model_dir)
         from pipelines.hub import resolve
 
         typer.echo(resolve(name).folder)

@@ -63,7 +63,9 @@ def make_app(
         head=head(),
     )
     # Outside FastAPI's own middleware, so that replies to uncaught errors get the headers too.
-    secured = SecurityMiddleware(app, user_of=own.user_of, loopback=options.loopback)
+    secured = SecurityMiddleware(
+        app, user_of=own.user_of, loopback=options.loopback, proxies=options.proxies
+    )
     return secured, own.close
 
 

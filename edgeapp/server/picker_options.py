@@ -156,14 +156,19 @@ def _pairs(model: ModelInfo) -> list[TranslatorOption]:
 def _multilingual_pairs(
     name: str, source_codes: Iterable[str], target_codes: Iterable[str]
 ) -> list[TranslatorOption]:
-    """One pair for each source and one for each target; all pairs would be 40,000."""
+    """One pair for each source and one for each target; all pairs would be 40,000.
+
+    Only languages with a code of two letters are offered; a model may have none of them.
+    """
     sources = [code for code in source_codes if len(code) == 2]
     targets = [code for code in target_codes if len(code) == 2]
     pairs: list[tuple[str | None, str | None]] = [
         (source, next((t for t in targets if t != source), None)) for source in sources
     ]
-    pairs += [(None if len(sources) > 1 else sources[0], target) for target in targets]
-    return [TranslatorOption(name, source, target) for source, target in pairs if target]
+    only_source = sources[0] if len(sources) == 1 else None
+    pairs += [(only_source, target) for target in targets if target != only_source]
+    different = dict.fromkeys(pairs)
+    return [TranslatorOption(name, source, target) for source, target in different if target]
 
 
 def _vocabulary(folder: Path) -> dict[str, Any]:
