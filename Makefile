@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check clean
+.PHONY: demo test lint check campaign clean
 
 demo: .venv/.installed
 	$(BIN)/edgeapp demo
@@ -20,6 +20,12 @@ lint: .venv/.test-installed
 
 # The gate.
 check: lint test
+
+# Hostile inputs, faults and crashes, ten minutes long; HOURS=8 for a night, PARTS="media server" for
+# some parts, SEED=7 to repeat.
+campaign: .venv/.test-installed
+	$(BIN)/python -m tests.campaign $(if $(HOURS),--hours $(HOURS)) $(if $(PARTS),--parts $(PARTS)) \
+	    $(if $(SEED),--seed $(SEED))
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

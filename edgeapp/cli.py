@@ -17,7 +17,7 @@ from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
 from edgeapp.console import show_warnings_as_notes
-from edgeapp.exit_codes import EXIT_CODES, end_of_output, end_signals_interrupt
+from edgeapp.exit_codes import EXIT_CODES, INTERRUPTED, end_of_output, end_signals_interrupt
 from edgeapp.standard_streams import check_standard_streams
 
 __all__ = ["app", "main"]
@@ -79,6 +79,8 @@ def main(arguments: list[str] | None = None) -> None:
             sys.stdout.flush()  # here: at the exit of Python an error could not be handled
     except BrokenPipeError as error:
         sys.exit(end_of_output(error))
+    except KeyboardInterrupt:  # before a command has begun or after it has ended
+        sys.exit(INTERRUPTED)
 
 
 def _with_dashes(arguments: list[str]) -> list[str]:

@@ -63,3 +63,9 @@ def closure(roots: Iterable[str]) -> set[str]:
                 child.marker = None
                 waiting.append(child)
     return found
+
+
+def lowest_versions() -> dict[str, str]:
+    """Package → its lower bound."""
+    bounds = ((name, bound) for name, r in REQUIRED.items() for bound in r.specifier)
+    return {name: bound.version for name, bound in bounds if bound.operator in (">=", "==")}

@@ -101,10 +101,11 @@ def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> 
     Raises:
         OptionError: Two outputs have the same path, or an output is one of the inputs.
     """
-    sources = {Path(name).resolve() for name in inputs if name != "-"}
+    # Not Path.resolve, which raises for a link to itself; reading such an input fails later.
+    sources = {os.path.realpath(name) for name in inputs if name != "-"}
     taken = set[Path]()
     for path in outputs:
-        if path.resolve() in sources:
+        if os.path.realpath(path) in sources:
             raise OptionError(f"{path} is the input itself: choose another name with -o")
         if path in taken:
             raise OptionError(f"two inputs would be written to {path}: rename one of them")

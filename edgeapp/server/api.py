@@ -53,7 +53,7 @@ class PageApi:
 
     def handles(self, kind: object) -> bool:
         """Whether there is a handler for a type of request."""
-        return kind in self._handlers
+        return isinstance(kind, str) and kind in self._handlers
 
     def reply(self, message: Message, history: History) -> Message:
         """The reply to a request.

@@ -292,7 +292,7 @@ def _parse(text: str) -> dict[str, Any]:
         message = json.loads(text, parse_constant=_reject)
         if _SURROGATE_ESCAPE.search(text):
             message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter: nested too deeply
         message = None
     if not isinstance(message, dict):
         raise InputError("a message is a JSON object")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,32 @@ def test_exit_codes_are_documented(capsys: pytest.CaptureFixture[str]) -> None:
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run("--version", capsys=capsys)
     assert (code, out.split()[0]) == (0, "edgeapp")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX'")
+def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
+    code = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'typer':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from edgeapp.__main__ import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux'")
+@pytest.mark.parametrize("arguments", ["--version", "--help", "models path demo"])
+def test_a_stdout_that_cannot_be_written_is_one_line(arguments: str) -> None:
+    command = [sys.executable, "-m", "edgeapp", *arguments.split()]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "edgeapp: stdout cannot be written: No space left on device\n"
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -47,6 +50,7 @@ _MAX_ANNOUNCED_S = 30 * 86_400.0  # 165 GB of samples: a header that announces m
 _MAX_FRAME_SAMPLES = 1 << 24  # of all channels that one frame may decode to
 # libav decodes the first frames while it opens a file, those of covers and videos too.
 _MAX_PIXELS = 1 << 26
+_MAX_ALLOCATION_BYTES = 384 << 20  # of one block in libav; a picture of _MAX_PIXELS needs 256 MB
 
 AudioSource: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Block | Iterable[Block]"
 """A path, a binary file, an array at 16 kHz, a pair (rate, array), or an iterable of blocks."""
@@ -156,7 +160,8 @@ def _decode_file(file: Any, name: str, max_duration_s: float | None) -> Iterator
     try:
         with _seekable(file) as source, _open(source, name) as container:
             stream = container.streams.best("audio")
-            if stream is None:
+            # A damaged track has no context: libav found no decoder for it.
+            if stream is None or stream.codec_context is None:
                 raise AudioError(_no_track(container, name))
             stream = cast("AudioStream", stream)
             announced_s = _announced_duration(container, stream, name, max_duration_s)
@@ -186,12 +191,32 @@ def _seekable(file: Any) -> Iterator[Any]:
     except AttributeError:
         seekable = hasattr(file, "seek") and hasattr(file, "tell")
     if seekable:
-        yield file
+        yield _LenientSeek(file)
         return
     with tempfile.SpooledTemporaryFile(max_size=_SPOOL_BYTES) as copy:
         shutil.copyfileobj(file, copy)
         copy.seek(0)
-        yield copy
+        yield _LenientSeek(copy)
+
+
+class _LenientSeek:
+    """A file for libav: an impossible seek returns an error instead of raising it.
+
+    A damaged file leads libav before its beginning. PyAV would print all but the first of the
+    errors, and raise that one, though libav can go on.
+    """
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.name = getattr(file, "name", "")
+        self.read, self.tell = file.read, file.tell
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        try:
+            position = self._file.seek(offset, whence)
+        except (OSError, ValueError):
+            return -errno.EINVAL
+        return int(self._file.tell() if position is None else position)
 
 
 @contextmanager
@@ -199,6 +224,7 @@ def _open(file: Any, name: str) -> Iterator[InputContainer]:
     import av
 
     av.logging.set_level(None)  # libav would log to stderr
+    _limit_allocations()
     options = {
         # libav opens playlists as media; their entries could point to any file or URL.
         "protocol_whitelist": "",
@@ -215,6 +241,21 @@ def _open(file: Any, name: str) -> Iterator[InputContainer]:
         raise AudioError(f"{name} {why}") from None
     with container:
         yield container
+
+
+@cache
+def _limit_allocations() -> None:
+    """Let libav allocate at most _MAX_ALLOCATION_BYTES at once.
+
+    It allocates what the header of a chunk announces before it reads the chunk: up to 2 GB for a
+    file of 100 bytes. PyAV has no function for this limit. Where libav's cannot be found through
+    PyAV's module (on Windows), there is none.
+    """
+    import av.container.core
+
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(av.container.core.__file__)
+        library.av_max_alloc(ctypes.c_size_t(_MAX_ALLOCATION_BYTES))
 
 
 def _no_track(container: InputContainer, name: str) -> str:

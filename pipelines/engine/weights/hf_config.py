@@ -22,6 +22,8 @@ from pipelines.json_files import read_json_object
 
 __all__ = ["architecture_of", "checkpoint_names", "read_config"]
 
+_MAX_POSITIONS = 1 << 15  # released models have 512 or 1024
+
 # Names of activations in configs; some have several.
 _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
@@ -71,7 +73,7 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
         return build(config)
     except KeyError as error:
         raise CheckpointError(f"{where}: config.json lacks {error.args[0]!r}") from None
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError) as error:
         raise CheckpointError(f"{where}: config.json is invalid: {error}") from error
 
 
@@ -88,6 +90,15 @@ def _count(config: Mapping[str, Any], key: str, largest: int, default: int | Non
 def _shorten(value: object) -> str:
     text = str(value)
     return text if len(text) <= 40 else f"{text[:39]}…"
+
+
+def _positions(config: Mapping[str, Any]) -> int:
+    """The longest input. It is bounded: no tensor of the checkpoint confirms it where positions
+    are computed, and a table of any size would be."""
+    positions = int(config["max_position_embeddings"])
+    if not 0 < positions <= _MAX_POSITIONS:
+        raise ValueError(f"max_position_embeddings is not between 1 and {_MAX_POSITIONS}")
+    return positions
 
 
 def _eos(config: Mapping[str, Any]) -> tuple[int, ...]:

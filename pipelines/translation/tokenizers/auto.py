@@ -67,7 +67,7 @@ def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str
         ids = (config.get("forced_bos_token_id"), config.get("decoder_start_token_id"))
         start_ids = tuple(index for index in ids if isinstance(index, int))
         tokenizer = _multilingual(folder, family, start_ids, name)
-    except (OSError, ValueError, AttributeError, EdgeError):
+    except (OSError, ValueError, AttributeError, RecursionError, EdgeError):
         return None
     targets = tokenizer.target_codes or filter(None, [tokenizer.target_language])
     return _short(tokenizer.source_codes), _short(targets)

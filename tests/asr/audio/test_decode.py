@@ -258,6 +258,19 @@ def no_samples(folder: Path) -> Path:
     return write(folder / "none.wav", np.zeros(0), RATE)
 
 
+# Matroska with an audio track for which libav opens no decoder: its header is damaged.
+NO_DECODER = bytes.fromhex(
+    "1a45dfa3a342008100420081004200810042008100420088000000000000000042008100400040000016"
+    "54ae6bd5bf8400000000ae0100000000000046d78100c58800000000000000009c8100868a4100000000"
+    "0000000000838102e191001f43b675"
+)
+# CAF with the size of a chunk that leads before the beginning of the file.
+SEEKS_BACK = bytes.fromhex(
+    "636166660001000064657363000000000000002000000000000000000000000000000000000000000000"
+    "00000000000000000000000000006e00000000000000000000000200000000000000"
+)
+
+
 def not_numbers(folder: Path) -> Path:
     samples = tone(1.0)
     samples[777] = np.nan
@@ -281,17 +294,23 @@ def playlist(folder: Path) -> Path:
         (no_samples, "holds no audio"),
         (not_numbers, "not numbers"),
         (playlist, "is not audio"),
+        (content("track.mkv", NO_DECODER), "its header is damaged"),
+        (content("back.caf", SEEKS_BACK), "is not audio"),
         (lambda folder: folder / "missing.wav", "there is no such file"),
     ],
 )
 def test_files_without_audio_are_errors(
-    tmp_path: Path, make: Callable[[Path], Path], reason: str
+    tmp_path: Path,
+    make: Callable[[Path], Path],
+    reason: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     path = make(tmp_path)
     with pytest.raises(AudioError, match=reason) as caught:
         load_audio(path)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert capfd.readouterr().err == "", "the libraries print nothing"
 
 
 @pytest.mark.parametrize(

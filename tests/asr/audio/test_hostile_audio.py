@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,6 +77,36 @@ def test_absurd_headers_are_rejected_in_little_memory(tmp_path: Path) -> None:
         assert reason in line
     assert lines[-2] == str(len(DATA) // 2), "what is there is read; what was announced, not held"
     assert int(lines[-1]) == pytest.approx(65_535 * RATE / 655_350, abs=2)
+
+
+PEAK = """
+import resource, sys
+from pipelines.asr.audio.decode import load_audio
+from pipelines.errors import AudioError
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # at least that of the parent
+try:
+    load_audio(sys.argv[1])
+except AudioError as error:
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10, error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss are Linux'")
+def test_what_a_chunk_announces_is_not_allocated(tmp_path: Path) -> None:
+    """libav would allocate 1.6 GB for the name of the program that wrote the file."""
+    path = tmp_path / "title.wav"
+    chunks = b"LIST" + struct.pack("<I", 0xF0000000) + b"INFOISFT" + struct.pack("<I", 0x60000000)
+    path.write_bytes(wav(RATE, 1, b"")[:36] + chunks + b"a" * 64)
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, str(path)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    megabytes, _, error = done.stdout.partition(" ")
+    assert int(megabytes) < 300, done.stdout
+    assert str(path) in error
 
 
 def test_announced_duration_above_the_limit_is_not_decoded(tmp_path: Path) -> None:

@@ -35,6 +35,13 @@ def test_collisions_with_outputs_and_inputs_are_refused(tmp_path: Path) -> None:
         check_no_collisions([a, b], [str(tmp_path / "link.txt")])
 
 
+def test_a_link_to_itself_is_no_collision(tmp_path: Path) -> None:
+    """Reading it fails later, as an error of that input only."""
+    loop = tmp_path / "loop.txt"
+    loop.symlink_to(loop)
+    check_no_collisions([tmp_path / "talk.de.txt", loop.with_suffix(".de.txt")], [str(loop)])
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "a.srt"
     write_atomically(path, "old")

@@ -326,7 +326,7 @@ def test_an_unexpected_error_is_reported_to_its_tab(
         answer = socket.receive_json()
         assert (answer["type"], answer["kind"], answer["message"]) == ("error", "text", said)
         socket.send_text("[" * 100_000)  # deeper than the parser goes
-        assert "RecursionError" in socket.receive_json()["message"]
+        assert "a message is a JSON object" in socket.receive_json()["message"]
     assert "Traceback" in capsys.readouterr().err
 
 
@@ -349,6 +349,9 @@ def test_uploads_have_limits(serve: Callable[..., Client]) -> None:
         socket.send_json({"type": "nonsense", "id": 7})
         answer = socket.receive_json()
         assert (answer["id"], "unknown request type 'nonsense'" in answer["error"]) == (7, True)
+        for kind in ([], {}, None, 3):
+            socket.send_json({"type": kind, "id": 8})
+            assert f"unknown request type {kind!r}" in socket.receive_json()["error"]
         socket.send_json({"type": "text", "number": 1, "text": "a" * 200_001})
         assert "the limit is 200,000" in socket.receive_json()["message"]
         socket.send_json({"type": "live", "rate": 16000, "model": "/etc"})

@@ -183,13 +183,27 @@ def test_no_config(stored_marian: Stored, tmp_path: Path, load: Any) -> None:
     assert "config.json cannot be read" in refused(load, folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"nonsense", b"\xff\xfe", b'{"d_model": }'])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"nonsense", b"\xff\xfe", b'{"d_model": }', b"[" * 100_000]
+)
 def test_a_config_that_is_not_json(
     content: bytes, stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
     folder = stored_marian.write(tmp_path)
     (folder / "config.json").write_bytes(content)
     assert "config.json cannot be read" in refused(load, folder)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [float("inf"), float("nan"), 10**400, 10**9, 0],
+    ids=["inf", "nan", "huge", "large", "0"],
+)
+def test_positions_that_no_model_has(
+    value: float, stored_marian: Stored, tmp_path: Path, load: Any
+) -> None:
+    stored_marian.config["max_position_embeddings"] = value
+    assert "config.json is invalid" in refused(load, stored_marian.write(tmp_path))
 
 
 @pytest.mark.parametrize("content", ["[]", '"whisper"', "3", "null"])

@@ -1,0 +1,64 @@
+"""A few seconds of each part of the campaign, and all inputs that once failed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.campaign.child import run_limited
+from tests.campaign.part import MB, Failed, Limits
+from tests.campaign.sandbox import REPOSITORY, sandbox
+from tests.campaign.shrink import shrink
+from tests.campaign.worker import PARTS
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of processes are Linux'")
+
+
+@linux
+@pytest.mark.parametrize("part", [part for part in PARTS if part != "lowest"])
+def test_sample(part: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.campaign.worker", part, "--sample"],
+        env=sandbox(tmp_path), cwd=REPOSITORY, capture_output=True, text=True, timeout=250,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    cases = [json.loads(line) for line in done.stdout.splitlines()]
+    assert cases
+    failed = [f"{case['label']}: {case['failure']}" for case in cases if case.get("failure")]
+    assert not failed, "\n".join(failed)
+
+
+@linux
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("work", "failure"),
+    [
+        (lambda folder: "fine", ""),
+        (lambda folder: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda folder: os.abort(), "killed by SIGABRT"),
+        (lambda folder: os._exit(3), "exit code 3"),
+        (lambda folder: exec("while True: pass"), "no answer within 1 s"),
+        (lambda folder: str(len(b"x" * (60 * MB))), "MB of memory, more than 20"),
+        (lambda folder: bytes(900 * MB), "MemoryError"),
+        (lambda folder: (_ for _ in ()).throw(Failed("wrong text")), "wrong text"),
+    ],
+)
+def test_limits_of_a_case(work: object, failure: str, tmp_path: Path) -> None:
+    """The forks do too little to wait for one of pytest's threads."""
+    limits = Limits(20 * MB, 400 * MB, cpu_s=5, wall_s=1.0)
+    result = run_limited(work, limits, tmp_path)  # type: ignore[arg-type]
+    assert failure in result.failure
+    assert bool(result.failure) == bool(failure)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shrinking_keeps_what_matters() -> None:
+    data = bytes(range(1, 200)) * 5
+    small = shrink(data, lambda d: b"\x05\x06" in d and d.count(b"\x63") >= 2, lambda: True)
+    assert len(small) == 4
+    assert shrink(b"abc", lambda d: True, lambda: False) == b"abc"
