@@ -85,9 +85,16 @@ def read_one_line(tmp_path: Path, environment: dict[str, str]) -> Callable[[str]
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
+def _compiled(kernels: None) -> None:
+    """A server that compiles would be late for a browser."""
+
+
+# Of this folder's tests, not of the session: while playwright is there, an event loop runs in the
+# main thread, and tests elsewhere start their own.
+@pytest.fixture(scope="package")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A headless Chromium (playwright's) that hears the bundled story, once a session."""
+    """A headless Chromium (playwright's) that hears the bundled story."""
     if lacking := missing():
         if os.environ.get("CI"):
             pytest.fail(lacking)

@@ -1,0 +1,55 @@
+"""A pytest plugin: markers by folder and fixture, and which test runs where with `pytest -n`.
+
+A file's tests run in one worker, for they share fixtures; all tests with a browser in one worker,
+for they share a server and a browser. The files that take long come first.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.conftest import is_worker
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadScopeScheduling
+
+_FOLDERS = {"e2e": "e2e", "real": "real"}  # of tests/, to the marker of their tests
+_BROWSER_FILES = "tests/e2e/test_ui"
+# The markers of files that take long, the longest first.
+_LONG = ("browser", "e2e", "real", "slow", "oracle")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        if folder in _FOLDERS:
+            item.add_marker(_FOLDERS[folder])
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
+    if is_worker(config):
+        ranks: dict[Path, int] = {}
+        for item in items:
+            rank = min(
+                (_LONG.index(m.name) for m in item.iter_markers() if m.name in _LONG),
+                default=len(_LONG),
+            )
+            ranks[item.path] = min(rank, ranks.get(item.path, rank))
+        items.sort(key=lambda item: ranks[item.path])
+    else:
+        items.sort(key=lambda item: "e2e" in item.keywords)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _BROWSER_FILES if nodeid.startswith(_BROWSER_FILES) else nodeid.split("::")[0]
+
+    config.option.loadscopereorder = False  # the order of the items, not of the files' lengths
+    return ByFile(config, log)
