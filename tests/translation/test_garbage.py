@@ -45,7 +45,10 @@ def test_garbage_gives_some_translation(demo: Translator, text: str) -> None:
 
 
 def test_random_texts(demo: Translator) -> None:
-    for translation in demo.translate(random_texts(60, seed=5)):
+    texts = random_texts(60, seed=5)
+    done = demo.translate(texts)
+    assert [translation.source for translation in done] == texts
+    for translation in done:
         assert bool(translation.text.strip()) is bool(translation.source.strip())
 
 

@@ -84,7 +84,7 @@ def test_events_are_consistent() -> None:
             assert tail == "", "nothing is left open at a pause"
             speaking = False
         elif isinstance(event, PartialText):
-            assert event.text != tail or event.text
+            assert event.text != tail, "said once only"
             tail = event.text
         else:
             assert speaking
