@@ -26,6 +26,8 @@ from pipelines.hub.assets import BUNDLED, assets_folder, bundled_folder
 from pipelines.translation import Translator
 from tests.engine.oracle import assert_same_choice, greedy, reference
 
+pytestmark = pytest.mark.oracle
+
 FILES = {
     "asr": "added_tokens.json merges.txt preprocessor_config.json special_tokens_map.json "
     "tokenizer.json vocab.json",

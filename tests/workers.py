@@ -16,7 +16,9 @@ from tests.conftest import is_worker
 if TYPE_CHECKING:
     from xdist.scheduler import LoadScopeScheduling
 
-_FOLDERS = {"e2e": "e2e", "real": "real"}  # of tests/, to the marker of their tests
+# Folder of tests/, or fixture → marker of its tests.
+_FOLDERS = {"e2e": "e2e", "real": "real"}
+_FIXTURES = {"browser": "browser", "fitted": "oracle", "pulse_microphone": "slow"}
 _BROWSER_FILES = "tests/e2e/test_ui"
 # The markers of files that take long, the longest first.
 _LONG = ("browser", "e2e", "real", "slow", "oracle")
@@ -28,8 +30,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         folder = item.path.relative_to(Path(__file__).parent).parts[0]
         if folder in _FOLDERS:
             item.add_marker(_FOLDERS[folder])
-        if "browser" in getattr(item, "fixturenames", ()):
-            item.add_marker("browser")
+        for name in _FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(_FIXTURES[name])
     if is_worker(config):
         ranks: dict[Path, int] = {}
         for item in items:

@@ -17,6 +17,8 @@ from tests.asr.conftest import Pair
 from tests.asr.oracle import assert_same, of_openai
 from tests.asr.recordings import RECORDINGS, samples_of
 
+pytestmark = pytest.mark.oracle
+
 TEXTS = {
     "en": ' Hello, world! (It\'s 9:30.) "Quoted" well-known, naïve… $5.',
     "de": " Grüße aus Köln: „Schön“, sagte er. Straße – 3,5 km.",

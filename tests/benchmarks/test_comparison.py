@@ -34,6 +34,8 @@ from tests.benchmarks.comparison.shapes import SHAPES, Shape
 from tests.benchmarks.comparison.targets import target_of, target_rows
 from tests.benchmarks.comparison.work import KINDS, Task, lines, tasks_for
 
+pytestmark = pytest.mark.slow
+
 _SMALL = {
     "d_model": 32,
     "encoder_layers": 1,

@@ -13,6 +13,8 @@ import pytest
 from pipelines.hub import pull, resolve
 from tests.fixtures.hub import Hub
 
+pytestmark = pytest.mark.oracle
+
 WHISPER = "tiny tiny.en large-v3 turbo distil".split()
 MARIAN = "opus-mt-en-de opus-mt-en-mul opus-mt-tc-big-en-fr separate-vocabs".split()
 MANY = (
