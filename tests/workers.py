@@ -1,7 +1,8 @@
 """A pytest plugin: markers by folder and fixture, and which test runs where with `pytest -n`.
 
-A file's tests run in one worker, for they share fixtures; all tests with a browser in one worker,
-for they share a server and a browser. The files that take long come first.
+A file's tests run in one worker, for they share fixtures; all tests with a browser in one, for they
+share a server and a browser; and all with real weights, which share what those have written. The
+files that take long come first.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 # Folder of tests/, or fixture → marker of its tests.
 _FOLDERS = {"e2e": "e2e", "real": "real"}
 _FIXTURES = {"browser": "browser", "fitted": "oracle", "pulse_microphone": "slow"}
-_BROWSER_FILES = "tests/e2e/test_ui"
+_TOGETHER = ("tests/e2e/test_ui", "tests/real/")  # beginnings of names of files for one worker
 # The markers of files that take long, the longest first.
 _LONG = ("browser", "e2e", "real", "slow", "oracle")
 
@@ -51,7 +52,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _BROWSER_FILES if nodeid.startswith(_BROWSER_FILES) else nodeid.split("::")[0]
+            file: str = nodeid.split("::")[0]
+            return next((start for start in _TOGETHER if file.startswith(start)), file)
 
     config.option.loadscopereorder = False  # the order of the items, not of the files' lengths
     return ByFile(config, log)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from whisper.tokenizer import get_encoding
 
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import GenerationOptions, Request
@@ -58,7 +59,7 @@ def faster_whisper(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> An
 
 @pytest.mark.parametrize("name", NAMES)
 def test_text_and_language_equal_faster_whisper(
-    name: str, faster_whisper: Any, exact: Ours, recordings: Recordings
+    name: str, faster_whisper: Any, exact: Ours, recordings: Recordings, report: Report
 ) -> None:
     recording = recordings[name]
     segments, info = faster_whisper.transcribe(
@@ -75,10 +76,14 @@ def test_text_and_language_equal_faster_whisper(
     probs = exact.transcriber.detect_language(recording.samples)
     for language, prob in info.all_language_probs[:5]:
         assert probs[language] == pytest.approx(prob, abs=2e-3)
+    report.say(f"text of {name}: {len(found.text.split())} words as faster-whisper's")
 
 
 @pytest.fixture(scope="module")
 def openai_whisper(folder: Path) -> Any:
+    with warnings.catch_warnings():  # it leaves the vocabulary's file open
+        warnings.simplefilter("ignore", ResourceWarning)
+        get_encoding(name="multilingual", num_languages=99)
     model = in_openai(folder)
     heads = torch.zeros(model.dims.n_text_layer, model.dims.n_text_head)
     for layer, head in alignment_heads(folder):
@@ -87,7 +92,7 @@ def openai_whisper(folder: Path) -> Any:
     return model
 
 
-@pytest.mark.parametrize("name", ["book", "voices", "german"])
+@pytest.mark.parametrize("name", ["voices", "german"])
 def test_segments_and_word_times_equal_openai_whisper(
     name: str, openai_whisper: Any, exact: Ours, recordings: Recordings, report: Report
 ) -> None:
