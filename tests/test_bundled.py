@@ -45,7 +45,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 
 

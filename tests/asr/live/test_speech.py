@@ -24,7 +24,7 @@ NOTHING_S = 6
 @pytest.fixture(scope="module")
 def transcriber() -> Transcriber:
     """In float32, where a draft must not change a single token."""
-    return Transcriber(bundled_folder("demo"), engine=Engine(compute_type="float32", threads=2))
+    return Transcriber(bundled_folder("demo"), engine=Engine(compute_type="float32", threads=1))
 
 
 @pytest.fixture(scope="module")
