@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands import bench, models
+from edgeapp.commands import bench, models, subtitles
 from edgeapp.commands.demo import demo
 from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import transcribe
@@ -34,6 +34,7 @@ app.command(epilog=EXIT_CODES)(live)
 app.command(epilog=EXIT_CODES)(ui)
 app.command()(demo)
 app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
+app.add_typer(subtitles.app, name="subtitles", help="Subtitle files: check them against a style.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 
 

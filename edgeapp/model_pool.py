@@ -56,7 +56,7 @@ class ModelPool:
         self._lock = threading.RLock()
         self._engine: Engine | None = None
         self._transcribers: dict[Path, Transcriber] = {}  # by folder
-        # By folder, source language and whether the shortlist is used.
+        # By folder, source language (None where the model needs none) and use of the shortlist.
         self._translators: dict[tuple[Path, str | None, bool], Translator] = {}
         self._noted: set[tuple[Path, bool]] = set()  # folder, whether it was chosen automatically
         self._use_counts: Counter[Path] = Counter()  # folder → running tasks
@@ -81,7 +81,7 @@ class ModelPool:
     def transcriber(
         self, name: str | None, language: str | None, task: str = "transcribe"
     ) -> Transcriber:
-        """A speech recogniser.
+        """A speech recognizer.
 
         Args:
             name: A model. None: the settings' model, else the best installed one.
@@ -89,7 +89,7 @@ class ModelPool:
             task: "transcribe" or "translate" (into English).
 
         Raises:
-            ModelError: The model is not installed, or recognises no speech.
+            ModelError: The model is not installed, or recognizes no speech.
         """
         from pipelines.hub import choose_default, resolve
 
@@ -103,7 +103,7 @@ class ModelPool:
         folder = resolved.folder.resolve()
         with self._lock:
             self._print_note_once(resolved, automatic=name is None)
-            _check_task(resolved, "asr", "recognise speech")
+            _check_task(resolved, "asr", "recognize speech")
             if folder not in self._transcribers:
                 self._transcribers[folder] = self._load_transcriber(resolved)
             return self._transcribers[folder]
@@ -132,14 +132,18 @@ class ModelPool:
         else:
             preferred = self.settings.translation_model
             resolved = choose_default("translation", source, target, preferred=preferred)
-        key = (resolved.folder.resolve(), source, shortlist)
+        folder = resolved.folder.resolve()
         with self._lock:
             self._print_note_once(resolved, automatic=name is None)
             _check_task(resolved, "translation", "translate text")
-            translator = self._translators.get(key)
+            translator = self._translators.get((folder, None, shortlist))
+            # A model whose input names its language has one translator for each.
+            if translator is None or (source and translator.source_codes):
+                translator = self._translators.get((folder, source, shortlist))
             if translator is None:
                 translator = self._load_translator(resolved, source, shortlist)
             _check_languages(resolved.name, translator, source, target)
+            key = (folder, source if translator.source_codes else None, shortlist)
             self._translators[key] = translator  # only a source language that the model has
             return translator
 
@@ -181,9 +185,16 @@ class ModelPool:
 
     @contextmanager
     def using(self, *models: Transcriber | Translator) -> Iterator[None]:
-        """A context in which these models cannot be unloaded."""
+        """A context in which these models cannot be unloaded.
+
+        Raises:
+            ModelError: A model was unloaded since `transcriber` or `translator` returned it.
+        """
         folders = [each.model.folder for each in models]
         with self._lock:
+            for each in models:
+                if each.model not in self.loaded:
+                    raise ModelError(f"{self.name_of(each)} was unloaded meanwhile: try again")
             self._use_counts.update(folders)
         try:
             yield
@@ -212,15 +223,15 @@ class ModelPool:
         return next((m.name for m in list_models() if m.folder.resolve() == folder), folder.name)
 
     def warm_up(self) -> None:
-        """Load the default recogniser and run it on noise, so that the first caption comes soon."""
+        """Load the default recognizer and run it on noise, so that the first caption comes soon."""
         import numpy as np
 
         from pipelines import SAMPLE_RATE, LiveTranscriber
 
         noise = np.random.default_rng(0).normal(0, 0.1, SAMPLE_RATE).astype(np.float32)
-        recogniser = self.transcriber(None, None)
-        LiveTranscriber(recogniser).feed(noise)
-        next(iter(recogniser.stream(noise)))
+        recognizer = self.transcriber(None, None)
+        LiveTranscriber(recognizer).feed(noise)
+        next(iter(recognizer.stream(noise)))
 
     def _load_transcriber(self, resolved: ResolvedModel) -> Transcriber:
         from pipelines import Transcriber
@@ -276,6 +287,8 @@ def _check_languages(
     name: str, translator: Translator, source: str | None, target: str | None
 ) -> None:
     """Raise UnsupportedTask for a language pair that the model was not trained for."""
+    if source and translator.source_codes:
+        translator.translate_lines([], source_language=source)  # checks the language at once
     own_source, own_target = translator.source_language, translator.target_language
     # A group such as "mul" or "ROMANCE" may contain the source language.
     single = own_source is not None and len(own_source) == 2

@@ -25,37 +25,44 @@ The calls block. With asyncio, run them in threads; several threads can share on
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from warnings import warn
 
+from pipelines import asr
 from pipelines.openmp import wait_passively
 
 if TYPE_CHECKING:
-    from pipelines.asr.audio.arrays import SAMPLE_RATE, LoudAudio, Samples
-    from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
-    from pipelines.asr.audio.features import FRAMES_PER_SECOND, FileFeatures
-    from pipelines.asr.audio.isolated import DecodingCancelled, load_audio_isolated
-    from pipelines.asr.audio.vad import VoiceOptions
-    from pipelines.asr.live.events import (
+    from pipelines.asr import (
+        FRAMES_PER_SECOND,
+        SAMPLE_RATE,
+        AudioSource,
         CommittedText,
+        DamagedAudio,
+        DecodingCancelled,
+        FileFeatures,
         LiveEvent,
+        LiveOptions,
+        LiveTranscriber,
+        LoudAudio,
         PartialText,
-        SpeechEnded,
-        SpeechStarted,
-        UpdateDecoded,
-    )
-    from pipelines.asr.live.options import LiveOptions
-    from pipelines.asr.live.transcriber import LiveTranscriber
-    from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
-    from pipelines.asr.results import (
         Retract,
+        Samples,
         Segment,
         SegmentDone,
+        SpeechEnded,
+        SpeechStarted,
         TextDelta,
+        TranscribeOptions,
+        TranscribeOverrides,
+        Transcriber,
         TranscriptEvent,
         Transcription,
         TranscriptionInfo,
+        UpdateDecoded,
+        VadOptions,
         Word,
+        load_audio,
+        load_audio_isolated,
     )
-    from pipelines.asr.transcriber import Transcriber
     from pipelines.languages import (
         LANGUAGES,
         is_one_language,
@@ -97,37 +104,8 @@ from pipelines.errors import (
     UnsupportedTask,
 )
 
-_HOMES = {
-    "SAMPLE_RATE": "pipelines.asr.audio.arrays",
-    "LoudAudio": "pipelines.asr.audio.arrays",
-    "Samples": "pipelines.asr.audio.arrays",
-    "AudioSource": "pipelines.asr.audio.decode",
-    "DamagedAudio": "pipelines.asr.audio.decode",
-    "load_audio": "pipelines.asr.audio.decode",
-    "FRAMES_PER_SECOND": "pipelines.asr.audio.features",
-    "FileFeatures": "pipelines.asr.audio.features",
-    "DecodingCancelled": "pipelines.asr.audio.isolated",
-    "load_audio_isolated": "pipelines.asr.audio.isolated",
-    "VoiceOptions": "pipelines.asr.audio.vad",
-    "CommittedText": "pipelines.asr.live.events",
-    "LiveEvent": "pipelines.asr.live.events",
-    "PartialText": "pipelines.asr.live.events",
-    "SpeechEnded": "pipelines.asr.live.events",
-    "SpeechStarted": "pipelines.asr.live.events",
-    "UpdateDecoded": "pipelines.asr.live.events",
-    "LiveOptions": "pipelines.asr.live.options",
-    "LiveTranscriber": "pipelines.asr.live.transcriber",
-    "TranscribeOptions": "pipelines.asr.options",
-    "TranscribeOverrides": "pipelines.asr.options",
-    "Retract": "pipelines.asr.results",
-    "Segment": "pipelines.asr.results",
-    "SegmentDone": "pipelines.asr.results",
-    "TextDelta": "pipelines.asr.results",
-    "TranscriptEvent": "pipelines.asr.results",
-    "TranscriptionInfo": "pipelines.asr.results",
-    "Word": "pipelines.asr.results",
-    "Transcriber": "pipelines.asr.transcriber",
-    "Transcription": "pipelines.asr.results",
+# Public name → module that has it; pipelines.asr is such a table itself.
+_HOMES = dict.fromkeys(asr.__all__, "pipelines.asr") | {
     "LANGUAGES": "pipelines.languages",
     "is_one_language": "pipelines.languages",
     "language_code": "pipelines.languages",
@@ -208,7 +186,7 @@ __all__ = [
     "Translator",
     "UnsupportedTask",
     "UpdateDecoded",
-    "VoiceOptions",
+    "VadOptions",
     "Word",
     "__version__",
     "collect_notices",
@@ -221,6 +199,9 @@ __all__ = [
     "two_letter",
 ]
 
+# Former names, which warn for one version.
+_RENAMED = {"VoiceOptions": "VadOptions"}
+
 wait_passively()
 
 
@@ -229,6 +210,11 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("edgeapp")
+    if name in _RENAMED:
+        warn(
+            f"pipelines.{name} is now pipelines.{_RENAMED[name]}", DeprecationWarning, stacklevel=2
+        )
+        name = _RENAMED[name]
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -61,15 +61,15 @@ class LongAudio(AudioError):
     announced_s: float | None = None
 
     @classmethod
-    def of(cls, name: str, longest_s: float, announced_s: float | None = None) -> "LongAudio":
+    def of(cls, name: str, max_duration_s: float, announced_s: float | None = None) -> "LongAudio":
         """Make the error.
 
         Args:
             name: The recording's name in the message.
-            longest_s: The limit in seconds.
+            max_duration_s: The limit in seconds.
             announced_s: Duration in seconds according to the header, if that exceeds the limit.
         """
-        error = cls(f"{name} lasts more than {longest_s:g} s")
+        error = cls(f"{name} lasts more than {max_duration_s:g} s")
         error.announced_s = announced_s
         return error
 

@@ -82,7 +82,7 @@ def test_transformers_loads_every_weight(name: str) -> None:
     assert not any(report.values()), report
 
 
-class TestRecogniser:
+class TestRecognizer:
     def test_files_agree_about_the_window(self) -> None:
         config, features = _json("demo", "config.json"), _json("demo", "preprocessor_config.json")
         assert features["nb_max_frames"] == 2 * config["max_source_positions"]
@@ -196,7 +196,7 @@ class TestSamples:
 
 
 @pytest.mark.parametrize("path", SHORT, ids=lambda path: path.stem)
-def test_recogniser_understands_the_samples(path: Path, engine: Engine) -> None:
+def test_recognizer_understands_the_samples(path: Path, engine: Engine) -> None:
     """Loosely: a model that was swapped, broken or hardly trained gets most words wrong."""
     segments = Transcriber("demo", engine=engine).transcribe(path, temperature=0.0)
     heard = _words("".join(segment.text for segment in segments))

@@ -6,8 +6,12 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import pipelines
+from pipelines import asr
 from tests.conftest import REPOSITORY
 
 
@@ -20,7 +24,7 @@ def test_every_public_name_is_there() -> None:
 def test_what_a_user_of_the_library_needs_is_public() -> None:
     needed = {
         "Transcriber", "LiveTranscriber", "Translator", "LiveTranslator",
-        "TranscribeOptions", "LiveOptions", "TranslateOptions", "VoiceOptions",
+        "TranscribeOptions", "LiveOptions", "TranslateOptions", "VadOptions",
         "Segment", "Word", "Translation", "load_audio", "EdgeError", "__version__",
     }  # fmt: skip
     assert needed <= set(pipelines.__all__)
@@ -29,17 +33,31 @@ def test_what_a_user_of_the_library_needs_is_public() -> None:
     assert classes <= set(pipelines.__all__)
 
 
-def test_type_checkers_see_the_same_names() -> None:
-    """The imports under TYPE_CHECKING are those of the lazy table."""
-    tree = ast.parse((REPOSITORY / "pipelines/__init__.py").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("package", [pipelines, asr])
+def test_type_checkers_see_the_same_names(package: ModuleType) -> None:
+    """The imports under TYPE_CHECKING are the names of the lazy table."""
+    assert package.__file__ is not None
+    tree = ast.parse(Path(package.__file__).read_text(encoding="utf-8"))
     typed = {
         name.name
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pipelines.")
         for name in node.names
     }
-    assert set(pipelines.__all__) - typed == {"__version__"}
+    assert typed - {"wait_passively"} == set(package.__all__) - {"__version__"}
     assert Path(REPOSITORY / "pipelines/py.typed").exists()
+
+
+def test_the_names_of_recognition_are_public() -> None:
+    assert dir(asr) == asr.__all__ == sorted(asr.__all__)
+    assert set(asr.__all__) <= set(pipelines.__all__)
+    assert all(getattr(asr, name) is getattr(pipelines, name) for name in asr.__all__)
+
+
+def test_a_former_name_warns() -> None:
+    with pytest.warns(DeprecationWarning, match=r"VoiceOptions is now pipelines\.VadOptions"):
+        assert pipelines.VoiceOptions is pipelines.VadOptions
+    assert "VoiceOptions" not in pipelines.__all__
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -6,7 +6,7 @@ Writes NAME.flac (16 kHz, mono), NAME.txt (one sentence a line) and NAME.tsv (st
 for each sample, or for those named with --only; for `story`, on which live captions are timed, also
 story.words.tsv (start, end, word). Needs `apt-get install flite espeak-ng`. The sentences are
 written for this project and in none of the training data; the voices are among those that the
-bundled recogniser learned.
+bundled recognizer learned.
 """
 
 from __future__ import annotations

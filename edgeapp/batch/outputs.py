@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from edgeapp.output_errors import output_errors
 from pipelines import OptionError, OutputError
 
 __all__ = [
@@ -114,11 +115,12 @@ def write_atomically(path: Path, text: str) -> None:
         OutputError: The file cannot be written.
     """
     temporary = path.with_name(path.name + ".tmp")
-    try:
-        with temporary.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+    with output_errors(path):
+        try:
+            with temporary.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            temporary.replace(path)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise

@@ -7,14 +7,20 @@ import json
 from pathlib import Path
 from types import TracebackType
 
+from edgeapp.output_errors import output_errors
 from pipelines import OutputError
 
 __all__ = ["PartFile", "job_key"]
 
 
-def job_key(source: Path, **settings: object) -> str:
-    """SHA-256 of all that the lines of an output depend on: source bytes and settings."""
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
+def job_key(source: Path, **settings: str | int | bool | None) -> str:
+    """SHA-256 of all that the lines of an output depend on: source bytes and settings.
+
+    Args:
+        source: The input file.
+        **settings: Under names that stay the same: others would start interrupted jobs again.
+    """
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     with source.open("rb") as file:
         while chunk := file.read(1 << 20):
             digest.update(chunk)
@@ -48,7 +54,7 @@ class PartFile:
         self.done = 0
         if key is None and self.part.is_file() and self.part.stat().st_size:
             raise OutputError(f"{self.part} holds an earlier run's lines: move it or delete it")
-        try:
+        with output_errors(path):
             kept = self._complete_lines() if key is not None and self._has_key(key) else b""
             self.done = kept.count(b"\n")
             if not kept:
@@ -56,25 +62,19 @@ class PartFile:
             self._file = self.part.open("r+b" if kept else "wb")
             self._file.truncate(len(kept))
             self._file.seek(len(kept))
-        except OSError as error:
-            raise self._output_error(error) from error
 
     def write(self, line: str) -> None:
         """Append a line, with its ending, and flush it."""
-        try:
+        with output_errors(self.path):
             self._file.write(line.encode(errors="replace"))
             self._file.flush()
-        except OSError as error:
-            raise self._output_error(error) from error
 
     def finish(self) -> None:
         """Close the file and rename it to `path`."""
-        try:
+        with output_errors(self.path):
             self._file.close()
             self.part.replace(self.path)
             self._key_file.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._output_error(error) from error
 
     def __enter__(self) -> PartFile:
         return self
@@ -102,6 +102,3 @@ class PartFile:
             return b""
         content = self.part.read_bytes()
         return content[: content.rfind(b"\n") + 1]
-
-    def _output_error(self, error: OSError) -> OutputError:
-        return OutputError(f"{self.path} cannot be written: {error.strerror or error}")

@@ -40,10 +40,10 @@ class LiveTextView:
         if info.language_probability is not None:
             print_note(f"detected language: {info.language} ({info.language_probability:.0%})")
 
-    def heard(self, text: str) -> None:
+    def text_delta(self, text: str) -> None:
         self._line.append(text)
 
-    def retracted(self) -> None:
+    def text_retracted(self) -> None:
         self._line.clear()
 
     def segment(self, segment: Segment) -> None:
@@ -92,9 +92,9 @@ class ProgressBarView:
     def segment(self, segment: Segment) -> None:
         self._bar.update(self._task, completed=segment.end)
 
-    def heard(self, text: str) -> None: ...
+    def text_delta(self, text: str) -> None: ...
 
-    def retracted(self) -> None: ...
+    def text_retracted(self) -> None: ...
 
     def translating(self, text: str) -> None: ...
 

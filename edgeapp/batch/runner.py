@@ -34,7 +34,7 @@ class TranscriptionRunner:
         target: Language to translate into, or None.
         translation_model: Name of the translation model; None chooses one by its languages.
         formats: Formats of the results; without any, plain text goes to stdout as it is decoded.
-        folder: Folder for the results; None writes them to stdout.
+        folder: Folder for the results, which then have a format; None writes them to stdout.
         debug: Print tracebacks of errors.
         layout: Layout of srt and vtt subtitles by words.
     """
@@ -99,11 +99,9 @@ class TranscriptionRunner:
             self.target,
         )
         audio: Any = sys.stdin.buffer if source == "-" else source
-        to_files, formatted = self.folder is not None, bool(self.formats)
-        if not single and not to_files:
+        if not single and self.folder is None:
             print_note(source)
-        live = not formatted and (not to_files or sys.stdout.isatty())
-        view = LiveTextView(timed=sys.stdout.isatty()) if live else ProgressBarView(name)
+        view = ProgressBarView(name) if self.formats else LiveTextView(timed=sys.stdout.isatty())
         try:
             with view:
                 job.run(audio, view)
@@ -147,7 +145,7 @@ class TranscriptionRunner:
         return render(transcript, fmt, translated=translated)
 
     def _write_partial(self, job: TranscriptionJob, name: str) -> None:
-        """After an error: write what was transcribed, to files that end with .part."""
+        """After an error: write what was transcribed, to stdout or to files that end in .part."""
         if self.formats and job.transcript.segments:
             try:
                 self._write(job.transcript, name, ".part")

@@ -31,10 +31,10 @@ class ProgressView(Protocol):
     def started(self, info: TranscriptionInfo) -> None:
         """The language and the duration are known; called once, first."""
 
-    def heard(self, text: str) -> None:
+    def text_delta(self, text: str) -> None:
         """Provisional text to append; the next segment replaces it."""
 
-    def retracted(self) -> None:
+    def text_retracted(self) -> None:
         """The provisional text is withdrawn: its window is decoded again, or is silent."""
 
     def segment(self, segment: Segment) -> None:
@@ -119,9 +119,9 @@ class TranscriptionJob:
                     else:
                         emit = partial(self._translate, self.translator_for(spoken), view)
             elif isinstance(event, TextDelta):
-                view.heard(event.text)
+                view.text_delta(event.text)
             elif isinstance(event, Retract):
-                view.retracted()
+                view.text_retracted()
             elif isinstance(event, SegmentDone):
                 self._segments.append(event.segment)
                 self.tokens += len(event.segment.tokens)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from edgeapp.batch.inputs import TextUnit, read_units
+from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.part_file import PartFile, job_key
 from edgeapp.console import print_note, progress
 from pipelines import InputError, NumericalError
@@ -23,6 +24,8 @@ __all__ = ["LineTranslator", "TranslationJob"]
 
 # A file with a zero byte among its first bytes is binary, whatever its name is.
 _BINARY_CHECK_BYTES = 8192
+# With a damaged model, or a compute type that overflows, every line fails.
+_MAX_FAILED_IN_A_ROW = 10
 
 
 class LineTranslator(Protocol):
@@ -43,7 +46,7 @@ class TranslationJob:
         options: Options of the translation.
         name: Path of the input; "-" is stdin.
         document: Join wrapped lines into paragraphs.
-        format_line: A translation as one line of output, without its line ending.
+        format: Of the output lines, a key of WRITERS.
     """
 
     line_translator: LineTranslator
@@ -51,7 +54,7 @@ class TranslationJob:
     options: TranslateOptions
     name: str
     document: bool
-    format_line: Callable[[Translation], str]
+    format: str
 
     def run(self, target: Path | None) -> None:
         """Translate the input.
@@ -61,13 +64,16 @@ class TranslationJob:
                 interrupted run of a regular file is resumed.
 
         Raises:
-            InputError, OutputError, NumericalError.
+            InputError: It cannot be read, or some lines failed: those for which the model computes
+                NaN. Each is named on stderr, and the others are done.
+            OutputError: The output cannot be written.
+            NumericalError: No line with text could be translated, or too many in a row failed.
         """
         with ExitStack() as stack:
             source, size = self._open(stack)
             units = read_units(source, document=self.document)
             if target is None:
-                self._translate(units, _write_to_stdout, size, 0)
+                self._check(self._translate(units, _write_to_stdout, size, 0))
                 return
             part = stack.enter_context(PartFile(target, self._key() if size is not None else None))
             if part.done:
@@ -76,13 +82,14 @@ class TranslationJob:
             for unit in islice((u for u in units if u is not None), part.done):
                 bytes_done += unit.size
             try:
-                self._translate(units, part.write, size, bytes_done)
+                failed = self._translate(units, part.write, size, bytes_done)
             except (KeyboardInterrupt, Exception):
                 if part.part.stat().st_size:
                     resume = "" if size is None else "; the same command resumes there"
                     print_note(f"the translated lines are in {part.part}{resume}")
                 raise
             part.finish()
+            self._check(failed)
 
     def _open(self, stack: ExitStack) -> tuple[BinaryIO, int | None]:
         """The open input and its size in bytes; the size is None for stdin and pipes.
@@ -105,13 +112,20 @@ class TranslationJob:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
     def _key(self) -> str:
+        """The key of the PartFile: all that its lines depend on, by names that stay the same."""
+        options, translator = self.options, self.translator
         return job_key(
             Path(self.name),
-            model=self.translator.model.folder,
-            compute_type=self.translator.model.compute_type,
-            options=self.options,
+            model=str(translator.model.folder),
+            compute_type=translator.model.compute_type,
+            shortlist=translator.shortlist,
+            source_language=options.source_language or translator.source,
+            target=options.target,
+            split_sentences=options.split_sentences,
+            beam_size=options.beam_size,
+            word_alignments=options.word_alignments,
             document=self.document,
-            format=self.format_line.__name__,
+            format=self.format,
         )
 
     def _translate(
@@ -120,59 +134,128 @@ class TranslationJob:
         write: Callable[[str], None],
         size: int | None,
         bytes_done: int,
-    ) -> None:
+    ) -> int:
         """Translate units and write each line at once, with a progress bar where `size` is known.
+
+        A failed unit has an empty translation. In a file its line waits until a later text has
+        been translated, so that a damaged model leaves no file of empty lines.
 
         Args:
             units: Units to translate; None where reading on would block.
             write: Writes a line with its ending.
             size: Bytes of the whole input, or None.
             bytes_done: Bytes of the input before the first unit.
-        """
-        shown = write is not _write_to_stdout or not sys.stdout.isatty()
-        with progress(shown=shown and size is not None) as bar:
-            task = bar.add_task(self.name, total=size, completed=bytes_done)
-            for unit, translation in self._pairs(units):
-                write(self.format_line(translation) + unit.ending)
-                for warning in translation.warnings:
-                    print_note(f"{self._position(unit)}: {warning}")
-                bar.advance(task, unit.size)
 
-    def _pairs(self, units: Iterator[TextUnit | None]) -> Iterator[tuple[TextUnit, Translation]]:
-        """Each unit with its translation.
+        Returns:
+            The number of failed units.
 
         Raises:
             InputError: Reading failed.
-            NumericalError: With the position of the line, where one process translates.
+            NumericalError: No text could be translated, or too many in a row failed.
         """
-        in_flight: deque[TextUnit] = deque()
+        to_stdout = write is _write_to_stdout
+        failed, in_a_row, translated = 0, 0, bytes_done > 0
+        waiting: list[str] = []
+        shown = not to_stdout or not sys.stdout.isatty()
+        with progress(shown=shown and size is not None) as bar:
+            task = bar.add_task(self.name, total=size, completed=bytes_done)
+            for unit, result in self._results(units):
+                if isinstance(result, NumericalError):
+                    print_note(f"{self._position(unit)}: {result}")
+                    failed, in_a_row = failed + 1, in_a_row + 1
+                    translation = _empty_translation(unit, result)
+                else:
+                    translation = result
+                    for warning in translation.warnings:
+                        print_note(f"{self._position(unit)}: {warning}")
+                    if unit.text.strip():
+                        in_a_row, translated = 0, True
+                if in_a_row == _MAX_FAILED_IN_A_ROW:
+                    raise NumericalError(
+                        f"{self._name}: {in_a_row} lines in a row could not be translated"
+                    )
+                waiting.append(WRITERS[self.format](translation) + unit.ending)
+                if to_stdout or not in_a_row:
+                    while waiting:
+                        write(waiting.pop(0))
+                bar.advance(task, unit.size)
+        if failed and not translated:
+            raise NumericalError(f"{self._name}: no line could be translated")
+        for line in waiting:
+            write(line)
+        return failed
 
-        def texts() -> Iterator[str | None]:
+    def _results(
+        self, units: Iterator[TextUnit | None]
+    ) -> Iterator[tuple[TextUnit, Translation | NumericalError]]:
+        """Each unit with its translation, or with the error that the model computed NaN for it.
+
+        A failure ends `translate_lines`; the units that it had read are translated again, without
+        the failed one. Worker processes fail with many lines at once: `translator` then translates
+        what they had read, and so finds the failed line.
+
+        Raises:
+            InputError: Reading failed.
+        """
+        pending: deque[TextUnit] = deque()  # read, without a result
+        again: Iterator[TextUnit] = iter(())  # to be translated again
+        read_error: OSError | None = None
+
+        def texts(source: Iterable[TextUnit | None]) -> Iterator[str | None]:
+            nonlocal read_error
             try:
-                for unit in units:
+                for unit in source:
                     if unit is None:
                         yield None
                         continue
-                    if unit.damaged:
+                    if unit.damaged and source is units:
                         print_note(
                             f"{self._position(unit)}: bytes that are not UTF-8 were replaced"
                         )
-                    in_flight.append(unit)
+                    pending.append(unit)
                     yield unit.text
             except OSError as error:
-                raise InputError(f"{self.name} cannot be read on: {error.strerror}") from error
+                read_error = error
 
-        try:
-            for translation in self.line_translator.translate_lines(texts(), self.options):
-                yield in_flight.popleft(), translation
-        except NumericalError as error:
-            # Worker processes translate many lines at once: the failed one is not known.
-            if self.line_translator is not self.translator:
-                raise
-            raise NumericalError(f"{self._position(in_flight[0])}: {error}") from error
+        translator: LineTranslator = self.line_translator
+        source: Iterator[TextUnit | None] = units
+        while True:
+            try:
+                for translation in translator.translate_lines(texts(source), self.options):
+                    yield pending.popleft(), translation
+            except NumericalError as error:
+                if translator is self.translator:
+                    yield pending.popleft(), error
+                again = iter([*pending, *again])
+                pending.clear()
+                translator, source = self.translator, again
+            else:
+                if source is units:
+                    break
+                translator, source = self.line_translator, units
+        if read_error is not None:
+            raise InputError(
+                f"{self.name} cannot be read on: {read_error.strerror}"
+            ) from read_error
+
+    def _check(self, failed: int) -> None:
+        """Raise InputError if units failed."""
+        if failed:
+            lines = "1 line" if failed == 1 else f"{failed} lines"
+            raise InputError(f"{self._name}: {lines} could not be translated; empty in the output")
+
+    @property
+    def _name(self) -> str:
+        return "stdin" if self.name == "-" else self.name
 
     def _position(self, unit: TextUnit) -> str:
-        return f"{'stdin' if self.name == '-' else self.name}, line {unit.number}"
+        return f"{self._name}, line {unit.number}"
+
+
+def _empty_translation(unit: TextUnit, error: NumericalError) -> Translation:
+    from pipelines import Translation
+
+    return Translation(unit.text, "", warnings=(str(error),))
 
 
 def _write_to_stdout(line: str) -> None:

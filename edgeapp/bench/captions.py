@@ -35,7 +35,7 @@ _WARM_UP_S = 12.0  # seconds of the recording; covers every length of the encode
 
 @dataclass(frozen=True)
 class Lag:
-    """Seconds from the end of a word to its caption, over all correctly recognised words.
+    """Seconds from the end of a word to its caption, over all correctly recognized words.
 
     Attributes:
         median: The median.
@@ -53,7 +53,7 @@ class CaptionFigures:
     Attributes:
         policy: "agreement" or "attention".
         words: Number of reference words.
-        recognised: Number of these that were recognised correctly; lags are measured on them.
+        recognized: Number of these that were recognized correctly; lags are measured on them.
         wrong: Word errors, insertions included.
         display: Lag until a word is first shown in its place.
         committed: Lag until a word is final.
@@ -68,7 +68,7 @@ class CaptionFigures:
 
     policy: str
     words: int
-    recognised: int
+    recognized: int
     wrong: int
     display: Lag
     committed: Lag
@@ -280,7 +280,7 @@ def _figures(
     return CaptionFigures(
         policy=options.policy,
         words=len(reference),
-        recognised=len(correct),
+        recognized=len(correct),
         wrong=word_errors(reference, hypothesis),
         display=_lag([log.first_shown(j, committed=False) - end for end, j in correct]),
         committed=_lag([log.first_shown(j, committed=True) - end for end, j in correct]),

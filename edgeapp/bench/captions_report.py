@@ -43,7 +43,7 @@ def conditions(recording: Recording, transcriber: Transcriber, min_chunk_s: floa
         f"{recording.name}, {recording.seconds:.0f} s with {len(recording.words)} words, played "
         f"in real time to {model.folder.name} ({model.compute_type}) on "
         f"{'the GPU' if engine.device == 'cuda' else f'{engine.threads} CPU threads'}, an update "
-        f"every {min_chunk_s:g} s of speech. Lags are measured on correctly recognised words, from "
+        f"every {min_chunk_s:g} s of speech. Lags are measured on correctly recognized words, from "
         "the end of the word until it is first shown in its place, and until it is final. "
         "Decoding is timed on the same updates with and without drafts. "
         f"{machine('edgeapp', 'torch')}."
@@ -62,7 +62,7 @@ def _cells(figures: Sequence[CaptionFigures]) -> tuple[list[str], list[list[str]
         ("decoding per update, with draft", [f"{f.drafted_ms:.1f} ms" for f in figures]),
         ("decoding per update, without draft", [f"{f.plain_ms:.1f} ms" for f in figures]),
         ("speed-up by the draft", [_speed_up(f) for f in figures]),
-        ("words recognised", [f"{f.recognised} of {f.words}" for f in figures]),
+        ("words recognized", [f"{f.recognized} of {f.words}" for f in figures]),
         ("word error rate", [f"{100 * f.wrong / f.words:.1f} %" for f in figures]),
     ]
     return ["", *(f.policy for f in figures)], [[name, *cells] for name, cells in rows]

@@ -1,4 +1,4 @@
-"""Recordings with word times, and the word error rate of what was recognised of them."""
+"""Recordings with word times, and the word error rate of what was recognized of them."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from pipelines import OptionError
 
 if TYPE_CHECKING:
     from edgeapp.live.capture import LiveCapture
-    from edgeapp.live.files import LiveFiles
+    from edgeapp.live.files import LiveOutputFile
     from edgeapp.live.session import LiveSession
     from edgeapp.model_pool import ModelPool
     from pipelines import LiveOptions
@@ -98,12 +98,12 @@ def live(
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
         settings = settings_from_flags(device, compute_type, threads)
         from edgeapp.live.capture import LiveCapture
-        from edgeapp.live.files import LiveFiles, planned
+        from edgeapp.live.files import LiveOutputFile, plan_outputs
         from edgeapp.model_pool import ModelPool, language_code_of
         from pipelines import LiveOptions, TranscribeOptions
 
         translate_to = translate_to and language_code_of(translate_to)
-        files = planned(output or (), translate_to)
+        files = plan_outputs(output or (), translate_to)
         options = LiveOptions(
             transcribe=TranscribeOptions(
                 language=language,
@@ -114,16 +114,16 @@ def live(
             policy=cast(Literal["agreement", "attention"], policy),
         )
         with ExitStack() as stack:
-            source = LiveCapture(stack, from_file, speed, device_name)
+            capture = LiveCapture(stack, from_file, speed, device_name)
             session = _session(ModelPool(settings), options, model, translate_to, translation_model)
             outputs = []
             for path, translated in files:
-                outputs.append(LiveFiles(path, translated=translated))
+                outputs.append(LiveOutputFile(path, translated=translated))
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
-                source.keep(save_audio)
-            stack.enter_context(_signals_stop(source))
-            _run(session, source, outputs, translated=translate_to is not None)
+                capture.record_to(save_audio)
+            stack.enter_context(_signals_stop(capture))
+            _run(session, capture, outputs, translated=translate_to is not None)
 
 
 def _session(
@@ -157,7 +157,7 @@ def _session(
 
 
 def _run(
-    session: LiveSession, source: LiveCapture, outputs: list[LiveFiles], *, translated: bool
+    session: LiveSession, capture: LiveCapture, outputs: list[LiveOutputFile], *, translated: bool
 ) -> None:
     """Run a session to its end and write its events to the files and to stdout.
 
@@ -170,17 +170,17 @@ def _run(
     view = CaptionView(translated=translated) if sys.stdout.isatty() else JsonView()
     shown = True
     with view:
-        for event in session.run(source.feed, source.another):
+        for event in session.run(capture.source, capture.reopen_microphone):
             if isinstance(event, UpdateDecoded):
                 continue
             for output in outputs:
-                output.take(event)
+                output.write(event)
             if not shown:
                 continue
             try:
-                view.take(event)
+                view.show(event)
             except BrokenPipeError:
-                if not outputs and not source.kept:
+                if not outputs and not capture.is_recording:
                     raise
                 # Ctrl-C ends the reader of the pipe too; the last words still go to the files.
                 discard_stdout()
@@ -188,7 +188,7 @@ def _run(
 
 
 @contextmanager
-def _signals_stop(source: LiveCapture) -> Iterator[None]:
+def _signals_stop(capture: LiveCapture) -> Iterator[None]:
     """The first Ctrl-C, SIGTERM or SIGHUP ends the audio; what was captured is still transcribed.
 
     A second one raises KeyboardInterrupt.
@@ -196,7 +196,7 @@ def _signals_stop(source: LiveCapture) -> Iterator[None]:
 
     def stop(number: int, frame: object) -> None:
         signal.signal(number, signal.default_int_handler)
-        source.stop()
+        capture.stop()
 
     numbers = [n for n in end_signals() if signal.getsignal(n) != signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in numbers}

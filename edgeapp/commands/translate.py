@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
 from edgeapp.batch.translation_job import LineTranslator, TranslationJob
 from edgeapp.commands.options import (
@@ -137,7 +136,7 @@ def translate(
         with _line_translator(translator, workers) as line_translator:
             for name, path in zip(inputs, targets, strict=True):
                 job = TranslationJob(
-                    line_translator, translator, options, name, document, WRITERS[format.value]
+                    line_translator, translator, options, name, document, format.value
                 )
                 try:
                     job.run(path)

@@ -12,7 +12,7 @@ from pipelines import DeviceError
 
 if TYPE_CHECKING:
     from edgeapp.live.recorder import Recorder
-    from edgeapp.live.sources import AudioSource
+    from edgeapp.live.sources import LiveSource
 
 __all__ = ["LiveCapture"]
 
@@ -23,7 +23,7 @@ class LiveCapture:
     """Opens the recording or the microphone, and another microphone when that one is lost.
 
     Attributes:
-        feed: the source that is open now.
+        source: the source that is open now.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class LiveCapture:
         self._stopped = False
         # Opened before a model is loaded, so that errors are reported early.
         if recording is None:
-            self.feed = self._open_microphone()
+            self.source = self._open_microphone()
         else:
             from edgeapp.live.sources import FileSource
             from pipelines import load_audio
 
-            self.feed = FileSource(load_audio(recording), speed)
+            self.source = FileSource(load_audio(recording), speed)
 
-    def keep(self, path: Path) -> None:
+    def record_to(self, path: Path) -> None:
         """Also write the audio to a file.
 
         Raises:
@@ -63,33 +63,33 @@ class LiveCapture:
         from edgeapp.live.recorder import Recorder
 
         self._recorder = self._stack.enter_context(Recorder(path))
-        self.feed = self._with_recorder(self.feed)
+        self.source = self._with_recorder(self.source)
 
     @property
-    def kept(self) -> bool:
+    def is_recording(self) -> bool:
         """Whether the audio is also written to a file."""
         return self._recorder is not None
 
     def stop(self) -> None:
         """End the audio. It may be called from a signal handler."""
         self._stopped = True
-        self.feed.stop()
+        self.source.stop()
 
-    def another(self) -> AudioSource | None:
+    def reopen_microphone(self) -> LiveSource | None:
         """Wait until a microphone can be opened; None after `stop`."""
         print_note("waiting for a microphone; Ctrl-C ends")
         # PortAudio does not detect new devices while a stream is open.
         self._microphone_stack.close()
         while not self._stopped:
             try:
-                self.feed = self._with_recorder(self._open_microphone())
+                self.source = self._with_recorder(self._open_microphone())
             except DeviceError:
                 time.sleep(_RETRY_S)
             else:
-                return self.feed
+                return self.source
         return None
 
-    def _open_microphone(self) -> AudioSource:
+    def _open_microphone(self) -> LiveSource:
         from edgeapp.live.microphone import Microphone, find_device
         from edgeapp.live.sources import MicrophoneSource
 
@@ -99,7 +99,7 @@ class LiveCapture:
         print_note(f"listening to {device.name}; Ctrl-C ends")
         return MicrophoneSource(microphone)
 
-    def _with_recorder(self, source: AudioSource) -> AudioSource:
-        from edgeapp.live.sources import RecordedSource
+    def _with_recorder(self, source: LiveSource) -> LiveSource:
+        from edgeapp.live.sources import TeeSource
 
-        return source if self._recorder is None else RecordedSource(source, self._recorder)
+        return source if self._recorder is None else TeeSource(source, self._recorder)

@@ -14,11 +14,12 @@ from edgeapp.live.events import (
     TranslationPartial,
     as_json,
 )
+from edgeapp.output_errors import output_errors
 from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
 from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
 
-__all__ = ["LiveFiles", "planned"]
+__all__ = ["LiveOutputFile", "plan_outputs"]
 
 _FORMATS = (".srt", ".vtt", ".txt", ".jsonl")
 
@@ -34,7 +35,7 @@ def _format_of(path: Path) -> str:
     return path.suffix.lower()
 
 
-def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]]:
+def plan_outputs(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]]:
     """The files to write.
 
     Args:
@@ -63,7 +64,7 @@ def planned(paths: Sequence[Path], target: str | None) -> list[tuple[Path, bool]
     return files
 
 
-class LiveFiles:
+class LiveOutputFile:
     """Writes one file: each cue as soon as it is complete.
 
     A .jsonl file holds the events instead, except PartialText, TranslationPartial and Status,
@@ -83,14 +84,12 @@ class LiveFiles:
         self.path, self._format, self._translated = path, _format_of(path), translated
         self._segmenter = SubtitleSegmenter()
         self._count = 0
-        try:
+        with output_errors(path):
             self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
-        except OSError as error:
-            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
         if self._format == ".vtt":
             self._write("WEBVTT\n\n")
 
-    def take(self, event: SessionEvent) -> None:
+    def write(self, event: SessionEvent) -> None:
         """Write an event's cues.
 
         Raises:
@@ -132,8 +131,6 @@ class LiveFiles:
         self._write(f"{number}{start} --> {end}\n{cue.text.replace('-->', '->')}\n\n")
 
     def _write(self, text: str) -> None:
-        try:
+        with output_errors(self.path):
             self._file.write(text)
             self._file.flush()
-        except OSError as error:
-            raise OutputError(f"{self.path} cannot be written: {error.strerror}") from error

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from edgeapp.output_errors import output_errors
 from pipelines import OptionError, OutputError
 
 if TYPE_CHECKING:
@@ -110,15 +111,14 @@ class Recorder:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except FileExistsError as error:
-            raise OutputError(f"{self.path} exists already: choose another name") from error
-        except OSError as error:
-            self._failed = True
-            raise OutputError(
-                f"{self.path} cannot be written: {error.strerror or error}"
-            ) from error
+        with output_errors(self.path):
+            try:
+                yield
+            except FileExistsError as error:
+                raise OutputError(f"{self.path} exists already: choose another name") from error
+            except OSError:
+                self._failed = True
+                raise
 
 
 class _Writer(Protocol):

@@ -14,7 +14,7 @@ from edgeapp.live.events import (
     TranslationPartial,
     WarningRaised,
 )
-from edgeapp.live.sources import AudioSource
+from edgeapp.live.sources import LiveSource
 from edgeapp.subtitles.formats import Cue
 from pipelines import (
     SAMPLE_RATE,
@@ -42,7 +42,7 @@ class LiveSession:
 
     def __init__(
         self,
-        recogniser: LiveTranscriber,
+        recognizer: LiveTranscriber,
         translator: LiveTranslator | None = None,
         *,
         show_decoding: bool = False,
@@ -50,12 +50,12 @@ class LiveSession:
     ) -> None:
         """
         Args:
-            recogniser: of this session only.
+            recognizer: of this session only.
             translator: of this session only; None: no translation.
             show_decoding: also yield UpdateDecoded, for measurements.
             clock: seconds; replaceable for tests.
         """
-        self._recogniser, self._translator = recogniser, translator
+        self._recognizer, self._translator = recognizer, translator
         self._show_decoding, self._clock = show_decoding, clock
         self._samples = 0  # fed to recognition
         self._sentences: deque[str] = deque()  # complete, not translated yet
@@ -71,8 +71,8 @@ class LiveSession:
 
     def run(
         self,
-        source: AudioSource,
-        next_source: Callable[[], AudioSource | None] = lambda: None,
+        source: LiveSource,
+        next_source: Callable[[], LiveSource | None] = lambda: None,
     ) -> Iterator[SessionEvent | UpdateDecoded]:
         """Run to the end of the source.
 
@@ -88,14 +88,14 @@ class LiveSession:
             EdgeError, OSError, KeyboardInterrupt: the error of the source, after all audio before
                 it was processed.
         """
-        current: AudioSource | None = source
+        current: LiveSource | None = source
         while current is not None:
             failure: BaseException | None = None
             try:
-                yield from self._recognise(current)
+                yield from self._recognize(current)
             except (EdgeError, OSError, KeyboardInterrupt) as error:
                 failure = error
-            yield from self._forward(self._recogniser.finish())
+            yield from self._forward(self._recognizer.finish())
             yield from self._translate(None)
             current = None
             if isinstance(failure, DeviceLost):
@@ -105,13 +105,13 @@ class LiveSession:
         if failure is not None:
             raise failure
 
-    def _recognise(self, source: AudioSource) -> Iterator[SessionEvent | UpdateDecoded]:
+    def _recognize(self, source: LiveSource) -> Iterator[SessionEvent | UpdateDecoded]:
         """Process a source to its end."""
         self._source_dropped_s = 0.0
         while (audio := source.read(_READ_WAIT_S)) is not None:
             start = self._clock()
             self._samples += len(audio)
-            yield from self._forward(self._recogniser.feed(audio))
+            yield from self._forward(self._recognizer.feed(audio))
             # Recognition has priority: translation waits while audio is waiting.
             yield from self._translate(source)
             self._record_work(len(audio), self._clock() - start)
@@ -139,7 +139,7 @@ class LiveSession:
             elif isinstance(event, SpeechEnded):
                 self._sentences.extend(self._translator.finish())
 
-    def _translate(self, source: AudioSource | None) -> Iterator[SessionEvent]:
+    def _translate(self, source: LiveSource | None) -> Iterator[SessionEvent]:
         """Translate complete sentences, then the running one, unless audio is waiting.
 
         Args:
@@ -189,7 +189,7 @@ class LiveSession:
         while sum(audio for audio, _ in self._work) > _SPEED_WINDOW_S and len(self._work) > 1:
             self._work.popleft()
 
-    def _status(self, source: AudioSource) -> Iterator[SessionEvent]:
+    def _status(self, source: LiveSource) -> Iterator[SessionEvent]:
         """A warning if audio was dropped, and the periodic Status."""
         if source.dropped_s > self._source_dropped_s:
             lost = source.dropped_s - self._source_dropped_s
@@ -205,10 +205,10 @@ class LiveSession:
         audio = sum(audio for audio, _ in self._work)
         work = sum(seconds for _, seconds in self._work)
         factor = work / audio if audio else 0.0
-        level = self._recogniser.level
+        level = self._recognizer.level
         yield Status(self._seconds, source.waiting_s, factor, self._dropped_s, level)
 
 
-def _is_behind(source: AudioSource | None) -> bool:
+def _is_behind(source: LiveSource | None) -> bool:
     """Whether more audio is waiting than translation may delay."""
     return source is not None and source.waiting_s > _MAX_BACKLOG_S

@@ -11,12 +11,12 @@ import numpy as np
 from edgeapp.live.microphone import Microphone
 from pipelines import SAMPLE_RATE, Samples
 
-__all__ = ["AudioSource", "FileSource", "MicrophoneSource", "RecordedSource"]
+__all__ = ["LiveSource", "FileSource", "MicrophoneSource", "TeeSource"]
 
 _BLOCK_S = 0.1  # block length of a recording that is read without pacing
 
 
-class AudioSource(Protocol):
+class LiveSource(Protocol):
     """Mono float32 audio at 16 kHz, as it arrives."""
 
     def read(self, wait_s: float) -> Samples | None:
@@ -76,10 +76,10 @@ class AudioSink(Protocol):
     def write(self, samples: Samples) -> None: ...
 
 
-class RecordedSource:
+class TeeSource:
     """Wraps a source and writes its audio to a sink as it is read."""
 
-    def __init__(self, source: AudioSource, sink: AudioSink) -> None:
+    def __init__(self, source: LiveSource, sink: AudioSink) -> None:
         self._source, self._sink = source, sink
 
     def read(self, wait_s: float) -> Samples | None:

@@ -34,7 +34,7 @@ class EventView(Protocol):
     def __enter__(self) -> EventView: ...
     def __exit__(self, *exc: object) -> None: ...
 
-    def take(self, event: SessionEvent) -> None:
+    def show(self, event: SessionEvent) -> None:
         """Show an event."""
         ...
 
@@ -48,7 +48,7 @@ class JsonView:
     def __exit__(self, *exc: object) -> None:
         pass
 
-    def take(self, event: SessionEvent) -> None:
+    def show(self, event: SessionEvent) -> None:
         sys.stdout.write(as_json(event) + "\n")
         sys.stdout.flush()
 
@@ -79,7 +79,7 @@ class CaptionView:
     def __exit__(self, *exc: object) -> None:
         self._live.stop()
 
-    def take(self, event: SessionEvent) -> None:
+    def show(self, event: SessionEvent) -> None:
         if isinstance(event, CommittedText):
             self._commit(event)
         elif isinstance(event, PartialText):

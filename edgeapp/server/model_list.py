@@ -74,9 +74,9 @@ def _languages_by_model() -> dict[str, str]:
     """Model name → its languages in words, such as "English → 7 languages"."""
     options = picker_options()
     words: dict[str, str] = {}
-    for recogniser in options.recognisers:
-        names = [language_name(code) for code in recogniser.languages]
-        words[recogniser.name] = names[0] if len(names) == 1 else f"{len(names)} languages"
+    for recognizer in options.recognizers:
+        names = [language_name(code) for code in recognizer.languages]
+        words[recognizer.name] = names[0] if len(names) == 1 else f"{len(names)} languages"
     for model in {pair.model for pair in options.pairs}:
         pairs = [pair for pair in options.pairs if pair.model == model]
         source = language_name(pairs[0].source) if pairs[0].source else "Several"

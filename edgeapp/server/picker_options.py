@@ -34,11 +34,11 @@ _MAX_CHOICE_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class RecognizerOption:
-    """An installed speech recogniser.
+    """An installed speech recognizer.
 
     Attributes:
         name: The model's name.
-        languages: Codes of the languages that it recognises.
+        languages: Codes of the languages that it recognizes.
     """
 
     name: str
@@ -62,18 +62,18 @@ class TranslatorOption:
 
 @dataclass(frozen=True)
 class PickerOptions:
-    """The recognisers and language pairs that the page offers."""
+    """The recognizers and language pairs that the page offers."""
 
-    recognisers: tuple[RecognizerOption, ...]
+    recognizers: tuple[RecognizerOption, ...]
     pairs: tuple[TranslatorOption, ...]
 
     def as_message(self) -> dict[str, Any]:
         """A message for the page, with the name of each language."""
-        codes = {code for option in self.recognisers for code in option.languages}
+        codes = {code for option in self.recognizers for code in option.languages}
         codes |= {code for pair in self.pairs for code in (pair.source, pair.target) if code}
         return {
             "type": "picker_options",
-            "recognisers": [asdict(option) for option in self.recognisers],
+            "recognizers": [asdict(option) for option in self.recognizers],
             "pairs": [asdict(pair) for pair in self.pairs],
             "languages": {code: language_name(code) for code in sorted(codes)},
         }
@@ -84,7 +84,7 @@ class ModelChoice:
     """What a user chose on the page. None: choose automatically.
 
     Attributes:
-        model: The name of a recogniser.
+        model: The name of a recognizer.
         language: The code of the language of the input: spoken, or of the text.
         target: The code of the language to translate into.
         translation_model: The name of a translator.
@@ -116,13 +116,13 @@ class ModelChoice:
 def picker_options() -> PickerOptions:
     """The options that the installed models allow."""
     models = list_models()
-    recognisers = tuple(
+    recognizers = tuple(
         RecognizerOption(model.name, _languages(model.folder))
         for model in models
         if model.task == "asr"
     )
     pairs = [pair for model in models if model.task == "translation" for pair in _pairs(model)]
-    return PickerOptions(recognisers, tuple(pairs))
+    return PickerOptions(recognizers, tuple(pairs))
 
 
 def language_name(code: str) -> str:

@@ -41,7 +41,7 @@ class Transcript:
 
     Attributes:
         language: Code of the spoken language.
-        segments: Recognised segments, or cues where only text and times were stored.
+        segments: Recognized segments, or cues where only text and times were stored.
         translation: Cues in `translation_language`.
         translation_language: Code of the target language; None without a translation.
     """

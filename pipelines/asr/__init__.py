@@ -10,8 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines.asr.audio.arrays import LoudAudio
+    from pipelines.asr.audio.arrays import SAMPLE_RATE, LoudAudio, Samples
     from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
+    from pipelines.asr.audio.features import FRAMES_PER_SECOND, FileFeatures
+    from pipelines.asr.audio.isolated import DecodingCancelled, load_audio_isolated
+    from pipelines.asr.audio.vad import VadOptions
+    from pipelines.asr.live.events import (
+        CommittedText,
+        LiveEvent,
+        PartialText,
+        SpeechEnded,
+        SpeechStarted,
+        UpdateDecoded,
+    )
+    from pipelines.asr.live.options import LiveOptions
+    from pipelines.asr.live.transcriber import LiveTranscriber
     from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
     from pipelines.asr.results import (
         Retract,
@@ -25,13 +38,26 @@ if TYPE_CHECKING:
     )
     from pipelines.asr.transcriber import Transcriber
 
+# Public name → module.
 _HOMES = {
     "AudioSource": "audio.decode",
+    "CommittedText": "live.events",
     "DamagedAudio": "audio.decode",
+    "DecodingCancelled": "audio.isolated",
+    "FRAMES_PER_SECOND": "audio.features",
+    "FileFeatures": "audio.features",
+    "LiveEvent": "live.events",
+    "LiveOptions": "live.options",
+    "LiveTranscriber": "live.transcriber",
     "LoudAudio": "audio.arrays",
+    "PartialText": "live.events",
     "Retract": "results",
+    "SAMPLE_RATE": "audio.arrays",
+    "Samples": "audio.arrays",
     "Segment": "results",
     "SegmentDone": "results",
+    "SpeechEnded": "live.events",
+    "SpeechStarted": "live.events",
     "TextDelta": "results",
     "TranscribeOptions": "options",
     "TranscribeOverrides": "options",
@@ -39,17 +65,32 @@ _HOMES = {
     "TranscriptEvent": "results",
     "Transcription": "results",
     "TranscriptionInfo": "results",
+    "UpdateDecoded": "live.events",
+    "VadOptions": "audio.vad",
     "Word": "results",
     "load_audio": "audio.decode",
+    "load_audio_isolated": "audio.isolated",
 }
 
 __all__ = [
     "AudioSource",
+    "CommittedText",
     "DamagedAudio",
+    "DecodingCancelled",
+    "FRAMES_PER_SECOND",
+    "FileFeatures",
+    "LiveEvent",
+    "LiveOptions",
+    "LiveTranscriber",
     "LoudAudio",
+    "PartialText",
     "Retract",
+    "SAMPLE_RATE",
+    "Samples",
     "Segment",
     "SegmentDone",
+    "SpeechEnded",
+    "SpeechStarted",
     "TextDelta",
     "TranscribeOptions",
     "TranscribeOverrides",
@@ -57,8 +98,11 @@ __all__ = [
     "TranscriptEvent",
     "Transcription",
     "TranscriptionInfo",
+    "UpdateDecoded",
+    "VadOptions",
     "Word",
     "load_audio",
+    "load_audio_isolated",
 ]
 
 
@@ -66,3 +110,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -59,8 +59,8 @@ def _events(
     if language is None:
         first = next(chunks, None)
         detected_in = first or Chunk(0, 0, 0, np.zeros(0, np.float32))
-        opening = _chunk_features(recognizer, detected_in).opening()
-        language, probability = next(iter(recognizer.language_probs(opening).items()))
+        first_window = _chunk_features(recognizer, detected_in).first_window()
+        language, probability = next(iter(recognizer.language_probs(first_window).items()))
         chunks = chain(() if first is None else (first,), chunks)
     yield TranscriptionInfo(language, probability, duration)
     tasks = _chunk_tasks(recognizer, chunks, language, options)
@@ -77,11 +77,13 @@ def _chunk_tasks(
 ) -> Iterator[ChunkTask]:
     last_speech = 0.0  # seconds at which the chunk before ended
     for chunk in chunks:
-        start, stop = chunk.first / FRAMES_PER_SECOND, chunk.last / FRAMES_PER_SECOND
+        start, stop = chunk.start_frame / FRAMES_PER_SECOND, chunk.end_frame / FRAMES_PER_SECOND
 
         def begin(chunk: Chunk = chunk, last_speech: float = last_speech) -> DecodeTask:
             features = _chunk_features(recognizer, chunk)
-            return recognizer.decode_task(features, language, options, chunk.first, last_speech)
+            return recognizer.decode_task(
+                features, language, options, chunk.start_frame, last_speech
+            )
 
         yield ChunkTask(begin, f"the speech from {start:.1f} to {stop:.1f} s")
         last_speech = stop
@@ -91,8 +93,8 @@ def _chunk_features(recognizer: Recognizer, chunk: Chunk) -> ChunkFeatures:
     return ChunkFeatures(
         chunk.samples,
         chunk.offset,
-        chunk.first,
-        chunk.last,
+        chunk.start_frame,
+        chunk.end_frame,
         recognizer.model.architecture.num_mel_bins,
         recognizer.window_frames,
     )

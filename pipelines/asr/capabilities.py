@@ -28,7 +28,7 @@ class Capabilities:
         name: The model's name in messages.
         multilingual: Whether prompts hold language and task tokens.
         translates: Whether it translates into English.
-        languages: Codes of the languages it recognises; ("en",) for English-only models.
+        languages: Codes of the languages it recognizes; ("en",) for English-only models.
     """
 
     name: str
@@ -75,15 +75,15 @@ class Capabilities:
         """
         if options.language is not None and options.language not in self.languages:
             language = LANGUAGES[options.language].title()
-            recognised = "only English" if not self.multilingual else "other languages"
+            recognized = "only English" if not self.multilingual else "other languages"
             raise UnsupportedTask(
-                f"{self.name} recognises {recognised}, not {language}; "
+                f"{self.name} recognizes {recognized}, not {language}; "
                 "choose a multilingual model such as 'small' or 'large-v3'"
             )
         if options.task == "translate" and not self.translates:
             reason = "has a reduced decoder that only transcribes"
             if not self.multilingual:
-                reason = "recognises only English"
+                reason = "recognizes only English"
             raise UnsupportedTask(
                 f"{self.name} {reason}: it cannot translate into English; "
                 "choose 'small', 'medium' or 'large-v3', or transcribe and translate the text"

@@ -301,7 +301,7 @@ def _failure(error: Exception, failed: Sequence[str]) -> EngineError:
         message = str(error)  # names the times
     else:
         reason = str(error) if isinstance(error, EdgeError) else f"{type(error).__name__}: {error}"
-        message = f"{last} could not be recognised: {reason}"
+        message = f"{last} could not be recognized: {reason}"
     if others:
         names = others[:_MAX_NAMED]
         if len(others) > _MAX_NAMED:

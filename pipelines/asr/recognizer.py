@@ -195,7 +195,7 @@ class Recognizer:
         self, language: str, options: TranscribeOptions, last_speech: float
     ) -> WordAligner:
         def attend(encoded: EncodedSource, tokens: Sequence[int]) -> tuple[Tensor, Tensor]:
-            return self.model.attend(encoded, tokens, self.alignment_heads)
+            return self.model.score_with_attention(encoded, tokens, self.alignment_heads)
 
         return WordAligner(
             attend,

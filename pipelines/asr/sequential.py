@@ -64,7 +64,7 @@ def decode_windows(
         except NumericalError as error:
             begin, end = seek / FRAMES_PER_SECOND, (seek + frames) / FRAMES_PER_SECOND
             raise NumericalError(
-                f"the speech from {begin:.1f} to {end:.1f} s could not be recognised: {error}"
+                f"the speech from {begin:.1f} to {end:.1f} s could not be recognized: {error}"
             ) from error
         if decoder.is_silent(result):
             if decoder.is_visible(result):

@@ -141,9 +141,9 @@ class Transcriber:
                 iterable, when the block at fault is reached.
             OptionError: The options make no sense.
             UnsupportedTask: The model lacks the language or the task.
-            EngineError: While iterating: a part of the recording could not be recognised. It is a
+            EngineError: While iterating: a part of the recording could not be recognized. It is a
                 NumericalError if the model computed NaN or infinity. With a batch_size above 1
-                the other parts are recognised first.
+                the other parts are recognized first.
 
         Warns:
             DamagedAudio: Only a part of a file can be decoded.
@@ -189,7 +189,7 @@ class Transcriber:
             NumericalError: The model computed NaN or infinity.
         """
         features = self._features(_without_tensors(audio))
-        return self.recognizer.language_probs(features.opening())
+        return self.recognizer.language_probs(features.first_window())
 
     def top_language(self, encoded: EncodedSource) -> str:
         """The code of the most probable language of an encoded window."""
@@ -235,7 +235,7 @@ def _transcribe_sequentially(
         mel, frames = features.window(0)
         if frames == recognizer.window_frames:
             first = recognizer.model.encode([mel])
-        probs = recognizer.language_probs(first[0] if first else features.opening())
+        probs = recognizer.language_probs(first[0] if first else features.first_window())
         language, probability = next(iter(probs.items()))
     yield TranscriptionInfo(language, probability, features.duration)
 

@@ -48,18 +48,17 @@ class LoadedModel:
     ) -> None:
         self._architecture, self._folder = backend.architecture, backend.folder
         self._scheduler = scheduler
-        self._loaded_batch: Batch | None = Batch(backend, max_batch, budget or MemoryBudget())
+        self._batch: Batch | None = Batch(backend, max_batch, budget or MemoryBudget())
 
-    @property
-    def _batch(self) -> Batch:
+    def _require_batch(self) -> Batch:
         """The batch. Raises EngineError after `unload`."""
-        if self._loaded_batch is None:
+        if self._batch is None:
             raise EngineError(f"{self._folder.name} was unloaded; load it again")
-        return self._loaded_batch
+        return self._batch
 
     @property
     def _backend(self) -> Backend:
-        return self._batch.backend
+        return self._require_batch().backend
 
     @property
     def backend(self) -> Backend:
@@ -89,11 +88,11 @@ class LoadedModel:
     @property
     def statistics(self) -> Statistics:
         """Counters since the model was loaded, and its present load."""
-        return self._batch.statistics
+        return self._require_batch().statistics
 
     def owns(self, encoded: EncodedSource) -> bool:
         """Whether this model encoded the source, and so can read it."""
-        return self._loaded_batch is not None and self._loaded_batch.backend.owns(encoded)
+        return self._batch is not None and self._batch.backend.owns(encoded)
 
     def null_source(self) -> EncodedSource:
         """The empty source that requests of a decoder-only model name.
@@ -108,7 +107,7 @@ class LoadedModel:
     def uncached(self) -> LoadedModel:
         """The same model without a cache: each step reads the whole sequence again."""
         return LoadedModel(
-            UncachedBackend(self._backend), self._scheduler, self._batch.max_sequences
+            UncachedBackend(self._backend), self._scheduler, self._require_batch().max_sequences
         )
 
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
@@ -191,9 +190,9 @@ class LoadedModel:
         Raises:
             RequestError: The source is another model's, or the tokens do not fit the model.
         """
-        return self.attend(encoded, tokens, ())[0]
+        return self.score_with_attention(encoded, tokens, ())[0]
 
-    def attend(
+    def score_with_attention(
         self, encoded: EncodedSource, tokens: Sequence[int], heads: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor]:
         """Logits and cross-attention weights for a given target, in one pass.
@@ -212,7 +211,7 @@ class LoadedModel:
         """
         self._check_target(encoded, tokens)
         self._check_heads(heads)
-        return self._run(lambda: self._attend(encoded, list(tokens), heads))
+        return self._run(lambda: self._score_with_attention(encoded, list(tokens), heads))
 
     def stream(self, request: Request) -> Stream:
         """Start a generation on a source that this model has encoded; see Engine.stream."""
@@ -237,7 +236,7 @@ class LoadedModel:
         if request.options.max_new_tokens == 0:
             state.end(FinishReason.LENGTH)
         else:
-            self._scheduler.submit(self._batch, state)
+            self._scheduler.submit(self._require_batch(), state)
         return Stream(state, self._scheduler)
 
     def _run(self, job: Callable[[], T]) -> T:
@@ -246,11 +245,11 @@ class LoadedModel:
         try:
             return self._scheduler.run(job)
         except torch.cuda.OutOfMemoryError as error:
-            if not self._scheduler.recover(self._batch):
+            if not self._scheduler.recover(self._require_batch()):
                 raise EngineError(f"out of memory: {error}") from error
         return self._scheduler.run(job)
 
-    def _attend(
+    def _score_with_attention(
         self, encoded: EncodedSource, tokens: list[int], heads: Sequence[tuple[int, int]]
     ) -> tuple[Tensor, Tensor]:
         cache, cross = self._backend.caches()
@@ -265,7 +264,7 @@ class LoadedModel:
 
     def uses(self, batch: Batch) -> bool:
         """Whether `batch` is this model's."""
-        return self._loaded_batch is batch
+        return self._batch is batch
 
     def replace_backend(self, backend: Backend, states: list[RequestState]) -> None:
         """Continue with another backend of the same weights.
@@ -274,15 +273,16 @@ class LoadedModel:
             backend: Such as the same model on the CPU.
             states: Requests of the former batch, which are prefilled again.
         """
-        self._loaded_batch = Batch(backend, self._batch.max_sequences, self._batch.budget)
+        former = self._require_batch()
+        self._batch = Batch(backend, former.max_sequences, former.budget)
         for state in states:
-            self._scheduler.submit(self._batch, state)
+            self._scheduler.submit(self._require_batch(), state)
 
     def unload(self) -> None:
         """Free the weights and caches; requests that still run fail."""
-        if self._loaded_batch is not None:
-            self._loaded_batch.fail(EngineError(f"{self.folder.name} was unloaded"))
-            self._loaded_batch = None
+        if self._batch is not None:
+            self._batch.fail(EngineError(f"{self.folder.name} was unloaded"))
+            self._batch = None
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 

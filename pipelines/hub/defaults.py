@@ -62,7 +62,7 @@ def choose_default(
             recognition the spoken language, None if it is not known. For translation None means
             the source language of the bundled model for `target`.
         target: Language code. For recognition "en" requests translation into English by the
-            recogniser. For translation None means the target of the bundled model for `source`.
+            recognizer. For translation None means the target of the bundled model for `source`.
         preferred: The model of the user's settings; it is resolved as if it had been named.
 
     Returns:
@@ -82,7 +82,7 @@ def choose_default(
         _check_pair(source, target)
         candidates, kind = list(_translators(source, target)), f"from {source} to {target}"
     else:
-        candidates = list(_recognisers(source, into_english=_translates(source, target)))
+        candidates = list(_recognizers(source, into_english=_translates(source, target)))
         kind = "" if source is None else f"for {source}"
         kind += f" that also translates into {target}" if _translates(source, target) else ""
         kind = kind.strip()
@@ -108,7 +108,7 @@ def _check_pair(source: str, target: str) -> None:
             raise UnsupportedTask(f"{code!r} is not a language code; write en or de")
 
 
-def _recognisers(source: str | None, *, into_english: bool) -> Iterator[str]:
+def _recognizers(source: str | None, *, into_english: bool) -> Iterator[str]:
     """Short names of the models for recognition, best first."""
     english_only = [name for name in _RECOGNISERS if _is_english_only(name)]
     if source == "en" and not into_english:
@@ -126,7 +126,7 @@ def _is_english_only(name: str) -> bool:
 
 
 def _translates(source: str | None, target: str | None) -> bool:
-    """Whether the recogniser itself is to translate."""
+    """Whether the recognizer itself is to translate."""
     return target is not None and target != source
 
 
@@ -168,9 +168,9 @@ def _bundled(
     # Suggest the smallest model for recognition, the plain OPUS-MT pair for translation.
     suggested = better[1] if task == "translation" else _smallest(source, better)
     pull = f"`edgeapp models pull {suggested}`"
-    # The bundled recogniser cannot translate.
+    # The bundled recognizer cannot translate.
     if not _fits(bundled, source, target) or (task == "asr" and _translates(source, target)):
-        what = "translator" if task == "translation" else "recogniser"
+        what = "translator" if task == "translation" else "recognizer"
         limits = {name: model.good_for for name, model in BUNDLED.items() if model.task == task}
         raise ModelNotFound(
             f"no {what} {kind} is on this machine: looked in {cache_folder()}, and the bundled "

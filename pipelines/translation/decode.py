@@ -228,7 +228,7 @@ class SentenceDecoder:
         assert sentence.encoded is not None, "the sentence has not been submitted"
         prompt = [self._decoder_start(sentence.request)[0], *tokens[:-1]]
         heads = self.defaults.alignment_heads
-        return self.model.attend(sentence.encoded, prompt, heads)[1].mean(0)
+        return self.model.score_with_attention(sentence.encoded, prompt, heads)[1].mean(0)
 
     def _generate(
         self,

@@ -18,6 +18,7 @@ from pipelines.translation.decode import (
 )
 from pipelines.translation.results import SentenceTranslation
 from pipelines.translation.text.sentences import split_to_fit
+from pipelines.translation.tokenizers.base import encode_normalized
 
 __all__ = ["translate_sentence"]
 
@@ -118,12 +119,8 @@ def _retry_in_parts(
     if request.is_part or length < _MIN_TOKENS_TO_SPLIT:
         return None
 
-    def measure(text: str) -> int:
-        ids = decoder.tokenizer.encode(text, request.target_language, request.source_language)
-        return len(ids)
-
     limit = min(length - 1, max(_MIN_TOKENS_TO_SPLIT, length // 4))
-    spans = split_to_fit(request.source, limit, measure)
+    spans = split_to_fit(request.source, limit, lambda text: len(_encode(decoder, request, text)))
     if len(spans) < 2 or not all(span.leading_space for span in spans[1:]):
         return None
     assembler = TextAssembler()
@@ -151,12 +148,19 @@ def _translate_now(
     decoder: SentenceDecoder, request: SentenceRequest, text: str, is_part: bool = False
 ) -> SentenceTranslation:
     """Translate another text under the conditions of a request, and wait for the result."""
-    ids = decoder.tokenizer.encode(text, request.target_language, request.source_language)
+    ids = _encode(decoder, request, text)
     other = replace(request, source=text, source_ids=ids, is_part=is_part or request.is_part)
     sentence = decoder.submit(other, decoder.model.encode([ids])[0])
     *_, result = translate_sentence(decoder, sentence, live=False)
     assert isinstance(result, SentenceTranslation)
     return result
+
+
+def _encode(decoder: SentenceDecoder, request: SentenceRequest, text: str) -> list[int]:
+    """The source ids of another text in the languages of a request."""
+    return encode_normalized(
+        decoder.tokenizer, text, request.target_language, request.source_language
+    )
 
 
 def _missing_numbers(result: SentenceTranslation) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -15,9 +14,14 @@ from pipelines.languages import (
     two_letter,
 )
 from pipelines.translation.decode import SentenceRequest
-from pipelines.translation.text.passthrough import plain_quotes, split_passthrough
+from pipelines.translation.text.passthrough import split_passthrough
 from pipelines.translation.text.sentences import SentenceSpan, split_sentences, split_to_fit
-from pipelines.translation.tokenizers.base import TextTokenizer
+from pipelines.translation.tokenizers.base import (
+    TextTokenizer,
+    encode_normalized,
+    normalize,
+    normalize_quotes,
+)
 
 __all__ = ["Preprocessor", "SourceLanguages", "TargetLanguages"]
 
@@ -217,7 +221,7 @@ class Preprocessor:
             span.text, self.max_source_tokens, lambda text: len(self._ids(text, target))
         )
         for part in (SentenceSpan(span.leading_space, first.text), *rest):
-            unknown = self.tokenizer.unknown(self._normalize_quotes(part.text))
+            unknown = self.tokenizer.unknown(normalize_quotes(self.tokenizer, part.text))
             warning = f"not in the model's vocabulary: {' '.join(unknown)!r}"
             yield SentenceRequest(
                 part.text,
@@ -232,21 +236,7 @@ class Preprocessor:
             )
 
     def _ids(self, text: str, target: str | None) -> list[int]:
-        return self.tokenizer.encode(self._normalize(text), target, self.source_language)
+        return encode_normalized(self.tokenizer, text, target, self.source_language)
 
     def _has_unknown(self, text: str) -> bool:
-        return bool(self.tokenizer.unknown(self._normalize(text)))
-
-    def _normalize(self, text: str) -> str:
-        """A text as it is tokenised: plain quotes, and unknown letters without their accents."""
-        text = self._normalize_quotes(text)
-        for piece in self.tokenizer.unknown(text):
-            text = text.replace(piece, _without_accents(piece))
-        return text
-
-    def _normalize_quotes(self, text: str) -> str:
-        return plain_quotes(text) if self.tokenizer.plain_quotes else text
-
-
-def _without_accents(text: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+        return bool(self.tokenizer.unknown(normalize(self.tokenizer, text)))

@@ -48,22 +48,26 @@ def sentences(name: str) -> list[tuple[float, float]]:
 # --- Chunks ---
 
 
-@pytest.mark.parametrize("longest_s", [8.0, 10.0, 30.0])
-def test_chunks_are_cut_in_the_pauses(longest_s: float) -> None:
+@pytest.mark.parametrize("max_duration_s", [8.0, 10.0, 30.0])
+def test_chunks_are_cut_in_the_pauses(max_duration_s: float) -> None:
     samples = load_audio(SAMPLES / "story.flac")
-    found = list(split_at_pauses([samples], longest_s))
+    found = list(split_at_pauses([samples], max_duration_s))
     for chunk in found:
-        assert 0 < chunk.last - chunk.first <= longest_s * 100
+        assert 0 < chunk.end_frame - chunk.start_frame <= max_duration_s * 100
     for before, after in pairwise(found):
-        assert before.last <= after.first
+        assert before.end_frame <= after.start_frame
     for start, end in sentences("story"):
-        middles = [c for c in found if c.first / 100 <= start + 0.1 and end - 0.1 <= c.last / 100]
+        middles = [
+            c
+            for c in found
+            if c.start_frame / 100 <= start + 0.1 and end - 0.1 <= c.end_frame / 100
+        ]
         assert len(middles) == 1, f"the sentence at {start} s is in one chunk"
 
 
 def test_blocks_of_any_size_give_the_same_chunks(talk: Samples) -> None:
     def contents(found: Iterator[Chunk]) -> list[tuple[int, int, int, bytes]]:
-        return [(c.first, c.last, c.offset, c.samples.tobytes()) for c in found]
+        return [(c.start_frame, c.end_frame, c.offset, c.samples.tobytes()) for c in found]
 
     expected = contents(split_at_pauses([talk], 10.0))
     for size in (1_000, 16_001, 400_000):
@@ -84,8 +88,8 @@ def test_long_silence_is_left_out(talk: Samples) -> None:
     longest = max(len(c.samples) for c in found)
     half = len(found) // 2
     assert longest <= 10.1 * SAMPLE_RATE
-    assert found[half - 1].last < len(talk) / 160 + 1
-    assert found[half].first >= 60_000
+    assert found[half - 1].end_frame < len(talk) / 160 + 1
+    assert found[half].start_frame >= 60_000
     assert list(split_at_pauses([np.zeros(5 * SAMPLE_RATE, np.float32)], 10.0)) == []
     assert list(split_at_pauses([], 10.0)) == []
 
@@ -94,8 +98,8 @@ def test_speech_without_a_pause_is_cut(talk: Samples) -> None:
     rows = sentences("talk")
     speech = np.concatenate([talk[int(a * SAMPLE_RATE) : int(b * SAMPLE_RATE)] for a, b in rows])
     found = list(split_at_pauses([speech], 5.0))
-    assert max(c.last - c.first for c in found) <= 500
-    assert sum(c.last - c.first for c in found) > 0.95 * len(speech) / 160
+    assert max(c.end_frame - c.start_frame for c in found) <= 500
+    assert sum(c.end_frame - c.start_frame for c in found) > 0.95 * len(speech) / 160
 
 
 # --- Recognition ---

@@ -81,13 +81,13 @@ def test_a_chunk_that_fails_once_is_retried() -> None:
 
 def test_a_failed_chunk_does_not_affect_the_others() -> None:
     texts, error = followed(run_interleaved(Script({3: 9}).chunks(6), encode, 4))
-    assert str(error) == "chunk 3 could not be recognised: 3 is broken"
+    assert str(error) == "chunk 3 could not be recognized: 3 is broken"
     assert texts == [f"{n}{part}" for n in range(6) for part in "ab" if (n, part) != (3, "b")]
 
 
 def test_two_failed_chunks_in_a_row_raise_at_once() -> None:
     found, error = followed(run_interleaved(Script({3: 9, 4: 9}).chunks(6), encode, 4))
-    assert str(error) == "chunk 4 could not be recognised: 4 is broken; nor could chunk 3"
+    assert str(error) == "chunk 4 could not be recognized: 4 is broken; nor could chunk 3"
     assert found[-2:] == ["3a", "4a"]
 
 
@@ -97,7 +97,7 @@ def test_all_failed_chunks_are_named() -> None:
     )
     assert texts == [f"{n}{part}" for n in range(20) for part in "ab" if n % 2 or part == "a"]
     assert str(error) == (
-        "chunk 18 could not be recognised: 18 is broken; "
+        "chunk 18 could not be recognized: 18 is broken; "
         "nor could chunk 0, chunk 2, chunk 4, chunk 6, chunk 8, 4 more"
     )
 
@@ -108,7 +108,7 @@ def test_an_error_of_another_kind_is_named_by_its_class() -> None:
 
     texts, error = followed(run_interleaved(Script({}).chunks(1), never, 4))
     assert texts == []
-    assert str(error) == "chunk 0 could not be recognised: MemoryError: "
+    assert str(error) == "chunk 0 could not be recognized: MemoryError: "
     assert isinstance(error.__cause__, MemoryError)
 
 
@@ -119,5 +119,5 @@ def test_a_window_that_cannot_be_encoded_fails_only_its_own_chunk() -> None:
         return encode(windows)
 
     texts, error = followed(run_interleaved(Script({}).chunks(5), some, 4))
-    assert str(error) == "chunk 2 could not be recognised: 2 is no sound"
+    assert str(error) == "chunk 2 could not be recognized: 2 is no sound"
     assert texts == [f"{n}{part}" for n in range(5) if n != 2 for part in "ab"]

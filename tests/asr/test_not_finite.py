@@ -72,7 +72,7 @@ def test_window_after_window(
 
 
 @pytest.mark.parametrize("broken", [0, 1])
-def test_neighbours_are_recognised_as_before(
+def test_neighbours_are_recognized_as_before(
     demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch, broken: int
 ) -> None:
     options = {"language": "en", "temperature": 0.0, "batch_size": 8, "chunk_s": 8.0}
@@ -95,7 +95,7 @@ def test_without_any_result_there_is_an_error(
 ) -> None:
     damage(demo, monkeypatch, range(100))
     speech = talk[: 4 * SAMPLE_RATE]
-    with pytest.raises(NumericalError, match=r"from 0\.\d to 4\.0 s could not be recognised"):
+    with pytest.raises(NumericalError, match=r"from 0\.\d to 4\.0 s could not be recognized"):
         list(demo.transcribe(speech, batch_size=batch_size))
 
 

@@ -79,7 +79,7 @@ def test_times_equal_openai_whisper(fitted: Pair, name: str, options: dict[str, 
             assert word.probability == pytest.approx(expected["probability"], abs=1e-4)
 
 
-def test_who_does_not_ask_gets_none(fitted: Pair) -> None:
+def test_words_are_computed_on_request_only(fitted: Pair) -> None:
     samples = samples_of(RECORDINGS["short"])
     segments = list(fitted.ours.transcribe(samples))
     assert segments

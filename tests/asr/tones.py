@@ -1,7 +1,7 @@
-"""A language of tones and its recogniser: live recognition without a neural network.
+"""A language of tones and its recognizer: live recognition without a neural network.
 
 Each word is a tone of its own pitch, so the words of a buffer can be read off its spectrogram. The
-recogniser has no context: a word cut in half may be recognised as another word.
+recognizer has no context: a word cut in half may be recognized as another word.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WINDOW_S = 10.0
 WORDS = [f" {name}" for name in "ba be bi bo da de di do ka ke ki ko ma me mi mo".split()]
 EOT, BEGIN = 100, 110  # text below, timestamps from there on
 _FRAME_S = 0.01
-_SHORTEST_S = 0.15  # shorter tones are not recognised
+_SHORTEST_S = 0.15  # shorter tones are not recognized
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class ToneTranscriber:
     ) -> LiveWindowResult:
         self.heard_s += encoded.shape[1] * _FRAME_S
         self.longest_context = max(self.longest_context, len(previous))
-        tokens, times = self._recognise(encoded)
+        tokens, times = self._recognize(encoded)
         tokens, times = (
             [*prefix, *tokens[len(prefix) :]],
             [*times, *[times[-1] if times else 0.0] * 99],
@@ -145,7 +145,7 @@ class ToneTranscriber:
         window = WindowResult(tuple(tokens), 0.0, -0.1, 1.0, 0.0)
         return LiveWindowResult(window, tuple(times[: len(tokens)]), accepted)
 
-    def _recognise(self, mel: Tensor) -> tuple[list[int], list[float]]:
+    def _recognize(self, mel: Tensor) -> tuple[list[int], list[float]]:
         loud = mel.amax(0) > mel.max() - 0.5
         names = [int(band) if on else -1 for band, on in zip(mel.argmax(0), loud, strict=True)]
         if not bool(mel.max() > 0.1):

@@ -67,7 +67,7 @@ def size_mb() -> float:
 
 def session(arguments: argparse.Namespace) -> LiveSession:
     engine = Engine(compute_type=arguments.compute_type, threads=arguments.threads)
-    recogniser = LiveTranscriber(
+    recognizer = LiveTranscriber(
         Transcriber(arguments.model, engine=engine), LiveOptions(policy=arguments.policy)
     )
     translator = None
@@ -77,7 +77,7 @@ def session(arguments: argparse.Namespace) -> LiveSession:
             Translator(found.folder, engine=engine),
             TranslateOptions(priority=Priority.LIVE_TRANSLATION),
         )
-    return LiveSession(recogniser, translator)
+    return LiveSession(recognizer, translator)
 
 
 def rounds_of(hour: Hour, live: LiveSession) -> Iterator[tuple[str, float, float]]:

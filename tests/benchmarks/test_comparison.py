@@ -49,8 +49,8 @@ WHISPER = replace(SHAPES[0], name="small-whisper", config={**SHAPES[0].config, *
 MARIAN = replace(SHAPES[-1], name="small-marian", config={**SHAPES[-1].config, **_SMALL})
 
 
-def entered(work: dict[Shape, list[Task]], rivals: tuple[Peer, ...] = PEERS) -> Results:
-    return compare(work, rivals, rounds=1, device="cpu", threads=[1], said=lambda message: None)
+def entered(work: dict[Shape, list[Task]], peers: tuple[Peer, ...] = PEERS) -> Results:
+    return compare(work, peers, rounds=1, device="cpu", threads=[1], said=lambda message: None)
 
 
 def test_all_libraries_run_the_same_tasks_on_whisper() -> None:
@@ -67,11 +67,11 @@ def test_all_libraries_run_the_same_tasks_on_whisper() -> None:
         Task("memory", 1, 3),
     ]
     results = entered({WHISPER: tasks})
-    missing = {(each.rival, each.work): each.missing for each in results.figures if each.missing}
+    missing = {(each.peer, each.work): each.missing for each in results.figures if each.missing}
     assert not missing
     took_part = {each.work: [] for each in results.figures}
     for each in results.figures:
-        took_part[each.work].append(each.rival)
+        took_part[each.work].append(each.peer)
         assert each.configuration is not None
         assert each.configuration.threads == 1
         assert (each.limit_ms is not None) == (each.work.startswith("step"))
@@ -79,7 +79,7 @@ def test_all_libraries_run_the_same_tasks_on_whisper() -> None:
     assert took_part["growth"] == [OURS]
     assert {CT2, HF_EXACT, OURS} < set(took_part["step 1"])
     assert {"faster-whisper", WHISPER_CPP} < set(took_part["window"])
-    assert any("encoder" in each.why for each in results.figures if each.rival == OURS)
+    assert any("encoder" in each.why for each in results.figures if each.peer == OURS)
     assert results.bytes_per_s > 1e8
     _check_reports(results)
 
@@ -94,7 +94,7 @@ def _check_reports(results: Results) -> None:
     assert len({row.count("|") for row in rows}) == 1
     told = json.loads(to_json(results, ()))
     assert len(told["figures"]) == len(results.figures)
-    ratio = next(each for each in told["figures"] if each["rival"] == CT2)
+    ratio = next(each for each in told["figures"] if each["peer"] == CT2)
     assert ratio["edgeapp_is"] != 0
 
 
@@ -109,7 +109,7 @@ def test_a_missing_library_is_reported_and_the_others_run() -> None:
     nobody = replace(PEERS[2], place="no_such_package:Nobody", package="nobody")
     broken = replace(PEERS[1], place="hugging_face:NoSuchClass", package="broken")
     results = entered({WHISPER: [Task("step", 1, 4)]}, (nobody, broken, PEERS[-1]))
-    said = {each.rival: each.missing for each in results.figures}
+    said = {each.peer: each.missing for each in results.figures}
     assert said[CT2] == "nobody is not installed"
     assert "NoSuchClass" in str(said["openai-whisper"])
     assert said[OURS] is None
@@ -151,14 +151,14 @@ def test_tasks_of_a_shape() -> None:
 
 def test_targets() -> None:
     ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
-    theirs = replace(ours, rival=CT2, runs=(2.9, 3.1, 2.8))
+    theirs = replace(ours, peer=CT2, runs=(2.9, 3.1, 2.8))
     assert target_rows([theirs, ours]) == {CT2: "1.45 ×, aim 1.5: missed"}
     assert target_rows([replace(theirs, runs=(4.0,)), ours]) == {CT2: "2.00 ×, aim 1.5: hit"}
     assert target_rows([theirs]) == {}
     assert target_of("whisper-base", "step 1", CT2) == 2.0
     assert target_of("whisper-base", "step 8", CT2) is None
     speed = replace(ours, work="lines", unit="tokens/s", runs=(300.0,))
-    assert target_rows([replace(speed, rival=CT2, runs=(100.0,)), speed]) == {
+    assert target_rows([replace(speed, peer=CT2, runs=(100.0,)), speed]) == {
         CT2: "3.00 ×, aim 1.5: hit"
     }
     growth = replace(ours, work="growth", unit="×", runs=(1.4,))
@@ -167,7 +167,7 @@ def test_targets() -> None:
 
 def test_targets_on_a_gpu() -> None:
     ours = Figure("whisper-tiny", "step 1", "", OURS, "ms", (2.0,), Configuration("auto", 1))
-    figures = (replace(ours, rival=HF, runs=(11.0,)), replace(ours, rival=CT2, runs=(3.0,)), ours)
+    figures = (replace(ours, peer=HF, runs=(11.0,)), replace(ours, peer=CT2, runs=(3.0,)), ours)
     assert target_rows(figures, on_gpu=True) == {HF: "5.50 ×, aim 5: hit", CT2: "1.50 ×"}
     results = Results(figures, 3e12, "Some GPU") + Results(())
     assert "Some GPU; memory read at 3000 GB/s" in text(results, ())
@@ -186,7 +186,7 @@ def test_against_transformers_alone() -> None:
     assert versus_transformers.table(found).row_count == 6
 
 
-def test_quality_of_the_bundled_recogniser() -> None:
+def test_quality_of_the_bundled_recognizer() -> None:
     costs = quality(None, "cpu", 1, lambda message: None)
     assert {cost.model for cost in costs} == {"demo"}
     assert costs[0].compute_type == "float32"

@@ -129,7 +129,7 @@ def page_environment(
     whisper_folder: Callable[..., Path],
     stand_in_hub: Hub,
 ) -> dict[str, str]:
-    """As `environment`, for a server that several tests share, with a hub, and with a recogniser
+    """As `environment`, for a server that several tests share, with a hub, and with a recognizer
     of many languages in the cache: someone/many, which makes words up."""
     folder = tmp_path_factory.mktemp("page")
     storage = folder / "no-models" / "models--someone--many"

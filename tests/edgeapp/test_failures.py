@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from pipelines.asr import DamagedAudio, batched, transcriber
 from pipelines.hub import assets_folder
 from pipelines.notices import notice
 from pipelines.translation import Translation, Translator
+from pipelines.translation.decode import SentenceDecoder, SentenceRequest
 
 SAMPLES = assets_folder() / "samples"
 CPU = ("--device", "cpu", "--threads", "1")
@@ -162,7 +164,7 @@ def test_segments_before_an_error_are_kept_in_a_part_file(
     assert (tmp_path / "o" / "story.txt.part").read_text().strip()
     said = capsys.readouterr().err
     assert "edgeapp: story: the first part is in o, in files that end with .part" in said
-    assert "could not be recognised: the model computed NaN" in said
+    assert "could not be recognized: the model computed NaN" in said
     assert "nor could the speech from" in said
 
 
@@ -205,6 +207,74 @@ def test_a_text_for_which_nan_is_computed(
     assert (tmp_path / "out" / "a.de.txt.part").read_text() == "\n"
     said = capsys.readouterr().err
     assert 'a.txt, line 2: "I am tired." could not be translated: the model computed NaN' in said
+
+
+@pytest.fixture
+def nan_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For sentences with "bad" in them NaN is computed."""
+    submit = SentenceDecoder.submit
+
+    def with_nan(self: Any, request: SentenceRequest, encoded: Any) -> Any:
+        if "bad" in request.source:
+            with torch.inference_mode():
+                encoded.values[0].fill_(torch.nan)
+        return submit(self, request, encoded)
+
+    monkeypatch.setattr(SentenceDecoder, "submit", with_nan)
+
+
+@pytest.mark.usefixtures("nan_lines")
+def test_a_line_for_which_nan_is_computed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named by its number, and its line of the output is empty; the others are done."""
+    lines = ["Good morning.", "", "A bad one.", "Good morning.", "Another bad one.", "I am tired."]
+    (tmp_path / "a.txt").write_text("\n".join([*lines, ""]))
+    arguments = ("translate", "a.txt", "-m", "demo-en-de", *CPU)
+    assert run(*arguments, "-o", "a.de.txt") == 1
+    found = (tmp_path / "a.de.txt").read_text()
+    first, empty, failed, fourth, also_failed, last, end = found.split("\n")
+    assert (first, fourth) == ("Guten Morgen!", "Guten Morgen!")
+    assert last
+    assert {empty, failed, also_failed, end} == {""}
+    assert names_in(tmp_path) == {"a.txt", "a.de.txt"}
+    third, fifth, summary = capsys.readouterr().err.splitlines()
+    assert third.startswith('edgeapp: a.txt, line 3: "A bad one." could not be translated: ')
+    assert fifth.startswith('edgeapp: a.txt, line 5: "Another bad one." could not be translated: ')
+    assert summary == "edgeapp: a.txt: 2 lines could not be translated; empty in the output"
+    assert run(*arguments) == 1
+    assert capsys.readouterr().out == found
+    assert run(*arguments, "--format", "json") == 1
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["source"] for row in rows] == lines
+    assert rows[2]["text"] == ""
+    assert "computed NaN" in rows[2]["warnings"][0]
+
+
+@pytest.mark.usefixtures("nan_lines")
+def test_ten_failed_lines_in_a_row_end_an_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("Good morning.\n" + 40 * "A bad one.\n")
+    (tmp_path / "b.txt").write_text("Good morning.\n")
+    assert run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", *CPU) == 1
+    assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
+    assert (tmp_path / "out" / "a.de.txt.part").read_text() == "Guten Morgen!\n"
+    said = capsys.readouterr().err.splitlines()
+    assert sum('"A bad one." could not be translated' in line for line in said) == 10
+    assert said[-1] == "edgeapp: a.txt: 10 lines in a row could not be translated"
+    assert said[9].startswith("edgeapp: a.txt, line 11: ")
+
+
+def test_a_failed_line_in_worker_processes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker fails with all its lines; the command finds the line among them."""
+    model = damaged("demo-en-de", tmp_path / "model")
+    (tmp_path / "a.txt").write_text("\nGood morning.\n")
+    assert run("translate", "a.txt", "-m", model, "-o", "out.txt", "--workers", 2, *CPU) == 1
+    said = capsys.readouterr().err
+    assert 'a.txt, line 2: "Good morning." could not be translated: the model computed NaN' in said
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RecursionError("deep"), IndexError("oh")])

@@ -39,6 +39,40 @@ def test_a_model_in_use_is_not_unloaded(pool: ModelPool, hub_cache: Path) -> Non
     assert pool.translator(None, "en", "de") is not translator
 
 
+def test_a_model_that_is_unloaded_before_its_use(pool: ModelPool, hub_cache: Path) -> None:
+    """As when one person unloads it while another's task is about to begin."""
+    translator = pool.translator("demo-de-en", None, None)
+    folder = translator.model.folder
+    pool.unload(folder)
+    with pytest.raises(ModelError, match="demo-de-en was unloaded"), pool.using(translator):
+        pass
+    assert pool.use_count(folder) == 0
+    again = pool.translator("demo-de-en", None, None)
+    with pytest.raises(ModelError, match="was unloaded"), pool.using(again, translator):
+        pass
+    assert pool.use_count(folder) == 0
+    with pool.using(again):
+        assert pool.use_count(folder) == 1
+
+
+def test_arbitrary_source_languages_add_no_translators(
+    hub_cache: Path, many_folder: Callable[..., Path], marian_folder: Callable[..., Path]
+) -> None:
+    """A page may send any string; each translator would stay in memory."""
+    pool = ModelPool(Settings(threads=1))
+    group = marian_folder("opus-mt-de-en", source_lang="mul")
+    first = pool.translator(str(group), "fi", None)
+    assert all(pool.translator(str(group), f"x{i}", None) is first for i in range(5))
+    assert pool.translator(str(group), None, None) is first
+    many = str(many_folder("nllb-200-distilled-600M", seed=1))
+    english = pool.translator(many, "en", "de")
+    assert pool.translator(many, "en", "fr") is english
+    assert pool.translator(many, "fr", "de") is not english
+    with pytest.raises(UnsupportedTask, match="does not translate from 'tlh'"):
+        pool.translator(many, "tlh", "de")
+    assert pool.translator(many, "en", "de") is english
+
+
 def test_threads_share_a_model(pool: ModelPool, hub_cache: Path) -> None:
     translators: list[Translator] = []
     start = threading.Barrier(4)

@@ -38,7 +38,7 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """The exact one: float32 on the CPU, on one thread, which a busy neighbour cannot hold up."""
+    """The exact one: float32 on the CPU, on one thread, which a busy neighbor cannot hold up."""
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 

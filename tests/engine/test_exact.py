@@ -178,7 +178,7 @@ def test_bundled_translator_equals_generate(case: Callable[[Path], Case]) -> Non
     it.check(sources, [[(pad,)]] * len(ids), options, bad_words_ids=[[pad]])
 
 
-def test_bundled_recogniser_equals_generate(case: Callable[[Path], Case]) -> None:
+def test_bundled_recognizer_equals_generate(case: Callable[[Path], Case]) -> None:
     it = case(_bundled("demo"))
     architecture = it.model.architecture
     start, eos = architecture.start_id, architecture.eos_ids

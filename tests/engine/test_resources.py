@@ -23,11 +23,11 @@ def test_timeouts(engine: Engine, marian: LoadedModel) -> None:
     request, other = requests_of(marian, 2)
     whole = engine.generate([request])[0]
     late = engine.stream(replace(request, timeout_s=0.0))
-    neighbour = engine.stream(other)
+    neighbor = engine.stream(other)
     result = late.result()
     assert result.reason is FinishReason.TIMEOUT
     assert result.tokens == ()
-    assert len(neighbour.result().tokens) == 12
+    assert len(neighbor.result().tokens) == 12
     assert engine.generate([replace(request, timeout_s=60.0)])[0].tokens == whole.tokens
     stream = engine.stream(replace(request, timeout_s=60.0))
     next(stream)
@@ -75,10 +75,10 @@ def test_requests_without_memory_wait(checkpoints: Folders) -> None:
         assert [result.tokens for result in results] == expected
         assert sum(model.statistics.cache_bytes for model in models) <= budget
         wide = replace(requests[0], options=replace(OPTIONS, beam_size=5))
-        neighbour = tight.stream(requests[1])
+        neighbor = tight.stream(requests[1])
         with pytest.raises(EngineError, match=r"needs .* MiB of cache for 5 sequence.*budget is"):
             tight.generate([wide])
-        assert neighbour.result().tokens == expected[1]
+        assert neighbor.result().tokens == expected[1]
 
 
 def test_a_closed_engine_says_so(checkpoints: Folders) -> None:

@@ -86,7 +86,7 @@ def test_the_documented_order_is_the_one(cached: Cached) -> None:
         ((None, "en"), [name for name in MULTILINGUAL if name != "turbo"]),
     ],
 )
-def test_recognisers_for_a_language(
+def test_recognizers_for_a_language(
     cached: Cached, languages: tuple[str | None, ...], expected: list[str]
 ) -> None:
     assert order(cached, sorted(ENGLISH), *languages) == expected
@@ -176,9 +176,9 @@ def test_else_the_bundled_one_says_what_it_is_for_and_how_to_get_more(
 @pytest.mark.parametrize(
     ("task", "languages", "said", "better"),
     [
-        ("asr", ("fr",), "no recogniser for fr is", "tiny"),
-        ("asr", ("fr", "en"), "no recogniser for fr that also translates into en is", "tiny"),
-        ("asr", (None, "en"), "no recogniser that also translates into en is", "tiny"),
+        ("asr", ("fr",), "no recognizer for fr is", "tiny"),
+        ("asr", ("fr", "en"), "no recognizer for fr that also translates into en is", "tiny"),
+        ("asr", (None, "en"), "no recognizer that also translates into en is", "tiny"),
         ("translation", ("en", "fr"), "no translator from en to fr is", "opus-mt-en-fr"),
         ("translation", ("de", "fr"), "no translator from de to fr is", "opus-mt-de-fr"),
         ("translation", (None, "xx"), "no translator from en to xx is", "opus-mt-en-xx"),

@@ -41,7 +41,7 @@ def test_chinese_needs_spaces_in_german_and_german_none_in_chinese() -> None:
 
 
 @pytest.mark.parametrize("first", ["(", '"', "**", "word", "http://a.b/"])
-def test_what_stood_together_stays_together(first: str) -> None:
+def test_no_space_is_added_inside_a_word(first: str) -> None:
     assert _assembled(("", first, first), ("", "C", "c")) == f"{first}c"
 
 

@@ -1,4 +1,4 @@
-"""Batches to train the recogniser on: log-mels with their tokens, harder as it learns."""
+"""Batches to train the recognizer on: log-mels with their tokens, harder as it learns."""
 
 from __future__ import annotations
 

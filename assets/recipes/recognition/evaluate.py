@@ -1,4 +1,4 @@
-"""Word error rates of the bundled recogniser, heard the way the program hears.
+"""Word error rates of the bundled recognizer, heard the way the program hears.
 
     python assets/recipes/recognition/evaluate.py --data ../shared/data --speech DIR \
         --model assets/models/demo

@@ -1,4 +1,4 @@
-"""Write the trained recogniser as a Whisper folder, in half precision, as the hub has them.
+"""Write the trained recognizer as a Whisper folder, in half precision, as the hub has them.
 
     python assets/recipes/recognition/export.py --run RUN --vocabulary DIR --speech DIR \
         --out assets/models/demo

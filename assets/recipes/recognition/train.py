@@ -1,4 +1,4 @@
-"""Train the bundled recogniser: Whisper's architecture, 4 + 2 layers of 256, 10 s windows.
+"""Train the bundled recognizer: Whisper's architecture, 4 + 2 layers of 256, 10 s windows.
 
     python assets/recipes/recognition/train.py --data ../shared/data --speech DIR --run DIR \
         --minutes 90 --threads 2

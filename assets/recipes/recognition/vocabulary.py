@@ -1,4 +1,4 @@
-"""The recogniser's tokenizer: byte-level BPE laid out like English-only Whisper.
+"""The recognizer's tokenizer: byte-level BPE laid out like English-only Whisper.
 
     python assets/recipes/recognition/vocabulary.py --data ../shared/data --out DIR
 

@@ -20,7 +20,7 @@ _LOWEST_RATE, _HIGHEST_RATE = 8_000, 192_000  # Hz
 class BrowserSource:
     """Resamples a browser's audio, 16-bit little-endian mono, to float32 at 16 kHz.
 
-    Implements edgeapp.live.sources.AudioSource. `put`, `stop` and `cancel` may be called from any
+    Implements edgeapp.live.sources.LiveSource. `put`, `stop` and `cancel` may be called from any
     thread, `read` from one.
 
     Args:

@@ -125,7 +125,7 @@ class FileTask:
             return load_audio_isolated(
                 self._path,
                 name=self._name,  # errors do not reveal the path on this machine
-                longest_s=60 * self._minutes,
+                max_duration_s=60 * self._minutes,
                 memory_bytes=_DECODING_BYTES,
                 time_s=_DECODING_S,
                 cancelled=self._cancelled.is_set,
@@ -161,10 +161,10 @@ class _PageView:
         self._journal.describe(language=info.language, duration_s=info.duration or 0.0)
         self._send({"type": "file_started", **asdict(info)})
 
-    def heard(self, text: str) -> None:
+    def text_delta(self, text: str) -> None:
         self._send({"type": "file_heard", "text": text})
 
-    def retracted(self) -> None:
+    def text_retracted(self) -> None:
         self._send({"type": "file_retracted"})
 
     def segment(self, segment: Segment) -> None:

@@ -31,7 +31,7 @@ class LiveSetup:
 
     Attributes:
         session: The session, with a state of its own.
-        model_name: The name of its recogniser.
+        model_name: The name of its recognizer.
         language: The code of the spoken language, None while it is unknown.
         models: The models that it uses.
     """
@@ -59,10 +59,10 @@ def make_live_setup(pool: ModelPool, choice: ModelChoice) -> LiveSetup:
         TranslateOptions,
     )
 
-    recogniser = pool.transcriber(choice.model, choice.language)
-    language = choice.language if recogniser.capabilities.multilingual else "en"
+    recognizer = pool.transcriber(choice.model, choice.language)
+    language = choice.language if recognizer.capabilities.multilingual else "en"
     live_translator: LiveTranslator | None = None
-    models: list[Transcriber | Translator] = [recogniser]
+    models: list[Transcriber | Translator] = [recognizer]
     if choice.target is not None:
         if language is None:
             raise OptionError("choose the spoken language: the translation model is selected by it")
@@ -72,8 +72,8 @@ def make_live_setup(pool: ModelPool, choice: ModelChoice) -> LiveSetup:
         live_translator = LiveTranslator(translator, options)
         models.append(translator)
     live_options = LiveOptions(transcribe=TranscribeOptions(language=choice.language))
-    session = LiveSession(LiveTranscriber(recogniser, live_options), live_translator)
-    return LiveSetup(session, pool.name_of(recogniser), language, models)
+    session = LiveSession(LiveTranscriber(recognizer, live_options), live_translator)
+    return LiveSetup(session, pool.name_of(recognizer), language, models)
 
 
 class LiveTask:

@@ -4,7 +4,7 @@ import { ask, on } from "/edgeapp/static/session.js";
 
 let options = null;
 
-/** A promise of the picker options of the installed models: {recognisers, pairs, languages}.
+/** A promise of the picker options of the installed models: {recognizers, pairs, languages}.
  * reload: ask the server again. */
 function pickerOptions(reload = false) {
   if (!options || reload) {
@@ -34,8 +34,8 @@ export function fill(select, options) {
 }
 
 /** Fill the pickers of Live and File: spoken language, target language, model. */
-export function fillPickers(root, { recognisers, pairs, languages }) {
-  const spoken = new Set(recognisers.flatMap((model) => model.languages));
+export function fillPickers(root, { recognizers, pairs, languages }) {
+  const spoken = new Set(recognizers.flatMap((model) => model.languages));
   const detect = spoken.size > 1 ? [["", "Detect"]] : [];
   const language = root.querySelector("[name=language]");
   fill(language, [...detect, ...named(spoken, languages)]);
@@ -45,7 +45,7 @@ export function fillPickers(root, { recognisers, pairs, languages }) {
     if (!language.value || !pair.source || pair.source === language.value) targets.add(pair.target);
   }
   fill(target, [["", "None"], ...named(targets, languages)]);
-  const suitable = recognisers.filter((model) => !language.value || model.languages.includes(language.value));
+  const suitable = recognizers.filter((model) => !language.value || model.languages.includes(language.value));
   const models = [["", "Automatic"], ...suitable.map(({ name }) => [name, name])];
   fill(root.querySelector("[name=model]"), models);
 }

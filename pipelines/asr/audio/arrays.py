@@ -54,13 +54,13 @@ class SampleBuffer:
         length: samples so far.
     """
 
-    def __init__(self, name: str, longest_s: float | None = None) -> None:
+    def __init__(self, name: str, max_duration_s: float | None = None) -> None:
         """
         Args:
             name: the recording's name in errors and warnings.
-            longest_s: maximum duration (s); None: unlimited.
+            max_duration_s: maximum duration (s); None: unlimited.
         """
-        self._name, self._longest_s = name, longest_s
+        self._name, self._max_duration_s = name, max_duration_s
         self._array = np.empty(MAX_BLOCK, np.float32)
         self._peak, self._measured = 0.0, 0  # peak amplitude of the first `_measured` samples
         self.length = 0
@@ -70,11 +70,11 @@ class SampleBuffer:
 
         Raises:
             AudioError: a sample is NaN or infinite. Samples are checked 30 seconds at a time.
-            LongAudio: the recording is longer than `longest_s`.
+            LongAudio: the recording is longer than `max_duration_s`.
         """
         end = self.length + len(block)
-        if self._longest_s is not None and end > self._longest_s * SAMPLE_RATE:
-            raise LongAudio.of(self._name, self._longest_s)
+        if self._max_duration_s is not None and end > self._max_duration_s * SAMPLE_RATE:
+            raise LongAudio.of(self._name, self._max_duration_s)
         if end > len(self._array):
             self._array.resize(max(end, len(self._array) * 9 // 8 + MAX_BLOCK), refcheck=False)
         self._array[self.length : end] = block

@@ -14,7 +14,7 @@ import numpy as np
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import HOP, MARGIN
 from pipelines.asr.audio.silero import FRAME, SileroDetector
-from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VoiceActivity, VoiceOptions
+from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VadOptions, VoiceActivity
 from pipelines.deferred_errors import DeferErrors
 
 __all__ = ["Chunk", "split_at_pauses"]
@@ -35,19 +35,19 @@ class Chunk:
     """A part of a recording that contains speech.
 
     Attributes:
-        first: index of its first frame of 10 ms, counted from the recording's start.
-        last: index after its last frame.
-        offset: position of samples[0] in the recording.
+        start_frame: its first frame of 10 ms, counted from the recording's start.
+        end_frame: the frame after its last one.
+        offset: position of samples[0] in the recording, in samples.
         samples: mono float32 [n] at 16 kHz: what the STFT windows of its frames cover.
     """
 
-    first: int
-    last: int
+    start_frame: int
+    end_frame: int
     offset: int
     samples: Samples
 
 
-def split_at_pauses(blocks: Iterable[Samples], longest_s: float) -> Iterator[Chunk]:
+def split_at_pauses(blocks: Iterable[Samples], max_duration_s: float) -> Iterator[Chunk]:
     """Split a recording into chunks, lazily.
 
     Speech without a pause is cut at the quietest point of the last second that fits. Pauses are
@@ -56,15 +56,15 @@ def split_at_pauses(blocks: Iterable[Samples], longest_s: float) -> Iterator[Chu
     Args:
         blocks: mono float32 [n] each, at 16 kHz, of any lengths. Reading is some 10 s ahead of
             the end of a chunk.
-        longest_s: maximum duration of a chunk (s).
+        max_duration_s: maximum duration of a chunk (s).
 
     Yields:
         The chunks, in order.
     """
-    max_samples = round(longest_s * SAMPLE_RATE) - HOP  # a chunk begins at a frame boundary
+    max_samples = round(max_duration_s * SAMPLE_RATE) - HOP  # a chunk begins at a frame boundary
     history, detector = _SampleHistory(), _BatchedDetector()
     vad = VoiceActivity(
-        VoiceOptions(
+        VadOptions(
             threshold=_THRESHOLD,
             pre_roll_s=_PRE_ROLL_S,
             min_silence_s=_MIN_PAUSE_S,
@@ -166,7 +166,7 @@ class _SampleHistory:
 
     def cut(self, span: SampleSpan) -> Chunk:
         """A copy of the frames of `span`, with MARGIN samples around them."""
-        first, last = span[0] // HOP, span[1] // HOP
-        low, high = max(first * HOP - MARGIN, 0), min(last * HOP + MARGIN, self.end)
-        joined = np.concatenate(self._blocks)
-        return Chunk(first, last, low, joined[low - self._start : high - self._start].copy())
+        start_frame, end_frame = span[0] // HOP, span[1] // HOP
+        low, high = max(start_frame * HOP - MARGIN, 0), min(end_frame * HOP + MARGIN, self.end)
+        samples = np.concatenate(self._blocks)[low - self._start : high - self._start]
+        return Chunk(start_frame, end_frame, low, samples.copy())

@@ -62,7 +62,7 @@ def is_stream(source: AudioSource) -> bool:
     return not isinstance(source, complete) and not hasattr(source, "read")
 
 
-def load_audio(source: AudioSource, longest_s: float | None = None) -> Samples:
+def load_audio(source: AudioSource, max_duration_s: float | None = None) -> Samples:
     """Decode a source completely. One copy of the samples is held.
 
     A recording with samples beyond ±MAX_AMPLITUDE (16) is divided by its peak. Smaller overs are
@@ -72,8 +72,8 @@ def load_audio(source: AudioSource, longest_s: float | None = None) -> Samples:
         source: a path, a binary file object (also a pipe), an array, a pair (rate in Hz, array),
             or an iterable of such arrays or pairs. Arrays without a rate are taken as 16 kHz;
             integers are scaled to -1…1; channels of two-dimensional arrays are averaged.
-        longest_s: maximum duration (s); None: unlimited. Longer recordings are rejected by their
-            header before decoding, or else as soon as more has been decoded.
+        max_duration_s: maximum duration (s); None: unlimited. Longer recordings are rejected by
+            their header before decoding, or else as soon as more has been decoded.
 
     Returns:
         Mono float32 [samples] at 16 kHz.
@@ -81,7 +81,7 @@ def load_audio(source: AudioSource, longest_s: float | None = None) -> Samples:
     Raises:
         AudioError: the source holds no decodable audio, samples are not finite, or the sample
             rate, channels or announced duration are out of bounds.
-        LongAudio: (an AudioError) the recording is longer than `longest_s`.
+        LongAudio: (an AudioError) the recording is longer than `max_duration_s`.
 
     Warns:
         DamagedAudio: the file breaks off or has gaps.
@@ -89,17 +89,17 @@ def load_audio(source: AudioSource, longest_s: float | None = None) -> Samples:
     """
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
-        return _collect(decode_path(path, path, longest_s), path, longest_s)
+        return _collect(decode_path(path, path, max_duration_s), path, max_duration_s)
     if isinstance(source, (np.ndarray, tuple)):
-        return _load_array(source, longest_s)
+        return _load_array(source, max_duration_s)
     if hasattr(source, "read"):
         name = _name_of(source)
-        return _collect(_decode_file(source, name, longest_s), name, longest_s)
-    return _collect(read_blocks(source, clip=False), "the audio stream", longest_s)
+        return _collect(_decode_file(source, name, max_duration_s), name, max_duration_s)
+    return _collect(read_blocks(source, clip=False), "the audio stream", max_duration_s)
 
 
-def _collect(blocks: Iterable[Samples], name: str, longest_s: float | None) -> Samples:
-    buffer = SampleBuffer(name, longest_s)
+def _collect(blocks: Iterable[Samples], name: str, max_duration_s: float | None) -> Samples:
+    buffer = SampleBuffer(name, max_duration_s)
     for block in blocks:
         buffer.append(block)
     if (message := buffer.loudness_warning()) is not None:
@@ -107,37 +107,37 @@ def _collect(blocks: Iterable[Samples], name: str, longest_s: float | None) -> S
     return buffer.finish()
 
 
-def _load_array(source: Block, longest_s: float | None) -> Samples:
+def _load_array(source: Block, max_duration_s: float | None) -> Samples:
     name = "the audio array"
     rate, samples = as_mono(source, name)
     blocks = [samples[start : start + MAX_BLOCK] for start in range(0, len(samples), MAX_BLOCK)]
     if rate != SAMPLE_RATE or any(peak_amplitude(block, name) > MAX_AMPLITUDE for block in blocks):
-        return _collect(resample(blocks, rate), name, longest_s)
-    if longest_s is not None and len(samples) > longest_s * SAMPLE_RATE:
-        raise LongAudio.of(name, longest_s)
+        return _collect(resample(blocks, rate), name, max_duration_s)
+    if max_duration_s is not None and len(samples) > max_duration_s * SAMPLE_RATE:
+        raise LongAudio.of(name, max_duration_s)
     return samples  # not copied
 
 
-def decode_path(path: str, name: str, longest_s: float | None = None) -> Iterator[Samples]:
+def decode_path(path: str, name: str, max_duration_s: float | None = None) -> Iterator[Samples]:
     """Decode an audio file block by block.
 
     Args:
         path: an audio or video file.
         name: the file's name in errors and warnings.
-        longest_s: a header that announces more seconds is rejected. The decoded duration is not
-            checked.
+        max_duration_s: a header that announces more seconds is rejected. The decoded duration is
+            not checked.
 
     Yields:
         Mono float32 samples [n] at 16 kHz.
 
     Raises:
         AudioError: the file cannot be read or decoded, or its header is out of bounds.
-        LongAudio: the header announces more than `longest_s`.
+        LongAudio: the header announces more than `max_duration_s`.
     """
     try:
         # A file object instead of the path: libav would read "a:b.wav" or "http:x" as a protocol.
         with Path(path).open("rb") as file:
-            yield from _decode_file(file, name, longest_s)
+            yield from _decode_file(file, name, max_duration_s)
     except FileNotFoundError:
         raise AudioError(f"{name}: there is no such file") from None
     except IsADirectoryError:
@@ -151,7 +151,7 @@ def _name_of(file: object) -> str:
     return name if isinstance(name, str) else "the audio stream"
 
 
-def _decode_file(file: Any, name: str, longest_s: float | None) -> Iterator[Samples]:
+def _decode_file(file: Any, name: str, max_duration_s: float | None) -> Iterator[Samples]:
     samples = 0
     try:
         with _seekable(file) as source, _open(source, name) as container:
@@ -159,7 +159,7 @@ def _decode_file(file: Any, name: str, longest_s: float | None) -> Iterator[Samp
             if stream is None:
                 raise AudioError(_no_track(container, name))
             stream = cast("AudioStream", stream)
-            announced_s = _announced_duration(container, stream, name, longest_s)
+            announced_s = _announced_duration(container, stream, name, max_duration_s)
             decoder = _StreamDecoder(container, stream, name)
             for block in decoder:
                 samples += len(block)
@@ -225,13 +225,13 @@ def _no_track(container: InputContainer, name: str) -> str:
 
 
 def _announced_duration(
-    container: InputContainer, stream: AudioStream, name: str, longest_s: float | None
+    container: InputContainer, stream: AudioStream, name: str, max_duration_s: float | None
 ) -> float:
     """The duration (s) that the header announces, if it is credible; else 0.0.
 
     Raises:
         AudioError: the announced rate, channels or duration are out of bounds.
-        LongAudio: the header announces more than `longest_s`.
+        LongAudio: the header announces more than `max_duration_s`.
     """
     context = stream.codec_context
     if context.sample_rate:  # some codecs state it in their frames only
@@ -243,8 +243,8 @@ def _announced_duration(
             f"{name} announces {max_s / 86_400:.0f} days of audio, more than "
             f"{_MAX_ANNOUNCED_S / 86_400:.0f}; repair or re-export the recording"
         )
-    if longest_s is not None and max_s > longest_s:
-        raise LongAudio.of(name, longest_s, max_s)
+    if max_duration_s is not None and max_s > max_duration_s:
+        raise LongAudio.of(name, max_duration_s, max_s)
     return announced_s if announced_s <= _MAX_CREDIBLE_S else 0.0
 
 

@@ -120,7 +120,7 @@ class WindowFeatures(Protocol):
         """
         ...
 
-    def opening(self) -> Tensor:
+    def first_window(self) -> Tensor:
         """The first window [n_mels, window], padded with the spectrum of silence.
 
         openai-whisper detects the language on this window, not on the one padded with 0.0.
@@ -182,7 +182,7 @@ class FileFeatures(_Features):
         self._measure()
         return self._cut(seek, self._frames)
 
-    def opening(self) -> Tensor:
+    def first_window(self) -> Tensor:
         self._measure()
         return _normalise(self._power(0, self._window), self._loudest)
 
@@ -194,33 +194,40 @@ class ChunkFeatures:
     """
 
     def __init__(
-        self, samples: Samples, offset: int, first: int, last: int, n_mels: int, window: int
+        self,
+        samples: Samples,
+        offset: int,
+        start_frame: int,
+        end_frame: int,
+        n_mels: int,
+        window: int,
     ) -> None:
         """
         Args:
             samples: mono float32 [n] at 16 kHz, with MARGIN samples around the frames as far as
                 the recording has them.
-            offset: position of samples[0] in the recording.
-            first: index of the first frame.
-            last: index after the last frame.
+            offset: position of samples[0] in the recording, in samples.
+            start_frame: the first frame.
+            end_frame: the frame after the last one.
             n_mels: mel bands, 80 or 128.
             window: frames in the model's window.
         """
-        self._first, self._window = first, window
-        context = _frame_context(samples, offset, first, max(last - first, 1))
-        self._power = _log_power(context, n_mels)[:, : last - first]
-        self._loudest = float(self._power.max()) if last > first else _SILENCE
+        self._start_frame, self._window = start_frame, window
+        frames = end_frame - start_frame
+        context = _frame_context(samples, offset, start_frame, max(frames, 1))
+        self._power = _log_power(context, n_mels)[:, :frames]
+        self._loudest = float(self._power.max()) if frames else _SILENCE
 
     @property
     def duration(self) -> float:
         return self._power.shape[1] / FRAMES_PER_SECOND
 
     def window(self, seek: int) -> tuple[Tensor, int]:
-        power = self._power[:, seek - self._first :][:, : self._window]
+        power = self._power[:, seek - self._start_frame :][:, : self._window]
         size = power.shape[1]
         return pad(_normalise(power, self._loudest), (0, self._window - size)), size
 
-    def opening(self) -> Tensor:
+    def first_window(self) -> Tensor:
         power = self._power[:, : self._window]
         silence = self._window - power.shape[1]
         return _normalise(pad(power, (0, silence), value=_SILENCE), self._loudest)
@@ -292,6 +299,6 @@ class StreamFeatures(_Features):
         self._drop_before(seek)
         return cut
 
-    def opening(self) -> Tensor:
+    def first_window(self) -> Tensor:
         self._read(self._window)
         return _normalise(self._power(0, self._window), self._loudest)

@@ -49,19 +49,19 @@ def load_audio_isolated(
     path: str | os.PathLike[str],
     *,
     name: str | None = None,
-    longest_s: float | None = None,
+    max_duration_s: float | None = None,
     memory_bytes: int = 1 << 30,
     time_s: float = 600.0,
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str, type[Warning]], None] | None = None,
 ) -> Samples:
-    """load_audio(path, longest_s) in a child process.
+    """load_audio(path, max_duration_s) in a child process.
 
     Args:
         path: an audio or video file.
         name: the file's name in errors and warnings, which then do not reveal the path.
             Default: the path.
-        longest_s: maximum duration (s); None: unlimited.
+        max_duration_s: maximum duration (s); None: unlimited.
         memory_bytes: limit of the child's address space, including its libraries (about 300 MB).
             The samples are held by this process and do not count. Linux only.
         time_s: wall-clock seconds after which the child is killed; on Linux also the limit of its
@@ -75,25 +75,25 @@ def load_audio_isolated(
 
     Raises:
         AudioError: as load_audio; also if decoding crashes or exceeds its limits.
-        LongAudio: the recording is longer than `longest_s`.
+        LongAudio: the recording is longer than `max_duration_s`.
         DecodingCancelled: `cancelled` returned True.
     """
     display_name = os.fspath(path) if name is None else name
     request = {
         "path": str(Path(path).absolute()),
         "name": display_name,
-        "longest_s": longest_s,
+        "max_duration_s": max_duration_s,
         "memory_bytes": memory_bytes,
         "time_s": time_s,
     }
     warn = warned or _warn
-    buffer = SampleBuffer(display_name, longest_s)
+    buffer = SampleBuffer(display_name, max_duration_s)
     child = _start_child()
     watchdog = _Watchdog(child, time_s, cancelled)
     try:
         watchdog.start()
         _send(child, request)
-        done = _receive(child, buffer, display_name, longest_s, warn)
+        done = _receive(child, buffer, display_name, max_duration_s, warn)
         if not done:
             raise AudioError(_crash_message(_exit_code(child), display_name, request))
     except AudioError:
@@ -185,7 +185,7 @@ def _receive(
     child: subprocess.Popen[bytes],
     buffer: SampleBuffer,
     name: str,
-    longest_s: float | None,
+    max_duration_s: float | None,
     warn: Callable[[str, type[Warning]], None],
 ) -> bool:
     """Read the child's samples into `buffer`, up to its last frame.
@@ -212,8 +212,8 @@ def _receive(
             return True
         if type_ == "warning":
             warn(str(text), DamagedAudio)
-        elif isinstance(announced_s, float) and longest_s is not None:
-            raise LongAudio.of(name, longest_s, announced_s)
+        elif isinstance(announced_s, float) and max_duration_s is not None:
+            raise LongAudio.of(name, max_duration_s, announced_s)
         else:
             raise AudioError(str(text))
     return False
@@ -306,7 +306,7 @@ def _decode(request: dict[str, Any], writer: _FrameWriter) -> None:
     _limit(request["memory_bytes"], request["time_s"])
     with collect_notices() as notices:
         try:
-            for block in decode_path(request["path"], request["name"], request["longest_s"]):
+            for block in decode_path(request["path"], request["name"], request["max_duration_s"]):
                 writer.samples(block)
         except AudioError as error:
             announced_s = error.announced_s if isinstance(error, LongAudio) else None

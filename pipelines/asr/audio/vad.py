@@ -28,7 +28,7 @@ __all__ = [
     "SpeechStart",
     "VoiceActivity",
     "VoiceEvent",
-    "VoiceOptions",
+    "VadOptions",
 ]
 
 _SEARCH_S = 1.0  # the last part of a too long utterance, in which the cut is searched
@@ -37,7 +37,7 @@ _MIN_LEVEL_DB = -120.0  # level of digital silence
 
 
 @dataclass(frozen=True)
-class VoiceOptions:
+class VadOptions:
     """What counts as speech, and where an utterance begins and ends. Times in seconds.
 
     Attributes:
@@ -140,7 +140,7 @@ class VoiceActivity:
 
     def __init__(
         self,
-        options: VoiceOptions | None = None,
+        options: VadOptions | None = None,
         detector: Callable[[Samples], float] | None = None,
     ) -> None:
         """
@@ -149,7 +149,7 @@ class VoiceActivity:
             detector: frame [512] → probability of speech. One with state serves one stream only.
                 None: Silero's, new for each stream.
         """
-        self._options = options = options or VoiceOptions()
+        self._options = options = options or VadOptions()
         self._custom_detector = detector
         self._pre_roll = _to_samples(options.pre_roll_s)
         self._min_speech = _to_samples(options.min_speech_s)

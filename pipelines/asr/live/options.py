@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pipelines.asr.audio.vad import VoiceOptions
+from pipelines.asr.audio.vad import VadOptions
 from pipelines.asr.options import TranscribeOptions
 from pipelines.errors import OptionError
 
@@ -16,11 +16,11 @@ Policy = Literal["agreement", "attention"]
 
 @dataclass(frozen=True)
 class LiveOptions:
-    """How to recognise live speech.
+    """How to recognize live speech.
 
     Attributes:
         transcribe: language, task, prompt and thresholds, as for recordings.
-        voice: voice activity detection. The default pre-roll is long, for quiet microphones.
+        vad: voice activity detection. The default pre-roll is long, for quiet microphones.
         min_chunk_s: new audio from one update to the next (s).
         policy: "agreement" commits the words on which two successive updates agree
             (LocalAgreement-2, Liu et al. 2020). "attention" commits the words that
@@ -45,7 +45,7 @@ class LiveOptions:
     """
 
     transcribe: TranscribeOptions = field(default_factory=TranscribeOptions)
-    voice: VoiceOptions = field(default_factory=lambda: VoiceOptions(pre_roll_s=0.5))
+    vad: VadOptions = field(default_factory=lambda: VadOptions(pre_roll_s=0.5))
     min_chunk_s: float = 0.5
     policy: Policy = "agreement"
     attention_margin_s: float = 0.4

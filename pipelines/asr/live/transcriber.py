@@ -48,13 +48,13 @@ class LiveTranscriber:
         self,
         transcriber: Transcriber,
         options: LiveOptions | None = None,
-        voice: VoiceActivity | None = None,
+        vad: VoiceActivity | None = None,
     ) -> None:
         """
         Args:
             transcriber: the model.
             options: None: the defaults.
-            voice: replaces voice activity detection by `options.voice`.
+            vad: replaces voice activity detection by `options.vad`.
 
         Raises:
             UnsupportedTask: the model lacks the language or the task.
@@ -62,7 +62,7 @@ class LiveTranscriber:
         self._options = options or LiveOptions()
         self._transcriber = transcriber
         transcriber.capabilities.check(self._options.transcribe)
-        self._vad = voice or VoiceActivity(self._options.voice)
+        self._vad = vad or VoiceActivity(self._options.vad)
         self._window_s = transcriber.window_s
         self._min_chunk = round(self._options.min_chunk_s * SAMPLE_RATE)  # samples
         follow = self._options.follow_window
@@ -153,7 +153,7 @@ class LiveTranscriber:
         count = len(words)
         if buffer.rejected:
             # The hypothesis is that of an earlier update, which may have covered audio behind the
-            # cut. Words there are recognised again in the next buffer.
+            # cut. Words there are recognized again in the next buffer.
             count = aligned_word_count(words, buffer.token_times, buffer.decoded_s)
         return events + self._commit(buffer, count, final=True)
 

@@ -131,16 +131,16 @@ class Backend(Protocol):
         """Run one pass. The cache is written but not advanced.
 
         Args:
-            ids: [rows][tokens]. A row is one sequence (a beam or sample); all rows have equally
-                many new tokens, and may stand at different positions.
-            slots: slots of the rows in `cache`.
-            encoded_sources: one per row. Neighbouring rows on one source repeat the same object:
-                they are compared by identity.
+            ids: [sequences][tokens]: equally many new tokens of each sequence (a beam or sample).
+                Sequences may have different past lengths.
+            slots: slots of the sequences in `cache`.
+            encoded_sources: one per sequence. Neighboring sequences on one source repeat
+                the same object: they are compared by identity.
             capture: collects cross-attention weights.
-            source_groups: which rows share a source; by default none.
+            source_groups: which sequences share a source; by default none.
 
         Returns:
-            Hidden states [rows, tokens, d_model], for `logits` and `argmax`.
+            Hidden states [sequences, tokens, d_model], for `logits` and `argmax`.
         """
         ...
 

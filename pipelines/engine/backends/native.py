@@ -167,7 +167,7 @@ class NativeBackend:
     ) -> list[tuple[EncodedSource, ...]]:
         if self.architecture.source == "audio":
             hidden = self._encoder.encode_audio(torch.stack(list(sources)))
-            spans = [(row, 0, hidden.shape[1]) for row in range(len(hidden))]
+            spans = [(index, 0, hidden.shape[1]) for index in range(len(hidden))]
         else:
             hidden, spans = self._encode_texts(sources)
         by_backend = [
@@ -177,17 +177,17 @@ class NativeBackend:
         return list(zip(*by_backend, strict=True))
 
     def _encode_texts(self, sources: Sequence[Sequence[int]]) -> tuple[Tensor, list[SourceSpan]]:
-        """Hidden states [rows, length, d_model] of texts, and where each text is in them."""
+        """Hidden states [batch, length, d_model] of texts, and where each text is in them."""
         lengths = [len(source) for source in sources]
         if self._encoder.can_encode_flat:
             stops = list(accumulate(lengths))
             spans = [(0, stop - length, stop) for length, stop in zip(lengths, stops, strict=True)]
             return self._encoder.encode_text_flat(sources)[None], spans
         ids = torch.full((len(sources), max(lengths)), self.architecture.pad_id)
-        for row, source in enumerate(sources):
-            ids[row, : len(source)] = torch.tensor(source)
+        for index, source in enumerate(sources):
+            ids[index, : len(source)] = torch.tensor(source)
         mask = padding_mask(lengths, max(lengths), self.plan.device, self._encoder.dtype)
-        spans = [(row, 0, length) for row, length in enumerate(lengths)]
+        spans = [(index, 0, length) for index, length in enumerate(lengths)]
         return self._encoder.encode_text(ids.to(self.plan.device), mask), spans
 
     def _project_cross_kv(self, hidden: Tensor, spans: Sequence[SourceSpan]) -> list[EncodedSource]:

@@ -116,15 +116,16 @@ class TransformersBackend:
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """Run one pass, as Backend.decode, row by row; the "hidden states" are the logits."""
+        """Run one pass, as Backend.decode, one sequence at a time; the "hidden states" are the
+        logits."""
         logits = []
-        rows = zip(ids, cache.slots[slots], encoded_sources, strict=True)
-        for row, (new, slot, encoded) in enumerate(rows):
-            attention = capture is not None and capture.captures(row)
+        sequences = zip(ids, cache.slots[slots], encoded_sources, strict=True)
+        for index, (new, slot, encoded) in enumerate(sequences):
+            attention = capture is not None and capture.captures(index)
             out = self._forward(list(new), slot, encoded, attention)
             logits.append(out.logits[0, -len(new) :])
             if capture is not None and attention:
-                capture.add_weights(row, out.cross_attentions or ())
+                capture.add_weights(index, out.cross_attentions or ())
         return torch.stack(logits)
 
     def _forward(
@@ -211,7 +212,7 @@ def _stack(config: Any) -> Stack:
         heads=int(getattr(config, "num_attention_heads", 1) or 1),
         head_dim=0,
         d_model=int(getattr(config, "hidden_size", 0) or 0),
-        ffn=0,
+        ffn_dim=0,
         max_positions=_UNLIMITED_POSITIONS if relative or not limits else limits[0],
         activation="gelu",
         positions="table",

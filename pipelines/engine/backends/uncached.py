@@ -80,7 +80,7 @@ class UncachedBackend:
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """Run one pass, as Backend.decode; each row alone and from its first token."""
+        """Run one pass, as Backend.decode; each sequence alone and from its first token."""
         states = []
         for slot, (new, encoded) in enumerate(zip(ids, encoded_sources, strict=True), slots.start):
             sequence = cache.ids[slot]

@@ -91,7 +91,7 @@ class Batch:
             # Sequences with fewer drafted tokens than others are padded to the same length.
             tokens = min(2 * tokens, self.backend.architecture.max_target_positions)
         sources = [state.encoded for state in states]
-        sequences = sum(state.width for state in states)
+        sequences = sum(state.max_sequences for state in states)
         own = cache_bytes_needed(self.backend, self._cache, self._cross, sequences, tokens, sources)
         return own + self._drafts.bytes_for(states, tokens)
 
@@ -132,17 +132,17 @@ class Batch:
         proposals = self._drafts.propose(states, self.backend.architecture.max_target_positions)
         if proposals is not None:
             self._runner.verify_proposals(states, proposals)
-            self._compact()
+            self._update_slots()
             return True
         capture = make_attention_capture(states, 1)
         ids = [[state.last_token(sequence)] for state in states for sequence in state.sequences]
-        hidden_states = self._runner.decode(states, ids, 0, capture)
+        hidden_states = self._runner.decode(states, ids, capture=capture)
         select = self._prepare_selection(states, hidden_states[:, -1])
         self._cache.advance(slice(0, len(hidden_states)), 1)
         if capture is not None:
             record_attention(states, capture.weights)
         select()
-        self._compact()
+        self._update_slots()
         return True
 
     def _prepare_selection(
@@ -196,21 +196,21 @@ class Batch:
         for state in stopped:
             state.end(FinishReason.CANCELLED if state.cancelled else FinishReason.TIMEOUT)
         if stopped:
-            self._compact()
+            self._update_slots()
 
-    def _compact(self) -> None:
-        """After a step: remove ended requests, and move each sequence to its parent's cache."""
+    def _update_slots(self) -> None:
+        """Free the slots of ended requests, and copy to each sequence the cache of its parent."""
         states = self._running
         if not any(state.done or state.parents is not None for state in states):
             return
         former, any_nan = self._former_slots(), self._erase_nan()
-        for place in range(len(states) - 1, -1, -1):
-            if states[place].done:
-                self._counters.left(states[place])
+        for index in reversed(range(len(states))):
+            if states[index].done:
+                self._counters.left(states[index])
                 # Move the last request into the gap where it fits, so that few slots are copied.
-                fits = states[-1].num_slots == states[place].num_slots
-                states[place] = states[-1] if fits else states[place]
-                del states[-1 if fits else place]
+                fits = states[-1].num_slots == states[index].num_slots
+                states[index] = states[-1] if fits else states[index]
+                del states[-1 if fits else index]
         self._cross.reorder([former[id(state)][0] for state in states])
         self._cache.reorder([slot for state in states for slot in former[id(state)][1]])
         self._drafts.keep(states)
@@ -222,10 +222,10 @@ class Batch:
     def _erase_nan(self) -> bool:
         """Zero the slots of requests that failed with NaN; returns whether there were any."""
         first_slot, any_nan = 0, False
-        for place, state in enumerate(self._running):
+        for index, state in enumerate(self._running):
             if state.has_nan:
                 any_nan = True
-                self._cross.erase(place)
+                self._cross.erase(index)
                 for slot in range(first_slot, first_slot + state.num_slots):
                     self._cache.erase(slot)
             first_slot += state.num_slots
@@ -234,10 +234,10 @@ class Batch:
     def _admit(self) -> None:
         """Give slots to waiting requests while there is room, and prefill them."""
         admitted: list[RequestState] = []
-        used = sum(state.width for state in self._running)
+        used = sum(state.max_sequences for state in self._running)
         while (state := self._waiting.next()) is not None:
             # A request with more sequences than max_sequences runs alone.
-            if used and used + state.width > self.max_sequences:
+            if used and used + state.max_sequences > self.max_sequences:
                 break
             if not self._fits_budget([*self._running, *admitted, state]):
                 if used or self.budget.others_run(self):
@@ -245,12 +245,12 @@ class Batch:
                 self._waiting.pop().fail(self._too_large(state))
                 continue
             admitted.append(self._waiting.pop())
-            used += state.width
+            used += state.max_sequences
         if not admitted:
             return
         # Equally long prompts are prefilled in one pass, those with the same source side by side.
         admitted.sort(key=lambda state: (*_prefill_shape(state), id(state.encoded)))
-        start, slot = len(self._running), len(self._cache)
+        start, first_slot = len(self._running), len(self._cache)
         # Before sources move and caches grow, which may fail: a request in no list would never end.
         self._running += admitted
         for state in admitted:
@@ -266,12 +266,12 @@ class Batch:
                 stop += 1
             length, draft_length = shape
             if draft_length:
-                self._runner.prefill_and_verify(self._running[start:stop], start, slot)
+                self._runner.prefill_and_verify(self._running[start:stop], start, first_slot)
             elif length > 1:
-                self._runner.prefill(self._running[start:stop], start, slot)
-            slot += sum(state.num_slots for state in self._running[start:stop])
+                self._runner.prefill(self._running[start:stop], start, first_slot)
+            first_slot += sum(state.num_slots for state in self._running[start:stop])
             start = stop
-        self._compact()
+        self._update_slots()
 
     def _fits_budget(self, states: Sequence[RequestState]) -> bool:
         if self.budget.limit is None:
@@ -285,9 +285,9 @@ class Batch:
     def _too_large(self, state: RequestState) -> EngineError:
         need, limit = self._bytes_needed([state]), self.budget.limit or 0
         return EngineError(
-            f"{self.backend.folder.name} needs {need / 2**20:.1f} MiB of cache for {state.width} "
-            f"sequence(s), and the memory budget is {limit / 2**20:.1f} MiB; raise it, or use "
-            "fewer beams"
+            f"{self.backend.folder.name} needs {need / 2**20:.1f} MiB of cache for "
+            f"{state.max_sequences} sequence(s), and the memory budget is {limit / 2**20:.1f} MiB; "
+            "raise it, or use fewer beams"
         )
 
     def _former_slots(self) -> dict[int, tuple[int, list[int]]]:
@@ -295,9 +295,9 @@ class Batch:
         decoder cache that its sequences are to be copied from."""
         former: dict[int, tuple[int, list[int]]] = {}
         slot = 0
-        for place, state in enumerate(self._running):
+        for index, state in enumerate(self._running):
             parents = range(state.num_slots) if state.parents is None else state.parents
-            former[id(state)] = (place, [slot + parent for parent in parents])
+            former[id(state)] = (index, [slot + parent for parent in parents])
             slot += state.num_slots
         return former
 

@@ -69,7 +69,7 @@ class DraftProposers:
         proposals = {id(state): Proposal([]) for state in states}
         batched: defaultdict[Backend, list[_DraftRequest]] = defaultdict(list)
         for state in states:
-            if state.draft_session is None or state.width > 1:
+            if state.draft_session is None or state.max_sequences > 1:
                 continue
             # The last token is never drafted: the verifying pass chooses it anyway.
             length = len(state.request.prompt) + len(state.generated)

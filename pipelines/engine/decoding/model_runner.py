@@ -45,42 +45,46 @@ class ModelRunner:
         self,
         states: Sequence[RequestState],
         ids: Sequence[Sequence[int]],
-        start: int,
+        first_source_slot: int = 0,
+        first_slot: int = 0,
         capture: AttentionCapture | None = None,
-        slot: int = 0,
     ) -> Tensor:
-        """Run one decoder pass over all sequences of neighbouring requests.
+        """Run one decoder pass over all sequences of neighboring requests.
 
         Args:
             states: The requests.
             ids: New token ids for each sequence, equally many.
-            start: Place of the first request in the batch.
+            first_source_slot: Slot of the first request in the cross cache.
+            first_slot: Slot of the first sequence in the decoder cache.
             capture: Collects cross-attention weights.
-            slot: Cache slot of the first sequence.
 
         Returns:
             Hidden states [sequences, tokens, d_model]. The cache is written, not advanced.
         """
         encoded_sources = [state.encoded for state in states for _ in state.sequences]
-        slots = slice(slot, slot + len(ids))
-        source_groups = SourceGroups(start, tuple(len(state.sequences) for state in states))
+        slots = slice(first_slot, first_slot + len(ids))
+        source_groups = SourceGroups(
+            first_source_slot, tuple(len(state.sequences) for state in states)
+        )
         return self.backend.decode(
             ids, slots, encoded_sources, self.cache, self.cross, capture, source_groups
         )
 
-    def prefill(self, states: Sequence[RequestState], start: int, slot: int) -> None:
+    def prefill(
+        self, states: Sequence[RequestState], first_source_slot: int, first_slot: int
+    ) -> None:
         """Read all but the last token of equally long sequences into the cache."""
         ids = [
             state.all_token_ids(sequence)[:-1] for state in states for sequence in state.sequences
         ]
-        hidden_states = self.decode(states, ids, start, slot=slot)
-        self.cache.advance(slice(slot, slot + len(ids)), hidden_states.shape[1])
+        hidden_states = self.decode(states, ids, first_source_slot, first_slot)
+        self.cache.advance(slice(first_slot, first_slot + len(ids)), hidden_states.shape[1])
         for state in states:
             self._record_prompt_probs(state, hidden_states[0])
             hidden_states = hidden_states[len(state.sequences) :]
 
     def prefill_and_verify(
-        self, states: Sequence[RequestState], start: int, first_slot: int
+        self, states: Sequence[RequestState], first_source_slot: int, first_slot: int
     ) -> None:
         """Read equally long sequences with equally long drafts, and keep the accepted tokens.
 
@@ -92,13 +96,13 @@ class ModelRunner:
             for state, draft in zip(states, drafts, strict=True)
         ]
         capture = make_attention_capture(states, len(ids[0]))
-        hidden_states = self.decode(states, ids, start, capture, first_slot)
+        hidden_states = self.decode(states, ids, first_source_slot, first_slot, capture)
         self.cache.advance(slice(first_slot, first_slot + len(states)), hidden_states.shape[1])
-        for row, (state, draft) in enumerate(zip(states, drafts, strict=True)):
+        for index, (state, draft) in enumerate(zip(states, drafts, strict=True)):
             prompt_length = len(state.all_token_ids(state.sequences[0]))
-            self._record_prompt_probs(state, hidden_states[row][:prompt_length])
+            self._record_prompt_probs(state, hidden_states[index][:prompt_length])
             self._verify_one(
-                state, Proposal(draft), hidden_states[row], first_slot + row, row, capture
+                state, Proposal(draft), hidden_states[index], first_slot + index, index, capture
             )
 
     def verify_proposals(
@@ -110,8 +114,8 @@ class ModelRunner:
         would exceed the last position, the pass starts some tokens earlier instead and reads these
         again.
         """
-        width = 1 + max(len(proposal.tokens) for proposal in proposals)
-        latest = self.backend.architecture.max_target_positions - width
+        num_tokens = 1 + max(len(proposal.tokens) for proposal in proposals)
+        latest = self.backend.architecture.max_target_positions - num_tokens
         ids: list[list[int]] = []
         num_reread: list[int] = []  # for each sequence, tokens that are read again
         for state, proposal in zip(states, proposals, strict=True):
@@ -120,10 +124,10 @@ class ModelRunner:
                 start = min(len(tokens) - 1, latest)
                 num_reread.append(len(tokens) - 1 - start)
                 self.cache.truncate(len(ids), start)
-                ids.append((tokens[start:] + proposal.tokens + [0] * width)[:width])
-        capture = make_attention_capture(states, width)
-        hidden_states = self.decode(states, ids, 0, capture)
-        self.cache.advance(slice(0, len(ids)), width)
+                ids.append((tokens[start:] + proposal.tokens + [0] * num_tokens)[:num_tokens])
+        capture = make_attention_capture(states, num_tokens)
+        hidden_states = self.decode(states, ids, capture=capture)
+        self.cache.advance(slice(0, len(ids)), num_tokens)
         undrafted: list[RequestState] = []
         undrafted_slots: list[int] = []
         slot = 0
@@ -140,7 +144,9 @@ class ModelRunner:
             record_last_token_probs(undrafted, logits)
             apply_suppression(undrafted, logits)
             for slot in undrafted_slots:
-                self.cache.truncate(slot, self.cache.lengths[slot] - width + num_reread[slot] + 1)
+                self.cache.truncate(
+                    slot, self.cache.lengths[slot] - num_tokens + num_reread[slot] + 1
+                )
             if capture is not None:
                 record_attention(
                     undrafted,
@@ -154,7 +160,7 @@ class ModelRunner:
         proposal: Proposal,
         hidden_states: Tensor,
         slot: int,
-        row: int,
+        index: int,
         capture: AttentionCapture | None,
     ) -> None:
         """Append the accepted tokens of a proposal and the token after them; truncate the cache.
@@ -164,7 +170,7 @@ class ModelRunner:
             proposal: Drafted tokens at the end of the pass, perhaps with padding behind.
             hidden_states: [tokens of the pass, d_model].
             slot: The request's slot of the decoder cache.
-            row: The request's row in `capture`.
+            index: Of the request's sequence in `capture`.
             capture: Cross-attention of the pass.
         """
         sequence = state.sequences[0]
@@ -179,7 +185,7 @@ class ModelRunner:
         if capture is not None and state.request.attention:
             # An interrupted step may have left weights behind.
             del sequence.attention[length - len(state.request.prompt) :]
-            weights = capture.weights[row][:, last : last + new_length - length]
+            weights = capture.weights[index][:, last : last + new_length - length]
             sequence.attention.extend(weights.unbind(1))
 
     def _record_prompt_probs(self, state: RequestState, hidden_states: Tensor) -> None:

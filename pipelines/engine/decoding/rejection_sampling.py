@@ -2,7 +2,7 @@
 
 Greedily, a drafted token is accepted when it is the argmax. Sampling keeps the distribution p of
 the model (Leviathan et al. 2023): a token drawn from the drafter's distribution q is accepted with
-probability min(1, p / q), else another is drawn from max(0, p − q), normalised. Tokens that were
+probability min(1, p / q), else another is drawn from max(0, p − q), normalized. Tokens that were
 not sampled by the drafter are accepted when the model draws the same, which is that rule for a
 one-hot q.
 """

@@ -31,10 +31,10 @@ class RequestState:
     Attributes:
         request: As submitted.
         encoded: The request's source, on the device and in the dtype of the model.
-        width: How many sequences the request takes at most.
+        max_sequences: How many sequences the request takes at most.
         sequences: One, unless a `search` follows several.
         parents: After a step of a search, the index of the former sequence that each sequence
-            continues; None when the sequences kept their places.
+            continues; None when each continues itself.
         num_slots: How many slots of the decoder cache the request occupies.
         draft: Tokens of the request's draft that have not been verified yet.
         draft_session: The request's drafter at work, None without one.
@@ -57,11 +57,13 @@ class RequestState:
         self.request = request
         self.encoded = request.encoded
         self._max_positions = max_positions
-        self.width = request.options.width
-        room = min(request.options.max_new_tokens, max_positions - len(request.prompt))
-        self.draft = list(request.draft[:room]) if self.width == 1 else []
+        self.max_sequences = request.options.max_sequences
+        num_positions_left = min(
+            request.options.max_new_tokens, max_positions - len(request.prompt)
+        )
+        self.draft = list(request.draft[:num_positions_left]) if self.max_sequences == 1 else []
         self.accepted = self.drafted = 0
-        drafter = request.drafter if self.width == 1 else None
+        drafter = request.drafter if self.max_sequences == 1 else None
         self.draft_session = (
             None if drafter is None else drafter.start(request.prompt, request.options)
         )
@@ -87,7 +89,7 @@ class RequestState:
 
     def _make_search(self) -> SearchStrategy | None:
         options = self.request.options
-        if self.width == 1:
+        if self.max_sequences == 1:
             return None
         # The last token is chosen at the last position and never fed back to the decoder.
         limit = self._max_positions - len(self.request.prompt) + 1
@@ -172,8 +174,8 @@ class RequestState:
     def num_tokens_left(self) -> int:
         """How many tokens a single sequence can still generate."""
         generated = len(self.sequences[0].generated)
-        room = self._max_positions - len(self.request.prompt) + 1
-        return min(self.request.options.max_new_tokens, room) - generated
+        num_positions_left = self._max_positions - len(self.request.prompt) + 1
+        return min(self.request.options.max_new_tokens, num_positions_left) - generated
 
     def pop_draft(self) -> list[int]:
         """Return the draft and clear it."""

@@ -155,12 +155,12 @@ def record_last_token_probs(states: Sequence[RequestState], logits: Tensor) -> N
         states: Requests.
         logits: [sequences, vocab], unfiltered.
     """
-    row = 0
+    first = 0  # the request's first sequence
     for state in states:
         last = len(state.request.prompt) - 1
         if not state.generated and any(p == last for p, _ in state.request.token_probs):
-            record_token_probs(state, [last], logits[row : row + 1])
-        row += len(state.sequences)
+            record_token_probs(state, [last], logits[first : first + 1])
+        first += len(state.sequences)
 
 
 def record_token_probs(state: RequestState, positions: Sequence[int], logits: Tensor) -> None:

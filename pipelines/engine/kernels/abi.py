@@ -61,9 +61,9 @@ ENCODER_PRODUCTS = 4
 
 # The first fields of every table.
 (
-    QUANTISED,  # address: uint8 [rows, padded], room for the largest padded: a product's input
-    RANGES,  # address: float32 [rows, 2]: step and minimum of each quantised row
-    LARGEST,  # count: the largest value of a quantised activation, 255 or 127
+    QUANTIZED,  # address: uint8 [rows, padded], room for the largest padded: a product's input
+    RANGES,  # address: float32 [rows, 2]: step and minimum of each quantized row
+    LARGEST,  # count: the largest value of a quantized activation, 255 or 127
     SCRATCH,  # address: buffer of thread 0
     SCRATCH_STRIDE,  # bytes from the buffer of one thread to that of the next
 ) = range(5)

@@ -18,7 +18,7 @@ class IsaLevel:
         lanes: int32 sums in one vector register.
         rows: Rows of activations that are multiplied at a time with a panel of weights; more would
             not leave enough registers for the weights.
-        largest: The largest value of a quantised activation (uint8). 127, which is 7 bits, where
+        largest: The largest value of a quantized activation (uint8). 127, which is 7 bits, where
             the sum of two products has to fit in int16.
         cpu: LLVM's name of the CPU that the rest of the code is compiled for; None for the CPU of
             this machine.

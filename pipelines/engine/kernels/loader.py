@@ -62,7 +62,7 @@ class KernelLibrary:
 
     @property
     def largest(self) -> int:
-        """The largest byte that an activation is quantised to: 255, or 127 without VNNI."""
+        """The largest byte that an activation is quantized to: 255, or 127 without VNNI."""
         return ISA_LEVELS[self.level].largest
 
     def run(self, kernel: str, table: NDArray[np.int64]) -> None:

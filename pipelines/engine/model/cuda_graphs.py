@@ -66,22 +66,22 @@ class _GraphKey:
 
     Attributes:
         sources: number of sources; a pass may have fewer, the results of the rest are ignored.
-        width: rows per source.
-        tokens: new tokens per row.
+        sequences_per_source: equally many on each.
+        tokens: new tokens per sequence.
         kv_length, source_length: positions of the caches that are read.
         masked: whether sources may be shorter than source_length.
     """
 
     sources: int
-    width: int
+    sequences_per_source: int
     tokens: int
     kv_length: int
     source_length: int
     masked: bool
 
     @property
-    def rows(self) -> int:
-        return self.sources * self.width
+    def sequences(self) -> int:
+        return self.sources * self.sequences_per_source
 
 
 class _Graph:
@@ -99,13 +99,13 @@ class _Graph:
         dtype: torch.dtype,
     ) -> None:
         self._key = key
-        sizes = [key.rows * key.tokens, key.rows, key.sources]
+        sizes = [key.sequences * key.tokens, key.sequences, key.sources]
         self._inputs = torch.zeros(sum(sizes), dtype=torch.int64, device=device)
         ids, past_lengths, source_lengths = torch.split(self._inputs, sizes)
-        ids = ids.view(key.rows, key.tokens)
-        source_groups = SourceGroups(0, (key.width,) * key.sources)
+        ids = ids.view(key.sequences, key.tokens)
+        source_groups = SourceGroups(0, (key.sequences_per_source,) * key.sources)
         batch = ForwardBatch(
-            (key.rows, key.tokens), slice(0, key.rows), (), (), source_groups, None
+            (key.sequences, key.tokens), slice(0, key.sequences), (), (), source_groups, None
         )
 
         def static_pass() -> Tensor:
@@ -124,9 +124,9 @@ class _Graph:
         past_lengths: Sequence[int],
         source_lengths: Sequence[int],
     ) -> Tensor:
-        """Hidden states [rows, tokens, d_model] of a pass; the next run overwrites them."""
+        """Hidden states [sequences, tokens, d_model] of a pass; the next run overwrites them."""
         key = self._key
-        missing = key.rows - len(ids)
+        missing = key.sequences - len(ids)
         inputs = chain(
             chain.from_iterable(ids), [0] * (missing * key.tokens), past_lengths, [0] * missing,
             source_lengths, [key.source_length] * (key.sources - len(source_lengths)),
@@ -197,10 +197,10 @@ class CudaGraphRunner:
         """Run a pass, writing its tokens to the cache.
 
         Args:
-            ids: [rows][tokens].
+            ids: [sequences][tokens].
 
         Returns:
-            Hidden states [rows, tokens, d_model]; None for a pass that has to run eagerly.
+            Hidden states [sequences, tokens, d_model]; None for a pass that has to run eagerly.
         """
         key = self._key_of(batch, cache, cross)
         if key is None:
@@ -253,24 +253,30 @@ class CudaGraphRunner:
 
     def _key_of(self, batch: ForwardBatch, cache: KVCache, cross: CrossCache) -> _GraphKey | None:
         """The key of a pass, or None if no graph can serve it."""
-        tokens, widths = batch.shape[1], batch.source_groups.widths
+        tokens, counts = batch.shape[1], batch.source_groups.sequence_counts
         if not self.enabled or tokens > _MAX_TOKENS or batch.capture is not None:
             return None
-        if batch.slots.start or batch.source_groups.first or len(set(widths)) > 1:
+        if batch.slots.start or batch.source_groups.first_slot or len(set(counts)) > 1:
             return None
-        width, sources = widths[0], bucket(len(widths))
-        # The rows that pad a pass to its key write to slots, which must be unused.
-        unused = batch.slots.stop == len(cache) and len(widths) == len(cross)
-        fits = sources * width <= cache.slot_capacity and sources <= cross.slot_capacity
+        sequences_per_source, sources = counts[0], bucket(len(counts))
+        # The sequences that pad a pass to its key write to slots, which must be unused.
+        unused = batch.slots.stop == len(cache) and len(counts) == len(cross)
+        fits = (
+            sources * sequences_per_source <= cache.slot_capacity and sources <= cross.slot_capacity
+        )
         if not unused or not fits:
-            sources = len(widths)
+            sources = len(counts)
         kv_length = padded_length(batch.kv_length, self._max_length)
         lengths = cross.lengths[batch.source_slots]
         if all(length == self._full_source for length in lengths):
-            return _GraphKey(sources, width, tokens, kv_length, lengths[0], masked=False)
+            return _GraphKey(
+                sources, sequences_per_source, tokens, kv_length, lengths[0], masked=False
+            )
         source_length = 1 << (max(lengths) - 1).bit_length()
         source_length = min(max(source_length, 32), cross.position_capacity)
-        return _GraphKey(sources, width, tokens, kv_length, source_length, masked=True)
+        return _GraphKey(
+            sources, sequences_per_source, tokens, kv_length, source_length, masked=True
+        )
 
 
 def bucket(count: int) -> int:
@@ -307,7 +313,7 @@ class _CudaRecorder:
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)
             with torch.cuda.stream(self._stream):
-                static_pass()  # warm-up: libraries initialise their state for this stream
+                static_pass()  # warm-up: libraries initialize their state for this stream
             graph = torch.cuda.CUDAGraph()
             # thread_local: other threads may use the GPU meanwhile.
             with torch.cuda.graph(

@@ -35,7 +35,7 @@ from pipelines.engine.weights.checkpoint import Weights
 
 __all__ = ["Decoder", "SourceSpan"]
 
-# Where the states of a source are: row, first position, last position + 1.
+# Where the states of a source are: index in the batch, first position, last position + 1.
 SourceSpan = tuple[int, int, int]
 
 
@@ -47,18 +47,21 @@ class _DecoderLayer:
     """
 
     def __init__(self, build: LayerBuilder, index: int, encoder: StackPrecision) -> None:
-        name, width, inner = f"model.decoder.layers.{index}", build.stack.d_model, build.stack.inner
+        name = f"model.decoder.layers.{index}"
+        d_model, attention_dim = build.stack.d_model, build.stack.attention_dim
         self._scale = None if build.stack.scaled else 1.0
         attn, cross = f"{name}.self_attn", f"{name}.encoder_attn"
         self._index, self._heads = index, build.stack.heads
         self._norm_first = build.stack.norm_first
-        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], inner, width)
-        self._out = build.linear([f"{attn}.out_proj"], width, inner)
+        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], attention_dim, d_model)
+        self._out = build.linear([f"{attn}.out_proj"], d_model, attention_dim)
         self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
-        self._cross_query = build.linear([f"{cross}.q_proj"], inner, width)
+        self._cross_query = build.linear([f"{cross}.q_proj"], attention_dim, d_model)
         # Runs once per source over all its positions: the encoder's kind of work.
-        self._cross_kv = build.linear([f"{cross}.k_proj", f"{cross}.v_proj"], inner, width, encoder)
-        self._cross_out = build.linear([f"{cross}.out_proj"], width, inner)
+        self._cross_kv = build.linear(
+            [f"{cross}.k_proj", f"{cross}.v_proj"], attention_dim, d_model, encoder
+        )
+        self._cross_out = build.linear([f"{cross}.out_proj"], d_model, attention_dim)
         self._cross_norm = build.norm(f"{name}.encoder_attn_layer_norm")
         self._feed_forward = FeedForward(build, name)
         self._final_norm = build.norm(f"{name}.final_layer_norm")
@@ -67,13 +70,13 @@ class _DecoderLayer:
         """Keys and values of encoder states.
 
         Args:
-            hidden: [rows, length, d_model].
+            hidden: [batch, length, d_model].
 
         Returns:
-            [2 (keys, values), rows, heads, length, head_dim].
+            [2 (keys, values), batch, heads, length, head_dim].
         """
-        rows, length, _ = hidden.shape
-        both = self._cross_kv(hidden).view(rows, length, 2, self._heads, -1)
+        batch, length, _ = hidden.shape
+        both = self._cross_kv(hidden).view(batch, length, 2, self._heads, -1)
         return both.permute(2, 0, 3, 1, 4)
 
     @property
@@ -96,7 +99,7 @@ class _DecoderLayer:
         cache: KVCache,
         cross: CrossCache | None,
     ) -> Tensor:
-        """x [rows × tokens, d_model] → the same shape; writes this layer's part of the cache."""
+        """x [sequences × tokens, d_model] → the same shape; writes the cache of this layer."""
         if self._norm_first:
             x = x + self._self_attention(self._attention_norm(x), batch, metadata, cache)
             x = x + self._cross_attention(self._cross_norm(x), batch, metadata, cross)
@@ -108,8 +111,8 @@ class _DecoderLayer:
     def _self_attention(
         self, x: Tensor, batch: ForwardBatch, metadata: AttentionMetadata, cache: KVCache
     ) -> Tensor:
-        rows, tokens = batch.shape
-        qkv = self._qkv(x).view(rows, tokens, 3, self._heads, -1)
+        sequences, tokens = batch.shape
+        qkv = self._qkv(x).view(sequences, tokens, 3, self._heads, -1)
         cache.write(self._index, batch.slots, metadata.write_index, qkv[:, :, 1:])
         keys, values = cache.read(self._index, batch.slots, metadata.kv_length)
         query = qkv[:, :, 0].transpose(1, 2)
@@ -134,11 +137,11 @@ class _DecoderLayer:
     def _attend_in_place(self, query: Tensor, encoded_sources: tuple[EncodedSource, ...]) -> Tensor:
         """Attention on long sources, without copying them to a cache.
 
-        Neighbouring rows on one source (beams, fallbacks) are folded into one set of queries, so
-        that its bytes are read once for all of them.
+        Neighboring sequences on one source (beams, fallbacks) are folded into one set of queries,
+        so that its bytes are read once for all of them.
 
         Args:
-            query: [rows, heads, tokens, head_dim].
+            query: [sequences, heads, tokens, head_dim].
 
         Returns:
             The same shape.
@@ -176,24 +179,26 @@ def _attend_cached(
 ) -> Tensor:
     """Attention on sources in the cross cache.
 
-    The rows on one source are folded into one set of queries, so that it is neither copied nor
-    read twice.
+    The sequences on one source are folded into one set of queries, so that it is neither copied
+    nor read twice.
 
     Args:
-        query: [rows, heads, tokens, head_dim].
+        query: [sequences, heads, tokens, head_dim].
         keys, values: [sources, heads, length, head_dim].
 
     Returns:
-        [rows, heads, tokens, head_dim].
+        [sequences, heads, tokens, head_dim].
     """
     mask = metadata.source_mask
     if metadata.source_runs is None:
         return F.scaled_dot_product_attention(query, keys, values, attn_mask=mask, scale=scale)
-    parts, row, source, (_, heads, tokens, head_dim) = [], 0, 0, query.shape
-    for count, width in metadata.source_runs:
+    parts, first, source, (_, heads, tokens, head_dim) = [], 0, 0, query.shape
+    for count, per_source in metadata.source_runs:
         own = slice(source, source + count)
-        folded = query[row : row + count * width].view(count, width, heads, tokens, head_dim)
-        folded = folded.transpose(1, 2).reshape(count, heads, width * tokens, head_dim)
+        folded = query[first : first + count * per_source].view(
+            count, per_source, heads, tokens, head_dim
+        )
+        folded = folded.transpose(1, 2).reshape(count, heads, per_source * tokens, head_dim)
         mixed = F.scaled_dot_product_attention(
             folded,
             keys[own],
@@ -201,9 +206,9 @@ def _attend_cached(
             attn_mask=None if mask is None else mask[own],
             scale=scale,
         )
-        mixed = mixed.view(count, heads, width, tokens, head_dim).transpose(1, 2)
-        parts.append(mixed.reshape(count * width, heads, tokens, head_dim))
-        row, source = row + count * width, source + count
+        mixed = mixed.view(count, heads, per_source, tokens, head_dim).transpose(1, 2)
+        parts.append(mixed.reshape(count * per_source, heads, tokens, head_dim))
+        first, source = first + count * per_source, source + count
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
@@ -228,7 +233,7 @@ class Decoder:
         build = LayerBuilder(weights, stack, plan.decoder, plan.device)
         self.dtype, self.device = plan.decoder.activation_dtype, plan.device
         self._stack, self._long_sources = stack, architecture.source == "audio"
-        self._width, self._max_length = stack.d_model, architecture.max_target_positions
+        self._d_model, self._max_length = stack.d_model, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
         self._embedding = Embedding(build, name, architecture.vocab_size)
         self._relative = self._positions = None
@@ -280,7 +285,7 @@ class Decoder:
         """Keys and values of encoded sources.
 
         Args:
-            hidden: encoder states [rows, length, d_model].
+            hidden: encoder states [batch, length, d_model].
             spans: where each source is in them.
 
         Returns:
@@ -293,8 +298,8 @@ class Decoder:
         layers = [layer.project_cross_kv(hidden).to(self.source_dtype) for layer in self._layers]
         contiguous = torch.contiguous_format
         return [
-            [layer[:, row, :, start:stop].clone(memory_format=contiguous) for layer in layers]
-            for row, start, stop in spans
+            [layer[:, index, :, start:stop].clone(memory_format=contiguous) for layer in layers]
+            for index, start, stop in spans
         ]
 
     def caches(self) -> tuple[KVCache, CrossCache | NullCrossCache]:
@@ -315,11 +320,11 @@ class Decoder:
         """Run a pass, writing its tokens to the cache.
 
         Args:
-            ids: [rows][tokens].
+            ids: [sequences][tokens].
             cross: None when sources are read in place.
 
         Returns:
-            Hidden states [rows, tokens, d_model].
+            Hidden states [sequences, tokens, d_model].
         """
         if self._graph_runner is not None and cross is not None:
             states = self._graph_runner(ids, batch, cache, cross)
@@ -334,13 +339,13 @@ class Decoder:
         return self._decode(tokens, position_index, batch, metadata, cache, cross)
 
     def _embed(self, ids: Tensor, position_index: slice | Tensor) -> Tensor:
-        """ids [rows, tokens] → [rows × tokens, d_model]."""
+        """ids [sequences, tokens] → [sequences × tokens, d_model]."""
         x = self._embedding(ids)
         if self._positions is not None:
             x = x + self._positions[position_index]
         if self._embedding_norm is not None:
             x = self._embedding_norm(x)
-        return x.view(-1, self._width)  # flat: saves two views around each linear layer
+        return x.view(-1, self._d_model)  # flat: saves two views around each linear layer
 
     def _decode(
         self,
@@ -354,11 +359,11 @@ class Decoder:
         """A pass operation by operation.
 
         Args:
-            ids: [rows, tokens].
+            ids: [sequences, tokens].
             position_index: of the tokens, as `ForwardBatch.position_index`.
 
         Returns:
-            [rows, tokens, d_model].
+            [sequences, tokens, d_model].
         """
         x = self._embed(ids, position_index)
         if self._relative is not None:

@@ -35,12 +35,12 @@ class _EncoderLayer:
     """Self-attention and feed-forward, operation by operation."""
 
     def __init__(self, build: LayerBuilder, name: str) -> None:
-        width, inner = build.stack.d_model, build.stack.inner
+        d_model, attention_dim = build.stack.d_model, build.stack.attention_dim
         self._scale = None if build.stack.scaled else 1.0
         attn = f"{name}.self_attn"
         self._heads, self._norm_first = build.stack.heads, build.stack.norm_first
-        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], inner, width)
-        self._out = build.linear([f"{attn}.out_proj"], width, inner)
+        self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], attention_dim, d_model)
+        self._out = build.linear([f"{attn}.out_proj"], d_model, attention_dim)
         self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
         self._feed_forward = FeedForward(build, name)
         self._final_norm = build.norm(f"{name}.final_layer_norm")
@@ -53,7 +53,7 @@ class _EncoderLayer:
         return CompiledLayer.of(linears, norms)
 
     def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x [rows, length, d_model] → the same shape; mask [rows, 1, 1, length] or None."""
+        """x [batch, length, d_model] → the same shape; mask [batch, 1, 1, length] or None."""
         if self._norm_first:
             x = x + self._self_attention(self._attention_norm(x), mask)
             return x + self._feed_forward(self._final_norm(x))
@@ -61,9 +61,9 @@ class _EncoderLayer:
         return self._final_norm(x + self._feed_forward(x))
 
     def _self_attention(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        rows, length, _ = x.shape
+        batch, length, _ = x.shape
         query, keys, values = (
-            self._qkv(x).view(rows, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+            self._qkv(x).view(batch, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
         )
         if (
             mask is None
@@ -76,22 +76,22 @@ class _EncoderLayer:
             mixed = F.scaled_dot_product_attention(
                 query, keys, values, attn_mask=mask, scale=self._scale
             )
-        return self._out(mixed.transpose(1, 2).reshape(rows, length, -1))
+        return self._out(mixed.transpose(1, 2).reshape(batch, length, -1))
 
 
 def _head_by_head(query: Tensor, keys: Tensor, values: Tensor, scale: float | None) -> Tensor:
-    """Attention [rows, heads, length, head_dim], one head at a time.
+    """Attention [batch, heads, length, head_dim], one head at a time.
 
     The scores of one head stay in the CPU's caches. They are bfloat16, as in transformers' own
     attention at this precision.
     """
-    rows, heads, length, head_dim = query.shape
+    batch, heads, length, head_dim = query.shape
     query = query * (head_dim**-0.5 if scale is None else scale)
-    mixed = query.new_empty(rows, length, heads, head_dim).transpose(1, 2)
-    for row in range(rows):
+    mixed = query.new_empty(batch, length, heads, head_dim).transpose(1, 2)
+    for index in range(batch):
         for head in range(heads):
-            weights = torch.mm(query[row, head], keys[row, head].T).softmax(dim=-1)
-            torch.mm(weights, values[row, head], out=mixed[row, head])
+            weights = torch.mm(query[index, head], keys[index, head].T).softmax(dim=-1)
+            torch.mm(weights, values[index, head], out=mixed[index, head])
     return mixed
 
 
@@ -102,13 +102,12 @@ class Encoder:
         stack = architecture.encoder
         build = LayerBuilder(weights, stack, plan.encoder, plan.device)
         self.dtype, self.device = plan.encoder.activation_dtype, plan.device
-        width = stack.d_model
         if architecture.source == "audio":
             name, mels = "model.encoder", architecture.num_mel_bins
             self._convolutions = [
-                (build.tensor(f"{name}.conv{i}.weight", width, inputs, 3),
-                 build.tensor(f"{name}.conv{i}.bias", width))
-                for i, inputs in ((1, mels), (2, width))
+                (build.tensor(f"{name}.conv{i}.weight", stack.d_model, inputs, 3),
+                 build.tensor(f"{name}.conv{i}.bias", stack.d_model))
+                for i, inputs in ((1, mels), (2, stack.d_model))
             ]  # fmt: skip
         else:
             table = embedding_name(weights, architecture, "encoder")
@@ -134,7 +133,7 @@ class Encoder:
         return self._compiled is not None
 
     def encode_audio(self, frames: Tensor) -> Tensor:
-        """Log-mel frames [rows, mels, 2 × length] → hidden states [rows, length, d_model]."""
+        """Log-mel frames [batch, mels, 2 × length] → hidden states [batch, length, d_model]."""
         x = frames.to(self.device, self.dtype)
         for stride, (weight, bias) in enumerate(self._convolutions, start=1):
             x = F.gelu(F.conv1d(x, weight, bias, stride=stride, padding=1))
@@ -144,11 +143,11 @@ class Encoder:
         """Encode padded texts.
 
         Args:
-            ids: [rows, length].
-            mask: [rows, 1, 1, length], −∞ for padding; None if there is no padding.
+            ids: [batch, length].
+            mask: [batch, 1, 1, length], −∞ for padding; None if there is no padding.
 
         Returns:
-            Hidden states [rows, length, d_model].
+            Hidden states [batch, length, d_model].
         """
         return self._run(self._embedding(ids), mask)
 
@@ -163,7 +162,7 @@ class Encoder:
         return self._compiled(x, lengths)
 
     def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Embedded sources [rows, length, d_model] → hidden states of the same shape."""
+        """Embedded sources [batch, length, d_model] → hidden states of the same shape."""
         if self._positions is not None:
             x = x + self._positions[: x.shape[1]]
         if self._relative is not None:

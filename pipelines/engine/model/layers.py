@@ -15,7 +15,7 @@ from pipelines.engine.model.linear import Linear, make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Activation, Architecture, RelativePositions, Stack
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.engine.weights.quantised import QuantisedWeight
+from pipelines.engine.weights.quantized import QuantizedWeight
 
 __all__ = [
     "Embedding",
@@ -64,7 +64,7 @@ class LayerBuilder:
         self.weights, self.stack, self.side, self.device = weights, stack, side, device
 
     def linear(
-        self, names: Sequence[str], out: int, inner: int, side: StackPrecision | None = None
+        self, names: Sequence[str], outputs: int, inputs: int, side: StackPrecision | None = None
     ) -> Linear:
         """One linear layer from one or several of the checkpoint, stacked along the outputs.
 
@@ -72,25 +72,25 @@ class LayerBuilder:
 
         Args:
             names: of the checkpoint's layers.
-            out, inner: outputs and inputs of each of them.
+            outputs, inputs: of each of them.
             side: instead of this side's precision.
         """
-        weight = self.weights.stacked([f"{name}.weight" for name in names], out, inner)
+        weight = self.weights.stacked([f"{name}.weight" for name in names], outputs, inputs)
         biases = [
-            self.weights.take(f"{name}.bias", out)
+            self.weights.take(f"{name}.bias", outputs)
             if f"{name}.bias" in self.weights
-            else torch.zeros(out, dtype=weight.dtype)
+            else torch.zeros(outputs, dtype=weight.dtype)
             for name in names
         ]
         return make_linear(weight, torch.cat(biases), side or self.side, self.device)
 
     def norm(self, name: str) -> Norm:
         """A layer norm, or an RMS norm where the architecture has those."""
-        width, eps = self.stack.d_model, self.stack.norm_eps
-        weight = self.tensor(f"{name}.weight", width)
+        d_model, eps = self.stack.d_model, self.stack.norm_eps
+        weight = self.tensor(f"{name}.weight", d_model)
         if self.stack.rms:
             return _RMSNorm(weight, eps)
-        return LayerNorm(weight, self.tensor(f"{name}.bias", width), eps)
+        return LayerNorm(weight, self.tensor(f"{name}.bias", d_model), eps)
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A tensor of this shape, in the dtype of the activations."""
@@ -109,20 +109,20 @@ class LayerBuilder:
         return table.to(self.device, self.side.activation_dtype)
 
 
-def _sinusoids(length: int, width: int) -> Tensor:
+def _sinusoids(length: int, d_model: int) -> Tensor:
     """Sines in the first half of each row, cosines in the second (Marian; Vaswani et al. 2017)."""
-    rates = 10000.0 ** (-2.0 * torch.arange((width + 1) // 2, dtype=torch.float64) / width)
+    rates = 10000.0 ** (-2.0 * torch.arange((d_model + 1) // 2, dtype=torch.float64) / d_model)
     angles = torch.arange(length, dtype=torch.float64)[:, None] * rates
-    return torch.cat([angles.sin(), angles[:, : width // 2].cos()], dim=1).float()
+    return torch.cat([angles.sin(), angles[:, : d_model // 2].cos()], dim=1).float()
 
 
-def _fairseq_sinusoids(length: int, width: int) -> Tensor:
+def _fairseq_sinusoids(length: int, d_model: int) -> Tensor:
     """The same with 1 / 10000 as the lowest rate, in float32 throughout, as fairseq does it."""
-    half = width // 2
+    half = d_model // 2
     rates = torch.exp(torch.arange(half).float() * -(math.log(10000) / (half - 1)))
     angles = torch.arange(length).float()[:, None] * rates
     table = torch.cat([angles.sin(), angles.cos()], dim=1)
-    return F.pad(table, (0, width % 2))
+    return F.pad(table, (0, d_model % 2))
 
 
 class Embedding:
@@ -140,7 +140,7 @@ class Embedding:
         table = build.weights.shared(name, rows, build.stack.d_model, build.device, dtype)
         self._dtype = build.side.activation_dtype
         self._scales: Tensor | None = None
-        if isinstance(table, QuantisedWeight):
+        if isinstance(table, QuantizedWeight):
             self.table, self._scales = table.numbers, table.scales[:, None]
         else:
             self.table = table
@@ -186,11 +186,11 @@ class FeedForward:
     """Two linear layers with an activation, or a gated one, between them."""
 
     def __init__(self, build: LayerBuilder, name: str) -> None:
-        width, inner, self._gated = build.stack.d_model, build.stack.ffn, build.stack.gated
+        d_model, ffn_dim, self._gated = build.stack.d_model, build.stack.ffn_dim, build.stack.gated
         # Gated: the activated half first.
         halves = [f"{name}.gate", f"{name}.value"] if self._gated else [f"{name}.fc1"]
-        self._up = build.linear(halves, inner, width)
-        self._down = build.linear([f"{name}.fc2"], width, inner)
+        self._up = build.linear(halves, ffn_dim, d_model)
+        self._down = build.linear([f"{name}.fc2"], d_model, ffn_dim)
         self._activation = _ACTIVATIONS[build.stack.activation]
         if build.stack.activation == "gelu" and build.side.kernel == "int8":
             self._activation = _gelu_beside_int8
@@ -222,12 +222,12 @@ class RelativeBias:
         """The bias for attention scores, with a mask added.
 
         Args:
-            positions: [rows, tokens], of the queries.
+            positions: [sequences, tokens], of the queries.
             keys: number of keys; their positions start at 0.
             mask: broadcasts to the result.
 
         Returns:
-            [rows, heads, tokens, keys].
+            [sequences, heads, tokens, keys].
         """
         distances = torch.arange(keys, device=positions.device) - positions[:, :, None]
         # Distances beyond the table are those of masked keys.

@@ -12,16 +12,16 @@ from torch import Tensor
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.loader import load_kernels
 from pipelines.engine.model.precision import StackPrecision
-from pipelines.engine.weights.quantised import (
-    QuantisedWeight,
+from pipelines.engine.weights.quantized import (
+    QuantizedWeight,
     fbgemm_overflows,
     packed,
-    quantise_weight,
+    quantize_weight,
 )
 
 __all__ = ["Linear", "make_linear"]
 
-# Rows that oneDNN optimises the weight layout for. The layout for 8 rows was as fast as one made
+# Rows that oneDNN optimizes the weight layout for. The layout for 8 rows was as fast as one made
 # for the actual number at 1, 25, 200 and 1,500 rows.
 _PACKED_ROWS = 8
 
@@ -38,7 +38,7 @@ class Linear(Protocol):
 
 
 def make_linear(
-    weight: Tensor | QuantisedWeight,
+    weight: Tensor | QuantizedWeight,
     bias: Tensor | None,
     side: StackPrecision,
     device: torch.device,
@@ -46,7 +46,7 @@ def make_linear(
     """Make the linear layer of a precision.
 
     Args:
-        weight: [out, in] of any float dtype; for int8 it may be quantised already.
+        weight: [out, in] of any float dtype; for int8 it may be quantized already.
         bias: [out] of any float dtype, or None.
     """
     if side.kernel == "int8" and device.type == "cpu":
@@ -54,7 +54,7 @@ def make_linear(
         return _Int8(weight, bias) if kernels is None else CompiledLinear(weight, bias, kernels)
     if side.kernel == "int8":
         return _Int8Weights(weight, bias, side.activation_dtype, device)
-    assert isinstance(weight, Tensor), "weights are quantised for int8 only"
+    assert isinstance(weight, Tensor), "weights are quantized for int8 only"
     if side.kernel == "half":
         return _HalfWeights(weight, bias)
     if side.kernel == "packed":
@@ -106,17 +106,17 @@ class _HalfWeights:
 class _Int8:
     """int8 weights with a scale per output, by fbgemm: the fallback without compiled kernels.
 
-    Activations are quantised on the fly to 8 bits, or to 7 where 8 overflow. Single rows on small
+    Activations are quantized on the fly to 8 bits, or to 7 where 8 overflow. Single rows on small
     weights stay bfloat16.
     """
 
-    def __init__(self, weight: Tensor | QuantisedWeight, bias: Tensor | None) -> None:
-        quantised = quantise_weight(weight)
+    def __init__(self, weight: Tensor | QuantizedWeight, bias: Tensor | None) -> None:
+        quantized = quantize_weight(weight)
         self._bias = None if bias is None else bias.float()
-        self._packed, self._reduce_range = packed(quantised, self._bias), fbgemm_overflows()
-        self._outputs = len(quantised.scales)
-        small = quantised.numbers.numel() <= _SINGLE_ROW_WEIGHTS
-        self._single_row = (quantised.numbers, quantised.scales.bfloat16()) if small else None
+        self._packed, self._reduce_range = packed(quantized, self._bias), fbgemm_overflows()
+        self._outputs = len(quantized.scales)
+        small = quantized.numbers.numel() <= _SINGLE_ROW_WEIGHTS
+        self._single_row = (quantized.numbers, quantized.scales.bfloat16()) if small else None
         # `_op` skips the dispatch for fake tensors of the OpOverload, which costs 2 µs a call.
         self._multiply = torch.ops.quantized.linear_dynamic.default._op
 
@@ -132,7 +132,7 @@ class _Int8:
             y = torch._weight_int8pack_mm(flat.bfloat16(), *self._single_row)
             y = y.float() if self._bias is None else self._bias + y
             return y if x.dim() == 2 else y.view(*x.shape[:-1], -1)
-        # fbgemm quantises all of x with one scale. So every row is divided by its peak first, and
+        # fbgemm quantizes all of x with one scale. So every row is divided by its peak first, and
         # the product multiplied by it; lerp applies this to the product but not to the bias, which
         # fbgemm has added. (The infinity norm took nine times as long as abs and amax.) NaN is in
         # the peak of its row and comes back with it.
@@ -142,17 +142,17 @@ class _Int8:
 
 
 class _Int8Weights:
-    """int8 weights on a GPU, dequantised at use: saves memory, not time."""
+    """int8 weights on a GPU, dequantized at use: saves memory, not time."""
 
     def __init__(
         self,
-        weight: Tensor | QuantisedWeight,
+        weight: Tensor | QuantizedWeight,
         bias: Tensor | None,
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        quantised = quantise_weight(weight).to(device)
-        self._weight, self._scale = quantised.numbers, quantised.scales.to(dtype)
+        quantized = quantize_weight(weight).to(device)
+        self._weight, self._scale = quantized.numbers, quantized.scales.to(dtype)
         self._bias = None if bias is None else bias.to(device, dtype)
 
     def __call__(self, x: Tensor) -> Tensor:

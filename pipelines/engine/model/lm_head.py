@@ -12,7 +12,7 @@ from pipelines.engine.model.linear import make_linear
 from pipelines.engine.model.precision import StackPrecision
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
-from pipelines.engine.weights.quantised import QuantisedWeight
+from pipelines.engine.weights.quantized import QuantizedWeight
 
 __all__ = ["LMHead", "argmax", "logprobs_of"]
 
@@ -77,42 +77,43 @@ class LMHead:
         device: torch.device,
         shortlist: Sequence[int] | None,
     ) -> None:
-        vocab, width = architecture.vocab_size, architecture.decoder.d_model
+        vocab, d_model = architecture.vocab_size, architecture.decoder.d_model
         name = "lm_head.weight" if "lm_head.weight" in weights else "proj_out.weight"
         untied = name in weights if architecture.tied_head is None else not architecture.tied_head
-        table: Tensor | QuantisedWeight
+        table: Tensor | QuantizedWeight
         if untied:
-            table = weights.take(name, vocab, width)
+            table = weights.take(name, vocab, d_model)
         else:
-            table = weights.shared(tied, vocab, width, device, side.weight_dtype)
+            table = weights.shared(tied, vocab, d_model, device, side.weight_dtype)
         if architecture.head_scale != 1.0:
-            exact = table if isinstance(table, QuantisedWeight) else table.float()
+            exact = table if isinstance(table, QuantizedWeight) else table.float()
             table = exact * architecture.head_scale
         # Some families add a bias to the logits. It is often absent, and otherwise often zero.
         bias = None
         if "final_logits_bias" in weights:
             bias = weights.take("final_logits_bias", 1, vocab)[0]
             bias = bias if bias.any() else None
-        # Output i of the linear layer is the logit of id _kept[i]; id j is output _places[j].
-        self._kept = self._places = None
+        # Output i of the linear layer is the logit of id _kept_ids[i]; that of id j is output
+        # _output_indices[j].
+        self._kept_ids = self._output_indices = None
         if shortlist is not None:
             # One more output stands for all other ids; its value is never used.
             kept = torch.tensor([*shortlist, 0])
             table = table[kept.to(table.device)]
             bias = None if bias is None else bias[kept]
-            places = torch.full((vocab,), len(shortlist))
-            places[kept[:-1]] = torch.arange(len(shortlist))
-            self._kept, self._places = kept.to(device), places.to(device)
+            output_indices = torch.full((vocab,), len(shortlist))
+            output_indices[kept[:-1]] = torch.arange(len(shortlist))
+            self._kept_ids, self._output_indices = kept.to(device), output_indices.to(device)
         self._linear = make_linear(table, bias, side, device)
         self._biases: dict[tuple[int, ...], tuple[Sequence[Tensor], Tensor]] = {}
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Hidden states [n, d_model] → float32 [n, vocab]; −∞ outside the shortlist."""
         logits = self._linear(hidden).float()
-        if self._places is None:
+        if self._output_indices is None:
             return logits
         logits[:, -1] = -torch.inf
-        return logits.index_select(1, self._places)
+        return logits.index_select(1, self._output_indices)
 
     def argmax(
         self, hidden: Tensor, suppressed: Sequence[Tensor], logprobs: bool
@@ -127,7 +128,7 @@ class LMHead:
         tokens, chosen, totals = self._linear.argmax(hidden, bias, logprobs)
         if logprobs:
             chosen = torch.where(chosen.isfinite(), -totals.log(), chosen)
-        return tokens if self._kept is None else self._kept[tokens], chosen
+        return tokens if self._kept_ids is None else self._kept_ids[tokens], chosen
 
     def _suppressing_bias(self, linear: CompiledLinear, suppressed: Sequence[Tensor]) -> Tensor:
         """The layer's bias with −∞ for suppressed ids; cached by the identity of the tensors."""
@@ -135,8 +136,10 @@ class LMHead:
         if key not in self._biases:
             bias = linear.bias.clone()
             for ids in suppressed:
-                bias[ids if self._places is None else self._places[ids]] = -torch.inf
-            if self._places is not None:
+                bias[
+                    ids if self._output_indices is None else self._output_indices[ids]
+                ] = -torch.inf
+            if self._output_indices is not None:
                 bias[-1] = -torch.inf
             if len(self._biases) == _CACHED_BIASES:
                 self._biases.clear()

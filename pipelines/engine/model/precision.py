@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from pipelines.engine.weights.quantised import fbgemm_overflows
+from pipelines.engine.weights.quantized import fbgemm_overflows
 from pipelines.errors import OptionError
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 COMPUTE_TYPES = ("auto", "float32", "bfloat16", "float16", "int8")
 
 # Implementations of linear layers. dense: torch's own linear. packed: weights in oneDNN's layout.
-# half: fp16 weights, float32 arithmetic. int8: int8 weights; activations quantised on the fly.
+# half: fp16 weights, float32 arithmetic. int8: int8 weights; activations quantized on the fly.
 Kernel = Literal["dense", "packed", "half", "int8"]
 
 

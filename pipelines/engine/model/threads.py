@@ -18,7 +18,7 @@ class ComputeThreads:
 
     An alternative to using all threads on every operation. Pays off only for operations that take
     milliseconds each: between two of them a thread needs the GIL. Four threads that each stepped
-    16 rows of a translation, at some 40 µs an operation, did half as much as four on every
+    16 sentences of a translation, at some 40 µs an operation, did half as much as four on every
     operation.
 
     Args:

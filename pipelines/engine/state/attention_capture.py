@@ -17,12 +17,17 @@ __all__ = ["AttentionCapture"]
 
 @dataclass(frozen=True, eq=False)
 class _CaptureRequest:
-    """The heads of one layer that a row captures; places: their indices in the row's result."""
+    """The heads of one layer that a sequence captures.
 
-    row: int
+    Attributes:
+        sequence: Index in the pass.
+        indices: Of the heads in the sequence's result.
+    """
+
+    sequence: int
     encoded: EncodedSource
     heads: list[int]
-    places: list[int]
+    indices: list[int]
 
 
 class AttentionCapture:
@@ -32,12 +37,12 @@ class AttentionCapture:
     computed again from their queries.
 
     Args:
-        encoded_sources: the source of each row.
-        heads: for each row its (layer, head) pairs; may be empty.
-        tokens: new tokens per row of the pass.
+        encoded_sources: the source of each sequence.
+        heads: for each sequence its (layer, head) pairs; may be empty.
+        tokens: new tokens per sequence of the pass.
 
     Attributes:
-        weights: for each row float32 [pairs, tokens, source length].
+        weights: for each sequence float32 [pairs, tokens, source length].
     """
 
     def __init__(
@@ -52,31 +57,33 @@ class AttentionCapture:
         ]
         self._pairs = heads
         self._requests: defaultdict[int, list[_CaptureRequest]] = defaultdict(list)  # by layer
-        for row, (encoded, pairs) in enumerate(zip(encoded_sources, heads, strict=True)):
+        for sequence, (encoded, pairs) in enumerate(zip(encoded_sources, heads, strict=True)):
             for layer in {layer for layer, _ in pairs}:
-                places = [i for i, (other, _) in enumerate(pairs) if other == layer]
-                request = _CaptureRequest(row, encoded, [pairs[i][1] for i in places], places)
+                indices = [i for i, (other, _) in enumerate(pairs) if other == layer]
+                request = _CaptureRequest(
+                    sequence, encoded, [pairs[i][1] for i in indices], indices
+                )
                 self._requests[layer].append(request)
 
     def add_queries(self, layer: int, query: Tensor, scale: float | None) -> None:
         """Compute the weights of one layer.
 
         Args:
-            query: cross-attention queries [rows, heads, tokens, head_dim].
+            query: cross-attention queries [sequences, heads, tokens, head_dim].
             scale: factor on the scores; None for 1 / √head_dim.
         """
         for request in self._requests[layer]:
-            q = query[request.row, request.heads].float()
+            q = query[request.sequence, request.heads].float()
             k = request.encoded.keys[layer][request.heads].float()
             scores = q @ k.transpose(1, 2) * (scale or q.shape[-1] ** -0.5)
-            self.weights[request.row][request.places] = scores.softmax(-1)
+            self.weights[request.sequence][request.indices] = scores.softmax(-1)
 
-    def captures(self, row: int) -> bool:
-        """Whether any head of a row is captured."""
-        return bool(self._pairs[row])
+    def captures(self, sequence: int) -> bool:
+        """Whether any head of a sequence is captured."""
+        return bool(self._pairs[sequence])
 
-    def add_weights(self, row: int, layers: Sequence[Tensor]) -> None:
-        """Copy a row's weights out of what transformers reports as cross_attentions.
+    def add_weights(self, sequence: int, layers: Sequence[Tensor]) -> None:
+        """Copy a sequence's weights out of what transformers reports as cross_attentions.
 
         Args:
             layers: [1, heads, tokens, length] per layer; the pass's tokens are the last ones.
@@ -84,8 +91,8 @@ class AttentionCapture:
         Raises:
             EngineError: a requested layer is missing.
         """
-        for place, (layer, head) in enumerate(self._pairs[row]):
+        for index, (layer, head) in enumerate(self._pairs[sequence]):
             if layer >= len(layers):
                 raise EngineError("the module reported no cross-attention, though it was asked to")
-            weights = self.weights[row]
-            weights[place] = layers[layer][0, head, -weights.shape[1] :].float()
+            weights = self.weights[sequence]
+            weights[index] = layers[layer][0, head, -weights.shape[1] :].float()

@@ -59,12 +59,12 @@ class EncodedSource:
 
 @dataclass(frozen=True)
 class SourceGroups:
-    """Which rows of a pass share a source: the sequences of one request are neighbouring rows.
+    """Which sequences of a pass share a source: those of one request, which are neighbors.
 
     Attributes:
-        first: slot of the first source in the cross cache; the others follow.
-        widths: number of rows on each source.
+        first_slot: slot of the first source in the cross cache; the others follow.
+        sequence_counts: number of sequences on each source.
     """
 
-    first: int
-    widths: tuple[int, ...]
+    first_slot: int
+    sequence_counts: tuple[int, ...]

@@ -27,7 +27,7 @@ __all__ = [
     "static_attention_metadata",
 ]
 
-# When rows stand at different positions, the cache is read up to a multiple of this, behind a
+# When sequences have different lengths, the cache is read up to a multiple of this, behind a
 # mask: libraries that build a kernel per shape then see few shapes. For float32 on a CPU no
 # library does, and the padding costs its full time, so the multiple is smaller there.
 _LENGTH_STEP, _CPU_LENGTH_STEP = 64, 8
@@ -36,13 +36,13 @@ _SOURCE_STEP = 16
 
 @dataclass(frozen=True, eq=False)
 class ForwardBatch:
-    """One decoder pass: the same number of new tokens for each of some rows.
+    """One decoder pass: the same number of new tokens for each of some sequences.
 
     Attributes:
-        shape: (rows, new tokens per row).
-        slots: slots of the rows in the KV cache, a contiguous range.
-        past_lengths: for each row, tokens in the cache before this pass.
-        encoded_sources: one per row, for layers that read sources in place.
+        shape: (sequences, new tokens per sequence).
+        slots: slots of the sequences in the KV cache, a contiguous range.
+        past_lengths: for each sequence, tokens in the cache before this pass.
+        encoded_sources: one per sequence, for layers that read sources in place.
         source_groups: where the sources are in the cross cache, for layers that read that.
         capture: collects cross-attention weights, or None.
     """
@@ -56,21 +56,21 @@ class ForwardBatch:
 
     @property
     def kv_length(self) -> int:
-        """Tokens of the longest row in the cache after this pass."""
+        """Tokens of the longest sequence in the cache after this pass."""
         return max(self.past_lengths) + self.shape[1]
 
     @property
     def uniform(self) -> bool:
-        """Whether all rows have the same past length."""
+        """Whether all sequences have the same past length."""
         return all(length == self.past_lengths[0] for length in self.past_lengths)
 
     def positions(self, device: torch.device) -> Tensor:
-        """Positions of the new tokens, int64 [rows, tokens]."""
+        """Positions of the new tokens, int64 [sequences, tokens]."""
         starts = torch.tensor(self.past_lengths, device=device)
         return starts[:, None] + torch.arange(self.shape[1], device=device)
 
     def position_index(self, device: torch.device) -> slice | Tensor:
-        """The same as an index into a table of positions: a slice if all rows agree."""
+        """The same as an index into a table of positions: a slice if all sequences agree."""
         first = self.past_lengths[0]
         return slice(first, first + self.shape[1]) if self.uniform else self.positions(device)
 
@@ -78,7 +78,8 @@ class ForwardBatch:
     def source_slots(self) -> slice:
         """Slots of the sources in the cross cache."""
         return slice(
-            self.source_groups.first, self.source_groups.first + len(self.source_groups.widths)
+            self.source_groups.first_slot,
+            self.source_groups.first_slot + len(self.source_groups.sequence_counts),
         )
 
 
@@ -88,13 +89,14 @@ class AttentionMetadata:
 
     Attributes:
         write_index: where new keys and values are stored: their first position if that is the same
-            for all rows, else (slots [rows, 1], positions [rows, tokens]).
+            for all sequences, else (slots [sequences, 1], positions [sequences, tokens]).
         kv_length: positions of the KV cache that are read.
-        mask: [rows, 1, tokens, kv_length], added to the scores; None if every row may see all.
+        mask: [sequences, 1, tokens, kv_length], added to the scores; None if all
+            positions are visible to every sequence.
         source_length: positions of the cross cache that are read.
         source_mask: [sources, 1, 1, source_length], added to the scores, or None.
-        source_runs: consecutive sources with the same number of rows, as (sources, rows on each);
-            None if each row has a source of its own.
+        source_runs: consecutive sources with the same number of sequences, as (sources, sequences
+            on each); None if each sequence has a source of its own.
     """
 
     write_index: int | tuple[Tensor, Tensor]
@@ -153,10 +155,10 @@ def static_attention_metadata(
 ) -> AttentionMetadata:
     """The metadata for a CUDA graph: tensors hold whatever changes between replays.
 
-    The rows use the first slots of the caches.
+    The sequences use the first slots of the caches.
 
     Args:
-        positions: of the new tokens, [rows, tokens].
+        positions: of the new tokens, [sequences, tokens].
         kv_length, source_length: positions of the caches that are read.
         source_lengths: [sources], or None if all sources have `source_length` positions.
         dtype: of the masks.
@@ -182,7 +184,7 @@ def padding_mask(
     """A mask for right-padded sequences.
 
     Returns:
-        [rows, 1, 1, max_length], −∞ beyond each length; None if there is no padding.
+        [batch, 1, 1, max_length], −∞ beyond each length; None if there is no padding.
     """
     if min(lengths) == max_length:
         return None
@@ -190,12 +192,12 @@ def padding_mask(
 
 
 def _slot_column(slots: slice, device: torch.device) -> Tensor:
-    """Slot numbers as a column [rows, 1], to broadcast against positions [rows, tokens]."""
+    """Slots [sequences, 1], to broadcast against positions [sequences, tokens]."""
     return torch.arange(slots.start, slots.stop, device=device)[:, None]
 
 
 def _causal_mask(positions: Tensor, length: int, dtype: torch.dtype) -> Tensor:
-    """positions [rows, tokens] → [rows, 1, tokens, length], −∞ after each position."""
+    """positions [sequences, tokens] → [sequences, 1, tokens, length], −∞ after each position."""
     later = torch.arange(length, device=positions.device) > positions[:, :, None]
     return _additive_mask(later, dtype)[:, None]
 
@@ -213,7 +215,7 @@ def _additive_mask(hidden: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _source_runs(source_groups: SourceGroups) -> tuple[tuple[int, int], ...] | None:
-    """Consecutive sources of equal width as (sources, width); None if every width is 1."""
-    if all(width == 1 for width in source_groups.widths):
+    """As AttentionMetadata.source_runs."""
+    if all(count == 1 for count in source_groups.sequence_counts):
         return None
-    return tuple((len(list(same)), width) for width, same in groupby(source_groups.widths))
+    return tuple((len(list(same)), count) for count, same in groupby(source_groups.sequence_counts))

@@ -19,9 +19,9 @@ __all__ = ["CrossCache", "KVCache", "NullCrossCache"]
 # reallocate the whole cache.
 _SOURCE_STEP = 32
 
-# Target positions are reserved for so many tokens, then twice as many, and so on. Room for the
-# longest sequence from the beginning would place the rows at distances that share few lines of the
-# CPU's caches: steps of 32 rows took a third longer.
+# Target positions are reserved for so many tokens, then twice as many, and so on. If the longest
+# sequence were reserved from the beginning, slots would lie at distances that share few lines of
+# the CPU's caches: steps of 32 sequences took a third longer.
 _TARGET_STEP = 64
 
 
@@ -80,7 +80,7 @@ class _SlotCache:
     def reorder(self, sources: Sequence[int]) -> None:
         """Make slot i a copy of the former slot sources[i], for all i at once.
 
-        Afterwards len(sources) slots are in use. Only slots that change their place are copied.
+        Afterwards len(sources) slots are in use. Only slots whose content changes are copied.
         """
         while len(sources) > self.slot_capacity:
             self._grow(slots=2 * self.slot_capacity, positions=self.position_capacity)
@@ -171,10 +171,10 @@ class KVCache(_SlotCache):
         """Store the keys and values of new tokens.
 
         Args:
-            slots: one per row.
-            index: the first position if it is the same for all rows, which makes this one plain
-                copy; else (slots [rows, 1], positions [rows, tokens]).
-            keys_values: [rows, tokens, 2, heads, head_dim].
+            slots: one per sequence.
+            index: the first position if it is the same for all sequences, which makes this one
+                plain copy; else (slots [sequences, 1], positions [sequences, tokens]).
+            keys_values: [sequences, tokens, 2, heads, head_dim].
         """
         tokens = keys_values.shape[1]
         if isinstance(index, int):
@@ -184,7 +184,7 @@ class KVCache(_SlotCache):
         self._layers[layer].permute(1, 3, 0, 2, 4).index_put_(index, keys_values)
 
     def read(self, layer: int, slots: slice, length: int) -> tuple[Tensor, Tensor]:
-        """Keys and values of the first `length` tokens: views [rows, heads, length, head_dim]."""
+        """Views [sequences, heads, length, head_dim] of the keys and values of the first tokens."""
         view = self._layers[layer][:, slots, :, :length]
         return view[0], view[1]
 
@@ -207,10 +207,10 @@ class KVCache(_SlotCache):
 class CrossCache(_SlotCache):
     """Cross-attention keys and values of sources, copied into one tensor per layer.
 
-    One product then serves all rows of a pass. All sequences of a request share a slot. For layers
-    that run operation by operation (text: copying 25 positions once costs less than a loop over
-    the rows at every step), and for CUDA graphs (text and audio), which need fixed addresses.
-    Otherwise sources are read in place, with NullCrossCache.
+    One product then serves all sequences of a pass. The sequences of a request share a slot. For
+    layers that run operation by operation (text: copying 25 positions once costs less than a loop
+    over the sequences at every step), and for CUDA graphs (text and audio), which need fixed
+    addresses. Otherwise sources are read in place, with NullCrossCache.
     """
 
     def __init__(

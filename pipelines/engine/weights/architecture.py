@@ -33,13 +33,13 @@ class Stack:
     Attributes:
         head_dim: width of an attention head; heads × head_dim may differ from d_model (T5).
         d_model: width of the hidden states.
-        ffn: width of the feed-forward block.
+        ffn_dim: width of the feed-forward block's inner layer.
         max_positions: longest sequence.
         positions: "table" reads position embeddings from the checkpoint; "sinusoidal" computes
             those that the checkpoint leaves out (first half sine, second half cosine, as in
             Marian); "fairseq" does so at other rates (M2M100); "relative" adds `relative` to the
             attention scores instead.
-        position_offset: rows of the position table before position 0 (2 in BART).
+        position_offset: entries of the position table before position 0 (2 in BART).
         embedding_scale: factor on the token embeddings.
         norm_first: a norm before each block (pre-norm) instead of after each residual sum
             (post-norm, as in Marian).
@@ -56,7 +56,7 @@ class Stack:
     heads: int
     head_dim: int
     d_model: int
-    ffn: int
+    ffn_dim: int
     max_positions: int
     activation: Activation
     positions: Positions
@@ -72,7 +72,7 @@ class Stack:
     scaled: bool = True
 
     @property
-    def inner(self) -> int:
+    def attention_dim(self) -> int:
         """Width of all attention heads together: heads × head_dim."""
         return self.heads * self.head_dim
 

@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from pipelines.engine.weights.quantised import QuantisedWeight, quantise_weight
+from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 from pipelines.errors import CheckpointError
 from pipelines.notices import ignore_warning
 
@@ -48,7 +48,7 @@ class Weights:
         self._folder = folder
         self._readers = readers
         self._translate = translate
-        self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | QuantisedWeight] = {}
+        self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | QuantizedWeight] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
         """The same weights with another translation of names."""
@@ -78,13 +78,13 @@ class Weights:
 
     def shared(
         self, name: str, rows: int, width: int, device: torch.device, dtype: torch.dtype
-    ) -> Tensor | QuantisedWeight:
+    ) -> Tensor | QuantizedWeight:
         """Read a matrix [rows, width], once per device and dtype: all callers share one object.
 
         For embeddings that encoder, decoder and LM head have in common.
 
         Args:
-            dtype: a floating-point dtype, or int8 for a QuantisedWeight.
+            dtype: a floating-point dtype, or int8 for a QuantizedWeight.
 
         Raises:
             CheckpointError: as `take`.
@@ -93,7 +93,7 @@ class Weights:
         if key not in self._shared:
             weight = self.take(name, rows, width)
             self._shared[key] = (
-                quantise_weight(weight).to(device)
+                quantize_weight(weight).to(device)
                 if dtype == torch.int8
                 else weight.to(device, dtype)
             )

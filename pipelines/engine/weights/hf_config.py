@@ -94,7 +94,7 @@ def _stack(config: Mapping[str, Any], side: str, **differences: Any) -> Stack:
         heads=heads,
         head_dim=d_model // heads,
         d_model=d_model,
-        ffn=int(config[f"{side}_ffn_dim"]),
+        ffn_dim=int(config[f"{side}_ffn_dim"]),
         activation=_ACTIVATIONS[activation],
         embedding_scale=d_model**0.5 if config.get("scale_embedding") else 1.0,
         **{"position_offset": 0} | differences,
@@ -244,7 +244,7 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
             heads=int(config["num_heads"]),
             head_dim=int(config["d_kv"]),
             d_model=width,
-            ffn=int(config["d_ff"]),
+            ffn_dim=int(config["d_ff"]),
             # Relative positions have no limit; the cache gets room for the length of training.
             max_positions=max(512, int(config.get("n_positions") or 512)),
             activation=_ACTIVATIONS[activation],

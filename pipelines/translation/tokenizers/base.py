@@ -1,11 +1,21 @@
-"""The interface of the tokenizers, and incremental decoding with any of them."""
+"""The interface of the tokenizers; normalization and incremental decoding with any of them."""
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable
 from typing import Protocol
 
-__all__ = ["REPLACEMENT", "StreamingDetokenizer", "TextTokenizer"]
+from pipelines.translation.text.passthrough import plain_quotes
+
+__all__ = [
+    "REPLACEMENT",
+    "StreamingDetokenizer",
+    "TextTokenizer",
+    "encode_normalized",
+    "normalize",
+    "normalize_quotes",
+]
 
 REPLACEMENT = "\ufffd"
 """Stands for bytes that are no character, or not a complete one yet."""
@@ -60,6 +70,40 @@ class TextTokenizer(Protocol):
     def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
         """The ids that a translation into a target begins with; may be empty."""
         ...
+
+
+def encode_normalized(
+    tokenizer: TextTokenizer,
+    text: str,
+    target_language: str | None,
+    source_language: str | None,
+) -> list[int]:
+    """The source ids of a normalized sentence, special tokens included.
+
+    Args:
+        tokenizer: The model's tokenizer.
+        text: The sentence as it was given.
+        target_language: One of its target_codes.
+        source_language: One of its source_codes.
+    """
+    return tokenizer.encode(normalize(tokenizer, text), target_language, source_language)
+
+
+def normalize(tokenizer: TextTokenizer, text: str) -> str:
+    """A text as it is encoded: plain quotes, and unknown letters without their accents."""
+    text = normalize_quotes(tokenizer, text)
+    for piece in tokenizer.unknown(text):
+        text = text.replace(piece, _without_accents(piece))
+    return text
+
+
+def normalize_quotes(tokenizer: TextTokenizer, text: str) -> str:
+    """A text with plain quotes, where the model knows no others."""
+    return plain_quotes(text) if tokenizer.plain_quotes else text
+
+
+def _without_accents(text: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
 class StreamingDetokenizer:

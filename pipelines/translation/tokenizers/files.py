@@ -15,7 +15,7 @@ from pipelines.translation.tokenizers.base import REPLACEMENT
 __all__ = [
     "SPACE",
     "SURROGATES",
-    "longest_source",
+    "read_model_max_length",
     "name_or_none",
     "read_json",
     "read_spm",
@@ -79,7 +79,7 @@ def name_or_none(language: Any) -> str | None:
     return language if isinstance(language, str) and language else None
 
 
-def longest_source(config: Mapping[str, Any]) -> int | None:
+def read_model_max_length(config: Mapping[str, Any]) -> int | None:
     """model_max_length of a tokenizer_config.json; None where it has no limit."""
     longest = config.get("model_max_length")
     # transformers writes 1e30 for "unlimited".

@@ -14,9 +14,9 @@ from pipelines.errors import CheckpointError, OptionError
 from pipelines.translation.tokenizers.files import (
     SPACE,
     SURROGATES,
-    longest_source,
     name_or_none,
     read_json,
+    read_model_max_length,
     read_spm,
     read_vocabulary,
     token_content,
@@ -51,7 +51,7 @@ class MarianTokenizer:
         config = read_json(folder / "tokenizer_config.json", optional=True)
         self.source_language = name_or_none(config.get("source_lang"))
         self.target_language = name_or_none(config.get("target_lang"))
-        self.model_max_length = longest_source(config)
+        self.model_max_length = read_model_max_length(config)
 
         self._source = read_spm(folder / "source.spm")
         self._target = read_spm(folder / "target.spm")

@@ -17,9 +17,9 @@ from typing import Any
 from pipelines import languages
 from pipelines.errors import CheckpointError, OptionError
 from pipelines.translation.tokenizers.files import (
-    longest_source,
     name_or_none,
     read_json,
+    read_model_max_length,
     token_content,
 )
 from pipelines.translation.tokenizers.subword import (
@@ -85,7 +85,7 @@ class MultilingualTokenizer:
         self._eos = self._subwords.ids["</s>"]
         self._layout = layout
         self.plain_quotes = layout.plain_quotes
-        self.model_max_length = longest_source(config)
+        self.model_max_length = read_model_max_length(config)
         self.source_language = name_or_none(config.get("src_lang"))
         self.source_codes = tuple(self._languages)
         codes = {index: code for code, index in self._languages.items()}

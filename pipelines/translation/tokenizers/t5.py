@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipelines.errors import CheckpointError, OptionError, UnsupportedTask
-from pipelines.translation.tokenizers.files import longest_source, read_json
+from pipelines.translation.tokenizers.files import read_json, read_model_max_length
 from pipelines.translation.tokenizers.subword import (
     SentencePieceModel,
     SubwordModel,
@@ -46,7 +46,7 @@ class T5Tokenizer:
         self._subwords = _open(folder)
         self._eos = self._subwords.ids["</s>"]
         self._prefixes = _prefixes(folder, name)
-        self.model_max_length = longest_source(
+        self.model_max_length = read_model_max_length(
             read_json(folder / "tokenizer_config.json", optional=True)
         )
         self.source_codes = tuple(dict.fromkeys(source for source, _ in self._prefixes))

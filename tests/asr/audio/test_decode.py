@@ -114,7 +114,7 @@ def test_channels_are_mixed_as_loud_as_openai_whisper_reads_them(
     np.testing.assert_allclose(load_audio(path), theirs, atol=1e-4)
 
 
-def test_longest_s_is_enforced_during_decoding(tmp_path: Path) -> None:
+def test_max_duration_s_is_enforced_during_decoding(tmp_path: Path) -> None:
     """Files need not tell how long they are."""
     path = write(tmp_path / "talk.wav", tone(2.0), RATE)
     blocks = [tone(1.0), tone(1.0)]

@@ -55,7 +55,7 @@ def test_windows_equal_slices_of_openais_spectrogram(n_mels: int, seconds: float
         assert size == max(min(WINDOW, content - seek), 0)
         torch.testing.assert_close(mel[:, :size], whole[:, seek : seek + size], rtol=0, atol=1e-6)
         assert not mel[:, size:].any()
-    torch.testing.assert_close(features.opening(), whole[:, :WINDOW], rtol=0, atol=1e-6)
+    torch.testing.assert_close(features.first_window(), whole[:, :WINDOW], rtol=0, atol=1e-6)
 
 
 def test_a_shorter_window_of_the_config_is_used() -> None:
@@ -88,7 +88,7 @@ def test_a_stream_no_louder_later_equals_the_file(length: int) -> None:
     samples[8000:16_000] *= 1000 / np.abs(samples).max()  # nothing later is louder
     file = FileFeatures(samples, 80, WINDOW)
     stream = StreamFeatures(blocks(samples, length, [0]), 80, WINDOW)
-    assert torch.equal(stream.opening(), file.opening())
+    assert torch.equal(stream.first_window(), file.first_window())
     for seek in (0, 1000, 2990, 6800, 7000):
         expected, actual = file.window(seek), stream.window(seek)
         assert actual[1] == expected[1]

@@ -99,9 +99,9 @@ def test_warnings_are_passed_on(tmp_path: Path, children: list[Any]) -> None:
     assert told[0][0].startswith("it has samples up to 1e+20")
 
 
-def test_longest_s_is_enforced(tmp_path: Path, children: list[Any]) -> None:
+def test_max_duration_s_is_enforced(tmp_path: Path, children: list[Any]) -> None:
     with pytest.raises(LongAudio, match="lasts more than 5 s") as caught:
-        load_audio_isolated(TALK, longest_s=5)
+        load_audio_isolated(TALK, max_duration_s=5)
     assert caught.value.announced_s == pytest.approx(23.9, abs=0.05)
 
 

@@ -25,9 +25,9 @@ from pipelines.asr.audio.vad import (
     SpeechAudio,
     SpeechEnd,
     SpeechStart,
+    VadOptions,
     VoiceActivity,
     VoiceEvent,
-    VoiceOptions,
 )
 from pipelines.errors import AudioError, CheckpointError, ModelNotFound, OptionError
 
@@ -56,7 +56,7 @@ def first_sample(frame: Audio) -> float:
 
 
 def play(
-    audio: Audio, options: VoiceOptions, blocks: Iterable[int] = (), real: bool = False
+    audio: Audio, options: VadOptions, blocks: Iterable[int] = (), real: bool = False
 ) -> list[VoiceEvent]:
     """All events; blocks: sizes of the first ones, the rest comes in one."""
     voice = VoiceActivity(options, None if real else first_sample)
@@ -108,7 +108,7 @@ def seconds(spans: Spans) -> list[tuple[float, float]]:
 
 def test_an_utterance_with_its_pre_roll_and_its_pause() -> None:
     audio = scripted([(SILENCE, 50), (SPEECH, 30), (SILENCE, 50)])
-    [(start, end)] = utterances(play(audio, VoiceOptions()), audio)
+    [(start, end)] = utterances(play(audio, VadOptions()), audio)
     assert start == 50 * FRAME - 0.3 * RATE
     assert 0.6 * RATE <= end - 80 * FRAME < 0.6 * RATE + FRAME
 
@@ -124,14 +124,14 @@ def test_audio_is_emitted_during_the_utterance() -> None:
 def test_short_pauses_are_kept_and_short_blips_ignored() -> None:
     blip = [(SPEECH, 3), (SILENCE, 40)]
     audio = scripted([*blip, (SPEECH, 20), (SILENCE, 15), (SPEECH, 1), (SILENCE, 40), *blip])
-    [(start, end)] = utterances(play(audio, VoiceOptions()), audio)
+    [(start, end)] = utterances(play(audio, VadOptions()), audio)
     assert start == 43 * FRAME - 0.3 * RATE
     assert 79 * FRAME + 0.6 * RATE <= end < 80 * FRAME + 0.6 * RATE
 
 
 def test_short_dips_at_the_onset_are_ignored() -> None:
     audio = scripted([(SILENCE, 30), (SPEECH, 1), (SILENCE, 2), (SPEECH, 3), (SILENCE, 30)])
-    [(start, _)] = utterances(play(audio, VoiceOptions(pre_roll_s=0.1)), audio)
+    [(start, _)] = utterances(play(audio, VadOptions(pre_roll_s=0.1)), audio)
     assert start == 30 * FRAME - 0.1 * RATE
 
 
@@ -142,14 +142,14 @@ def test_hysteresis_between_the_thresholds() -> None:
         ([(SPEECH, 5), (SILENCE, 1), (DOUBT, 100), (SPEECH, 5)], 2),
     ]:
         audio = scripted(runs)
-        assert len(utterances(play(audio, VoiceOptions()), audio)) == count
+        assert len(utterances(play(audio, VadOptions()), audio)) == count
 
 
 @pytest.mark.parametrize("tail", [0, 1, 511])
 def test_stop_in_the_middle_of_a_word_loses_none_of_it(tail: int) -> None:
     audio = scripted([(SILENCE, 20), (SPEECH, 20)], tail)
     for limit in (None, 2.0, 10.0):
-        options = VoiceOptions(max_utterance_s=limit)
+        options = VadOptions(max_utterance_s=limit)
         [(_, end)] = utterances(play(audio, options), audio)
         assert end == len(audio)
 
@@ -167,7 +167,7 @@ def test_a_long_utterance_is_cut_where_it_is_quietest() -> None:
     dip = int(4.5 * RATE)
     audio[dip : dip + RATE // 5][np.arange(RATE // 5) % FRAME > 0] *= 0.01
     audio[::FRAME] = SPEECH
-    options = VoiceOptions(max_utterance_s=5.0)
+    options = VadOptions(max_utterance_s=5.0)
     spans = utterances(play(audio, options), audio)
     assert dip < spans[0][1] < dip + RATE // 5
     assert [end for _, end in spans] == [*(start for start, _ in spans[1:]), len(audio)]
@@ -177,20 +177,20 @@ def test_a_long_utterance_is_cut_where_it_is_quietest() -> None:
 def test_no_utterance_is_only_the_pause_after_a_cut() -> None:
     audio = scripted([(SPEECH, 90), (SILENCE, 100)])
     audio[90 * FRAME :][np.arange(100 * FRAME) % FRAME > 0] *= 0.01
-    [(start, end)] = utterances(play(audio, VoiceOptions(max_utterance_s=3.0)), audio)
+    [(start, end)] = utterances(play(audio, VadOptions(max_utterance_s=3.0)), audio)
     assert (start, end // FRAME) == (0, pytest.approx(91, abs=2))
 
 
 def test_after_a_cut_in_a_pause_the_next_word_may_be_short() -> None:
     audio = scripted([(SPEECH, 90), (SILENCE, 12), (SPEECH, 1), (SILENCE, 100)])
     audio[90 * FRAME : 102 * FRAME][np.arange(12 * FRAME) % FRAME > 0] *= 0.01
-    first, second = utterances(play(audio, VoiceOptions(max_utterance_s=3.0)), audio)
+    first, second = utterances(play(audio, VadOptions(max_utterance_s=3.0)), audio)
     assert first[1] == second[0]
     assert second[0] < 102 * FRAME < 103 * FRAME <= second[1]
 
 
 options_strategy = st.builds(
-    lambda pre, speech, silence, limit: VoiceOptions(
+    lambda pre, speech, silence, limit: VadOptions(
         pre_roll_s=pre,
         min_speech_s=speech,
         min_silence_s=silence,
@@ -217,13 +217,13 @@ runs_strategy = st.lists(
     st.lists(st.sampled_from([0, 1, 7, 160, 511, 512, 513, 4800, 50_000]), max_size=40),
 )
 def test_the_sizes_of_blocks_do_not_matter(
-    runs: list[tuple[float, int]], tail: int, options: VoiceOptions, blocks: list[int]
+    runs: list[tuple[float, int]], tail: int, options: VadOptions, blocks: list[int]
 ) -> None:
     audio = scripted(runs, tail)
     assert comparable(play(audio, options, blocks)) == comparable(play(audio, options))
 
 
-def offline(audio: Audio, options: VoiceOptions) -> tuple[Spans, Spans]:
+def offline(audio: Audio, options: VadOptions) -> tuple[Spans, Spans]:
     """The same rules said again, of a whole recording: (utterances, speech inside them)."""
     runs: list[list[int]] = []  # of frames that are speech
     voiced = False
@@ -257,10 +257,10 @@ def offline(audio: Audio, options: VoiceOptions) -> tuple[Spans, Spans]:
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(runs_strategy, st.integers(0, FRAME - 1), options_strategy)
 @example(  # the pause that ends it, and its greatest length, in the same frame
-    [(SPEECH, 31), (SILENCE, 9)], 0, VoiceOptions(0.5, None, 0.0, 0.0, 0.0, max_utterance_s=1.0)
+    [(SPEECH, 31), (SILENCE, 9)], 0, VadOptions(0.5, None, 0.0, 0.0, 0.0, max_utterance_s=1.0)
 )
 def test_every_utterance_is_found_and_no_speech_is_lost(
-    runs: list[tuple[float, int]], tail: int, options: VoiceOptions
+    runs: list[tuple[float, int]], tail: int, options: VadOptions
 ) -> None:
     audio = scripted(runs, tail)
     spans = utterances(play(audio, options), audio)
@@ -282,7 +282,7 @@ def test_every_utterance_is_found_and_no_speech_is_lost(
 
 def test_the_caller_may_reuse_its_block() -> None:
     audio = scripted([(SPEECH, 40)], 100)
-    voice = VoiceActivity(VoiceOptions(), first_sample)
+    voice = VoiceActivity(VadOptions(), first_sample)
     block = np.empty(700, np.float32)
     events = []
     for start in range(0, len(audio), len(block)):
@@ -295,7 +295,7 @@ def test_the_caller_may_reuse_its_block() -> None:
 
 def test_hours_of_silence_and_of_speech_keep_memory_flat() -> None:
     for probability, limit in [(SILENCE, None), (SPEECH, None), (SPEECH, 30.0)]:
-        voice = VoiceActivity(VoiceOptions(max_utterance_s=limit), lambda _, p=probability: p)
+        voice = VoiceActivity(VadOptions(max_utterance_s=limit), lambda _, p=probability: p)
         block = np.zeros(RATE, np.float32)
         for _ in range(40):
             voice.feed(block)
@@ -313,7 +313,7 @@ def test_nan_samples_count_as_silence() -> None:
     broken, repaired = audio.copy(), audio.copy()
     for value, at in [(np.nan, 700), (np.inf, 5130), (-np.inf, 9000)]:
         broken[at : at + 300], repaired[at : at + 300] = value, 0.0
-    assert comparable(play(broken, VoiceOptions())) == comparable(play(repaired, VoiceOptions()))
+    assert comparable(play(broken, VadOptions())) == comparable(play(repaired, VadOptions()))
     voice = VoiceActivity(detector=first_sample)
     voice.feed(np.full(600, np.nan, np.float32))
     assert (voice.probability, voice.level) == (0.0, -120.0)
@@ -348,7 +348,7 @@ def test_level_and_probability_for_a_meter() -> None:
 )
 def test_invalid_options_are_errors(options: dict[str, float], reason: str) -> None:
     with pytest.raises(OptionError, match=reason):
-        VoiceOptions(**options)
+        VadOptions(**options)
 
 
 def test_invalid_blocks_are_errors() -> None:
@@ -395,7 +395,7 @@ def test_every_sentence_is_inside_an_utterance(
     name: str, limit: float | None, loudness: float
 ) -> None:
     audio = load_audio(SAMPLES / f"{name}.flac") * np.float32(loudness)
-    spans = utterances(play(audio, VoiceOptions(max_utterance_s=limit), real=True), audio)
+    spans = utterances(play(audio, VadOptions(max_utterance_s=limit), real=True), audio)
     handed_out = np.zeros(len(audio), bool)
     for start, end in spans:
         handed_out[start:end] = True
@@ -415,12 +415,12 @@ def test_recordings_of_people(shared_data: Path) -> None:
     assert len(paths) == 6
     for path in paths:
         audio = load_audio(path)
-        spans = utterances(play(audio, VoiceOptions(), real=True), audio)
+        spans = utterances(play(audio, VadOptions(), real=True), audio)
         assert sum(end - start for start, end in spans) > 0.9 * len(audio)
 
 
 def sound(name: str) -> Audio:
-    """Ten seconds of something nobody said."""
+    """Ten seconds of sound without speech."""
     rng = np.random.default_rng(3)
     count = 10 * RATE
     t = np.arange(count) / RATE
@@ -454,7 +454,7 @@ def sound(name: str) -> Audio:
     + ["hum", "sweep", "dialling", "clicks", "100", "440", "1000", "3000"],
 )
 def test_noises_and_tones_are_no_speech(name: str) -> None:
-    assert play(sound(name), VoiceOptions(), real=True) == []
+    assert play(sound(name), VadOptions(), real=True) == []
 
 
 def test_samples_out_of_range_do_not_corrupt_the_state() -> None:
@@ -462,7 +462,7 @@ def test_samples_out_of_range_do_not_corrupt_the_state() -> None:
     bad = np.concatenate([np.array([1e30, -3e38, 9.0], np.float32), np.zeros(RATE, np.float32)])
     audio = np.concatenate([bad, audio])
     with pytest.warns(LoudAudio, match="clipped"):
-        events = play(audio, VoiceOptions(), real=True)
+        events = play(audio, VadOptions(), real=True)
     spans = utterances(events, audio)
     assert sum(end - start for start, end in spans) > 2.5 * RATE
 
@@ -470,7 +470,7 @@ def test_samples_out_of_range_do_not_corrupt_the_state() -> None:
 def test_real_events_for_any_blocks_and_streams_side_by_side() -> None:
     talk = load_audio(SAMPLES / "talk.flac")[: 6 * RATE]
     digits = load_audio(SAMPLES / "digits.flac")
-    options = VoiceOptions(max_utterance_s=2.0)
+    options = VadOptions(max_utterance_s=2.0)
     expected = [comparable(play(audio, options, real=True)) for audio in (talk, digits)]
     for size in (160, 1000, 7777):
         voices = [VoiceActivity(options), VoiceActivity(options)]
@@ -486,8 +486,8 @@ def test_real_events_for_any_blocks_and_streams_side_by_side() -> None:
 def test_single_samples() -> None:
     audio = load_audio(SAMPLES / "digits.flac")
     blocks = [1] * (len(audio) - 1)
-    assert comparable(play(audio, VoiceOptions(), blocks, real=True)) == comparable(
-        play(audio, VoiceOptions(), real=True)
+    assert comparable(play(audio, VadOptions(), blocks, real=True)) == comparable(
+        play(audio, VadOptions(), real=True)
     )
 
 

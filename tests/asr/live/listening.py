@@ -21,10 +21,10 @@ def listen(
     samples: Samples,
     blocks: Iterator[int],
     options: LiveOptions = OPTIONS,
-    recogniser: ToneTranscriber | None = None,
+    recognizer: ToneTranscriber | None = None,
 ) -> list[LiveEvent]:
-    stub = cast(Transcriber, recogniser or ToneTranscriber())
-    live = LiveTranscriber(stub, options, VoiceActivity(options.voice, loudness))
+    stub = cast(Transcriber, recognizer or ToneTranscriber())
+    live = LiveTranscriber(stub, options, VoiceActivity(options.vad, loudness))
     events: list[LiveEvent] = []
     at = 0
     while at < len(samples):

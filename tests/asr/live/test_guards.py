@@ -19,10 +19,10 @@ def test_no_speech_no_work(kind: str) -> None:
     samples = np.zeros(16_000 * 20, np.float32)
     if kind == "clicks":
         samples[:: 16_000 * 3] = 0.9
-    recogniser = ToneTranscriber()
-    events = listen(samples, every(1600), recogniser=recogniser)
+    recognizer = ToneTranscriber()
+    events = listen(samples, every(1600), recognizer=recognizer)
     assert text_of(events) == ""
-    assert recogniser.heard_s < 5
+    assert recognizer.heard_s < 5
     if kind == "silence":
         assert events == []
 
@@ -60,14 +60,14 @@ class Babbling(ToneTranscriber):
 
 def test_loops_are_not_shown() -> None:
     samples, spoken = speak(sentence(30))
-    recogniser = Babbling()
-    events = listen(samples, every(800), recogniser=recogniser)
+    recognizer = Babbling()
+    events = listen(samples, every(800), recognizer=recognizer)
     truth = [s.word for s in spoken]
     assert not [e for e in events if isinstance(e, PartialText) and e.text.count(" ba") > 3]
     said = text_of(events).split()
     assert len(said) >= 0.8 * len(truth), "only what came last before a pause may be missed"
     assert set(said) <= {word.strip() for word in truth}
-    assert all(allowed <= 20 * seconds + 16 for seconds, allowed in recogniser.asked)
+    assert all(allowed <= 20 * seconds + 16 for seconds, allowed in recognizer.asked)
 
 
 def test_silent_windows_give_no_text() -> None:
@@ -76,7 +76,7 @@ def test_silent_windows_give_no_text() -> None:
             return True
 
     samples, _ = speak(sentence(12))
-    events = listen(samples, every(800), recogniser=Deaf())
+    events = listen(samples, every(800), recognizer=Deaf())
     assert {type(e) for e in events} == {SpeechStarted, SpeechEnded, UpdateDecoded}
 
 
@@ -108,9 +108,9 @@ class Stammering(ToneTranscriber):
 
 def test_a_loop_at_a_cut_repeats_no_text() -> None:
     samples, spoken = speak(sentence(120), pause_every=1000)
-    recogniser = Stammering()
-    said = text_of(listen(samples, every(1600), recogniser=recogniser)).split()
-    assert recogniser.cuts >= 1
+    recognizer = Stammering()
+    said = text_of(listen(samples, every(1600), recognizer=recognizer)).split()
+    assert recognizer.cuts >= 1
     truth = [s.word.strip() for s in spoken]
     rest = iter(truth)
     assert all(word in rest for word in said), "what was said, in its order, and nothing twice"

@@ -136,7 +136,7 @@ def test_sounds_without_speech_give_no_words(transcriber: Transcriber, samples: 
     assert not [e for e in events if isinstance(e, PartialText) and e.text]
 
 
-def test_words_after_noise_are_recognised(transcriber: Transcriber, talk: Samples) -> None:
+def test_words_after_noise_are_recognized(transcriber: Transcriber, talk: Samples) -> None:
     noise = dict(nothings())["pink noise 0.02"].astype(np.float32)
     events = listen(transcriber, np.concatenate([noise, talk]))
     assert len(text_of(events).split()) >= 10

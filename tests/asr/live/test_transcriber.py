@@ -41,7 +41,7 @@ def test_all_words_are_committed_in_order(policy: Any) -> None:
 def test_words_come_soon_after_they_were_spoken() -> None:
     samples, spoken = speak(sentence(40))
     live = LiveTranscriber(
-        cast(Transcriber, ToneTranscriber()), OPTIONS, VoiceActivity(OPTIONS.voice, loudness)
+        cast(Transcriber, ToneTranscriber()), OPTIONS, VoiceActivity(OPTIONS.vad, loudness)
     )
     ends = [s.end for s in spoken]
     lags, said = [], 0
@@ -102,26 +102,26 @@ def test_speech_without_a_pause_is_cut_without_loss() -> None:
 def test_an_hour_costs_the_same_a_second_as_a_minute() -> None:
     samples, spoken = speak(sentence(60))
     minute = len(samples)
-    recogniser = ToneTranscriber()
+    recognizer = ToneTranscriber()
     options = replace(OPTIONS, min_chunk_s=1.0, context_tokens=64)
     live = LiveTranscriber(
-        cast(Transcriber, recogniser), options, VoiceActivity(options.voice, loudness)
+        cast(Transcriber, recognizer), options, VoiceActivity(options.vad, loudness)
     )
     costs, sizes, words = [], [], 0
     tracemalloc.start()
     for _ in range(8):
-        before = recogniser.heard_s
+        before = recognizer.heard_s
         for at in range(0, minute, 8000):
             for event in live.feed(samples[at : at + 8000]):
                 words += len(event.text.split()) if isinstance(event, CommittedText) else 0
-        costs.append(recogniser.heard_s - before)
+        costs.append(recognizer.heard_s - before)
         sizes.append(tracemalloc.get_traced_memory()[0])
     tracemalloc.stop()
     live.finish()
     assert words >= 8 * len(spoken) - 2
     assert max(costs) < 1.2 * min(costs)
     assert sizes[-1] < sizes[1] + 500_000
-    assert recogniser.longest_context == 64
+    assert recognizer.longest_context == 64
 
 
 def test_drafts_are_the_last_hypothesis() -> None:
@@ -159,9 +159,9 @@ def test_the_initial_prompt_is_always_given() -> None:
 
     samples, _ = speak(sentence(30))
     prompt = replace(OPTIONS.transcribe, initial_prompt="be do")
-    recogniser = Noting()
-    listen(samples, every(1600), replace(OPTIONS, transcribe=prompt), recogniser)
-    assert recogniser.seen == {(1, 7)}
+    recognizer = Noting()
+    listen(samples, every(1600), replace(OPTIONS, transcribe=prompt), recognizer)
+    assert recognizer.seen == {(1, 7)}
     reminded = Noting()
     options = replace(OPTIONS, transcribe=prompt, context_tokens=4)
     listen(samples, every(1600), options, reminded)

@@ -19,7 +19,7 @@ class Entry:
     """One library.
 
     Attributes:
-        rival: The library.
+        peer: The library.
         start: Starts a process of the library.
         missing: Why it cannot be measured; None if it can.
         tried: Task → configuration → value, of the short runs of the search.
@@ -30,7 +30,7 @@ class Entry:
         refused: Why the last configuration that could not be loaded could not.
     """
 
-    rival: Peer
+    peer: Peer
     start: Callable[[], PeerProcess]
     missing: str | None = None
     tried: dict[Task, dict[Configuration, float]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class Entry:
         try:
             self._first = self.start()
         except PeerMissing:
-            self.missing = f"{self.rival.package} is not installed"
+            self.missing = f"{self.peer.package} is not installed"
         except PeerFailed as error:
             self.missing = str(error)
 
@@ -73,7 +73,7 @@ class Entry:
     def keep(self, configurations: Iterable[Configuration]) -> None:
         """Load these configurations and unload all others."""
         kept = list(dict.fromkeys(configurations))
-        if not self.rival.separate:
+        if not self.peer.separate:
             self.ask("keep", None, [asdict(at) for at in kept])
             return
         for at in set(self._separate) - set(kept):

@@ -19,7 +19,7 @@ class Figure:
         shape: Name of the model shape.
         work: Key of the task.
         title: Title of the task in tables.
-        rival: Name of the library, as a column of the table.
+        peer: Name of the library, as a column of the table.
         unit: Unit of the runs.
         runs: The value of each run.
         configuration: The configuration that was measured.
@@ -31,7 +31,7 @@ class Figure:
     shape: str
     work: str
     title: str
-    rival: str
+    peer: str
     unit: Unit
     runs: tuple[float, ...] = ()
     configuration: Configuration | None = None

@@ -39,7 +39,7 @@ class Results:
 
 def compare(
     work: Mapping[Shape, Sequence[Task]],
-    rivals: Sequence[Peer],
+    peers: Sequence[Peer],
     *,
     rounds: int,
     device: str,
@@ -50,7 +50,7 @@ def compare(
 
     Args:
         work: Shape → tasks.
-        rivals: The libraries.
+        peers: The libraries.
         rounds: Maximum number of runs.
         device: "cpu" or "cuda".
         threads: Thread counts to try; None tries all useful ones.
@@ -79,7 +79,7 @@ def compare(
                 shape,
                 folder,
                 tasks,
-                rivals,
+                peers,
                 rounds=rounds,
                 bytes_per_s=bytes_per_s,
                 device=device,

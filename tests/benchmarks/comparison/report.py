@@ -28,8 +28,8 @@ def text(results: Results, costs: Sequence[Cost]) -> str:
         lines.append((f"{rows[0].shape}, {rows[0].title}",))
         for row in rows:
             cells = _cells(row) if row.runs else (row.missing or "",)
-            verdict = verdicts.get(row.rival)
-            lines.append((f"  {row.rival}", *cells, *([verdict] if verdict else [])))
+            verdict = verdicts.get(row.peer)
+            lines.append((f"  {row.peer}", *cells, *([verdict] if verdict else [])))
     parts = [_aligned([_COLUMNS, *lines]), conditions(results)] if lines else []
     if costs:
         parts.append(_aligned([_QUALITY_COLUMNS, *map(_cost_cells, costs)]))
@@ -62,14 +62,14 @@ def markdown(results: Results, costs: Sequence[Cost]) -> str:
 
 def _race_markdown(results: Results) -> str:
     """One row per task, one column per library."""
-    rivals = [column.name for rival in PEERS for column in rival.columns]
-    shown = [name for name in rivals if any(each.rival == name for each in results.figures)]
+    peers = [column.name for peer in PEERS for column in peer.columns]
+    shown = [name for name in peers if any(each.peer == name for each in results.figures)]
     lines = [
         "| " + " | ".join(("work", *shown, "EdgeApp against them")) + " |",
         "|---|" + "--:|" * len(shown) + "---|",
     ]
     for rows in _blocks(results.figures):
-        by_name = {row.rival: row for row in rows}
+        by_name = {row.peer: row for row in rows}
         cells = [_cell(by_name.get(name)) for name in shown]
         verdicts = target_rows(rows, bool(results.gpu))
         aimed = [
@@ -100,14 +100,14 @@ def to_json(results: Results, costs: Sequence[Cost]) -> str:
     """One JSON object: the machine, each figure with runs, ratio and target, and quality."""
     figures = []
     for rows in _blocks(results.figures):
-        ours = next((row for row in rows if row.rival == OURS and row.runs), None)
+        ours = next((row for row in rows if row.peer == OURS and row.runs), None)
         for row in rows:
             record = asdict(row)
             if row.runs:
                 record["median"] = row.median
             if row.runs and ours is not None and row is not ours:
                 record["edgeapp_is"] = better(row.unit, ours.median, row.median)
-                record["aim"] = target_of(row.shape, row.work, row.rival, bool(results.gpu))
+                record["aim"] = target_of(row.shape, row.work, row.peer, bool(results.gpu))
             figures.append(record)
     return json.dumps(
         {

@@ -35,7 +35,7 @@ def measure(
     shape: Shape,
     folder: Path,
     tasks: Sequence[Task],
-    rivals: Sequence[Peer],
+    peers: Sequence[Peer],
     *,
     rounds: int,
     bytes_per_s: float,
@@ -49,7 +49,7 @@ def measure(
         shape: The model.
         folder: Folder with its weights.
         tasks: What to measure.
-        rivals: The libraries.
+        peers: The libraries.
         rounds: Maximum number of runs.
         bytes_per_s: Memory bandwidth.
         device: "cpu" or "cuda".
@@ -61,13 +61,13 @@ def measure(
         counts = counts[-1:]
     with ExitStack() as stack:
         entries: list[Entry] = []
-        for rival in rivals:
-            own = [task for task in tasks if rival.takes(shape, task)]
+        for peer in peers:
+            own = [task for task in tasks if peer.takes(shape, task)]
             if not own:
                 continue
-            said(f"{shape.name}: {rival.columns[-1].name} searches its best configuration")
-            start = partial(PeerProcess, "race", shape, folder, device, rival.place)
-            entries.append(Entry(rival, start))
+            said(f"{shape.name}: {peer.columns[-1].name} searches its best configuration")
+            start = partial(PeerProcess, "race", shape, folder, device, peer.place)
+            entries.append(Entry(peer, start))
             stack.callback(entries[-1].close)
             entries[-1].enter()
             if not entries[-1].missing:
@@ -86,8 +86,8 @@ def measure(
             _figure(shape, task, entry, column, bytes_per_s)
             for task in tasks
             for entry in entries
-            if entry.rival.takes(shape, task)
-            for column in entry.rival.columns
+            if entry.peer.takes(shape, task)
+            for column in entry.peer.columns
             if task.kind != "growth" or column.name == OURS
         ]
 
@@ -104,8 +104,8 @@ def _search(entry: Entry, tasks: Sequence[Task], counts: Sequence[int]) -> None:
 def _turn(entry: Entry, number: int) -> None:
     """Run each task once. Round 0 is a warm-up, and counts only where it takes long."""
     for task, at in entry.chosen:
-        enough = _ENOUGH_OF_THE_QUICK_S if entry.rival.quick else _ENOUGH_S
-        if task.kind == "lines" and entry.rival.quick:
+        enough = _ENOUGH_OF_THE_QUICK_S if entry.peer.quick else _ENOUGH_S
+        if task.kind == "lines" and entry.peer.quick:
             enough = _ENOUGH_OF_LINES_S
         runs = entry.runs.setdefault((task, at), [])
         spent = entry.spent.get((task, at), 0.0)
@@ -124,10 +124,10 @@ def _measure_memory(entry: Entry, shape: Shape, folder: Path, device: str, said:
     for task, at in entry.chosen:
         if task.kind != "memory":
             continue
-        said(f"{shape.name}: peak memory of {entry.rival.columns[-1].name}, {at}")
-        rival = entry.rival
+        said(f"{shape.name}: peak memory of {entry.peer.columns[-1].name}, {at}")
+        peer = entry.peer
         try:
-            with PeerProcess("peak", shape, folder, device, rival.base, rival.place) as process:
+            with PeerProcess("peak", shape, folder, device, peer.base, peer.place) as process:
                 value = float(process.ask("measure", asdict(at), asdict(task)))
         except PeerFailed as error:
             entry.failed[task] = str(error)

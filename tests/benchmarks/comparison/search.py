@@ -45,18 +45,18 @@ def search(entry: Entry, tasks: Sequence[Task], counts: Sequence[int]) -> None:
         for count in sorted({counts[half], counts[-1]}):
             _try(entry, Configuration(dtype, count), probes)
     _choose(entry, tasks)
-    for at in list(dict.fromkeys(entry.choice.values())) if entry.rival.quick else []:
+    for at in list(dict.fromkeys(entry.choice.values())) if entry.peer.quick else []:
         place = counts.index(at.threads)
         for count in counts[max(0, place - 1) : place + 2]:
             _try(entry, replace(at, threads=count), probes)
     _choose(entry, tasks)
     lines = [probe for probe in probes if probe.kind == "lines"]
     for at in {at for (task, _), at in entry.choice.items() if task.kind == "lines"}:
-        for cut in entry.ask("cuts", at, counts[-1]):
+        for cut in entry.ask("batch_configurations", at, counts[-1]):
             _try(entry, Configuration(**cut), lines)
     _choose(entry, tasks)
     for task in tasks:
-        if task.kind == "lines" and entry.rival.quick:
+        if task.kind == "lines" and entry.peer.quick:
             _finals(entry, task)
     entry.keep(at for _, at in entry.chosen)
 
@@ -65,12 +65,12 @@ def _parts(entry: Entry, task: Task) -> list[tuple[float, Task]]:
     """The short runs for a task, as (weight, run): its cost is their weighted sum."""
     encode, step = Task("encode", 1, 1), Task("step", min(task.batch, 8), _TOKENS)
     if task.kind == "lines":
-        most = _LINES_OF_THE_QUICK if entry.rival.quick else _LINES
+        most = _LINES_OF_THE_QUICK if entry.peer.quick else _LINES
         return [(-1.0, replace(task, batch=min(task.batch, most)))]  # tokens a second
     if task.kind == "encode":
         return [(1.0, encode)]
     if task.kind in ("window", "windows"):
-        if "step" not in entry.rival.work:
+        if "step" not in entry.peer.work:
             return [(1.0, replace(task, tokens=_TOKENS))]
         return [(task.batch, encode), (task.tokens, step)]
     return [(1.0, step)]
@@ -89,7 +89,7 @@ def _choose(entry: Entry, tasks: Sequence[Task]) -> None:
             for at in tried[0]
             if all(at in of for of in tried)
         }
-        for column in entry.rival.columns:
+        for column in entry.peer.columns:
             if task.kind == "growth" and column.name != OURS:
                 continue
             able = _able(costs, column)
@@ -101,7 +101,7 @@ def _finals(entry: Entry, task: Task) -> None:
     """Choose for lines again, by full runs of the best few configurations."""
     [(_, probe)] = _parts(entry, task)
     tried = entry.tried.get(probe, {})
-    for column in entry.rival.columns:
+    for column in entry.peer.columns:
         best = sorted(_able(tried, column), key=tried.__getitem__, reverse=True)[:_FINALISTS]
         found: dict[Configuration, float] = {}
         begun = time.perf_counter()
@@ -128,7 +128,7 @@ def _try(entry: Entry, at: Configuration, probes: Sequence[Task]) -> None:
         entry.refused = str(error)
         return
     for probe in left:
-        until = time.perf_counter() + (_PROBE_OF_THE_QUICK_S if entry.rival.quick else _PROBE_S)
+        until = time.perf_counter() + (_PROBE_OF_THE_QUICK_S if entry.peer.quick else _PROBE_S)
         found = [entry.run(at, probe)]
         while len(found) < _REPEATS and time.perf_counter() < until:
             found.append(entry.run(at, probe))

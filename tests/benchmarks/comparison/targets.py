@@ -31,29 +31,29 @@ def better(unit: str, one: float, other: float) -> float:
     return one / other if unit == "tokens/s" else other / one
 
 
-def target_of(shape: str, work: str, rival: str, on_gpu: bool = False) -> float | None:
+def target_of(shape: str, work: str, peer: str, on_gpu: bool = False) -> float | None:
     """The factor by which EdgeApp is to be better than a library; None without a target."""
     if on_gpu:
-        return _GPU_TARGETS.get((work, rival))
-    if (shape, work, rival) == ("whisper-tiny", "step 1", CT2):
+        return _GPU_TARGETS.get((work, peer))
+    if (shape, work, peer) == ("whisper-tiny", "step 1", CT2):
         return _TINY_STEP_TARGET
-    return _TARGETS.get((work, rival))
+    return _TARGETS.get((work, peer))
 
 
 def target_rows(figures: Sequence[Figure], on_gpu: bool = False) -> dict[str, str]:
     """For the figures of one task: library → "2.10 ×, aim 1.5: hit"."""
-    ours = next((each for each in figures if each.rival == OURS and each.runs), None)
+    ours = next((each for each in figures if each.peer == OURS and each.runs), None)
     if ours is None:
         return {}
     if ours.work == "growth":
         return {OURS: f"aim {_MAX_GROWTH:g}: {'hit' if ours.median <= _MAX_GROWTH else 'missed'}"}
     return {
-        each.rival: _verdict(
+        each.peer: _verdict(
             better(each.unit, ours.median, each.median),
-            target_of(each.shape, each.work, each.rival, on_gpu),
+            target_of(each.shape, each.work, each.peer, on_gpu),
         )
         for each in figures
-        if each.runs and each.rival != OURS
+        if each.runs and each.peer != OURS
     }
 
 

@@ -22,7 +22,7 @@ _PRECISIONS = ("auto", "float32", "bfloat16", "int8")
 _COLUMNS = ("model", "engine", "dtype × threads", "first token", "each further", "decoding")
 
 ENTRANTS = (
-    *(rival for rival in PEERS if HF in {column.name for column in rival.columns}),
+    *(peer for peer in PEERS if HF in {column.name for column in peer.columns}),
     Peer(
         tuple(Column(f"EdgeApp, {name}", (name,)) for name in _PRECISIONS),
         "ours:OursInEveryPrecision",
@@ -70,8 +70,8 @@ def markdown(figures: Sequence[Figure]) -> str:
 def _rows(figures: Sequence[Figure]) -> list[tuple[str, ...]]:
     rows = []
     for shape, block in groupby(figures, key=lambda each: each.shape):
-        of = {(each.rival, each.work): each for each in block}
-        names = list(dict.fromkeys(rival for rival, _ in of))
+        of = {(each.peer, each.work): each for each in block}
+        names = list(dict.fromkeys(peer for peer, _ in of))
         exact = of[HF_EXACT, "step 1"]
         for place, name in enumerate(names):
             first, step = of[name, "encode"], of[name, "step 1"]

@@ -65,11 +65,11 @@ class Peak:
     def __init__(self, base: str, place: str, shape: Shape, folder: Path, device: str) -> None:
         import_module(base)
         self._before = _peak_bytes()
-        self._contender = load_backend(place, shape, folder, device)
+        self._backend = load_backend(place, shape, folder, device)
 
     def measure(self, configuration: dict[str, Any], task: dict[str, Any]) -> float:
         """Peak memory in MB, from loading to the last token."""
-        runner, work = self._contender.load(Configuration(**configuration)), Task(**task)
+        runner, work = self._backend.load(Configuration(**configuration)), Task(**task)
         runner.ready()
         _decode(runner, runner.encode(work.batch), work.tokens)
         return (_peak_bytes() - self._before) / 1e6
@@ -86,23 +86,26 @@ class Bench:
 
     def __init__(self, place: str, shape: Shape, folder: Path, device: str) -> None:
         self._shape = shape
-        self._contender = load_backend(place, shape, folder, device)
+        self._backend = load_backend(place, shape, folder, device)
         self._samples = samples()
         self._runners: dict[Configuration, Runner] = {}
         self._encoded: dict[tuple[Configuration, int], Any] = {}
 
     def dtypes(self) -> list[str]:
-        return list(self._contender.dtypes())
+        return list(self._backend.dtypes())
 
-    def cuts(self, best: dict[str, Any], cores: int) -> list[dict[str, Any]]:
-        return [asdict(each) for each in self._contender.cuts(Configuration(**best), cores)]
+    def batch_configurations(self, best: dict[str, Any], cores: int) -> list[dict[str, Any]]:
+        return [
+            asdict(each)
+            for each in self._backend.batch_configurations(Configuration(**best), cores)
+        ]
 
     def keep(self, configurations: list[dict[str, Any]]) -> None:
         """Load these configurations and unload all others."""
         kept = [Configuration(**each) for each in configurations]
         for configuration in kept:
             if configuration not in self._runners:
-                self._runners[configuration] = self._contender.load(configuration)
+                self._runners[configuration] = self._backend.load(configuration)
         self._runners = {at: self._runners[at] for at in kept}
         self._encoded = {at: it for at, it in self._encoded.items() if at[0] in kept}
         gc.collect()
@@ -121,7 +124,7 @@ class Bench:
             _check(len(runner.transcribe(self._samples, work.tokens)), work.tokens)
             return (time.perf_counter() - began) * 1000
         if work.kind == "lines":
-            text = lines(self._shape, work.batch)[:: self._contender.lines_share]
+            text = lines(self._shape, work.batch)[:: self._backend.lines_share]
             tokens = runner.translate(text)
             _check(tokens, sum(line.tokens for line in text))
             return tokens / (time.perf_counter() - began)
@@ -141,25 +144,27 @@ class Bench:
         runner = self._runners[at]
         if (at, batch) not in self._encoded:
             runner.ready()
-            self._encoded[at, batch] = runner.widen(runner.encode(1), batch)
+            self._encoded[at, batch] = runner.repeat(runner.encode(1), batch)
         return self._encoded[at, batch]
 
 
 def _step_s(runner: Runner, encoded: Any, tokens: int) -> float:
     """Mean seconds per token after the first."""
-    ticks: list[float] = []
-    whole = _decode(runner, encoded, 1 + tokens, ticks)
-    if ticks:
-        return (ticks[-1] - ticks[0]) / tokens
+    token_times: list[float] = []
+    whole = _decode(runner, encoded, 1 + tokens, token_times)
+    if token_times:
+        return (token_times[-1] - token_times[0]) / tokens
     # Without times per token, subtract a run to the first token: the best of two, because a delay
     # of that run would make the steps look faster.
     first = min(_decode(runner, encoded, 1) for _ in range(2))
     return (whole - first) / tokens
 
 
-def _decode(runner: Runner, encoded: Any, tokens: int, ticks: list[float] | None = None) -> float:
+def _decode(
+    runner: Runner, encoded: Any, tokens: int, token_times: list[float] | None = None
+) -> float:
     began = time.perf_counter()
-    made = runner.decode(encoded, tokens, ticks)
+    made = runner.decode(encoded, tokens, token_times)
     elapsed = time.perf_counter() - began
     for row in made:
         _check(len(row), tokens)
@@ -168,9 +173,9 @@ def _decode(runner: Runner, encoded: Any, tokens: int, ticks: list[float] | None
 
 def _growth(runner: Runner, encoded: Any, tokens: int) -> float:
     """Time of a step at the end over that of a step around token 10; medians of 16 steps."""
-    ticks: list[float] = []
-    _decode(runner, encoded, tokens, ticks)
-    steps = [after - before for before, after in pairwise(ticks)]
+    token_times: list[float] = []
+    _decode(runner, encoded, tokens, token_times)
+    steps = [after - before for before, after in pairwise(token_times)]
     return median(steps[-16:]) / median(steps[2:18])
 
 

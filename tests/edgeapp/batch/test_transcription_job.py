@@ -42,8 +42,8 @@ def test_text_is_shown_as_it_is_decoded() -> None:
     transcriber: Any = FakeTranscriber("en", " Good", " morning.")
     view = RecordingView()
     TranscriptionJob(transcriber, TranscribeOptions()).run("talk.wav", view)
-    assert [name for name, _ in view.calls] == ["started", *2 * ["heard", "segment"]]
-    assert [arguments for name, arguments in view.calls if name == "heard"] == [
+    assert [name for name, _ in view.calls] == ["started", *2 * ["text_delta", "segment"]]
+    assert [arguments for name, arguments in view.calls if name == "text_delta"] == [
         (" Good",), (" morning.",),
     ]  # fmt: skip
 

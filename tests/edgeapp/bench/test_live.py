@@ -117,8 +117,8 @@ def test_live_captions_are_measured() -> None:
     notes: list[str] = []
     found = caption(timing, transcriber, short, LiveOptions(), notes.append)
     assert found.words == len(short.words) == 15
-    assert 5 <= found.recognised <= 15
-    assert found.recognised + found.wrong >= found.words
+    assert 5 <= found.recognized <= 15
+    assert found.recognized + found.wrong >= found.words
     assert found.display.median <= found.committed.median
     assert found.display.median <= found.display.late
     assert 0 < found.updates < 2.5, "an update per half second of speech"

@@ -25,7 +25,7 @@ def test_a_lost_microphone_is_closed_and_devices_are_listed_again(
         (first,) = sound.streams
         looked = sound.looked
         first.break_off()
-        source.another()
+        source.reopen_microphone()
         assert first.closed
         assert sound.looked > looked, "PortAudio looks only while no stream is open"
         assert len(sound.streams) == 2

@@ -8,21 +8,21 @@ from pathlib import Path
 import pytest
 
 from edgeapp.live.events import SessionEnded, Status, TranslationPartial
-from edgeapp.live.files import LiveFiles, planned
+from edgeapp.live.files import LiveOutputFile, plan_outputs
 from pipelines.asr.live.events import CommittedText, PartialText
 from pipelines.errors import OptionError, OutputError
 
 
 @pytest.mark.parametrize("kind", ["srt", "vtt", "txt", "jsonl"])
 def test_output_files_are_valid_after_every_write(kind: str, tmp_path: Path) -> None:
-    output = LiveFiles(tmp_path / f"talk.{kind}")
-    output.take(CommittedText(" I am here.", 0.0, 1.0))
-    output.take(PartialText(" and"))
-    output.take(TranslationPartial("Ich"))
-    output.take(Status(1.0, 0.0, 0.1, 0.0, -20.0))
-    output.take(CommittedText(" And you", 1.0, 2.0))
+    output = LiveOutputFile(tmp_path / f"talk.{kind}")
+    output.write(CommittedText(" I am here.", 0.0, 1.0))
+    output.write(PartialText(" and"))
+    output.write(TranslationPartial("Ich"))
+    output.write(Status(1.0, 0.0, 0.1, 0.0, -20.0))
+    output.write(CommittedText(" And you", 1.0, 2.0))
     before = (tmp_path / f"talk.{kind}").read_text()
-    output.take(SessionEnded(2.0))
+    output.write(SessionEnded(2.0))
     output.close()
     after = (tmp_path / f"talk.{kind}").read_text()
     assert after.startswith(before)
@@ -39,29 +39,29 @@ def test_output_files_are_valid_after_every_write(kind: str, tmp_path: Path) -> 
 
 
 def test_the_open_cue_is_written_when_a_session_is_interrupted(tmp_path: Path) -> None:
-    output = LiveFiles(tmp_path / "talk.txt")
-    output.take(CommittedText(" And you", 1.0, 2.0))
+    output = LiveOutputFile(tmp_path / "talk.txt")
+    output.write(CommittedText(" And you", 1.0, 2.0))
     output.close()
     assert (tmp_path / "talk.txt").read_text() == "And you\n"
 
 
 def test_planned_files_and_existing_ones(tmp_path: Path) -> None:
     srt, log = tmp_path / "talk.srt", tmp_path / "talk.jsonl"
-    assert planned([srt, log], "de") == [
+    assert plan_outputs([srt, log], "de") == [
         (srt, False), (tmp_path / "talk.de.srt", True), (log, False)
     ]  # fmt: skip
-    assert planned([srt], None) == [(srt, False)]
+    assert plan_outputs([srt], None) == [(srt, False)]
     (tmp_path / "talk.de.srt").write_text("1\n")
     with pytest.raises(OutputError, match=r"talk\.de\.srt exists already"):
-        planned([srt], "de")
+        plan_outputs([srt], "de")
     (tmp_path / "talk.de.srt").write_text("")  # of a session in which nothing was said
-    assert planned([srt], "de")
+    assert plan_outputs([srt], "de")
     with pytest.raises(OutputError, match="is not a folder"):
-        planned([tmp_path / "missing" / "talk.srt"], None)
+        plan_outputs([tmp_path / "missing" / "talk.srt"], None)
 
 
 def test_invalid_outputs_are_errors(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="docx"):
-        LiveFiles(tmp_path / "talk.docx")
+        LiveOutputFile(tmp_path / "talk.docx")
     with pytest.raises(OutputError, match="cannot be written"):
-        LiveFiles(tmp_path / "missing" / "talk.srt")
+        LiveOutputFile(tmp_path / "missing" / "talk.srt")

@@ -158,7 +158,7 @@ def test_a_device_may_start_slowly(sound: FakeSoundDevice) -> None:
 
 
 def test_a_pause_of_the_reader_is_no_stall(sound: FakeSoundDevice) -> None:
-    """A long step of the recogniser, or Ctrl-Z: the device had no chance to be heard."""
+    """A long step of the recognizer, or Ctrl-Z: the device had no chance to be heard."""
     with Microphone(stall_s=0.05) as recording:
         speak(sound.streams[0], noise(4800))
         while recording.try_read(0.01) is not None:

@@ -19,7 +19,7 @@ from edgeapp.live.events import (
     as_json,
 )
 from edgeapp.live.session import LiveSession
-from edgeapp.live.sources import AudioSource, FileSource, RecordedSource
+from edgeapp.live.sources import FileSource, LiveSource, TeeSource
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import CommittedText, PartialText, UpdateDecoded
@@ -77,7 +77,7 @@ class Clock:
 
 
 class Slow(ToneTranscriber):
-    """A recogniser on a machine that takes a second and a half for every update."""
+    """A recognizer on a machine that takes a second and a half for every update."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__()
@@ -92,11 +92,11 @@ def session(
     *,
     translated: bool = False,
     clock: Clock | None = None,
-    recogniser: ToneTranscriber | None = None,
+    recognizer: ToneTranscriber | None = None,
 ) -> LiveSession:
     options = LiveOptions(min_chunk_s=0.3)
-    stub = cast(Transcriber, recogniser or ToneTranscriber())
-    live = LiveTranscriber(stub, options, VoiceActivity(options.voice, loudness))
+    stub = cast(Transcriber, recognizer or ToneTranscriber())
+    live = LiveTranscriber(stub, options, VoiceActivity(options.vad, loudness))
     translator = cast(LiveTranslator, Shouting()) if translated else None
     return LiveSession(live, translator, show_decoding=True, clock=clock or Clock())
 
@@ -126,7 +126,7 @@ def test_a_slow_machine_takes_larger_steps_and_keeps_up() -> None:
     samples, spoken = speak(WORDS * 5)
     clock = Clock()
     feed = FileSource(samples, 1.0, clock=clock, sleep=clock.sleep)
-    events = list(session(clock=clock, recogniser=Slow(clock)).run(feed))
+    events = list(session(clock=clock, recognizer=Slow(clock)).run(feed))
     assert words_of(events) == truth(spoken)
     seconds = len(samples) / 16_000
     states = [e for e in events if isinstance(e, Status)]
@@ -230,7 +230,7 @@ def test_audio_can_be_recorded() -> None:
         def write(self, samples: Samples) -> None:
             kept.append(samples)
 
-    feed: AudioSource = RecordedSource(FileSource(samples, 0), Sink())
+    feed: LiveSource = TeeSource(FileSource(samples, 0), Sink())
     list(session().run(feed))
     assert np.array_equal(np.concatenate(kept), samples)
 

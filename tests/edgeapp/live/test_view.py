@@ -52,24 +52,24 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
 
 def test_committed_text_is_solid_and_partial_text_dim(screen: Screen) -> None:
     with CaptionView(translated=False) as view:
-        view.take(SpeechStarted(0.0))
-        view.take(CommittedText(" I am", 0.0, 0.5))
-        view.take(PartialText(" here to"))
+        view.show(SpeechStarted(0.0))
+        view.show(CommittedText(" I am", 0.0, 0.5))
+        view.show(PartialText(" here to"))
         assert screen.frame[0] == "I am here to"
         assert f"I am{DIM} here to" in screen.raw
-        view.take(CommittedText(" here", 0.5, 0.8))
+        view.show(CommittedText(" here", 0.5, 0.8))
         assert screen.frame[0] == "I am here"
 
 
 def test_complete_cues_are_printed_above(screen: Screen) -> None:
     with CaptionView(translated=False) as view:
-        view.take(CommittedText(" I am here.", 61.0, 62.0))
-        view.take(CommittedText(" Are", 62.2, 62.4))
-        view.take(PartialText(" you"))
+        view.show(CommittedText(" I am here.", 61.0, 62.0))
+        view.show(CommittedText(" Are", 62.2, 62.4))
+        view.show(PartialText(" you"))
         assert screen.frame[0] == "Are you"
-        view.take(CommittedText(" you there? Yes", 62.4, 63.0))
+        view.show(CommittedText(" you there? Yes", 62.4, 63.0))
         assert screen.frame[0] == "Yes"
-        view.take(SpeechEnded(64.0))
+        view.show(SpeechEnded(64.0))
         assert screen.frame[0] == ""
     assert re.findall(r"01:0\d  [^\r\n]*", screen.everything) == [
         "01:01  I am here.",
@@ -80,10 +80,10 @@ def test_complete_cues_are_printed_above(screen: Screen) -> None:
 
 def test_the_translation_is_shown_below_and_printed_above(screen: Screen) -> None:
     with CaptionView(translated=True) as view:
-        view.take(PartialText(" I am"))
-        view.take(TranslationPartial("Ich bin"))
+        view.show(PartialText(" I am"))
+        view.show(TranslationPartial("Ich bin"))
         assert screen.frame[:2] == ["I am", "Ich bin"]
-        view.take(TranslationFinal("Ich bin hier.", 0.0, 1.0, "I am here."))
+        view.show(TranslationFinal("Ich bin hier.", 0.0, 1.0, "I am here."))
         assert screen.frame[1] == ""
     assert "00:00  Ich bin hier." in screen.everything
 
@@ -91,19 +91,19 @@ def test_the_translation_is_shown_below_and_printed_above(screen: Screen) -> Non
 def test_level_lag_and_losses_are_shown(screen: Screen) -> None:
     with CaptionView(translated=False) as view:
         assert screen.frame[-1] == "listening …"
-        view.take(Status(5.0, 0.2, 0.1, 0.0, -10.0))
+        view.show(Status(5.0, 0.2, 0.1, 0.0, -10.0))
         assert screen.frame[-1] == "▮" * 12 + "  00:05  lag 0.2 s"
-        view.take(Status(6.0, 9.0, 2.0, 1.5, -90.0))
+        view.show(Status(6.0, 9.0, 2.0, 1.5, -90.0))
         assert screen.frame[-1] == "▯" * 12 + "  00:06  lag 9.0 s  lost 1.5 s"
-        view.take(WarningRaised("this machine is too slow"))
-        view.take(SessionEnded(6.0))
+        view.show(WarningRaised("this machine is too slow"))
+        view.show(SessionEnded(6.0))
     assert "edgeapp: this machine is too slow" in screen.everything
 
 
 def test_a_pipe_gets_an_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with JsonView() as view:
-        view.take(CommittedText(" I am\nhere", 0.0, 0.5))
-        view.take(SessionEnded(1.0))
+        view.show(CommittedText(" I am\nhere", 0.0, 0.5))
+        view.show(SessionEnded(1.0))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said == [
         {"type": "committed", "text": " I am\nhere", "start": 0.0, "end": 0.5},

@@ -27,7 +27,7 @@ def pool() -> ModelPool:
 
 def test_picker_options(hub_cache: Path) -> None:
     known = picker_options()
-    assert [(one.name, one.languages) for one in known.recognisers] == [("demo", ("en",))]
+    assert [(one.name, one.languages) for one in known.recognizers] == [("demo", ("en",))]
     assert [(pair.model, pair.source, pair.target) for pair in known.pairs] == [
         ("demo-en-de", "en", "de"),
         ("demo-de-en", "de", "en"),
@@ -49,7 +49,7 @@ def test_models_of_many_languages(
         (storage / "snapshots").mkdir()
         (storage / "snapshots" / ("a" * 40)).symlink_to(folder)
     known = picker_options()
-    many = next(one for one in known.recognisers if one.name == "someone/many")
+    many = next(one for one in known.recognizers if one.name == "someone/many")
     assert len(many.languages) >= 99
     assert {"en", "de", "zh"} <= set(many.languages)
     targets = {pair.target for pair in known.pairs if pair.model == "opus-mt-en-mul"}

@@ -53,7 +53,7 @@ def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
         assert result.tokens == alone.tokens
         assert result.attention is not None
         torch.testing.assert_close(result.attention, expected[:, 1:-1], atol=1e-5, rtol=0)
-    _, seen = model.attend(encoded, read, HEADS)
+    _, seen = model.score_with_attention(encoded, read, HEADS)
     torch.testing.assert_close(seen, expected, atol=1e-5, rtol=0)
 
 
@@ -71,11 +71,11 @@ def test_modules_without_attention_weights(kind: str, engine: Engine) -> None:
     with pytest.raises(RequestError, match=r"its attention.*attn_implementation=.eager"):
         engine.stream(request)
     with pytest.raises(RequestError, match="its attention"):
-        model.attend(encoded, [model.architecture.start_id], HEADS)
+        model.score_with_attention(encoded, [model.architecture.start_id], HEADS)
 
 
 def test_an_unknown_head_is_refused(engine: Engine) -> None:
     model = engine.wrap(eager("bart"))
     encoded = model.encode([[5, 6, 2]])[0]
     with pytest.raises(RequestError, match="2 layers of 4"):
-        model.attend(encoded, [2], ((2, 0),))
+        model.score_with_attention(encoded, [2], ((2, 0),))

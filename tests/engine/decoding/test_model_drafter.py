@@ -179,8 +179,8 @@ def test_errors_fail_only_the_requests_concerned(
     (expected,) = engine.generate([good])
     options = replace(requests[0].options, logit_filters=(FailsForDrafter(bad=True),))
     bad = engine.stream(replace(requests[0], options=options))
-    neighbour = engine.stream(good)
-    assert neighbour.result().tokens == expected.tokens
+    neighbor = engine.stream(good)
+    assert neighbor.result().tokens == expected.tokens
     with pytest.raises(EngineError, match="oops"):
         bad.result()
 

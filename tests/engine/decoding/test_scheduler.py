@@ -109,7 +109,7 @@ def test_events_come_one_token_at_a_time(engine: Engine, jobs: Jobs) -> None:
     assert events[-1].reason is FinishReason.LENGTH
 
 
-def test_a_cancelled_neighbour_changes_nothing(engine: Engine, jobs: Jobs) -> None:
+def test_a_cancelled_neighbor_changes_nothing(engine: Engine, jobs: Jobs) -> None:
     streams = [engine.stream(request) for request in jobs.requests]
     next(streams[4])
     streams[2].cancel()
@@ -366,7 +366,7 @@ class Fill:
 
 
 @pytest.mark.parametrize("after", [0, 3])
-def test_neighbours_of_a_damaged_request_compute_the_same_bits(
+def test_neighbors_of_a_damaged_request_compute_the_same_bits(
     jobs: Jobs, engine: Engine, after: int
 ) -> None:
     """As beside a request that ends at the same step for another reason."""

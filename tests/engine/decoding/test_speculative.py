@@ -298,8 +298,8 @@ def test_a_failing_drafter_fails_its_own_request_only(
     good = engine.generate([requests[0]])[0]
     bad = engine.stream(replace(requests[2], drafter=FailingDrafter((), 0)))
     strange = engine.stream(replace(requests[2], drafter=ScriptedDrafter([10**9] * 30, 0)))
-    neighbour = engine.stream(requests[0])
-    assert_equal(neighbour.result(), good)
+    neighbor = engine.stream(requests[0])
+    assert_equal(neighbor.result(), good)
     assert strange.result().drafted == 0
     with pytest.raises(EngineError, match="oops"):
         bad.result()

@@ -78,7 +78,7 @@ def int8_engine() -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (32, 8), (45, 30), (200, 129), (64, 512)])
-def test_a_linear_layer_is_within_the_error_of_quantisation(
+def test_a_linear_layer_is_within_the_error_of_quantization(
     outputs: int, inputs: int, kernels: KernelLibrary
 ) -> None:
     generator = torch.Generator().manual_seed(outputs)
@@ -213,9 +213,9 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     encoded = _sources(model, 2)[1]
     tokens = [model.architecture.start_id, *range(20, 45)]
     heads = [(0, 0), (model.architecture.decoder_layers - 1, 1)]
-    logits, attention = model.attend(encoded, tokens, heads)
+    logits, attention = model.score_with_attention(encoded, tokens, heads)
     monkeypatch.setattr(backend._decoder, "_compiled", None)
-    others, weights = model.attend(encoded, tokens, heads)
+    others, weights = model.score_with_attention(encoded, tokens, heads)
     # Some activations round to the next uint8, and only the kernels have a bfloat16 cache.
     assert _apart(logits, others) < 0.05
     assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head

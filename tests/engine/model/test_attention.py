@@ -1,4 +1,4 @@
-"""Captured attention equals what transformers reports, with drafts and neighbours too."""
+"""Captured attention equals what transformers reports, with drafts and neighbors too."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_equals_transformers(engine: Engine, whisper: LoadedModel, checkpoints: 
 
 
 @pytest.mark.parametrize("family", ["marian", "whisper"])
-def test_does_not_depend_on_drafts_and_neighbours(
+def test_does_not_depend_on_drafts_and_neighbors(
     family: str, engine: Engine, request: pytest.FixtureRequest
 ) -> None:
     model: LoadedModel = request.getfixturevalue(family)

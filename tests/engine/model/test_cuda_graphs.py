@@ -135,7 +135,7 @@ def test_beams_equal_eager_ones(
     model, pairs = both(checkpoints(spec), start, engine, most=20)
     assert_same([(each, requests[:3]) for each, requests in pairs], beam_size=3)
     assert graph_runner_of(model).replays > 10
-    for _, requests in pairs:  # of another width than its neighbours
+    for _, requests in pairs:  # of another width than its neighbors
         requests[1] = replace(requests[1], options=replace(requests[1].options, beam_size=2))
     assert_same(pairs)
 

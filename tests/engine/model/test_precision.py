@@ -274,7 +274,7 @@ def test_torchs_int8_products_keep_nan(shape: tuple[int, int], value: float) -> 
         assert torch.isfinite(layer(bad)).all(-1).tolist() == [True, False, True, True]
         assert not torch.isfinite(layer(bad[1:2])).all()
         assert layer(bad[1:2]).shape == (1, shape[0])
-        # A row depends on its neighbours by their magnitude only, and zeros have none.
+        # A row depends on its neighbors by their magnitude only, and zeros have none.
         without = bad.clone()
         without[1] = 0
         assert torch.equal(layer(bad)[[0, 2, 3]], layer(without)[[0, 2, 3]])

@@ -100,7 +100,7 @@ def test_quotes_and_brackets_around_a_sentence(expected: str) -> None:
         "a_b stays, and so does AT+T",
     ],
 )
-def test_links_and_what_the_model_cannot_read(expected: str) -> None:
+def test_links_and_unknown_words_are_copied(expected: str) -> None:
     assert _parts(expected.replace("{", "").replace("}", "")) == expected
 
 
@@ -142,5 +142,5 @@ def test_no_full_stop_where_there_was_none() -> None:
     assert without_added_stop("a", "") == ""
 
 
-def test_quotes_as_models_know_them() -> None:
+def test_plain_quotes() -> None:
     assert plain_quotes("“It’s ‘fine’,” „so“") == '"It\'s \'fine\'," "so"'

@@ -74,7 +74,7 @@ def test_decodes_as_transformers_does(both: tuple[MarianTokenizer, Any]) -> None
         assert ours.decode(ids) == expected, ids
 
 
-def test_what_is_decoded_step_by_step_adds_up(both: tuple[MarianTokenizer, Any]) -> None:
+def test_streamed_text_equals_decoded_text(both: tuple[MarianTokenizer, Any]) -> None:
     ours, oracle = both
     for text in TEXTS:
         ids = oracle(text_target=text)["input_ids"][:200]
@@ -83,7 +83,7 @@ def test_what_is_decoded_step_by_step_adds_up(both: tuple[MarianTokenizer, Any])
         assert said == ours.decode(ids)
 
 
-def test_a_text_is_only_a_text(demo_folder: Path) -> None:
+def test_special_tokens_in_a_text_are_text(demo_folder: Path) -> None:
     """No text can end the source early, and none loses words to a code that is none."""
     tokenizer = MarianTokenizer(demo_folder)
     assert tokenizer.encode("a </s> b").count(tokenizer.eos_id) == 1
@@ -110,7 +110,7 @@ def test_a_very_long_text(demo_folder: Path) -> None:
     assert len(ids) == 100_001
 
 
-def test_what_it_does_not_know(demo_folder: Path) -> None:
+def test_unknown_pieces(demo_folder: Path) -> None:
     tokenizer = MarianTokenizer(demo_folder)
     assert tokenizer.unknown("I like 🍕 and 漢.") == ("🍕", "漢")
     assert not tokenizer.unknown("I like pizza.")
@@ -136,7 +136,7 @@ def _with_bytes(folder: Path) -> Path:
     return folder
 
 
-def test_never_half_a_character(tmp_path: Path) -> None:
+def test_streamed_text_has_whole_characters(tmp_path: Path) -> None:
     tokenizer = MarianTokenizer(_with_bytes(tmp_path))
     for text in ("I like 🍕.", "你好 世界", "👩‍👩‍👧", "Größe", "é" * 5, "a 🍕 "):
         decoder = StreamingDetokenizer(tokenizer)

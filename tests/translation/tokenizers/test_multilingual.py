@@ -58,7 +58,7 @@ def nllb(many_folder: Folders, exact_engine: Engine) -> Translator:
         ("Klingon", None, None, None),
     ],
 )
-def test_what_people_call_a_language(
+def test_spellings_of_a_language(
     typed: str, nllb: str | None, m2m100: str | None, mbart50: str | None
 ) -> None:
     found = [find_language(typed, codes) for codes in (NLLB, M2M100, MBART50)]
@@ -205,7 +205,7 @@ def test_incomplete_and_damaged_folders(many_folder: Folders, tmp_path: Path, da
         MultilingualTokenizer(folder, "m2m_100")
 
 
-def test_what_pickers_offer(many_folder: Folders, demo_folder: Path) -> None:
+def test_languages_of_a_model_folder(many_folder: Folders, demo_folder: Path) -> None:
     assert model_languages(demo_folder, "demo-en-de") is None
     known = model_languages(many_folder("mbart-large-50-many-to-one-mmt", seed=1), "many-to-one")
     assert known is not None

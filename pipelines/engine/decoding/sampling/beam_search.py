@@ -74,8 +74,8 @@ class BeamSearch:
         logprobs = logits if self.scores_first else logits.log_softmax(-1)
         openai = self._options.stopping == "openai"
         # Enough for beam_size candidates that are no eos, wherever the eos ids rank.
-        width = max(2, 1 + len(self._options.eos_ids)) * self._beam_size
-        best = logprobs.topk(min(self._beam_size + 1 if openai else width, logprobs.shape[-1]))
+        count = max(2, 1 + len(self._options.eos_ids)) * self._beam_size
+        best = logprobs.topk(min(self._beam_size + 1 if openai else count, logprobs.shape[-1]))
         totals = torch.tensor([sequence.total for sequence in sequences], device=logits.device)
         # Summed in float32, as all three implementations do, so that ties are the same.
         sums = (best.values + totals[:, None]).tolist()
@@ -87,7 +87,7 @@ class BeamSearch:
             if total > -torch.inf
         ]  # fmt: skip
         candidates.sort(key=lambda candidate: -candidate.total)
-        return candidates if openai else candidates[:width]
+        return candidates if openai else candidates[:count]
 
     def _is_eos(self, candidate: Candidate) -> bool:
         return candidate.token in self._options.eos_ids
@@ -147,7 +147,7 @@ class BeamSearch:
                 self._add_hypothesis(sequences, candidate)
         enough = self._pool_size
         if options.patience == 1 and options.length_penalty == 0:
-            # Without length normalisation no other sequence can overtake an ended best one.
+            # Without length normalization no other sequence can overtake an ended best one.
             enough = (
                 options.n_best
                 if candidates and self._is_eos(candidates[0])

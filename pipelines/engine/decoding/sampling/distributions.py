@@ -37,9 +37,9 @@ def token_distribution(
     """
     if 0 < top_k < logits.shape[-1]:
         # The rest works on k numbers instead of the whole vocabulary.
-        best, places = logits.topk(top_k)
+        best, indices = logits.topk(top_k)
         probs = token_distribution(best, temperature, 0, top_p, min_p)
-        return torch.zeros_like(logits).scatter_(0, places, probs)
+        return torch.zeros_like(logits).scatter_(0, indices, probs)
     probabilities = (logits / temperature).softmax(-1)
     if top_p < 1.0:
         ranked, order = probabilities.sort(descending=True)

@@ -76,7 +76,7 @@ class GenerationOptions:
         self._check_search()
 
     @property
-    def width(self) -> int:
+    def max_sequences(self) -> int:
         """How many sequences of a batch the generation takes at most."""
         return max(self.beam_size, self.best_of)
 
@@ -88,9 +88,10 @@ class GenerationOptions:
             raise OptionError("beam_size above 1 needs temperature 0; to sample, use best_of")
         if self.best_of > 1 and self.temperature == 0:
             raise OptionError("best_of above 1 needs a temperature above 0")
-        if self.n_best > self.width:
+        if self.n_best > self.max_sequences:
             raise OptionError(
-                f"n_best {self.n_best} needs at least as many beams or samples, not {self.width}"
+                f"n_best {self.n_best} needs at least as many beams or samples, not "
+                f"{self.max_sequences}"
             )
         if self.stopping not in get_args(StoppingRule):
             raise OptionError(f"stopping {self.stopping!r} is not one of hf, openai, ct2")

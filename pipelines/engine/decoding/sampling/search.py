@@ -78,7 +78,7 @@ class SearchStrategy(Protocol):
     """Decides which sequences a request continues with.
 
     Attributes:
-        scores_first: The logit filters are applied to log-probabilities, which are not normalised
+        scores_first: The logit filters are applied to log-probabilities, which are not normalized
             again.
         needs_all: Every sequence needs a possible next token, not just one of them.
         done: The search is over.

@@ -284,7 +284,7 @@ class BatchedDraftModel:
         self._cache.truncate(draft.slot, shared)
 
     def _prefill(self, drafts: Sequence[_DraftRound]) -> None:
-        """Read all but the last token of new sessions; neighbours of equal shape in one pass."""
+        """Read all but the last token of new sessions; neighbors of equal shape in one pass."""
         new = sorted(
             (
                 each
@@ -324,13 +324,13 @@ class BatchedDraftModel:
         """
         tokens = {each.slot: each.tokens for each in active}
         slots = slice(min(tokens), max(tokens) + 1)
-        width = max(len(each.tokens) - len(self._cached[each.slot]) for each in active)
-        latest = self._backend.architecture.max_target_positions - width
+        num_tokens = max(len(each.tokens) - len(self._cached[each.slot]) for each in active)
+        latest = self._backend.architecture.max_target_positions - num_tokens
         ids, num_read = [], []
         for slot in range(slots.start, slots.stop):
             own = tokens.get(slot, self._cached[slot])
             start = min(len(self._cached[slot]), latest)
-            ids.append((own[start:] + [0] * width)[:width])
+            ids.append((own[start:] + [0] * num_tokens)[:num_tokens])
             num_read.append(len(own) - start)
             self._cached[slot] = list(own)
             self._cache.truncate(slot, start)
@@ -338,5 +338,5 @@ class BatchedDraftModel:
         hidden_states = self._backend.decode(ids, slots, encoded_sources, self._cache, self._cross)
         for slot, count in enumerate(num_read, slots.start):
             self._cache.advance(slice(slot, slot + 1), count)
-        rows = [each.slot - slots.start for each in active]
-        return hidden_states[rows, [num_read[row] - 1 for row in rows]]
+        indices = [each.slot - slots.start for each in active]
+        return hidden_states[indices, [num_read[index] - 1 for index in indices]]

@@ -1,4 +1,4 @@
-"""Operations on single rows: exponential, activations, layer norm, argmax, quantisation.
+"""Operations on single rows: exponential, activations, layer norm, argmax, quantization.
 
 Buffers are passed as addresses (int64), not as arrays: an array in Numba is a struct of seven
 numbers, which are passed on the stack to functions that are not inlined. `f32(address)` and its
@@ -29,7 +29,7 @@ __all__ = [
     "layer_norm",
     "maximum",
     "merge_argmax",
-    "quantise",
+    "quantize",
     "u8",
     "update_argmax",
     "update_exp_sum",
@@ -201,7 +201,7 @@ def _min_max(address: Any, count: Any) -> Any:
 
 
 @jit
-def quantise(values: Any, count: Any, levels: Any, result: Any, quant_range: Any) -> None:
+def quantize(values: Any, count: Any, levels: Any, result: Any, quant_range: Any) -> None:
     """uint8 [count] = round((values − minimum) / step), 0 … levels.
 
     quant_range: float32 [2] for step and minimum, with which the product is scaled back. NaN and

@@ -20,8 +20,8 @@ from pipelines.engine.kernels.device.layer_ops import (
     cross_attention,
     encoder_attention,
     final_norm,
-    norm_and_quantise,
-    quantise_rows,
+    norm_and_quantize,
+    quantize_rows,
     self_attention,
     write_cross_kv,
 )
@@ -39,16 +39,16 @@ def _product(t: Any, layer: Any, products: Any, index: Any) -> Any:
 @jit
 def _attention_output(t: Any, out: Any, rows: Any) -> None:
     """STATES += output projection of MIXED."""
-    quantise_rows(t, t[abi.MIXED], t[abi.HEADS] * t[abi.HEAD_DIM], rows, out[abi.PADDED], -1)
+    quantize_rows(t, t[abi.MIXED], t[abi.HEADS] * t[abi.HEAD_DIM], rows, out[abi.PADDED], -1)
     gemm(t, out, rows, t[abi.STATES], ADD)
 
 
 @jit
 def _feed_forward(t: Any, block: Any, up: Any, down: Any, rows: Any) -> None:
     """STATES += down · activation(up · norm(STATES))."""
-    norm_and_quantise(t, block, rows, up[abi.PADDED])
+    norm_and_quantize(t, block, rows, up[abi.PADDED])
     gemm(t, up, rows, t[abi.INNER], STORE)
-    quantise_rows(t, t[abi.INNER], t[abi.FFN], rows, down[abi.PADDED], t[abi.ACTIVATION])
+    quantize_rows(t, t[abi.INNER], t[abi.FFN], rows, down[abi.PADDED], t[abi.ACTIVATION])
     gemm(t, down, rows, t[abi.STATES], ADD)
 
 
@@ -62,12 +62,12 @@ def decoder_step(table: Any) -> None:
         out, cross_out = _product(t, layer, ops, abi.OUT), _product(t, layer, ops, abi.CROSS_OUT)
         up, down = _product(t, layer, ops, abi.UP), _product(t, layer, ops, abi.DOWN)
 
-        norm_and_quantise(t, 3 * layer, rows, qkv[abi.PADDED])
+        norm_and_quantize(t, 3 * layer, rows, qkv[abi.PADDED])
         gemm(t, qkv, rows, t[abi.QKVS], STORE)
         self_attention(t, layer)
         _attention_output(t, out, rows)
 
-        norm_and_quantise(t, 3 * layer + 1, rows, query[abi.PADDED])
+        norm_and_quantize(t, 3 * layer + 1, rows, query[abi.PADDED])
         gemm(t, query, rows, t[abi.QUERIES] + 4 * layer * t[abi.QUERIES_STRIDE], STORE)
         cross_attention(t, layer)
         combine_cross_attention(t, rows, cross_out[abi.PADDED])
@@ -87,7 +87,7 @@ def encoder_pass(table: Any) -> None:
         up = _product(t, layer, ops, abi.ENCODER_UP)
         down = _product(t, layer, ops, abi.ENCODER_DOWN)
 
-        norm_and_quantise(t, 2 * layer, rows, qkv[abi.PADDED])
+        norm_and_quantize(t, 2 * layer, rows, qkv[abi.PADDED])
         gemm(t, qkv, rows, t[abi.QKVS], STORE)
         encoder_attention(t)
         _attention_output(t, out, rows)
@@ -101,7 +101,7 @@ def project_cross_kv(table: Any) -> None:
     """Cross-attention keys and values of many sources, for all layers of a decoder."""
     t = carray(table, (abi.STEP,), np.int64)
     rows, padded = i64(t[abi.STARTS])[t[abi.LANES]], _product(t, 0, 1, 0)[abi.PADDED]
-    quantise_rows(t, t[abi.STATES], t[abi.WIDTH], rows, padded, -1)
+    quantize_rows(t, t[abi.STATES], t[abi.WIDTH], rows, padded, -1)
     for layer in range(t[abi.LAYERS]):
         gemm(t, _product(t, layer, 1, 0), rows, t[abi.QKVS], STORE)
         write_cross_kv(t, layer)
@@ -112,7 +112,7 @@ def linear(table: Any) -> None:
     """One linear layer."""
     t = carray(table, (abi.LINEAR,), np.int64)
     op, rows = t[abi.LINEAR_OP :], t[abi.LINEAR_ROWS]
-    quantise_rows(t, t[abi.LINEAR_INPUT], op[abi.INPUTS], rows, op[abi.PADDED], -1)
+    quantize_rows(t, t[abi.LINEAR_INPUT], op[abi.INPUTS], rows, op[abi.PADDED], -1)
     gemm(t, op, rows, t[abi.LINEAR_OUTPUT], STORE)
 
 
@@ -121,7 +121,7 @@ def argmax(table: Any) -> None:
     """The largest output of one linear layer for each row; the outputs are not stored."""
     t = carray(table, (abi.LINEAR,), np.int64)
     op, rows = t[abi.LINEAR_OP :], t[abi.LINEAR_ROWS]
-    quantise_rows(t, t[abi.LINEAR_INPUT], op[abi.INPUTS], rows, op[abi.PADDED], -1)
+    quantize_rows(t, t[abi.LINEAR_INPUT], op[abi.INPUTS], rows, op[abi.PADDED], -1)
     records = t[abi.LINEAR_FOUND] + 16 * rows * np.int64(thread_index())
     for row in range(rows):
         record = records + 16 * row

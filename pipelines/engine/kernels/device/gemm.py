@@ -1,4 +1,4 @@
-"""Matrix products of quantised rows (uint8) with packed weights (int8).
+"""Matrix products of quantized rows (uint8) with packed weights (int8).
 
 With x[i] ≈ step · q[i] + minimum for a row and w[j, i] ≈ scale[j] · v[j, i] for the weights,
 
@@ -19,14 +19,14 @@ from pipelines.engine.kernels.device.elementwise import (
     f32,
     i32,
     jit,
-    quantise,
+    quantize,
     update_argmax,
     update_exp_sum,
 )
 from pipelines.engine.kernels.device.intrinsics import dot_tiles
 from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
 
-__all__ = ["ADD", "ARGMAX", "ARGMAX_AND_SUM", "STORE", "gemm", "quantise_row"]
+__all__ = ["ADD", "ARGMAX", "ARGMAX_AND_SUM", "STORE", "gemm", "quantize_row"]
 
 _dot_1, _dot_2, _dot_4, _dot_8 = dot_tiles()
 
@@ -36,10 +36,10 @@ STORE, ADD, ARGMAX, ARGMAX_AND_SUM = 0, 1, 2, 3
 
 
 @jit
-def quantise_row(t: Any, row: Any, x: Any, count: Any, padded: Any) -> None:
-    """Quantise float32 [count] at `x` as row `row` of the next product's input."""
-    result, quant_range = t[abi.QUANTISED] + row * padded, t[abi.RANGES] + 8 * row
-    quantise(x, count, t[abi.LARGEST], result, quant_range)
+def quantize_row(t: Any, row: Any, x: Any, count: Any, padded: Any) -> None:
+    """Quantize float32 [count] at `x` as row `row` of the next product's input."""
+    result, quant_range = t[abi.QUANTIZED] + row * padded, t[abi.RANGES] + 8 * row
+    quantize(x, count, t[abi.LARGEST], result, quant_range)
 
 
 @jit
@@ -62,7 +62,7 @@ def _dot_rows(rows: Any, left: Any, padded: Any, panel: Any, sums: Any, next_pan
 
 
 @jit
-def _dequantise(op: Any, column: Any, sums: Any, quant_range: Any, count: Any, result: Any) -> None:
+def _dequantize(op: Any, column: Any, sums: Any, quant_range: Any, count: Any, result: Any) -> None:
     """result float32 [count] = the formula above, for outputs column … column + count − 1."""
     total, y = i32(sums), f32(result)
     scale, weight = f32(op[abi.SCALES] + 4 * column), f32(op[abi.SUMS] + 4 * column)
@@ -88,9 +88,9 @@ def _finish(
     """Apply the epilogue to `count` outputs of a row. values: a buffer for them."""
     outputs = result + 4 * (row * op[abi.OUTPUTS] + column)
     if epilogue == STORE:
-        _dequantise(op, column, sums, quant_range, count, outputs)
+        _dequantize(op, column, sums, quant_range, count, outputs)
         return
-    _dequantise(op, column, sums, quant_range, count, values)
+    _dequantize(op, column, sums, quant_range, count, values)
     if epilogue == ADD:
         _add(values, count, outputs)
         return
@@ -101,7 +101,7 @@ def _finish(
 
 @jit
 def gemm(t: Any, op: Any, rows: Any, result: Any, epilogue: Any) -> None:
-    """result [rows, outputs] = quantised rows · weights; threads divide the panels of the weights.
+    """result [rows, outputs] = quantized rows · weights; threads divide the panels of the weights.
 
     op: the fields of the product. For ARGMAX and ARGMAX_AND_SUM the result is this thread's
     records [rows], 16 bytes each. Ends with a barrier.
@@ -118,7 +118,7 @@ def gemm(t: Any, op: Any, rows: Any, result: Any, epilogue: Any) -> None:
             # The CPU's own prefetcher streams a panel that is used by one tile of rows. The second
             # tile reuses the panel from the cache, and prefetches the next one meanwhile.
             next_panel = weights if row != abi.ROWS else weights + abi.COLUMNS * padded
-            left = t[abi.QUANTISED] + row * padded
+            left = t[abi.QUANTIZED] + row * padded
             done = _dot_rows(rows - row, left, padded, weights, sums, next_panel)
             for i in range(done):
                 tile_sums, tile_row = sums + 4 * i * abi.COLUMNS, row + i

@@ -29,7 +29,7 @@ from pipelines.engine.kernels.device.elementwise import (
     jit,
     layer_norm,
 )
-from pipelines.engine.kernels.device.gemm import quantise_row
+from pipelines.engine.kernels.device.gemm import quantize_row
 from pipelines.engine.kernels.device.intrinsics import as_float64, prefetch
 from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
 
@@ -38,16 +38,16 @@ __all__ = [
     "cross_attention",
     "encoder_attention",
     "final_norm",
-    "norm_and_quantise",
-    "quantise_rows",
+    "norm_and_quantize",
+    "quantize_rows",
     "self_attention",
     "write_cross_kv",
 ]
 
 
 @jit
-def quantise_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any, activation: Any) -> None:
-    """Quantise x float32 [rows, count] as the next product's input, after an activation in place.
+def quantize_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any, activation: Any) -> None:
+    """Quantize x float32 [rows, count] as the next product's input, after an activation in place.
 
     activation: its index in abi.ACTIVATIONS, or −1 for none.
     """
@@ -55,13 +55,13 @@ def quantise_rows(t: Any, x: Any, count: Any, rows: Any, padded: Any, activation
     for row in range(first, end):
         if activation >= 0:
             activate(activation, x + 4 * row * count, count)
-        quantise_row(t, row, x + 4 * row * count, count, padded)
+        quantize_row(t, row, x + 4 * row * count, count, padded)
     barrier()
 
 
 @jit
-def norm_and_quantise(t: Any, block: Any, rows: Any, padded: Any) -> None:
-    """Layer norm of the states before a block, quantised as the next product's input.
+def norm_and_quantize(t: Any, block: Any, rows: Any, padded: Any) -> None:
+    """Layer norm of the states before a block, quantized as the next product's input.
 
     Pre-norm leaves the residual stream as it is, post-norm replaces it by the norm.
     """
@@ -73,7 +73,7 @@ def norm_and_quantise(t: Any, block: Any, rows: Any, padded: Any) -> None:
         if norm[0] != 0:
             y = thread_scratch(t) if t[abi.NORM_FIRST] != 0 else x
             layer_norm(x, y, width, norm[0], norm[1], as_float64(t[abi.EPSILON]))
-        quantise_row(t, row, y, width, padded)
+        quantize_row(t, row, y, width, padded)
     barrier()
 
 
@@ -196,7 +196,7 @@ def cross_attention(t: Any, layer: Any) -> None:
 
 @jit
 def combine_cross_attention(t: Any, rows: Any, padded: Any) -> None:
-    """Combine the chunks of each row and head, and quantise: PARTIAL → MIXED → QUANTISED."""
+    """Combine the chunks of each row and head, and quantize: PARTIAL → MIXED → QUANTIZED."""
     heads, size, chunks, tokens = t[abi.HEADS], t[abi.HEAD_DIM], t[abi.CHUNKS], t[abi.TOKENS]
     groups, group = i64(t[abi.GROUP]), 0
     first, end = thread_range(rows)
@@ -208,7 +208,7 @@ def combine_cross_attention(t: Any, rows: Any, padded: Any) -> None:
         for head in range(heads):
             partials = t[abi.PARTIAL] + 4 * (row * heads + head) * chunks * (size + 2)
             combine_chunks(partials, used, size, output + 4 * head * size)
-        quantise_row(t, row, output, heads * size, padded)
+        quantize_row(t, row, output, heads * size, padded)
     barrier()
 
 

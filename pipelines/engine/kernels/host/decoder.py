@@ -38,9 +38,9 @@ class CompiledDecoder(CompiledStack):
         chunks = -(-int(groups[:, 2].max()) // abi.CHUNK)
         stack = self._stack
         widths = {
-            abi.MIXED: stack.inner,
-            abi.QKVS: 3 * stack.inner,
-            abi.INNER: stack.ffn,
+            abi.MIXED: stack.attention_dim,
+            abi.QKVS: 3 * stack.attention_dim,
+            abi.INNER: stack.ffn_dim,
             abi.PARTIAL: stack.heads * chunks * (stack.head_dim + 2),
         }
         self._reserve(rows * tokens, max(cache.position_capacity, abi.CHUNK), widths)
@@ -66,7 +66,7 @@ class CompiledDecoder(CompiledStack):
     def _source_groups(
         self, encoded_sources: Sequence[EncodedSource]
     ) -> tuple[NDArray[np.int64], bytes]:
-        """Group neighbouring rows on the same source.
+        """Group neighboring rows on the same source.
 
         Returns:
             groups: int64 [groups, 3 (first row, rows, source length)].
@@ -85,7 +85,7 @@ class CompiledDecoder(CompiledStack):
 
     def _query_buffer(self, rows: int, all_layers: bool) -> Tensor:
         """The buffer for the cross-attention queries of one layer, or of all of them."""
-        count = rows * self._stack.inner
+        count = rows * self._stack.attention_dim
         self._table[abi.QUERIES_STRIDE] = count if all_layers else 0
         # The queries of one layer may share the buffer of the attention's output.
         queries = torch.empty(self._layers, count) if all_layers else self._buffers[abi.MIXED]

@@ -31,7 +31,7 @@ class CompiledEncoder(CompiledStack):
             float32 [sum of lengths, d_model].
         """
         table, result = self._table, torch.empty(x.shape)
-        inner, ffn = self._stack.inner, self._stack.ffn
+        inner, ffn = self._stack.attention_dim, self._stack.ffn_dim
         self._reserve(len(x), max(lengths), {abi.MIXED: inner, abi.QKVS: 3 * inner, abi.INNER: ffn})
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         table[abi.LANES], table[abi.STARTS] = len(lengths), starts.ctypes.data
@@ -55,7 +55,7 @@ class CompiledCrossKV(CompiledStack):
         """
         table, stack = self._table, self._stack
         x = hidden.float().contiguous()
-        self._reserve(len(x), 0, {abi.QKVS: 2 * stack.inner})
+        self._reserve(len(x), 0, {abi.QKVS: 2 * stack.attention_dim})
         starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
         results = [
             torch.empty(self._layers, 2, stack.heads, length, stack.head_dim, dtype=torch.bfloat16)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.loader import KernelLibrary
-from pipelines.engine.weights.quantised import QuantisedWeight, quantise_weight
+from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 
 __all__ = ["CompiledLinear", "ThreadScratch", "aligned_bytes"]
 
@@ -24,12 +24,12 @@ _ARGMAX_DTYPE = np.dtype([("value", np.float32), ("place", np.int32), ("total", 
 class CompiledLinear:
     """A linear layer with int8 weights, one scale per output.
 
-    Each row of activations is quantised on the fly to unsigned bytes, with a step and a minimum of
+    Each row of activations is quantized on the fly to unsigned bytes, with a step and a minimum of
     its own. The weights are packed in panels of `abi.COLUMNS` outputs, inputs padded to a multiple
     of `abi.DEPTH`.
 
     Args:
-        weight: [outputs, inputs], of any float dtype, or quantised already.
+        weight: [outputs, inputs], of any float dtype, or quantized already.
         bias: [outputs] of any float dtype; None for zeros.
 
     Attributes:
@@ -39,7 +39,7 @@ class CompiledLinear:
     """
 
     def __init__(
-        self, weight: Tensor | QuantisedWeight, bias: Tensor | None, library: KernelLibrary
+        self, weight: Tensor | QuantizedWeight, bias: Tensor | None, library: KernelLibrary
     ) -> None:
         self._library = library
         self.outputs, self.inputs = weight.shape
@@ -48,8 +48,8 @@ class CompiledLinear:
         packed, scales, sums = aligned_bytes(columns * self.padded), *torch.zeros(2, self.outputs)
         for start in range(0, self.outputs, _PACK_ROWS):
             part = slice(start, min(start + _PACK_ROWS, self.outputs))
-            quantised = quantise_weight(weight[part])
-            numbers, scales[part] = quantised.numbers, quantised.scales
+            quantized = quantize_weight(weight[part])
+            numbers, scales[part] = quantized.numbers, quantized.scales
             sums[part] = numbers.sum(1, dtype=torch.int32).float()
             rows = -(-len(numbers) // abi.COLUMNS) * abi.COLUMNS
             wide = torch.zeros(rows, self.padded, dtype=torch.int8)
@@ -98,12 +98,12 @@ class CompiledLinear:
         return index, value, total
 
     def _run(self, kernel: str, x: Tensor, table: NDArray[np.int64]) -> None:
-        """Run a kernel on x [..., inputs], with buffers for its quantised rows."""
+        """Run a kernel on x [..., inputs], with buffers for its quantized rows."""
         x = x.float().contiguous()
         rows = x.numel() // self.inputs
         numbers, ranges = torch.empty(rows * self.padded, dtype=torch.uint8), torch.empty(rows, 2)
         scratch = ThreadScratch(torch.get_num_threads(), 0)
-        table[abi.QUANTISED], table[abi.RANGES] = numbers.data_ptr(), ranges.data_ptr()
+        table[abi.QUANTIZED], table[abi.RANGES] = numbers.data_ptr(), ranges.data_ptr()
         table[abi.LARGEST] = self._library.largest
         table[abi.LINEAR_INPUT], table[abi.LINEAR_ROWS] = x.data_ptr(), rows
         scratch.write_to(table)
@@ -111,7 +111,7 @@ class CompiledLinear:
 
 
 def aligned_bytes(size: int) -> Tensor:
-    """An uninitialised uint8 tensor [size] that starts at a cache line."""
+    """An uninitialized uint8 tensor [size] that starts at a cache line."""
     buffer = torch.empty(size + abi.LINE, dtype=torch.uint8)
     first = -buffer.data_ptr() % abi.LINE
     return buffer[first : first + size]

@@ -81,7 +81,11 @@ class CompiledStack:
         self._weights = layers, norms  # kept alive: the tables hold their addresses
         self._padded = max(op.padded for layer in layers for op in layer.linears)
         table = self._table = np.zeros(abi.STEP, dtype=np.int64)
-        table[abi.LAYERS], table[abi.WIDTH], table[abi.FFN] = self._layers, stack.d_model, stack.ffn
+        table[abi.LAYERS], table[abi.WIDTH], table[abi.FFN] = (
+            self._layers,
+            stack.d_model,
+            stack.ffn_dim,
+        )
         table[abi.HEADS], table[abi.HEAD_DIM] = stack.heads, stack.head_dim
         table[abi.NORM_FIRST] = stack.norm_first
         table[abi.ACTIVATION] = abi.ACTIVATIONS.index(stack.activation)
@@ -125,7 +129,7 @@ class CompiledStack:
             threads, max(self._stack.d_model, self._stack.head_dim + positions)
         )
         self._buffers = {
-            abi.QUANTISED: aligned_bytes(rows * self._padded),
+            abi.QUANTIZED: aligned_bytes(rows * self._padded),
             abi.RANGES: torch.empty(rows, 2),
         }
         for field, width in zip(widths, sizes, strict=True):

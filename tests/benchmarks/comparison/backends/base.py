@@ -52,19 +52,20 @@ class Runner(ABC):
         separate encoding from decoding."""
 
     @abstractmethod
-    def widen(self, encoded: Any, batch: int) -> Any:
-        """As `encode(batch)`, from one encoded source, without shared memory."""
+    def repeat(self, encoded: Any, batch: int) -> Any:
+        """`batch` copies of one encoded source, in memory of their own."""
 
     @abstractmethod
     def decode(
-        self, encoded: Any, tokens: int, ticks: list[float] | None = None
+        self, encoded: Any, tokens: int, token_times: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
         """Decode `tokens` new tokens per source, greedily.
 
         Args:
-            encoded: From `encode` or `widen`.
+            encoded: From `encode` or `repeat`.
             tokens: Number of new tokens.
-            ticks: Receives the time of each token, where the library allows it.
+            token_times: Receives the time (s, perf_counter) of each token, where the library
+                allows it.
         """
 
     def transcribe(self, samples: NDArray[np.float32], tokens: int) -> Sequence[int]:
@@ -88,7 +89,7 @@ class PeerBackend(ABC):
     """A library, which creates runners.
 
     Attributes:
-        lines_share: Only every n-th line is translated, by slow libraries.
+        lines_share: Every n-th line is translated only; above 1 for slow libraries.
 
     Raises:
         ModuleNotFoundError: Its package is not installed.
@@ -103,7 +104,7 @@ class PeerBackend(ABC):
     def dtypes(self) -> Sequence[str]:
         """The dtypes to try on this machine."""
 
-    def cuts(self, best: Configuration, cores: int) -> Sequence[Configuration]:
+    def batch_configurations(self, best: Configuration, cores: int) -> Sequence[Configuration]:
         """Other batch sizes and worker counts to try for many lines.
 
         Args:

@@ -1,4 +1,4 @@
-"""CTranslate2, which is also what computes in faster-whisper."""
+"""CTranslate2, the engine of faster-whisper too."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tests.benchmarks.comparison.work import Line, features, sentence
 
 __all__ = ["CTranslate2", "compute_types"]
 
-_SYNONYMS = {"int8", "int16"}  # int8 is int8 with whatever else the device has
+_SYNONYMS = {"int8", "int16"}  # with the default float type of the device
 
 
 def compute_types(device: str) -> list[str]:
-    """Those that are worth a try on this device."""
+    """The compute types that the device supports, without synonyms."""
     return sorted(ctranslate2.get_supported_compute_types(device) - _SYNONYMS)
 
 
 class CTranslate2(PeerBackend):
-    """In each computation type that it supports here."""
+    """CTranslate2 in each compute type that the device supports."""
 
     def dtypes(self) -> Sequence[str]:
         return compute_types(self.device)
 
-    def cuts(self, best: Configuration, cores: int) -> Sequence[Configuration]:
+    def batch_configurations(self, best: Configuration, cores: int) -> Sequence[Configuration]:
         shared = [
             replace(best, threads=cores // workers, workers=workers)
             for workers in sorted({2, cores})
@@ -58,19 +58,19 @@ class _Whisper(Runner):
     def encode(self, count: int) -> Any:
         return self._model.encode(ctranslate2.StorageView.from_array(features(self._shape, count)))
 
-    def widen(self, encoded: Any, batch: int) -> Any:
+    def repeat(self, encoded: Any, batch: int) -> Any:
         whole = np.repeat(np.asarray(encoded), batch, axis=0)
         return ctranslate2.StorageView.from_array(whole)
 
     def decode(
-        self, encoded: Any, tokens: int, ticks: list[float] | None = None
+        self, encoded: Any, tokens: int, token_times: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
         prompt = list(self._shape.prompt)
         results = self._model.generate(
             encoded,
             [prompt] * encoded.shape[0],
             beam_size=1,
-            # It makes at most half of this, and no more than fit behind the prompt.
+            # CTranslate2 generates at most half of this, and no more than fit after the prompt.
             max_length=max(2 * tokens, tokens + len(prompt) - 1),
             suppress_blank=False,
             suppress_tokens=[self._shape.eos],
@@ -90,11 +90,11 @@ class _Marian(Runner):
     def encode(self, count: int) -> list[list[str]]:
         return [[self._names[i] for i in sentence(self._shape)]] * count
 
-    def widen(self, encoded: list[list[str]], batch: int) -> list[list[str]]:
+    def repeat(self, encoded: list[list[str]], batch: int) -> list[list[str]]:
         return encoded * batch
 
     def decode(
-        self, encoded: list[list[str]], tokens: int, ticks: list[float] | None = None
+        self, encoded: list[list[str]], tokens: int, token_times: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
         results = self._model.translate_batch(
             encoded, beam_size=1, max_decoding_length=tokens, min_decoding_length=tokens
@@ -108,7 +108,7 @@ class _Marian(Runner):
         wanted: dict[int, list[list[str]]] = defaultdict(list)
         for line in lines:
             wanted[line.tokens].append([self._names[i] for i in line.ids])
-        # All at once, so that nobody waits for the end of a batch; CTranslate2 sorts by length.
+        # Asynchronous, so that no worker waits for the end of a batch. CTranslate2 sorts by length.
         pending = [
             result
             for tokens, group in wanted.items()

@@ -1,4 +1,4 @@
-"""faster-whisper: what CTranslate2 computes, from samples on."""
+"""faster-whisper: CTranslate2 with features of its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["FasterWhisper"]
 
 
 class FasterWhisper(PeerBackend):
-    """In each computation type that CTranslate2 supports here."""
+    """faster-whisper in each compute type that the device supports."""
 
     def dtypes(self) -> Sequence[str]:
         return compute_types(self.device)
@@ -35,7 +35,7 @@ class FasterWhisper(PeerBackend):
 
 
 class _Transcribe(Runner):
-    """Only whole windows: the rest is CTranslate2's."""
+    """Transcribes whole windows only: steps and encoding are measured with CTranslate2."""
 
     def __init__(self, model: WhisperModel, shape: Shape) -> None:
         self._model, self._shape = model, shape
@@ -43,11 +43,11 @@ class _Transcribe(Runner):
     def encode(self, count: int) -> Any:
         raise NotImplementedError
 
-    def widen(self, encoded: Any, batch: int) -> Any:
+    def repeat(self, encoded: Any, batch: int) -> Any:
         raise NotImplementedError
 
     def decode(
-        self, encoded: Any, tokens: int, ticks: list[float] | None = None
+        self, encoded: Any, tokens: int, token_times: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
         raise NotImplementedError
 
@@ -63,11 +63,12 @@ class _Transcribe(Runner):
             no_speech_threshold=None,
             condition_on_previous_text=False,
             suppress_blank=False,
-            # Neither an end nor timestamps: random weights write them, faster-whisper drops them.
+            # No end of text and no timestamps: random weights generate them, and faster-whisper
+            # drops them.
             suppress_tokens=list(range(self._shape.eos, self._shape.config["vocab_size"])),
             without_timestamps=True,
-            # CTranslate2 makes at most half of the length that faster-whisper passes on, less one
-            # for the no-speech probability.
+            # CTranslate2 generates at most half of the length that faster-whisper passes on, less
+            # one for the no-speech probability.
             max_new_tokens=max(2 * tokens + 2, tokens + prompt) - prompt,
         )
         return [token for segment in segments for token in segment.tokens]

@@ -1,4 +1,4 @@
-"""transformers: `generate` without what Whisper's own adds around it."""
+"""transformers: GenerationMixin.generate, without what Whisper's override adds to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _BATCH = 64  # lines at once
 
 
 class Transformers(PeerBackend):
-    """In float32 and in the half precisions that the device computes."""
+    """transformers in float32 and in the half precisions that the device supports."""
 
     lines_share = 8
 
@@ -65,13 +65,13 @@ class _Generate(Runner):
         hidden: Tensor = model.get_encoder()(source).last_hidden_state
         return hidden
 
-    def widen(self, encoded: Tensor, batch: int) -> Tensor:
+    def repeat(self, encoded: Tensor, batch: int) -> Tensor:
         return encoded.repeat(batch, 1, 1)
 
     def decode(
-        self, encoded: Tensor, tokens: int, ticks: list[float] | None = None
+        self, encoded: Tensor, tokens: int, token_times: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
-        return self._generate(encoded, tokens, ticks=ticks)
+        return self._generate(encoded, tokens, token_times=token_times)
 
     @torch.inference_mode()
     def _generate(
@@ -79,13 +79,13 @@ class _Generate(Runner):
         encoded: Tensor,
         tokens: int,
         mask: Tensor | None = None,
-        ticks: list[float] | None = None,
+        token_times: list[float] | None = None,
     ) -> Sequence[Sequence[int]]:
         prompt = self._shape.prompt
 
-        def watch(ids: Tensor, scores: Tensor, **rest: Any) -> Tensor:
-            if ticks is not None:
-                ticks.append(time.perf_counter())
+        def record_time(ids: Tensor, scores: Tensor, **rest: Any) -> Tensor:
+            if token_times is not None:
+                token_times.append(time.perf_counter())
             return torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
 
         ids = GenerationMixin.generate(
@@ -95,16 +95,16 @@ class _Generate(Runner):
             max_new_tokens=tokens,
             do_sample=False,
             num_beams=1,
-            stopping_criteria=StoppingCriteriaList([watch]),
+            stopping_criteria=StoppingCriteriaList([record_time]),
             **({} if mask is None else {"attention_mask": mask}),
         )
         made: list[list[int]] = ids[:, len(prompt) :].tolist()
         return made
 
     def transcribe(self, samples: NDArray[np.float32], tokens: int) -> Sequence[int]:
-        heard = self._extractor(samples, sampling_rate=16_000, return_tensors="pt").input_features
+        mel = self._extractor(samples, sampling_rate=16_000, return_tensors="pt").input_features
         with torch.inference_mode():
-            hidden = self._model.get_encoder()(heard.to(self._model.device, self._model.dtype))
+            hidden = self._model.get_encoder()(mel.to(self._model.device, self._model.dtype))
         return self.decode(hidden.last_hidden_state, tokens)[0]
 
     def step_bytes(self, encoded: Tensor) -> tuple[float, float]:
@@ -118,7 +118,7 @@ class _Generate(Runner):
 
     @torch.inference_mode()
     def _translate(self, lines: Sequence[Line]) -> None:
-        """A batch goes on until its longest line is done, as `generate` does."""
+        """Translate a batch; `generate` runs until its longest line is complete."""
         longest = max(len(line.ids) for line in lines)
         pad = self._model.config.pad_token_id
         ids = torch.tensor([[*line.ids, *[pad] * (longest - len(line.ids))] for line in lines])

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenAIWhisper"]
 
-# By name, since no extra can ask for it: it asks for triton. Who has installed it without its
-# dependencies, as the Makefile does, sees it compared.
+# Imported by name: no extra requires the package, because it requires triton. The Makefile installs
+# it without its dependencies.
 _audio, _decoding, _model = (
     import_module(f"whisper.{part}") for part in ("audio", "decoding", "model")
 )
 
 
 class OpenAIWhisper(PeerBackend):
-    """In float32 on a CPU, which is all that it offers there; in float16 on a GPU."""
+    """openai-whisper in float32 on a CPU, its only dtype there, and in float16 on a GPU."""
 
     def dtypes(self) -> Sequence[str]:
         return ["float32"] if self.device == "cpu" else ["float16"]
@@ -52,7 +52,7 @@ class OpenAIWhisper(PeerBackend):
         )
         model = _model.Whisper(dims)
         weights = load_file(self.folder / "model.safetensors")
-        weights.pop("proj_out.weight", None)  # the token embedding once more
+        weights.pop("proj_out.weight", None)  # tied to the token embedding
         model.load_state_dict({openai_name(name): tensor for name, tensor in weights.items()})
         model = model.to(self.device).eval()
         return _Inference(model.half() if configuration.dtype == "float16" else model,
@@ -73,12 +73,12 @@ class _Inference(Runner):
         hidden: Tensor = self._model.embed_audio(mel)
         return hidden
 
-    def widen(self, encoded: Tensor, batch: int) -> Tensor:
+    def repeat(self, encoded: Tensor, batch: int) -> Tensor:
         return encoded.repeat(batch, 1, 1)
 
     @torch.inference_mode()
     def decode(
-        self, encoded: Tensor, tokens: int, ticks: list[float] | None = None
+        self, encoded: Tensor, tokens: int, token_times: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
         prompt = self._shape.prompt
         inference = _decoding.PyTorchInference(self._model, len(prompt))
@@ -87,8 +87,8 @@ class _Inference(Runner):
             for _ in range(tokens):
                 logits = inference.logits(ids, encoded)[:, -1]
                 ids = torch.cat([ids, logits.argmax(dim=-1, keepdim=True)], dim=-1)
-                if ticks is not None:
-                    ticks.append(time.perf_counter())
+                if token_times is not None:
+                    token_times.append(time.perf_counter())
         finally:
             inference.cleanup_caching()
         made: list[list[int]] = ids[:, len(prompt) :].tolist()

@@ -31,21 +31,21 @@ if TYPE_CHECKING:
 __all__ = ["Ours", "OursInEveryPrecision"]
 
 _ENCODED_AT_ONCE = 32
-_PART = 500  # lines of a part, where processes share them
-_LATECOMERS_S = 1.0
-_AHEAD = 192  # lines that are there to join the batch when others leave it
+_PART = 500  # lines per task of a worker process
+_WORKER_START_S = 1.0  # pause until the last worker has started
+_AHEAD = 192  # lines submitted in advance, so that the batch stays full
 
 
 class Ours(PeerBackend):
-    """As it is by default, and token for token what transformers gives."""
+    """The default compute type, and float32, whose tokens equal those of transformers."""
 
     def dtypes(self) -> Sequence[str]:
         return ["auto", "float32"]
 
-    def cuts(self, best: Configuration, cores: int) -> Sequence[Configuration]:
+    def batch_configurations(self, best: Configuration, cores: int) -> Sequence[Configuration]:
         batches = [replace(best, batch=size) for size in (32, 128)]
-        able = cores > 1 and self.device == "cpu"
-        return [*batches, *[replace(best, threads=1, workers=cores)] * able]
+        has_workers = cores > 1 and self.device == "cpu"
+        return [*batches, *[replace(best, threads=1, workers=cores)] * has_workers]
 
     def load(self, configuration: Configuration) -> Runner:
         if configuration.workers > 1:
@@ -64,7 +64,7 @@ def _open(shape: Shape, folder: Path, device: str, configuration: Configuration)
 
 
 class OursInEveryPrecision(Ours):
-    """As above, and in those that only few ask for."""
+    """As Ours, and in the other compute types."""
 
     def dtypes(self) -> Sequence[str]:
         return ["auto", "float32", "bfloat16", "int8"]
@@ -79,28 +79,28 @@ class _Engine(Runner):
             return self._model.encode([sentence(self._shape)] * count)
         return self._model.encode(list(features(self._shape, count)))
 
-    def widen(self, encoded: list[EncodedSource], batch: int) -> list[EncodedSource]:
+    def repeat(self, encoded: list[EncodedSource], batch: int) -> list[EncodedSource]:
         (encoding,) = encoded
-        owner = {id(encoding.owner): encoding.owner}  # whom a copy must still belong to
+        owner = {id(encoding.owner): encoding.owner}  # not copied: it identifies the model
         return [encoding, *(copy.deepcopy(encoding, dict(owner)) for _ in range(batch - 1))]
 
     def decode(
-        self, encoded: list[EncodedSource], tokens: int, ticks: list[float] | None = None
+        self, encoded: list[EncodedSource], tokens: int, token_times: list[float] | None = None
     ) -> Sequence[Sequence[int]]:
         options = GenerationOptions(max_new_tokens=tokens)
         requests = [Request(encoding, self._shape.prompt, options) for encoding in encoded]
-        if ticks is None:
+        if token_times is None:
             return [result.tokens for result in self._engine.generate(requests)]
         streams = [self._engine.stream(request) for request in requests]
-        ticks.extend(time.perf_counter() for event in streams[-1] if event.tokens)
+        token_times.extend(time.perf_counter() for event in streams[-1] if event.tokens)
         return [stream.result().tokens for stream in streams]
 
     def transcribe(self, samples: NDArray[np.float32], tokens: int) -> Sequence[int]:
         from pipelines.asr.audio.features import FileFeatures
 
         mels = self._model.architecture.num_mel_bins
-        heard, _ = FileFeatures(samples, mels, self._shape.frames).window(0)
-        return self.decode(self._model.encode([heard]), tokens)[0]
+        mel, _ = FileFeatures(samples, mels, self._shape.frames).window(0)
+        return self.decode(self._model.encode([mel]), tokens)[0]
 
     def step_bytes(self, encoded: list[EncodedSource]) -> tuple[float, float]:
         plan = self._model.backend.plan
@@ -109,8 +109,8 @@ class _Engine(Runner):
         return plan.decoder.weight_dtype.itemsize, encoding.bytes / numbers
 
     def explain(self) -> str:
-        network = self._model.backend
-        plan, kernels = network.plan, getattr(network, "kernels", "")
+        backend = self._model.backend
+        plan, kernels = backend.plan, getattr(backend, "kernels", "")
         sides = (
             f"{name} {side.kernel} {str(side.weight_dtype).removeprefix('torch.')}"
             for name, side in (("encoder", plan.encoder), ("decoder", plan.decoder))
@@ -118,7 +118,7 @@ class _Engine(Runner):
         return f"{plan.compute_type}: {', '.join(sides)} ({kernels}); {plan.reason}"
 
     def translate(self, lines: Sequence[Line]) -> int:
-        # The longest first: those that end last are short then, and leave the batch soon.
+        # The longest first: the last lines of the batch are then short and end soon.
         ordered = sorted(lines, key=lambda line: -len(line.ids))
         tokens, pending = 0, deque[Stream]()
         while ordered or pending:
@@ -134,24 +134,24 @@ class _Engine(Runner):
 
 
 class _Workers(_Engine):
-    """Lines in parts by several processes, as `edgeapp translate --workers` has them translated."""
+    """Translates lines in worker processes, as `edgeapp translate --workers` does."""
 
     def __init__(self, shape: Shape, folder: Path, configuration: Configuration) -> None:
-        alone = replace(configuration, workers=1)
-        one = _open(shape, folder, "cpu", alone)
+        single = replace(configuration, workers=1)
+        one = _open(shape, folder, "cpu", single)
         super().__init__(one._engine, one._model, shape)
-        make = partial(_translating, shape, folder, alone)
-        self._crew: ProcessPool[Sequence[Line], int] = ProcessPool(configuration.workers, make)
-        # The processes start together, in some seconds that are no part of the work.
+        make = partial(_open_in_worker, shape, folder, single)
+        self._pool: ProcessPool[Sequence[Line], int] = ProcessPool(configuration.workers, make)
+        # The first run starts the processes, which takes seconds and is not measured.
         self.translate(lines(shape, 8 * configuration.workers))
-        time.sleep(_LATECOMERS_S)
+        time.sleep(_WORKER_START_S)
 
     def translate(self, lines: Sequence[Line]) -> int:
-        count = max(self._crew.size, -(-len(lines) // _PART))
-        return sum(self._crew.map(lines[first::count] for first in range(count)))
+        count = max(self._pool.size, -(-len(lines) // _PART))
+        return sum(self._pool.map(lines[first::count] for first in range(count)))
 
 
-def _translating(
+def _open_in_worker(
     shape: Shape, folder: Path, configuration: Configuration
 ) -> Callable[[Sequence[Line]], int]:
     return _open(shape, folder, "cpu", configuration).translate

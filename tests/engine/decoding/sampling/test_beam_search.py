@@ -317,7 +317,7 @@ def test_beams_share_their_source(engine: Engine, marian: LoadedModel) -> None:
     next(streams[0])
     batch = marian._batch
     assert len(batch._cross) == len(requests)
-    assert len(batch._cache) == sum(request.options.width for request in requests)
+    assert len(batch._cache) == sum(request.options.max_sequences for request in requests)
     for stream in streams:
         stream.cancel()
     engine.generate(requests[:1])

@@ -56,7 +56,7 @@ def test_draws_follow_the_distribution(temperature: float, top_k: int, top_p: fl
     assert result.pvalue > 1e-3
 
 
-def test_a_seed_repeats_and_neighbours_do_not_matter(engine: Engine, marian: LoadedModel) -> None:
+def test_a_seed_repeats_and_neighbors_do_not_matter(engine: Engine, marian: LoadedModel) -> None:
     pad = marian.architecture.pad_id
     encoded_sources = marian.encode(token_sources(marian, [6, 9, 12]))
 

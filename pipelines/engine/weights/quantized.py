@@ -1,4 +1,4 @@
-"""int8 weights on a CPU: quantisation, fbgemm's layout, and a test of its accumulators."""
+"""int8 weights on a CPU: quantization, fbgemm's layout, and a test of its accumulators."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 
 from pipelines.notices import ignore_warning
 
-__all__ = ["QuantisedWeight", "fbgemm_overflows", "packed", "quantise_weight"]
+__all__ = ["QuantizedWeight", "fbgemm_overflows", "packed", "quantize_weight"]
 
-# Rows quantised at a time: an embedding of 58,000 tokens takes 119 MB as float32.
+# Rows quantized at a time: an embedding of 58,000 tokens takes 119 MB as float32.
 _ROWS_AT_ONCE = 2048
 
 
 @dataclass(frozen=True, eq=False)
-class QuantisedWeight:
+class QuantizedWeight:
     """A weight matrix in int8, with one scale per row (symmetric: the zero point is 0).
 
     Attributes:
@@ -37,19 +37,19 @@ class QuantisedWeight:
     def device(self) -> torch.device:
         return self.numbers.device
 
-    def __getitem__(self, rows: slice | Tensor) -> QuantisedWeight:
-        return QuantisedWeight(self.numbers[rows], self.scales[rows])
+    def __getitem__(self, rows: slice | Tensor) -> QuantizedWeight:
+        return QuantizedWeight(self.numbers[rows], self.scales[rows])
 
-    def __mul__(self, factor: float) -> QuantisedWeight:
+    def __mul__(self, factor: float) -> QuantizedWeight:
         return replace(self, scales=self.scales * factor)
 
-    def to(self, device: torch.device) -> QuantisedWeight:
-        return QuantisedWeight(self.numbers.to(device), self.scales.to(device))
+    def to(self, device: torch.device) -> QuantizedWeight:
+        return QuantizedWeight(self.numbers.to(device), self.scales.to(device))
 
 
-def quantise_weight(weight: Tensor | QuantisedWeight) -> QuantisedWeight:
-    """Quantise a matrix [out, in] of any float dtype; a QuantisedWeight is returned as it is."""
-    if isinstance(weight, QuantisedWeight):
+def quantize_weight(weight: Tensor | QuantizedWeight) -> QuantizedWeight:
+    """Quantize a matrix [out, in] of any float dtype; a QuantizedWeight is returned as it is."""
+    if isinstance(weight, QuantizedWeight):
         return weight
     numbers, scales = torch.empty(weight.shape, dtype=torch.int8), torch.empty(len(weight))
     for start in range(0, len(weight), _ROWS_AT_ONCE):
@@ -57,10 +57,10 @@ def quantise_weight(weight: Tensor | QuantisedWeight) -> QuantisedWeight:
         part = weight[rows].float().cpu()
         scales[rows] = part.abs().amax(dim=1).clamp_min(1e-12) / 127.0
         numbers[rows] = (part / scales[rows, None]).round_()
-    return QuantisedWeight(numbers, scales)
+    return QuantizedWeight(numbers, scales)
 
 
-def packed(weight: QuantisedWeight, bias: Tensor | None) -> Any:
+def packed(weight: QuantizedWeight, bias: Tensor | None) -> Any:
     """Pack a weight and its bias (float32 [out]) for torch.ops.quantized.linear_dynamic."""
     ignore_warning("torch.quantize_per_tensor, torch.quantize_per_channel and", UserWarning)
     zero_points = torch.zeros(len(weight.scales), dtype=torch.long)
@@ -78,6 +78,6 @@ def fbgemm_overflows() -> bool:
     """
     terms = 64
     numbers = torch.full((16, terms), 127, dtype=torch.int8)
-    ones = packed(QuantisedWeight(numbers, torch.full((16,), 1 / 127)), None)
+    ones = packed(QuantizedWeight(numbers, torch.full((16,), 1 / 127)), None)
     sums = torch.ops.quantized.linear_dynamic(torch.ones(1, terms), ones)
     return bool((sums < 0.9 * terms).any())

@@ -1,0 +1,1 @@
+"""Texts with structure: read, translated, and written with their structure kept."""

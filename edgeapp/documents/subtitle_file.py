@@ -1,0 +1,238 @@
+"""Subtitle files: cues with their times, and everything around them as it stands in the file.
+
+Only the text of a cue is ever replaced. Numbers, times, positions, styles and comments of srt, vtt
+and ass files are kept byte for byte; other formats are read and written by pysubs2.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from edgeapp.subtitles.formats import Cue
+from pipelines import InputError
+
+if TYPE_CHECKING:
+    from pysubs2 import SSAFile
+
+__all__ = ["SUBTITLE_SUFFIXES", "SubtitleFile", "is_subtitle_file", "parse", "read"]
+
+_MAX_BYTES = 64 << 20  # a film of three hours has 200 kB
+
+_TIME = r"(?:(\d{1,3}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
+_TIMING_LINE = re.compile(rf"^[ \t]*{_TIME}[ \t]*-+>[ \t]*{_TIME}[^\n]*$", re.MULTILINE)
+_ASS_DIALOGUE = re.compile(r"^Dialogue:[ \t]*", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class SubtitleFile:
+    """A subtitle file.
+
+    Attributes:
+        format: Its suffix without the dot: srt, vtt, ass …
+        cues: Its cues in the order of the file. The text has the markup of the format.
+        between: The text before each cue's text, and last the text after all: one more than cues.
+            Empty for formats that pysubs2 writes.
+        newline: Its line ending; the texts have line feeds.
+        byte_order_mark: Whether it began with one.
+        write: Writes the texts of all cues, for formats that pysubs2 writes.
+    """
+
+    format: str
+    cues: tuple[Cue, ...]
+    between: tuple[str, ...] = ()
+    newline: str = "\n"
+    byte_order_mark: bool = False
+    write: Callable[[Sequence[str]], str] | None = None
+
+    def render(self, texts: Sequence[str]) -> bytes:
+        """The file with other texts.
+
+        Args:
+            texts: One for each cue, with the markup of the format.
+        """
+        if self.write is not None:
+            content = self.write(texts)
+        else:
+            pairs = zip(self.between, texts, strict=False)
+            content = "".join(part for pair in pairs for part in pair) + self.between[-1]
+        content = content.replace("\n", self.newline)
+        return (b"\xef\xbb\xbf" if self.byte_order_mark else b"") + content.encode()
+
+
+def is_subtitle_file(name: str) -> bool:
+    """Whether a name has the suffix of a subtitle format."""
+    return Path(name).suffix.lower() in SUBTITLE_SUFFIXES
+
+
+def read(path: Path) -> SubtitleFile:
+    """Read a subtitle file.
+
+    Raises:
+        InputError: It cannot be read, is no text, or has no cue.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MAX_BYTES:
+        raise InputError(f"{path} has more than {_MAX_BYTES >> 20} MB: too large for subtitles")
+    return parse(content, path.suffix.lower().removeprefix("."), str(path))
+
+
+def parse(content: bytes, format: str, name: str) -> SubtitleFile:
+    """Parse the content of a subtitle file.
+
+    Args:
+        content: UTF-8, or UTF-16 with a byte order mark; else Windows-1252.
+        format: The suffix without the dot.
+        name: Name for errors.
+
+    Raises:
+        InputError: It is no text, or has no cue.
+    """
+    if b"\0" in content[:8192] and content[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+        raise InputError(f"{name} holds binary data, not subtitles")
+    text, mark = _decoded(content)
+    newline = "\r\n" if "\r\n" in text else "\n"
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    parser = _PARSERS.get(format, _parse_other)
+    try:
+        parsed = parser(text, format)
+    except Exception as error:
+        # pysubs2 raises whatever it meets in a damaged file.
+        raise InputError(f"{name} cannot be read as {format}: {error}") from error
+    if not parsed.cues:
+        raise InputError(f"{name} has no subtitle with a time: is it really {format}?")
+    return replace(parsed, newline=newline, byte_order_mark=mark)
+
+
+def _decoded(content: bytes) -> tuple[str, bool]:
+    """The text, and whether a UTF-8 byte order mark was removed."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16", errors="replace"), False
+    mark = content.startswith(b"\xef\xbb\xbf")
+    try:
+        return content.decode("utf-8-sig"), mark
+    except UnicodeDecodeError:
+        return content.decode("cp1252", errors="replace"), False
+
+
+def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
+    return int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
+
+
+def _parse_timed_blocks(text: str, format: str) -> SubtitleFile:
+    """srt and vtt: a timing line, then text up to the block of the next cue."""
+    timings = list(_TIMING_LINE.finditer(text))
+    cues: list[Cue] = []
+    between: list[str] = []
+    at = 0
+    for index, timing in enumerate(timings):
+        begin = min(timing.end() + 1, len(text))
+        end = timings[index + 1].start() if index + 1 < len(timings) else len(text)
+        body = text[begin:end]
+        size = _vtt_text(body) if format == "vtt" else _srt_text(body, index + 1 < len(timings))
+        groups = timing.groups()
+        cues.append(Cue(_seconds(*groups[:4]), _seconds(*groups[4:]), body[:size]))
+        between.append(text[at:begin])
+        at = begin + size
+    return SubtitleFile(format, tuple(cues), (*between, text[at:]))
+
+
+def _vtt_text(body: str) -> int:
+    """Length of the text of a WebVTT cue: it ends at the first empty line."""
+    if body.startswith("\n"):
+        return 0
+    end = body.find("\n\n")
+    return end if end >= 0 else len(body.rstrip("\n"))
+
+
+_NUMBER_AT_END = re.compile(r"\n[ \t]*\d+[ \t]*\n\Z")
+
+
+def _srt_text(body: str, followed: bool) -> int:
+    """Length of the text of an srt cue; empty lines inside are a part of it.
+
+    Args:
+        body: Text up to the next timing line or the end.
+        followed: A timing line follows, so that the last line is a number.
+    """
+    if followed:
+        # The first cue line of an empty cue would be the number: keep one line feed before it.
+        number = _NUMBER_AT_END.search("\n" + body)
+        if number is not None:
+            body = ("\n" + body)[: number.start()][1:]
+    return len(body.rstrip())
+
+
+def _parse_ass(text: str, format: str) -> SubtitleFile:
+    """ass and ssa: Dialogue lines; the text is the last of the fields that Format names."""
+    fields = _ass_fields(text)
+    cues: list[Cue] = []
+    between: list[str] = []
+    at = 0
+    for line in _ASS_DIALOGUE.finditer(text):
+        end = text.find("\n", line.end())
+        end = len(text) if end < 0 else end
+        values = text[line.end() : end].split(",", len(fields) - 1)
+        if len(values) < len(fields):
+            continue  # a damaged line stays as it is
+        named = dict(zip(fields, values, strict=True))
+        start, stop = (_ass_seconds(named[key]) for key in ("start", "end"))
+        begin = end - len(values[-1])
+        # A line break in an ass text is \N; layouts use line feeds.
+        cues.append(Cue(start, stop, values[-1]))
+        between.append(text[at:begin])
+        at = end
+    return SubtitleFile(format, tuple(cues), (*between, text[at:]))
+
+
+def _ass_fields(text: str) -> list[str]:
+    """The names of the fields of a Dialogue line."""
+    events = text.lower().find("[events]")
+    found = re.compile(r"^format:(.*)$", re.MULTILINE | re.IGNORECASE).search(text, max(events, 0))
+    if found is None or events < 0:
+        return "layer start end style name marginl marginr marginv effect text".split()
+    return [field.strip().lower() for field in found[1].split(",")]
+
+
+def _ass_seconds(value: str) -> float:
+    hours, minutes, seconds = value.strip().split(":")
+    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+
+
+def _parse_other(text: str, format: str) -> SubtitleFile:
+    """Formats that pysubs2 reads: its texts have the markup of ass."""
+    from pysubs2 import SSAFile
+
+    subtitles = SSAFile.from_string(text)
+    events = [event for event in subtitles.events if not event.is_comment]
+    cues = tuple(Cue(event.start / 1000, event.end / 1000, event.text) for event in events)
+
+    def write(texts: Sequence[str]) -> str:
+        return _with_texts(subtitles, texts)
+
+    return SubtitleFile(format, cues, write=write)
+
+
+def _with_texts(subtitles: SSAFile, texts: Sequence[str]) -> str:
+    """The file with other texts, in the format and at the frame rate that it was read in."""
+    events: Iterator[str] = iter(texts)
+    for event in subtitles.events:
+        if not event.is_comment:
+            event.text = next(events)
+    return subtitles.to_string(subtitles.format or "srt", fps=subtitles.fps)
+
+
+_PARSERS: dict[str, Callable[[str, str], SubtitleFile]] = {
+    "srt": _parse_timed_blocks,
+    "vtt": _parse_timed_blocks,
+    "ass": _parse_ass,
+    "ssa": _parse_ass,
+}
+SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".sub", ".ttml", ".dfxp", ".mpl")

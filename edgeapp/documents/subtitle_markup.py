@@ -1,0 +1,233 @@
+"""The markup of subtitles: what is said, apart from tags, dashes of speakers, and sounds."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from edgeapp.subtitles.line_breaks import display_width, lay_out, words_to_break
+
+__all__ = ["Tag", "Utterance", "plain_text", "render_cue", "utterances"]
+
+_DASH = re.compile(r"[-–—‐](?![-–—‐])\s*(?=\S)")
+# A speaker's name, or a sound at the beginning of what is said: "MARY: ", "[sighs] ".
+_LABEL = re.compile(r"(?:[A-ZÀ-Þ][A-ZÀ-Þ0-9 .'-]{1,30}:|\[[^\]]{1,40}\]:?|\([^)]{1,40}\)) +(?=\S)")
+_SOUND = re.compile(r"\W*(?:\[[^\]]*\]|\([^)]*\)|（[^）]*）|【[^】]*】)\W*")
+_SONG = re.compile(r".*[♪♫♬].*|#.*#?", re.DOTALL)
+
+# Angle tags of srt and vtt, voices and times among them; override blocks of ass, also in srt.
+_ANGLE_TAG = r"</?[a-zA-Z][^<>\n]*>|<\d[\d:.]*>|</?>"
+_BLOCK = r"\{[^{}\n]*\}"
+_ASS_CLOSING = re.compile(r"\{(?:\\(?:[ibus]0|r\w*))+\}")
+_DRAWING = re.compile(r"\{[^{}]*\\p[1-9]")
+_TIME_TAG = re.compile(r"<\d")
+
+
+@dataclass(frozen=True)
+class Tag:
+    """A tag inside a text.
+
+    Attributes:
+        position: Characters of the text before it.
+        text: The tag.
+        closes: It belongs to the word before it, as `</i>` does, not to the one after it.
+    """
+
+    position: int
+    text: str
+    closes: bool
+
+
+@dataclass(frozen=True)
+class Utterance:
+    """What one speaker says within a cue.
+
+    Attributes:
+        raw: The lines as they stand in the file.
+        text: The words, in one line, without markup; empty if nothing is to be translated: a
+            sound, music, a drawing, or no letter at all.
+        lead: What stands before the text: tags, a speaker's dash or name.
+        tail: Tags after the text.
+        tags: Tags inside the text, in ascending order.
+    """
+
+    raw: str
+    text: str = ""
+    lead: str = ""
+    tail: str = ""
+    tags: tuple[Tag, ...] = ()
+
+    @property
+    def labelled(self) -> bool:
+        """Whether a dash or a name says that another speaker begins."""
+        return any(character.isalnum() or character in "-–—‐" for character in _bare(self.lead))
+
+
+def utterances(raw: str, format: str) -> list[Utterance]:
+    """The utterances of a cue: one, or one for each line that begins with a speaker's dash.
+
+    Args:
+        raw: The text of the cue as it stands in the file.
+        format: srt, vtt, ass …: decides which markup and which line breaks there are.
+    """
+    lines = re.split(r"\\N|\\n|\n" if _is_ass(format) else "\n", raw)
+    begins = [i for i, line in enumerate(lines) if _DASH.match(_bare(line).strip())]
+    edges = sorted({0, *begins, len(lines)})
+    return [
+        _utterance(lines[start:end], format) for start, end in zip(edges, edges[1:], strict=False)
+    ]
+
+
+def plain_text(raw: str, format: str) -> str:
+    """The text of a cue without tags, with its lines."""
+    lines = re.split(r"\\N|\\n|\n" if _is_ass(format) else "\n", raw)
+    return "\n".join(_unescaped(_bare(line), format).strip() for line in lines).strip()
+
+
+def render_cue(
+    parts: Sequence[tuple[Utterance, str, Sequence[Tag]]], format: str, width: int, lines: int
+) -> str:
+    """The text of a cue in the markup of its format.
+
+    Args:
+        parts: Each utterance, its new text, and the tags inside that; an utterance without a text
+            stays as it is.
+        format: srt, vtt, ass …
+        width: Characters per line.
+        lines: Lines of an utterance, if it fits.
+    """
+    line_break = "\\N" if _is_ass(format) else "\n"
+    rendered = []
+    for utterance, text, tags in parts:
+        if not utterance.text:
+            rendered.append(utterance.raw)
+            continue
+        room = max(10, width - display_width(_bare(utterance.lead)))
+        shown = lay_out(words_to_break(text), room, lines)
+        tagged = "".join(_with_tags(shown, text, tags, format))
+        rendered.append(utterance.lead + tagged.replace("\n", line_break) + utterance.tail)
+    return line_break.join(rendered)
+
+
+def _is_ass(format: str) -> bool:
+    return format not in ("srt", "vtt")
+
+
+def _bare(line: str) -> str:
+    return re.sub(f"{_ANGLE_TAG}|{_BLOCK}", "", line)
+
+
+def _escaped(text: str, format: str) -> str:
+    if format == "vtt":
+        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("-->", "->")
+
+
+def _unescaped(text: str, format: str) -> str:
+    return html.unescape(text) if format == "vtt" else text.replace("\\h", " ")
+
+
+def _utterance(lines: list[str], format: str) -> Utterance:
+    raw = ("\\N" if _is_ass(format) else "\n").join(lines)
+    text, tags = "", list[Tag]()
+    for line in lines:
+        begins = True
+        for piece, tag in _pieces(line):
+            piece = _unescaped(piece, format)
+            if begins or not text or text[-1].isspace():
+                piece = piece.lstrip()
+            if piece and begins:
+                text += _between_lines(text, piece)
+                begins = False
+            text += piece
+            if tag and not _TIME_TAG.match(tag):  # the times of words hold for the source only
+                closes = tag.startswith("</") or bool(_ASS_CLOSING.fullmatch(tag))
+                tags.append(Tag(len(text), tag, closes))
+        text = text.rstrip()
+        tags = [Tag(min(tag.position, len(text)), tag.text, tag.closes) for tag in tags]
+    said = bool(re.search(r"[^\W\d_]", text))
+    if not said or _SOUND.fullmatch(text) or _SONG.fullmatch(text) or _DRAWING.search(raw):
+        return Utterance(raw)
+    return _divided(raw, text, tags)
+
+
+def _pieces(line: str) -> Iterator[tuple[str, str]]:
+    """(text, tag after it) of a line; the last tag is empty."""
+    at = 0
+    for tag in re.finditer(f"{_ANGLE_TAG}|{_BLOCK}", line):
+        yield line[at : tag.start()], tag[0]
+        at = tag.end()
+    yield line[at:], ""
+
+
+def _between_lines(text: str, piece: str) -> str:
+    """A space between two lines, except between characters of a script without spaces."""
+    if not text:
+        return ""
+    wide = display_width(text[-1]) == 2 and display_width(piece[0]) == 2
+    return "" if wide else " "
+
+
+def _divided(raw: str, text: str, tags: list[Tag]) -> Utterance:
+    """Separate what stands before and after the words: their order among each other stays."""
+    start = 0
+    for pattern in (_DASH, _LABEL):
+        if found := pattern.match(text, start):
+            start = found.end()
+    inside = _inside_pairs(tags, start, len(text))
+    lead, at = "", 0
+    for tag in tags:
+        if tag.position <= start and tag not in inside:
+            lead += text[at : tag.position] + tag.text
+            at = tag.position
+    lead += text[at:start]
+    outside = [tag for tag in tags if tag not in inside and tag.position > start]
+    tail = "".join(tag.text for tag in outside if tag.position >= len(text))
+    inner = [tag for tag in tags if tag in inside or start < tag.position < len(text)]
+    return Utterance(
+        raw,
+        text[start:],
+        lead,
+        tail,
+        tuple(Tag(max(0, tag.position - start), tag.text, tag.closes) for tag in inner),
+    )
+
+
+def _inside_pairs(tags: list[Tag], start: int, end: int) -> list[Tag]:
+    """Tags at the edge of the text whose partner stands inside it: they enclose a part only."""
+    inside: list[Tag] = []
+    open_tags: list[Tag] = []
+    for tag in tags:
+        if not tag.text.startswith("<"):
+            continue
+        if not tag.closes:
+            open_tags.append(tag)
+        elif open_tags:
+            opening = open_tags.pop()
+            if not (opening.position <= start and tag.position >= end):
+                inside += [opening, tag]
+    return inside
+
+
+def _with_tags(shown: str, text: str, tags: Sequence[Tag], format: str) -> Iterator[str]:
+    """A laid-out text with tags: positions are counted in characters other than white space."""
+    openings: dict[int, str] = {}
+    closings: dict[int, str] = {}
+    for tag in tags:
+        count = sum(not character.isspace() for character in text[: tag.position])
+        target = closings if tag.closes else openings
+        target[count] = target.get(count, "") + tag.text
+    count = 0
+    yield closings.get(0, "")
+    for character in shown:
+        if character.isspace():
+            yield character
+            continue
+        yield openings.pop(count, "")
+        yield _escaped(character, format)
+        count += 1
+        if count in closings:
+            yield closings[count]
+    yield openings.pop(count, "")

@@ -1,0 +1,200 @@
+"""Where the lines of a subtitle break: after punctuation, before conjunctions, never in a name.
+
+Reference: Netflix Timed Text Style Guide, "Line Treatment"; BBC Subtitle Guidelines, "Line breaks".
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+
+__all__ = ["NEVER", "break_cost", "display_width", "fits", "lay_out", "words_to_break"]
+
+NEVER = 8.0
+"""Cost of a break that a reader stumbles over, such as one between an article and its noun."""
+
+_SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’»)\]]*$")
+_CLAUSE_END = re.compile(r"[,;:–—、，；：]+[\"'”’»)\]]*$")
+_ABBREVIATION = re.compile(r"(?i)^\W*(?:[a-z]|mr|mrs|ms|dr|prof|st|hr|fr|sr|jr|vs|no|nr|ca)\.$")
+
+# Articles, possessives and other words that belong to the word after them.
+_DETERMINERS = frozenset(
+    """
+    a an the this that these those my your his her its our their no every each some any
+    der die das den dem des ein eine einen einem einer eines kein keine keinen keinem mein meine
+    dein deine sein seine ihr ihre unser unsere euer eure diese dieser dieses diesen jeder jede
+    le la les un une des du au aux ce cet cette ces mon ma mes ton ta tes son sa ses notre nos
+    votre vos leur leurs chaque quelque
+    el los las unos unas del al este esta estos estas ese esa mi mis tu tus su sus nuestro nuestra
+    il lo gli i uno della dello degli delle questo questa quel quella mio mia suo sua
+    o os as um uma uns umas do dos da das no na nos nas meu minha seu sua
+    de het een deze dit dat mijn jouw zijn haar ons onze
+    """.split()
+)
+# Prepositions: a break before them reads well, one after them does not.
+_PREPOSITIONS = frozenset(
+    """
+    of in on at to for from with by about into over under after before between through during
+    without within against among towards upon
+    von in an auf zu zum zur für mit bei beim nach aus über unter vor hinter zwischen durch gegen
+    ohne um seit während wegen im am vom ins ans
+    de à dans sur sous pour par avec sans chez vers entre depuis pendant contre en
+    con por para sin sobre hasta desde hacia entre
+    di da su per tra fra nel nella nei nelle sul sulla dal dalla
+    em com sem até
+    van op voor met door naar uit tussen zonder
+    """.split()
+)
+_CONJUNCTIONS = frozenset(
+    """
+    and or but because so that which who when where while if although though unless until since
+    whether than as nor yet
+    und oder aber denn weil dass ob wenn während obwohl damit sondern doch als bevor nachdem
+    et ou mais donc car que qui quand lorsque puisque quoique si comme parce
+    y e pero porque aunque cuando mientras sino
+    ed ma perché quando mentre che se anche
+    mas porque embora enquanto
+    en maar want omdat terwijl hoewel dus
+    """.split()
+)
+# Auxiliaries and negations stay with the verb that follows.
+_AUXILIARIES = frozenset(
+    """
+    am is are was were be been being have has had do does did will would shall should can could may
+    might must not don't doesn't didn't won't can't couldn't wouldn't shouldn't isn't aren't wasn't
+    nicht ne pas non
+    """.split()
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def display_width(text: str) -> int:
+    """Columns that a text takes: two for each wide character, none for combining marks."""
+    return sum(map(_columns, text))
+
+
+@lru_cache(maxsize=4096)
+def _columns(character: str) -> int:
+    if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def words_to_break(text: str) -> list[str]:
+    """The parts between which a line may break; a part begins with the space before it.
+
+    They are words, and in scripts without spaces single characters. Closing punctuation stays
+    with the character before it.
+    """
+    return _PART.findall(text)
+
+
+_WIDE = "\u3000-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f"
+_CLOSING = "、。，．！？：；）」』】〉》〕ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ"
+_PART = re.compile(
+    rf"\s*(?:[（「『【〈《〔]*[{_WIDE}][{_CLOSING}]*|[^\s{_WIDE}]+[{_CLOSING}]*|[{_WIDE}])"
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def break_cost(before: str, after: str) -> float:
+    """How badly a break between two words reads: 0 after a sentence, NEVER inside a unit.
+
+    Args:
+        before: The last word before the break.
+        after: The first word after it.
+    """
+    left, right = before.strip(), after.strip()
+    if _SENTENCE_END.search(left) and not _ABBREVIATION.match(left):
+        return 0.0
+    if _CLAUSE_END.search(left):
+        return 0.5
+    bare_left, bare_right = _bare(left), _bare(right)
+    if bare_left in _DETERMINERS or _ABBREVIATION.match(left):
+        return NEVER
+    if bare_left in _PREPOSITIONS:
+        return 6.0
+    if bare_right in _CONJUNCTIONS:
+        return 1.0
+    if bare_left in _CONJUNCTIONS or bare_left in _AUXILIARIES:
+        return 5.0
+    if _is_name(left) and _is_name(right):
+        return NEVER
+    if bare_left.replace(",", "").replace(".", "").isdigit():
+        return 6.0  # a number and what is counted
+    return 1.5 if bare_right in _PREPOSITIONS else 3.0
+
+
+def _bare(word: str) -> str:
+    return word.strip("\"'“”‘’„«»()[]¿¡.,;:!?…-–—").lower()
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word looks like a part of a name. All nouns of German do, too: a small loss."""
+    return len(word) > 1 and word[0].isupper() and word[1:2].islower() and word[-1].isalpha()
+
+
+def fits(words: Sequence[str], width: int, lines: int) -> bool:
+    """Whether words can be laid out in some lines of a width. A longer word has its own line."""
+    count, length = 0, 0
+    for word in words:
+        columns = display_width(word)
+        if count and length + columns <= width:
+            length += columns
+        else:
+            count, length = count + 1, display_width(word.lstrip())
+    return count <= lines
+
+
+def lay_out(words: Sequence[str], width: int, lines: int) -> str:
+    """Words in as few lines as possible, broken where it reads best and evenly.
+
+    Args:
+        words: As words_to_break returns them.
+        width: Characters per line.
+        lines: Lines at most; more are used only where the words do not fit.
+
+    Returns:
+        The lines, separated by line feeds.
+    """
+    text = "".join(words).strip()
+    if display_width(text) <= width or len(words) < 2:
+        return text
+    count = 2
+    while not fits(words, width, count):
+        count += 1
+    breaks = _best_breaks(words, width, max(count, min(lines, 2)))
+    edges = [0, *breaks, len(words)]
+    return "\n".join("".join(words[a:b]).strip() for a, b in zip(edges, edges[1:], strict=False))
+
+
+def _best_breaks(words: Sequence[str], width: int, lines: int) -> list[int]:
+    """Indices of the words that begin the second and later lines, by dynamic programming."""
+    columns = [display_width(word) for word in words]
+    total = sum(columns)
+    ideal = total / lines
+    # best[k][i]: (cost, start of the k-th line) of words[:i] in k lines.
+    best: list[dict[int, tuple[float, int]]] = [{0: (0.0, 0)}]
+    for line in range(1, lines + 1):
+        row: dict[int, tuple[float, int]] = {}
+        for start, (cost, _) in best[-1].items():
+            length = -(len(words[start]) - len(words[start].lstrip())) if start < len(words) else 0
+            for end in range(start + 1, len(words) + 1):
+                length += columns[end - 1]
+                if length > width and end > start + 1:
+                    break
+                # A first line that is longer than the second looks top-heavy.
+                uneven = abs(length - ideal) / ideal + (0.1 if line == 1 and length > ideal else 0)
+                at_break = break_cost(words[end - 1], words[end]) if end < len(words) else 0.0
+                candidate = cost + 2.5 * uneven + at_break
+                if end not in row or candidate < row[end][0]:
+                    row[end] = (candidate, start)
+        best.append(row)
+    breaks: list[int] = []
+    end = len(words)
+    for line in range(lines, 0, -1):
+        end = best[line][end][1]
+        breaks.append(end)
+    return breaks[-2::-1]
