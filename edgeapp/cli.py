@@ -1,4 +1,4 @@
-"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `demo`, `models`, `bench`."""
+"""The command line: `edgeapp transcribe`, `translate`, `live`, `ui`, `models`, `doctor` …"""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands import bench, models, subtitles
+from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.demo import demo
+from edgeapp.commands.doctor import doctor
 from edgeapp.commands.live import live
-from edgeapp.commands.transcribe import transcribe
+from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
 from edgeapp.console import show_warnings_as_notes
@@ -23,16 +25,16 @@ app = typer.Typer(
     help="Speech in, text and translation out: live, private, on your own machine.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EXIT_CODES, no_args_is_help=True)(transcribe)
-app.command(epilog=EXIT_CODES)(translate)
-app.command(epilog=EXIT_CODES)(live)
-app.command(epilog=EXIT_CODES)(ui)
-app.command()(demo)
+app.command(epilog=EXIT_CODES, no_args_is_help=True, cls=TranscribeCommand)(transcribe)
+app.command(epilog=EXIT_CODES, cls=GroupedCommand)(translate)
+app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
+app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)
+app.command(cls=GroupedCommand)(demo)
+app.command(cls=GroupedCommand)(doctor)
 app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
 app.add_typer(subtitles.app, name="subtitles", help="Subtitle files: check them against a style.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")

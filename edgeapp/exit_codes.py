@@ -22,6 +22,7 @@ __all__ = [
     "MODEL",
     "SOME_FAILED",
     "USAGE",
+    "InputFailures",
     "exit_code_of",
     "named",
     "exit_with_code",
@@ -131,3 +132,35 @@ def exit_code_of(error: Exception) -> int:
     if isinstance(error, OptionError):
         return USAGE
     return MODEL if isinstance(error, ModelError) else SOME_FAILED
+
+
+class InputFailures:
+    """Prints the errors of inputs that fail, so that the other inputs are still done.
+
+    Args:
+        inputs: Number of inputs.
+        debug: Print tracebacks.
+    """
+
+    def __init__(self, inputs: int, debug: bool) -> None:
+        self._inputs, self._debug = inputs, debug
+        self._code, self._failed = DONE, 0
+
+    @contextmanager
+    def catch(self, name: str) -> Iterator[None]:
+        """Do the work on one input; "-" is stdin. A closed stdout ends the work on all inputs."""
+        try:
+            yield
+        except BrokenPipeError:
+            raise
+        except Exception as error:
+            print_error(error, "stdin" if name == "-" else name, self._debug)
+            self._failed += 1
+            code = MODEL if isinstance(error, ModelError) else SOME_FAILED
+            self._code = max(self._code, code)
+
+    def exit_code(self) -> int:
+        """The exit code after the last input; of several inputs the failed ones are counted."""
+        if self._failed and self._inputs > 1:
+            print_note(f"{self._failed} of {self._inputs} inputs failed")
+        return self._code

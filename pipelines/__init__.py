@@ -71,6 +71,7 @@ if TYPE_CHECKING:
         two_letter,
     )
     from pipelines.notices import Notice, collect_notices
+    from pipelines.text_language import TextLanguage, detect_text_language, text_language_other_than
     from pipelines.translation.live import LiveTranslation, LiveTranslator
     from pipelines.translation.options import TranslateOptions, TranslateOverrides
     from pipelines.translation.parallel import ParallelTranslator
@@ -113,6 +114,9 @@ _HOMES = dict.fromkeys(asr.__all__, "pipelines.asr") | {
     "two_letter": "pipelines.languages",
     "Notice": "pipelines.notices",
     "collect_notices": "pipelines.notices",
+    "TextLanguage": "pipelines.text_language",
+    "detect_text_language": "pipelines.text_language",
+    "text_language_other_than": "pipelines.text_language",
     "LiveTranslation": "pipelines.translation.live",
     "LiveTranslator": "pipelines.translation.live",
     "TranslateOptions": "pipelines.translation.options",
@@ -171,6 +175,7 @@ __all__ = [
     "SpeechEnded",
     "SpeechStarted",
     "TextDelta",
+    "TextLanguage",
     "TranscribeOptions",
     "TranscribeOverrides",
     "Transcriber",
@@ -190,12 +195,14 @@ __all__ = [
     "Word",
     "__version__",
     "collect_notices",
+    "detect_text_language",
     "is_one_language",
     "language_code",
     "load_audio",
     "load_audio_isolated",
     "model_languages",
     "pair_in_name",
+    "text_language_other_than",
     "two_letter",
 ]
 

@@ -105,7 +105,13 @@ FOREIGN: Mapping[str, tuple[str, ...]] = {
     "typer": ("edgeapp",),
     "gradio": ("edgeapp",),
     # Ids in, ids out: the engine reads no text and no sound.
-    "torch": ("pipelines.engine", "pipelines.asr", "pipelines.translation", "edgeapp.bench"),
+    "torch": (
+        "pipelines.engine",
+        "pipelines.asr",
+        "pipelines.translation",
+        "edgeapp.bench",
+        "edgeapp.doctor",  # reports its version, and whether it reaches the GPU
+    ),
     "numba": ("pipelines.engine.kernels",),
     "llvmlite": ("pipelines.engine.kernels",),
     "tokenizers": ("pipelines.asr", "pipelines.translation"),

@@ -6,9 +6,10 @@ import os
 import select
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import BinaryIO
 
-__all__ = ["TextUnit", "paragraphs", "read_units"]
+__all__ = ["TextUnit", "paragraphs", "read_head", "read_units"]
 
 _CHUNK_BYTES = 1 << 16
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -33,7 +34,9 @@ class TextUnit:
     damaged: bool = False
 
 
-def read_units(file: BinaryIO, *, document: bool = False) -> Iterator[TextUnit | None]:
+def read_units(
+    file: BinaryIO, *, document: bool = False, head: bytes = b""
+) -> Iterator[TextUnit | None]:
     """The units of a file as they arrive; None before each read that would block.
 
     Only a line feed ends a line, so that no other control character changes the number of lines.
@@ -41,9 +44,16 @@ def read_units(file: BinaryIO, *, document: bool = False) -> Iterator[TextUnit |
     Args:
         file: An unbuffered binary file, a pipe or stdin.
         document: Join wrapped lines into paragraphs, which are separated by empty lines.
+        head: The first bytes of the input, where they have been read from the file already.
     """
-    units = _lines(file)
+    units = _lines(file, head)
     return paragraphs(units) if document else units
+
+
+def read_head(file: BinaryIO, size: int = 4096) -> bytes:
+    """The first bytes of a file: at most `size`, fewer where it ends or has no more yet."""
+    read, _ = _reader(file)
+    return read(size)
 
 
 def paragraphs(lines: Iterator[TextUnit | None]) -> Iterator[TextUnit | None]:
@@ -73,9 +83,9 @@ def _join(lines: list[TextUnit]) -> TextUnit:
     )
 
 
-def _lines(file: BinaryIO) -> Iterator[TextUnit | None]:
+def _lines(file: BinaryIO, head: bytes) -> Iterator[TextUnit | None]:
     number, rest = 0, b""
-    for chunk in _chunks(file):
+    for chunk in chain([head] if head else [], _chunks(file)):
         if chunk is None:
             yield None
             continue

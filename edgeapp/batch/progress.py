@@ -22,10 +22,11 @@ class LiveTextView:
 
     Args:
         timed: Print the times before each line.
+        provisional: Show text on a terminal before it is final.
     """
 
-    def __init__(self, *, timed: bool) -> None:
-        self._timed = timed
+    def __init__(self, *, timed: bool, provisional: bool = True) -> None:
+        self._timed, self._provisional = timed, provisional
         self._console = results_console()
         self._line = LiveLine(self._console)
 
@@ -41,7 +42,8 @@ class LiveTextView:
             print_note(f"detected language: {info.language} ({info.language_probability:.0%})")
 
     def text_delta(self, text: str) -> None:
-        self._line.append(text)
+        if self._provisional:
+            self._line.append(text)
 
     def text_retracted(self) -> None:
         self._line.clear()
@@ -52,7 +54,8 @@ class LiveTextView:
             self._line.print_final(self._format(segment.start, segment.end, segment.text.strip()))
 
     def translating(self, text: str) -> None:
-        self._line.append(text, "cyan")
+        if self._provisional:
+            self._line.append(text, "cyan")
 
     def translated(self, cue: Cue) -> None:
         self._line.clear()

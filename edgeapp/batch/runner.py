@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from edgeapp.batch.outputs import check_no_collisions, output_names, write_atomically
+from edgeapp.batch.outputs import write_atomically
+from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.console import print_note
-from edgeapp.exit_codes import MODEL, SOME_FAILED, print_error
+from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.formats import Transcript, render
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import ModelError, OutputError
+from pipelines import OutputError
 
 if TYPE_CHECKING:
+    from edgeapp.batch.progress import LiveTextView, ProgressBarView
     from edgeapp.batch.transcription_job import TranscriptionJob
     from edgeapp.model_pool import ModelPool
     from pipelines import TranscribeOptions, Transcriber, Translator
@@ -33,10 +33,13 @@ class TranscriptionRunner:
         options: How to transcribe.
         target: Language to translate into, or None.
         translation_model: Name of the translation model; None chooses one by its languages.
-        formats: Formats of the results; without any, plain text goes to stdout as it is decoded.
-        folder: Folder for the results, which then have a format; None writes them to stdout.
+        output: Where the results go.
         debug: Print tracebacks of errors.
         layout: Layout of srt and vtt subtitles by words.
+        verbose: True: text with its times goes to stdout as it is decoded, beside files too.
+            False: text without times, when it is final. None: text on stdout, with times on a
+            terminal; none beside files.
+        pretty_json: Indent JSON.
     """
 
     pool: ModelPool
@@ -44,10 +47,11 @@ class TranscriptionRunner:
     options: TranscribeOptions
     target: str | None
     translation_model: str | None
-    formats: tuple[str, ...]
-    folder: Path | None
+    output: TranscriptOutput
     debug: bool
     layout: WordCueLayout
+    verbose: bool | None = None
+    pretty_json: bool = False
 
     def run(self, inputs: list[str]) -> int:
         """Transcribe recordings in order. A recording that fails does not stop the others.
@@ -59,27 +63,13 @@ class TranscriptionRunner:
             The exit code: 0, or the highest of the failed recordings.
 
         Raises:
-            OptionError: Two results would have the same path.
             BrokenPipeError: The reader of stdout is gone.
         """
-        code, failed = 0, 0
-        names = output_names(inputs)
-        if self.folder is not None:
-            check_no_collisions(
-                [path for n in names for _, _, path in self._output_files(self.folder, n)]
-            )
-        for source, name in zip(inputs, names, strict=True):
-            try:
+        failures = InputFailures(len(inputs), self.debug)
+        for source, name in zip(inputs, self.output.names, strict=True):
+            with failures.catch(source):
                 self._transcribe(source, name, single=len(inputs) == 1)
-            except BrokenPipeError:
-                raise  # stdout is closed, for the remaining recordings too
-            except Exception as error:  # a failed recording does not stop the remaining ones
-                print_error(error, "stdin" if source == "-" else source, self.debug)
-                failed += 1
-                code = max(code, MODEL if isinstance(error, ModelError) else SOME_FAILED)
-        if failed and len(inputs) > 1:
-            print_note(f"{failed} of {len(inputs)} inputs failed")
-        return code
+        return failures.exit_code()
 
     def _transcribe(self, source: str, name: str, *, single: bool) -> None:
         """Transcribe one recording and write its results.
@@ -89,7 +79,6 @@ class TranscriptionRunner:
             name: Base name of its results.
             single: It is the only recording, so that its name need not be printed.
         """
-        from edgeapp.batch.progress import LiveTextView, ProgressBarView
         from edgeapp.batch.transcription_job import TranscriptionJob
 
         job = TranscriptionJob(
@@ -99,9 +88,9 @@ class TranscriptionRunner:
             self.target,
         )
         audio: Any = sys.stdin.buffer if source == "-" else source
-        if not single and self.folder is None:
+        if not single and self.output.folder is None:
             print_note(source)
-        view = ProgressBarView(name) if self.formats else LiveTextView(timed=sys.stdout.isatty())
+        view = self._view(name)
         try:
             with view:
                 job.run(audio, view)
@@ -112,28 +101,31 @@ class TranscriptionRunner:
             raise
         self._write(job.transcript, name)
 
-    def _output_files(self, folder: Path, name: str) -> Iterator[tuple[str, bool, Path]]:
-        """All output files of a recording: (format, whether it is the translation, path).
+    def _view(self, name: str) -> LiveTextView | ProgressBarView:
+        """Text as it is decoded, or a progress bar where stdout is for results in a format."""
+        from edgeapp.batch.progress import LiveTextView, ProgressBarView
 
-        The JSON of a recording holds its translation too.
-        """
-        for fmt in self.formats:
-            yield fmt, False, folder / f"{name}.{fmt}"
-            if self.target is not None and fmt != "json":
-                yield fmt, True, folder / f"{name}.{self.target}.{fmt}"
+        to_stdout = self.output.folder is None
+        terminal = sys.stdout.isatty()
+        if to_stdout and self.output.formats:
+            return ProgressBarView(name)
+        if to_stdout:
+            timed = terminal if self.verbose is None else self.verbose
+            return LiveTextView(timed=timed, provisional=self.verbose is not False)
+        return LiveTextView(timed=True) if self.verbose else ProgressBarView(name)
 
     def _translator_for(self, spoken: str) -> Translator:
         return self.pool.translator(self.translation_model, spoken, self.target)
 
     def _write(self, transcript: Transcript, name: str, suffix: str = "") -> None:
         """Write a transcript in all formats, to files with `suffix` or to stdout."""
-        if self.folder is not None:
-            for fmt, translated, path in self._output_files(self.folder, name):
-                text = self._render(transcript, fmt, translated)
-                write_atomically(path.with_name(path.name + suffix), text)
+        if self.output.folder is not None:
+            for file in self.output.files(name):
+                text = self._render(transcript, file.format, file.translated)
+                write_atomically(file.path.with_name(file.path.name + suffix), text)
             return
-        for fmt in self.formats:
-            text = self._render(transcript, fmt, self.target is not None and fmt != "json")
+        for fmt in self.output.formats:
+            text = self._render(transcript, fmt, translated=False)
             sys.stdout.write(text + "\n" if fmt == "json" else text)
             sys.stdout.flush()
 
@@ -142,17 +134,15 @@ class TranscriptionRunner:
         if self.layout.active and fmt in ("srt", "vtt") and not translated:
             cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # all Segments
             transcript = replace(transcript, segments=tuple(cues))
-        return render(transcript, fmt, translated=translated)
+        return render(transcript, fmt, translated=translated, pretty=self.pretty_json)
 
     def _write_partial(self, job: TranscriptionJob, name: str) -> None:
         """After an error: write what was transcribed, to stdout or to files that end in .part."""
-        if self.formats and job.transcript.segments:
+        if self.output.formats and job.transcript.segments:
             try:
                 self._write(job.transcript, name, ".part")
             except OutputError as error:  # the first error is raised again by the caller
                 print_note(str(error))
                 return
-            if self.folder is not None:
-                print_note(
-                    f"{name}: the first part is in {self.folder}, in files that end with .part"
-                )
+            if (folder := self.output.folder) is not None:
+                print_note(f"{name}: the first part is in {folder}, in files that end with .part")

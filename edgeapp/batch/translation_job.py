@@ -6,14 +6,16 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.inputs import TextUnit, read_units
+from edgeapp.batch.language_check import LanguageCheck
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.part_file import PartFile, job_key
+from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.console import print_note, progress
 from pipelines import InputError, NumericalError
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LineTranslator", "TranslationJob"]
 
-# A file with a zero byte among its first bytes is binary, whatever its name is.
-_BINARY_CHECK_BYTES = 8192
 # With a damaged model, or a compute type that overflows, every line fails.
 _MAX_FAILED_IN_A_ROW = 10
 
@@ -44,17 +44,21 @@ class TranslationJob:
         line_translator: Translates the lines: `translator`, or worker processes with copies of it.
         translator: The loaded model.
         options: Options of the translation.
-        name: Path of the input; "-" is stdin.
+        source: The input.
+        opened: The input, where it is open already.
         document: Join wrapped lines into paragraphs.
         format: Of the output lines, a key of WRITERS.
+        language_check: Warns of text in another language.
     """
 
     line_translator: LineTranslator
     translator: Translator
     options: TranslateOptions
-    name: str
+    source: TextSource
     document: bool
     format: str
+    language_check: LanguageCheck = field(default_factory=lambda: LanguageCheck(None))
+    opened: OpenText | None = None
 
     def run(self, target: Path | None) -> None:
         """Translate the input.
@@ -70,8 +74,9 @@ class TranslationJob:
             NumericalError: No line with text could be translated, or too many in a row failed.
         """
         with ExitStack() as stack:
-            source, size = self._open(stack)
-            units = read_units(source, document=self.document)
+            opened = self.opened or self.source.open(stack)
+            size = opened.size
+            units = read_units(opened.file, document=self.document, head=opened.head)
             if target is None:
                 self._check(self._translate(units, _write_to_stdout, size, 0))
                 return
@@ -91,31 +96,11 @@ class TranslationJob:
             part.finish()
             self._check(failed)
 
-    def _open(self, stack: ExitStack) -> tuple[BinaryIO, int | None]:
-        """The open input and its size in bytes; the size is None for stdin and pipes.
-
-        Raises:
-            InputError: It cannot be read, or is binary.
-        """
-        if self.name == "-":
-            return sys.stdin.buffer, None
-        path = Path(self.name)
-        try:
-            file = stack.enter_context(path.open("rb", buffering=0))
-            if not file.seekable():
-                return file, None
-            if b"\0" in file.read(_BINARY_CHECK_BYTES):
-                raise InputError(f"{path} holds binary data, not UTF-8 text")
-            file.seek(0)
-            return file, path.stat().st_size
-        except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from error
-
     def _key(self) -> str:
         """The key of the PartFile: all that its lines depend on, by names that stay the same."""
         options, translator = self.options, self.translator
         return job_key(
-            Path(self.name),
+            Path(self.source.name),
             model=str(translator.model.folder),
             compute_type=translator.model.compute_type,
             shortlist=translator.shortlist,
@@ -158,7 +143,7 @@ class TranslationJob:
         waiting: list[str] = []
         shown = not to_stdout or not sys.stdout.isatty()
         with progress(shown=shown and size is not None) as bar:
-            task = bar.add_task(self.name, total=size, completed=bytes_done)
+            task = bar.add_task(self.source.shown, total=size, completed=bytes_done)
             for unit, result in self._results(units):
                 if isinstance(result, NumericalError):
                     print_note(f"{self._position(unit)}: {result}")
@@ -172,7 +157,7 @@ class TranslationJob:
                         in_a_row, translated = 0, True
                 if in_a_row == _MAX_FAILED_IN_A_ROW:
                     raise NumericalError(
-                        f"{self._name}: {in_a_row} lines in a row could not be translated"
+                        f"{self.source.shown}: {in_a_row} lines in a row could not be translated"
                     )
                 waiting.append(WRITERS[self.format](translation) + unit.ending)
                 if to_stdout or not in_a_row:
@@ -180,7 +165,7 @@ class TranslationJob:
                         write(waiting.pop(0))
                 bar.advance(task, unit.size)
         if failed and not translated:
-            raise NumericalError(f"{self._name}: no line could be translated")
+            raise NumericalError(f"{self.source.shown}: no line could be translated")
         for line in waiting:
             write(line)
         return failed
@@ -212,6 +197,8 @@ class TranslationJob:
                         print_note(
                             f"{self._position(unit)}: bytes that are not UTF-8 were replaced"
                         )
+                    if warning := self.language_check.add(unit.text):
+                        print_note(f"{self.source.shown}: {warning}")
                     pending.append(unit)
                     yield unit.text
             except OSError as error:
@@ -235,21 +222,19 @@ class TranslationJob:
                 translator, source = self.line_translator, units
         if read_error is not None:
             raise InputError(
-                f"{self.name} cannot be read on: {read_error.strerror}"
+                f"{self.source.shown} cannot be read on: {read_error.strerror}"
             ) from read_error
 
     def _check(self, failed: int) -> None:
         """Raise InputError if units failed."""
         if failed:
             lines = "1 line" if failed == 1 else f"{failed} lines"
-            raise InputError(f"{self._name}: {lines} could not be translated; empty in the output")
-
-    @property
-    def _name(self) -> str:
-        return "stdin" if self.name == "-" else self.name
+            raise InputError(
+                f"{self.source.shown}: {lines} could not be translated; empty in the output"
+            )
 
     def _position(self, unit: TextUnit) -> str:
-        return f"{self._name}, line {unit.number}"
+        return f"{self.source.shown}, line {unit.number}"
 
 
 def _empty_translation(unit: TextUnit, error: NumericalError) -> Translation:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, settings_from_flags
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import EXIT_CODES, exit_with_code
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Markdown", "app", "print_table"]
 
-_POLICIES = ("agreement", "attention")
+_POLICIES: tuple[Literal["agreement", "attention"], ...] = ("agreement", "attention")
 _TABLE_WIDTH = 120  # columns of the widest table
 
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
@@ -30,7 +31,7 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as M
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES, cls=GroupedCommand)
 def generate(
     file: Annotated[
         Path | None,
@@ -104,7 +105,7 @@ def generate(
             results_console().print(bench.table(runs))
 
 
-@app.command(epilog=EXIT_CODES)
+@app.command(epilog=EXIT_CODES, cls=GroupedCommand)
 def live(
     recording: Annotated[
         Path | None,
@@ -115,7 +116,8 @@ def live(
     ] = None,
     model: Model = None,
     policy: Annotated[
-        str | None, typer.Option("--policy", help="agreement or attention. Default: both.")
+        Literal["agreement", "attention"] | None,
+        typer.Option("--policy", help="Default: both.", case_sensitive=False),
     ] = None,
     min_chunk: Annotated[
         float | None, typer.Option("--min-chunk", help="Seconds of new audio per update.")
@@ -131,8 +133,6 @@ def live(
     Takes two and a half minutes with the bundled recording.
     """
     with exit_with_code(debug):
-        if policy not in (None, *_POLICIES):
-            raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
         settings = settings_from_flags(device, compute_type, threads)
         from edgeapp.bench import captions_report as report
         from edgeapp.bench.captions import TimingEngine, caption
@@ -152,7 +152,7 @@ def live(
         options = LiveOptions() if min_chunk is None else LiveOptions(min_chunk_s=min_chunk)
         figures = []
         for name in (policy,) if policy else _POLICIES:
-            with_policy = replace(options, policy=cast(Literal["agreement", "attention"], name))
+            with_policy = replace(options, policy=name)
             figures.append(caption(timing, transcriber, spoken, with_policy, print_note))
         conditions = report.conditions(spoken, transcriber, options.min_chunk_s)
         if markdown:

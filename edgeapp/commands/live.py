@@ -7,21 +7,25 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from edgeapp.commands.options import (
+    INPUT_OUTPUT,
     ComputeType,
     Debug,
     Device,
     Language,
     Model,
+    ModelDirectory,
     Task,
     Threads,
     TranslateTo,
     TranslationModel,
+    known_language,
     settings_from_flags,
+    use_model_directory,
 )
 from edgeapp.exit_codes import DONE, discard_stdout, end_signals, exit_with_code
 from pipelines import OptionError
@@ -30,53 +34,105 @@ if TYPE_CHECKING:
     from edgeapp.live.capture import LiveCapture
     from edgeapp.live.files import LiveOutputFile
     from edgeapp.live.session import LiveSession
+    from edgeapp.live.view import EventView
     from edgeapp.model_pool import ModelPool
     from pipelines import LiveOptions
 
 __all__ = ["live"]
 
+_CAPTIONS = "Captions"
+
 
 def live(
     model: Model = None,
+    model_dir: ModelDirectory = None,
+    translation_model: TranslationModel = None,
     language: Language = None,
     task: Task = "transcribe",
     translate_to: TranslateTo = None,
-    translation_model: TranslationModel = None,
     list_devices: Annotated[
-        bool, typer.Option("--list-devices", help="List the microphones and exit.")
+        bool,
+        typer.Option(
+            "--list-devices", help="List the microphones and exit.", rich_help_panel=INPUT_OUTPUT
+        ),
     ] = False,
-    device_name: Annotated[
+    input_device: Annotated[
         str | None,
-        typer.Option("--device-name", help="Microphone: its number or a part of its name."),
+        typer.Option(
+            "--input-device",
+            "--device-name",
+            help="Microphone: its number or a part of its name. Default: the system's.",
+            metavar="MICROPHONE",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
     ] = None,
     from_file: Annotated[
-        Path | None, typer.Option("--from-file", help="Use a recording instead of a microphone.")
+        Path | None,
+        typer.Option(
+            "--from-file",
+            help="Use a recording instead of a microphone.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
     ] = None,
     speed: Annotated[
         float,
-        typer.Option("--speed", help="Playback speed of --from-file; 0: as fast as possible."),
+        typer.Option(
+            "--speed",
+            help="Playback speed of --from-file; 0: as fast as possible.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
     ] = 1.0,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="A .srt, .vtt, .txt or .jsonl file; repeatable. A translation goes beside it "
+            "(talk.de.srt).",
+            metavar="FILE",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = None,
+    save_audio: Annotated[
+        Path | None,
+        typer.Option(
+            "--save-audio",
+            help="Save the audio as a .wav or .flac file.",
+            metavar="FILE",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON event per line instead of text.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = False,
     policy: Annotated[
-        str,
+        Literal["agreement", "attention"],
         typer.Option(
             "--policy",
             help="agreement: text is final when two updates agree; attention: earlier, with more "
             "errors.",
+            case_sensitive=False,
+            rich_help_panel=_CAPTIONS,
         ),
     ] = "agreement",
     min_chunk: Annotated[
-        float, typer.Option("--min-chunk", help="Seconds of new audio per update.")
+        float,
+        typer.Option(
+            "--min-chunk", help="Seconds of new audio per update.", rich_help_panel=_CAPTIONS
+        ),
     ] = 0.5,
-    output: Annotated[
-        list[Path] | None,
-        typer.Option("-o", "--output", help="A .srt, .vtt, .txt or .jsonl file; repeatable."),
-    ] = None,
-    save_audio: Annotated[
-        Path | None, typer.Option("--save-audio", help="Save the audio as a .wav file.")
-    ] = None,
     initial_prompt: Annotated[
         str | None,
-        typer.Option("--initial-prompt", help="Prompt before each update: names, style."),
+        typer.Option(
+            "--initial-prompt",
+            help="Prompt before each update: names, style.",
+            rich_help_panel=_CAPTIONS,
+        ),
     ] = None,
     device: Device = None,
     compute_type: ComputeType = None,
@@ -86,35 +142,37 @@ def live(
     """Live captions of a microphone.
 
     On a terminal: solid text is final, dim text may still change, the translation is below. In a
-    pipe: one JSON event per line. Ctrl-C ends; speech before it is still transcribed.
+    pipe or a file: final text, a sentence per line; with --json one event per line. Ctrl-C ends;
+    speech before it is still transcribed.
     """
     with exit_with_code(debug):
         if list_devices:
             _list_devices()
             raise typer.Exit(DONE)
-        if policy not in ("agreement", "attention"):
-            raise OptionError(f"--policy takes agreement or attention, not {policy!r}")
         if speed < 0:
             raise OptionError(f"--speed must be 0 or more, not {speed:g}")
-        settings = settings_from_flags(device, compute_type, threads)
+        settings = settings_from_flags(
+            device, compute_type, threads, device_hint="; --input-device names the microphone"
+        )
+        use_model_directory(model_dir)
+        translate_to = known_language(translate_to, "--translate-to")
         from edgeapp.live.capture import LiveCapture
         from edgeapp.live.files import LiveOutputFile, plan_outputs
-        from edgeapp.model_pool import ModelPool, language_code_of
+        from edgeapp.model_pool import ModelPool
         from pipelines import LiveOptions, TranscribeOptions
 
-        translate_to = translate_to and language_code_of(translate_to)
         files = plan_outputs(output or (), translate_to)
         options = LiveOptions(
             transcribe=TranscribeOptions(
                 language=language,
-                task=cast(Literal["transcribe", "translate"], task),
+                task=task,
                 initial_prompt=initial_prompt,
             ),
             min_chunk_s=min_chunk,
-            policy=cast(Literal["agreement", "attention"], policy),
+            policy=policy,
         )
         with ExitStack() as stack:
-            capture = LiveCapture(stack, from_file, speed, device_name)
+            capture = LiveCapture(stack, from_file, speed, input_device)
             session = _session(ModelPool(settings), options, model, translate_to, translation_model)
             outputs = []
             for path, translated in files:
@@ -123,7 +181,7 @@ def live(
             if save_audio is not None:
                 capture.record_to(save_audio)
             stack.enter_context(_signals_stop(capture))
-            _run(session, capture, outputs, translated=translate_to is not None)
+            _run(session, capture, outputs, _view(as_json, translated=translate_to is not None))
 
 
 def _session(
@@ -156,18 +214,25 @@ def _session(
     return LiveSession(LiveTranscriber(transcriber, options), translator)
 
 
+def _view(as_json: bool, *, translated: bool) -> EventView:
+    """What is written to stdout."""
+    from edgeapp.live.view import CaptionView, JsonView, TextView
+
+    if as_json:
+        return JsonView()
+    return CaptionView(translated=translated) if sys.stdout.isatty() else TextView()
+
+
 def _run(
-    session: LiveSession, capture: LiveCapture, outputs: list[LiveOutputFile], *, translated: bool
+    session: LiveSession, capture: LiveCapture, outputs: list[LiveOutputFile], view: EventView
 ) -> None:
     """Run a session to its end and write its events to the files and to stdout.
 
     Raises:
         BrokenPipeError: The reader of stdout is gone, and no file is written.
     """
-    from edgeapp.live.view import CaptionView, JsonView
     from pipelines import UpdateDecoded
 
-    view = CaptionView(translated=translated) if sys.stdout.isatty() else JsonView()
     shown = True
     with view:
         for event in session.run(capture.source, capture.reopen_microphone):

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgeapp.commands.command import GroupedCommand
+from edgeapp.commands.completion import complete_models
 from edgeapp.commands.options import Debug
 from edgeapp.console import print_note, progress, results_console
 from edgeapp.exit_codes import exit_with_code
@@ -21,11 +23,15 @@ __all__ = ["app"]
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[
-    str, typer.Argument(help="A short name (small.en, opus-mt-en-de) or a Hugging Face id.")
+    str,
+    typer.Argument(
+        help="A short name (small.en, opus-mt-en-de) or a Hugging Face id.",
+        autocompletion=complete_models,
+    ),
 ]
 
 
-@app.command("list")
+@app.command("list", cls=GroupedCommand)
 def list_(debug: Debug = False) -> None:
     """List the models on this machine: name, task, size, source, folder."""
     with exit_with_code(debug):
@@ -50,7 +56,7 @@ def list_(debug: Debug = False) -> None:
         console.print(table)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def pull(
     names: Annotated[list[str], typer.Argument(help="Short names or Hugging Face ids.")],
     debug: Debug = False,
@@ -68,7 +74,7 @@ def pull(
             typer.echo(found.folder)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def rm(name: Name, debug: Debug = False) -> None:
     """Remove a downloaded model."""
     with exit_with_code(debug):
@@ -78,7 +84,7 @@ def rm(name: Name, debug: Debug = False) -> None:
         print_note(f"removed {name}, {_size(freed)} freed")
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def path(name: Name, debug: Debug = False) -> None:
     """Print the folder of a model."""
     with exit_with_code(debug):

@@ -1,75 +1,275 @@
-"""Command-line options that several commands share."""
+"""Command-line options that several commands share, and the values of options."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 import typer
 
+from edgeapp.commands.completion import complete_languages, complete_models
 from edgeapp.settings import Settings, load_settings, parse_threads
+from pipelines import OptionError
 
 __all__ = [
+    "COMPUTING",
+    "INPUT_OUTPUT",
+    "LANGUAGES",
+    "MODELS",
+    "OTHER",
     "ComputeType",
     "Debug",
     "Device",
     "Language",
     "Model",
+    "ModelDirectory",
+    "Switch",
     "Task",
     "Threads",
     "TranslateTo",
     "TranslationModel",
+    "known_language",
+    "optional_float",
+    "optional_int",
+    "optional_text",
     "settings_from_flags",
+    "use_model_directory",
 ]
+
+# Titles of the groups of options in the help.
+MODELS, LANGUAGES = "Models", "Languages"
+INPUT_OUTPUT, COMPUTING, OTHER = "Input and output", "Computing", "Other"
+
+Switch = Literal["True", "False"]
+
+_DEVICE = re.compile(r"auto|cpu|cuda(:\d+)?")
+# Groups of languages, as OPUS-MT models name them.
+_GROUPS = frozenset({"ROMANCE", "SCANDINAVIA", "NORTH_EU", "CELTIC", "mul"})
+_COMPUTE_TYPES = ("auto", "float32", "bfloat16", "float16", "int8")
+
+
+def optional_int(text: str | int | None) -> int | None:
+    """A whole number; "None" is no number, as in openai-whisper.
+
+    Raises:
+        typer.BadParameter: The text is neither.
+    """
+    if text is None or isinstance(text, int):
+        return text
+    try:
+        return None if text.strip().lower() == "none" else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"takes a whole number or None, not {text!r}") from None
+
+
+def optional_float(text: str | float | None) -> float | None:
+    """A number; "None" is no number, as in openai-whisper.
+
+    Raises:
+        typer.BadParameter: The text is neither.
+    """
+    if text is None or isinstance(text, int | float):
+        return text
+    try:
+        return None if text.strip().lower() == "none" else float(text)
+    except ValueError:
+        raise typer.BadParameter(f"takes a number or None, not {text!r}") from None
+
+
+def optional_text(text: str | None) -> str | None:
+    """A name; "None" and "auto" leave the choice to the program."""
+    return None if text is None or text.strip().lower() in ("", "none", "auto") else text
+
+
+def _compute_type(text: str) -> str:
+    """A compute type; "default" is faster-whisper's word for "auto"."""
+    plain = text.strip().lower()
+    if plain == "default":
+        return "auto"
+    if plain not in _COMPUTE_TYPES:
+        raise typer.BadParameter(f"takes {', '.join(_COMPUTE_TYPES)}, not {text!r}")
+    return plain
+
+
+def _threads(text: str) -> str:
+    """A number of threads; 0 and "None" are "auto", as in openai-whisper."""
+    plain = text.strip().lower()
+    if plain in ("0", "none", "auto"):
+        return "auto"
+    try:
+        parse_threads(plain)
+    except OptionError as error:
+        raise typer.BadParameter(str(error)) from None
+    return plain
+
 
 Model = Annotated[
     str | None,
     typer.Option(
-        "-m", "--model", help="Model: a bundled or short name, a Hugging Face id, or a folder."
+        "-m",
+        "--model",
+        help="A bundled or short name, a Hugging Face id, or a folder. Default: the best here.",
+        rich_help_panel=MODELS,
+        autocompletion=complete_models,
+    ),
+]
+ModelDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--model-dir",
+        help="Folder in which models are looked for, instead of the Hugging Face cache.",
+        rich_help_panel=MODELS,
     ),
 ]
 Language = Annotated[
-    str | None, typer.Option("-l", "--language", help="Spoken language. Default: detected.")
+    str | None,
+    typer.Option(
+        "-l",
+        "--language",
+        help="Spoken language: a code (de) or a name (German). Default, or auto: detected.",
+        rich_help_panel=LANGUAGES,
+        parser=optional_text,
+        metavar="LANGUAGE",
+        autocompletion=complete_languages,
+    ),
 ]
-Task = Annotated[str, typer.Option("--task", help="transcribe, or translate into English.")]
+Task = Annotated[
+    Literal["transcribe", "translate"],
+    typer.Option(
+        "--task",
+        help="translate: into English, by the speech recognition model itself.",
+        case_sensitive=False,
+        rich_help_panel=LANGUAGES,
+    ),
+]
 TranslateTo = Annotated[
     str | None,
-    typer.Option("--translate-to", help="Also translate into this language, such as de."),
+    typer.Option(
+        "--translate-to",
+        help="Also translate into this language, such as de.",
+        rich_help_panel=LANGUAGES,
+        metavar="LANGUAGE",
+        autocompletion=complete_languages,
+    ),
 ]
 TranslationModel = Annotated[
-    str | None, typer.Option("--translation-model", help="Model for --translate-to.")
+    str | None,
+    typer.Option(
+        "--translation-model",
+        help="Model for --translate-to.",
+        rich_help_panel=MODELS,
+        autocompletion=complete_models,
+    ),
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="auto, cpu, cuda or cuda:N.", show_default="auto")
+    str | None,
+    typer.Option(
+        "--device",
+        help="The CPU or GPU that computes.",
+        show_default="auto",
+        metavar="[auto|cpu|cuda|cuda:N]",
+        rich_help_panel=COMPUTING,
+        autocompletion=lambda: ["auto", "cpu", "cuda"],
+    ),
 ]
 ComputeType = Annotated[
     str | None,
     typer.Option(
         "--compute-type",
         "--precision",
-        help="auto, float32, bfloat16, float16 or int8.",
+        help="Number format of the weights and the arithmetic.",
         show_default="auto",
+        parser=_compute_type,
+        metavar=f"[{'|'.join(_COMPUTE_TYPES)}]",
+        rich_help_panel=COMPUTING,
+        autocompletion=lambda: list(_COMPUTE_TYPES),
     ),
 ]
 Threads = Annotated[
     str | None,
-    typer.Option("--threads", help="CPU threads: auto or a number.", show_default="auto"),
+    typer.Option(
+        "--threads",
+        help="CPU threads: a number, or auto (also 0).",
+        show_default="auto",
+        parser=_threads,
+        metavar="[auto|N]",
+        rich_help_panel=COMPUTING,
+    ),
 ]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of errors.")]
+Debug = Annotated[
+    bool, typer.Option("--debug", help="Show the traceback of errors.", rich_help_panel=OTHER)
+]
 
 
 def settings_from_flags(
-    device: str | None, compute_type: str | None, threads: str | None
+    device: str | None,
+    compute_type: str | None,
+    threads: str | None,
+    *,
+    device_hint: str = "",
 ) -> Settings:
     """The settings, overridden by the flags that were given.
+
+    Args:
+        device: Value of --device.
+        compute_type: Value of --compute-type.
+        threads: Value of --threads.
+        device_hint: Appended to the error for a device that is none.
 
     Raises:
         OptionError: A setting or a flag is invalid.
     """
     settings = load_settings()
+    if device is not None:
+        device = device.strip().lower() if _DEVICE.fullmatch(device.strip().lower()) else device
+        if not _DEVICE.fullmatch(device):
+            raise OptionError(
+                f"--device is the CPU or GPU that computes: auto, cpu, cuda or cuda:N, not "
+                f"{device!r}{device_hint}"
+            )
     return replace(
         settings,
         device=device or settings.device,
         compute_type=compute_type or settings.compute_type,
         threads=parse_threads(threads) if threads else settings.threads,
     )
+
+
+def known_language(text: str | None, flag: str) -> str | None:
+    """The code of a language that was given on the command line, such as "de" for "German".
+
+    A code of three letters, or with a script or region, is left to the model.
+
+    Args:
+        text: The value of the option, or None.
+        flag: The option, for the message.
+
+    Raises:
+        OptionError: It is no language.
+    """
+    from edgeapp.model_pool import language_code_of
+    from pipelines import LANGUAGES, is_one_language
+
+    if text is None:
+        return None
+    code = language_code_of(text)
+    language = re.split("[-_]", code.strip().removeprefix(">>").removesuffix("<<"))[0]
+    named = code in LANGUAGES or is_one_language(language) or language in _GROUPS
+    if not named and not re.fullmatch("[a-z]{3}", language):
+        raise OptionError(f"{flag} {text}: unknown language; give a code (de) or a name (German)")
+    return code
+
+
+def use_model_directory(folder: Path | None) -> None:
+    """Look for models in another folder than the Hugging Face cache, in this process.
+
+    Raises:
+        OptionError: It is no folder.
+    """
+    from pipelines.hub import use_cache_folder
+
+    if folder is not None and not folder.is_dir():
+        raise OptionError(f"--model-dir {folder} is no folder")
+    use_cache_folder(folder)

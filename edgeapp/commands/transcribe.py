@@ -2,141 +2,309 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from edgeapp.batch.outputs import prepare_folder
 from edgeapp.batch.runner import TranscriptionRunner
+from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.batch.transcription_job import BATCH_SIZE
+from edgeapp.commands.command import SWITCH, GroupedCommand
 from edgeapp.commands.options import (
+    COMPUTING,
+    INPUT_OUTPUT,
     ComputeType,
     Debug,
     Device,
     Language,
     Model,
+    ModelDirectory,
+    Switch,
     Task,
     Threads,
     TranslateTo,
     TranslationModel,
+    known_language,
+    optional_float,
+    optional_int,
     settings_from_flags,
+    use_model_directory,
 )
+from edgeapp.commands.refused import REFUSED
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.subtitles.formats import formats_of
+from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError
 
-__all__ = ["transcribe"]
+__all__ = ["TranscribeCommand", "transcribe"]
+
+_DECODING, _WORDS, _SILENCE = "Decoding", "Words and subtitles", "Silence"
+
+
+class TranscribeCommand(GroupedCommand):
+    """Also refuses the options of openai-whisper and whisper-ctranslate2 that are missing."""
+
+    refused = REFUSED
+
+
+def _decoding(*names: str, help: str, **settings: Any) -> Any:
+    """A decoding option; hidden while it is refused."""
+    return typer.Option(
+        *names, help=help, rich_help_panel=_DECODING, hidden=names[0] in REFUSED, **settings
+    )
+
+
+def _silence(*names: str, help: str, **settings: Any) -> Any:
+    return typer.Option(
+        *names, help=help, rich_help_panel=_SILENCE, hidden=names[0] in REFUSED, **settings
+    )
+
+
+def _words(*names: str, help: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=_WORDS, **settings)
+
+
+_INT: dict[str, Any] = {"parser": optional_int, "metavar": "N|None"}
+_FLOAT: dict[str, Any] = {"parser": optional_float, "metavar": "NUMBER|None"}
+_SWITCH: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
+
+
+def _complete_formats() -> list[str]:
+    return [*FORMATS, "all"]
 
 
 def transcribe(
-    audio: Annotated[list[str], typer.Argument(help="Audio or video files; - reads stdin.")],
+    audio: Annotated[
+        list[str], typer.Argument(help="Audio or video files; - reads stdin.", metavar="FILE")
+    ],
     model: Model = None,
+    model_dir: ModelDirectory = None,
+    translation_model: TranslationModel = None,
     language: Language = None,
     task: Task = "transcribe",
+    translate_to: TranslateTo = None,
     output_format: Annotated[
         str | None,
         typer.Option(
-            "-f", "--output-format", help="txt, srt, vtt, tsv, json or all; several with commas."
+            "-f",
+            "--output-format",
+            help="Format of the output; several with commas.",
+            metavar=f"[{'|'.join([*FORMATS, 'all'])}]",
+            rich_help_panel=INPUT_OUTPUT,
+            autocompletion=_complete_formats,
         ),
     ] = None,
-    output_dir: Annotated[
-        Path | None, typer.Option("-o", "--output-dir", help="Folder for the output files.")
-    ] = None,
-    translate_to: TranslateTo = None,
-    translation_model: TranslationModel = None,
-    initial_prompt: Annotated[
+    output: Annotated[
         str | None,
         typer.Option(
-            "--initial-prompt",
-            help="Prompt before each segment (--batch-size 1: the first window): names, style.",
+            "-o",
+            "--output-dir",
+            "--output",
+            help="Folder for the output files, or a file that ends with a format (talk.srt).",
+            metavar="FOLDER|FILE",
+            rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
+    pretty_json: Annotated[
+        Switch,
+        typer.Option(
+            "-p", "--pretty-json", help="Indent JSON.", rich_help_panel=INPUT_OUTPUT, **_SWITCH
+        ),
+    ] = "False",
+    verbose: Annotated[
+        Switch | None,
+        typer.Option(
+            "--verbose",
+            help="True: also print the text with its times; False: never print times.",
+            rich_help_panel=INPUT_OUTPUT,
+            **_SWITCH,
+        ),
+    ] = None,
+    initial_prompt: Annotated[
+        str | None,
+        _decoding(
+            "--initial-prompt",
+            help="Prompt before each chunk (--batch-size 1: the first window): names, style.",
+        ),
+    ] = None,
+    carry_initial_prompt: Annotated[
+        Switch | None,
+        _decoding("--carry-initial-prompt", help="Prompt before each window.", **_SWITCH),
+    ] = None,
+    prefix: Annotated[
+        str | None, _decoding("--prefix", help="Text with which the first window begins.")
+    ] = None,
+    hotwords: Annotated[
+        str | None, _decoding("--hotwords", help="Names and terms to prefer.")
+    ] = None,
     temperature: Annotated[
-        float, typer.Option("--temperature", help="Sampling temperature; 0 is greedy.")
+        float, _decoding("--temperature", help="Sampling temperature; 0 is greedy.")
     ] = 0.0,
     temperature_increment_on_fallback: Annotated[
-        float,
-        typer.Option(
+        float | None,
+        _decoding(
             "--temperature-increment-on-fallback",
-            help="Added to the temperature when a window fails a threshold; 0 disables it.",
+            help="Added to the temperature when a window fails a threshold; None disables it.",
+            **_FLOAT,
         ),
     ] = 0.2,
     beam_size: Annotated[
         int | None,
-        typer.Option("--beam-size", help="Number of beams at temperature 0. Default: greedy."),
+        _decoding("--beam-size", help="Number of beams at temperature 0. Default: greedy.", **_INT),
     ] = None,
     best_of: Annotated[
-        int | None, typer.Option("--best-of", help="Number of samples above temperature 0.")
+        int | None,
+        _decoding("--best-of", help="Number of samples above temperature 0. Default: 1.", **_INT),
     ] = None,
     patience: Annotated[
-        float | None, typer.Option("--patience", help="Beam search patience; default 1.0.")
+        float | None,
+        _decoding("--patience", help="Beam search patience. Default: 1.", **_FLOAT),
     ] = None,
     length_penalty: Annotated[
         float | None,
-        typer.Option(
+        _decoding(
             "--length-penalty",
             help="Length penalty of beams, 0 to 1. Default: rank by mean log probability.",
+            **_FLOAT,
         ),
     ] = None,
     condition_on_previous_text: Annotated[
-        str,
-        typer.Option(
+        Switch,
+        _decoding(
             "--condition-on-previous-text",
-            help="True or False: prompt with the text before; with --batch-size 1.",
+            help="Prompt with the text before; with --batch-size 1.",
+            **_SWITCH,
         ),
     ] = "True",
     compression_ratio_threshold: Annotated[
-        float,
-        typer.Option(
-            "--compression-ratio-threshold", help="Above it, a window fails: it repeats itself."
+        float | None,
+        _decoding(
+            "--compression-ratio-threshold",
+            help="Above it, a window fails: it repeats itself.",
+            **_FLOAT,
         ),
     ] = 2.4,
     logprob_threshold: Annotated[
-        float,
-        typer.Option(
-            "--logprob-threshold", help="Below it, a window fails (mean log probability)."
+        float | None,
+        _decoding(
+            "--logprob-threshold",
+            help="Below it, a window fails (mean log probability).",
+            **_FLOAT,
         ),
     ] = -1.0,
-    no_speech_threshold: Annotated[
-        float,
-        typer.Option(
-            "--no-speech-threshold",
-            help="Above it, a window below --logprob-threshold is skipped as silence.",
-        ),
-    ] = 0.6,
+    suppress_blank: Annotated[
+        Switch,
+        _decoding("--suppress-blank", help="A window does not begin with a space.", **_SWITCH),
+    ] = "True",
     suppress_tokens: Annotated[
         str,
-        typer.Option("--suppress-tokens", help="Token ids never decoded; -1: non-speech symbols."),
+        _decoding(
+            "--suppress-tokens", help="Token ids never decoded; -1: non-speech symbols; '': none."
+        ),
     ] = "-1",
+    clip_timestamps: Annotated[
+        str | None,
+        _decoding("--clip-timestamps", help="Seconds of the parts: START,END,START,END …"),
+    ] = None,
+    multilingual: Annotated[
+        Switch | None,
+        _decoding("--multilingual", help="Detect the language of each chunk.", **_SWITCH),
+    ] = None,
+    batched: Annotated[
+        Switch | None,
+        _decoding("--batched", help="False: --batch-size 1.", **_SWITCH),
+    ] = None,
+    batch_size: Annotated[
+        int | None,
+        _decoding(
+            "--batch-size",
+            help="Chunks decoded in parallel, cut at pauses, without previous text; 1: window "
+            "after window, exactly as openai-whisper.",
+            show_default=str(BATCH_SIZE),
+            **_INT,
+        ),
+    ] = None,
+    seed: Annotated[int, _decoding("--seed", help="Random seed of sampling.")] = 0,
+    no_speech_threshold: Annotated[
+        float | None,
+        _silence(
+            "--no-speech-threshold",
+            help="Above it, a window below --logprob-threshold is skipped as silence.",
+            **_FLOAT,
+        ),
+    ] = 0.6,
+    hallucination_silence_threshold: Annotated[
+        float | None,
+        _silence(
+            "--hallucination-silence-threshold",
+            help="Skip longer silence (s) where text was made up; with word times.",
+            **_FLOAT,
+        ),
+    ] = None,
+    vad_filter: Annotated[
+        Switch | None,
+        _silence("--vad-filter", help="Leave out parts without speech.", **_SWITCH),
+    ] = None,
+    vad_threshold: Annotated[
+        float | None,
+        _silence("--vad-threshold", help="Probability above which there is speech.", **_FLOAT),
+    ] = None,
+    vad_min_speech_duration_ms: Annotated[
+        int | None,
+        _silence("--vad-min-speech-duration-ms", help="Shorter speech is left out.", **_INT),
+    ] = None,
+    vad_max_speech_duration_s: Annotated[
+        float | None,
+        _silence("--vad-max-speech-duration-s", help="Longer speech is cut.", **_FLOAT),
+    ] = None,
+    vad_min_silence_duration_ms: Annotated[
+        int | None,
+        _silence("--vad-min-silence-duration-ms", help="Silence that ends speech.", **_INT),
+    ] = None,
     word_timestamps: Annotated[
-        str, typer.Option("--word-timestamps", help="True or False: add the times of words.")
+        Switch, _words("--word-timestamps", help="Add the times of words.", **_SWITCH)
+    ] = "False",
+    prepend_punctuations: Annotated[
+        str | None,
+        _words("--prepend-punctuations", help="Marks that belong to the word after them."),
+    ] = None,
+    append_punctuations: Annotated[
+        str | None,
+        _words("--append-punctuations", help="Marks that belong to the word before them."),
+    ] = None,
+    highlight_words: Annotated[
+        Switch, _words("--highlight-words", help="Underline the spoken word.", **_SWITCH)
     ] = "False",
     max_line_width: Annotated[
         int | None,
-        typer.Option("--max-line-width", help="Characters per subtitle line, with word times."),
+        _words("--max-line-width", help="Characters per subtitle line.", **_INT),
     ] = None,
     max_line_count: Annotated[
-        int | None, typer.Option("--max-line-count", help="Lines per subtitle, with word times.")
+        int | None, _words("--max-line-count", help="Lines per subtitle.", **_INT)
     ] = None,
     max_words_per_line: Annotated[
-        int | None, typer.Option("--max-words-per-line", help="Words per line, with word times.")
+        int | None, _words("--max-words-per-line", help="Words per line.", **_INT)
     ] = None,
-    highlight_words: Annotated[
-        str, typer.Option("--highlight-words", help="True or False: underline the spoken word.")
-    ] = "False",
-    batch_size: Annotated[
-        int,
-        typer.Option(
-            "--batch-size",
-            help="Segments decoded in parallel, cut at pauses, without previous text; 1: window "
-            "after window, exactly as openai-whisper.",
-        ),
-    ] = BATCH_SIZE,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed of sampling.")] = 0,
     device: Device = None,
+    device_index: Annotated[
+        int | None,
+        typer.Option(
+            "--device-index",
+            min=0,
+            help="Number of the GPU: --device cuda:N.",
+            rich_help_panel=COMPUTING,
+        ),
+    ] = None,
     compute_type: ComputeType = None,
+    fp16: Annotated[
+        Switch | None,
+        typer.Option(
+            "--fp16",
+            help="True: --compute-type float16; False: float32.",
+            rich_help_panel=COMPUTING,
+            **_SWITCH,
+        ),
+    ] = None,
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
@@ -146,29 +314,45 @@ def transcribe(
     and one format, the output goes to stdout in that format. With -o, or several formats, files
     are written, named after their recording; translations have the language in their name
     (talk.srt, talk.de.srt).
+
+    Options are those of openai-whisper, also with _ for -; assets/docs/command-line.md compares
+    them.
     """
     with exit_with_code(debug):
+        if device_index is not None:
+            device = _device_with_index(device, device_index)
+        if fp16 is not None:
+            compute_type = _compute_type_of(fp16 == "True", compute_type)
         settings = settings_from_flags(device, compute_type, threads)
-        formats = formats_of(output_format) if output_format else ()
-        if formats and len(formats) > 1 or output_dir is not None:
-            output_dir = output_dir or Path()
-            formats = formats or formats_of("all")
-        if output_dir is not None:
-            prepare_folder(output_dir)
-        from edgeapp.model_pool import ModelPool, language_code_of
+        use_model_directory(model_dir)
+        target = known_language(translate_to, "--translate-to")
+        destination = TranscriptOutput.of(output, output_format, audio, target)
+        from edgeapp.model_pool import ModelPool
         from pipelines import TranscribeOptions
 
         layout = WordCueLayout(
-            max_line_width,
-            max_line_count,
-            max_words_per_line,
-            _boolean("--highlight-words", highlight_words),
+            max_line_width, max_line_count, max_words_per_line, highlight_words == "True"
         )
-        words = _boolean("--word-timestamps", word_timestamps)
+        # None is the default of TranscribeOptions.
+        optional: dict[str, Any] = {
+            "prepend_punctuations": prepend_punctuations,
+            "append_punctuations": append_punctuations,
+            "carry_initial_prompt": _boolean(carry_initial_prompt),
+            "prefix": prefix,
+            "hotwords": hotwords,
+            "clip_timestamps": _times(clip_timestamps),
+            "multilingual": _boolean(multilingual),
+            "hallucination_silence_threshold": hallucination_silence_threshold,
+            "vad_filter": _boolean(vad_filter),
+            "vad_threshold": vad_threshold,
+            "vad_min_speech_duration_ms": vad_min_speech_duration_ms,
+            "vad_max_speech_duration_s": vad_max_speech_duration_s,
+            "vad_min_silence_duration_ms": vad_min_silence_duration_ms,
+        }
         options = TranscribeOptions(
-            word_timestamps=words or layout.active,
+            word_timestamps=word_timestamps == "True" or layout.active,
             language=language,
-            task=task,  # type: ignore[arg-type]  # checked by TranscribeOptions
+            task=task,
             temperature=_temperatures(temperature, temperature_increment_on_fallback),
             beam_size=beam_size,
             best_of=best_of,
@@ -177,50 +361,47 @@ def transcribe(
             compression_ratio_threshold=compression_ratio_threshold,
             logprob_threshold=logprob_threshold,
             no_speech_threshold=no_speech_threshold,
-            condition_on_previous_text=_boolean(
-                "--condition-on-previous-text", condition_on_previous_text
-            ),
+            condition_on_previous_text=condition_on_previous_text == "True",
             initial_prompt=initial_prompt,
+            suppress_blank=suppress_blank == "True",
             suppress_tokens=_token_ids(suppress_tokens),
             seed=seed,
-            batch_size=batch_size,
+            batch_size=_batch_size(_boolean(batched), batch_size),
+            **{name: value for name, value in optional.items() if value is not None},
         )
-        translate_to = translate_to and language_code_of(translate_to)
+        destination.prepare()
         pool = ModelPool(settings)
         transcriber = pool.transcriber(model, options.language, task)
-        if translate_to is not None and options.language is not None:
+        if target is not None and options.language is not None:
             # The language is known: load the translator now, so that errors come early.
             source = "en" if task == "translate" else options.language
-            if source != translate_to:  # else no translator is needed
-                pool.translator(translation_model, source, translate_to)
+            if source != target:  # else no translator is needed
+                pool.translator(translation_model, source, target)
         runner = TranscriptionRunner(
             pool,
             transcriber,
             options,
-            translate_to,
+            target,
             translation_model,
-            formats,
-            output_dir,
+            destination,
             debug,
             layout,
+            verbose=_boolean(verbose),
+            pretty_json=pretty_json == "True",
         )
         raise typer.Exit(runner.run(audio))
 
 
-def _temperatures(first: float, step: float) -> tuple[float, ...]:
+def _temperatures(first: float, step: float | None) -> tuple[float, ...]:
     """The temperatures of the fallback, computed as in openai-whisper's command line."""
-    if step <= 0 or first < 0:
+    if step is None or step <= 0 or first < 0:
         return (first,)
     count = int((1.0 + 1e-6 - first) / step) if first <= 1.0 else 0
     return tuple(round(first + i * step, 6) for i in range(count + 1))
 
 
-def _boolean(flag: str, text: str) -> bool:
-    values = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-    try:
-        return values[text.lower()]
-    except KeyError:
-        raise OptionError(f"{flag} takes True or False, not {text!r}") from None
+def _boolean(switch: str | None) -> bool | None:
+    return None if switch is None else switch == "True"
 
 
 def _token_ids(text: str) -> tuple[int, ...]:
@@ -230,3 +411,38 @@ def _token_ids(text: str) -> tuple[int, ...]:
         raise OptionError(
             f"--suppress-tokens takes token ids, separated by commas, not {text!r}"
         ) from None
+
+
+def _times(text: str | None) -> tuple[float, ...] | None:
+    """Start and end times in seconds, separated by commas."""
+    if text is None:
+        return None
+    try:
+        return tuple(float(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise OptionError(
+            f"--clip-timestamps takes seconds, separated by commas, not {text!r}"
+        ) from None
+
+
+def _batch_size(batched: bool | None, batch_size: int | None) -> int:
+    if batched is False:
+        if batch_size not in (None, 1):
+            raise OptionError(f"--batched False and --batch-size {batch_size} exclude each other")
+        return 1
+    return BATCH_SIZE if batch_size is None else batch_size
+
+
+def _device_with_index(device: str | None, index: int) -> str:
+    """The device with its number, as whisper-ctranslate2 gives both."""
+    if device == "cpu" or (device and ":" in device):
+        raise OptionError(f"--device {device} and --device-index exclude each other")
+    if index == 0 and device in (None, "auto"):
+        return "auto"
+    return f"cuda:{index}"
+
+
+def _compute_type_of(fp16: bool, compute_type: str | None) -> str:
+    if compute_type is not None:
+        raise OptionError(f"--fp16 and --compute-type {compute_type} exclude each other")
+    return "float16" if fp16 else "float32"

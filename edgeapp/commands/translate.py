@@ -3,47 +3,77 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from edgeapp.batch.language_check import LanguageCheck, language_name
+from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
+from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.batch.translation_job import LineTranslator, TranslationJob
+from edgeapp.commands.completion import complete_languages
 from edgeapp.commands.options import (
+    COMPUTING,
+    INPUT_OUTPUT,
+    LANGUAGES,
+    MODELS,
     ComputeType,
     Debug,
     Device,
     Model,
+    ModelDirectory,
     Threads,
+    known_language,
     settings_from_flags,
+    use_model_directory,
 )
 from edgeapp.console import print_note
-from edgeapp.exit_codes import DONE, exit_code_of, exit_with_code, print_error
-from pipelines import OptionError
+from edgeapp.exit_codes import InputFailures, exit_with_code
+from edgeapp.subtitles.formats import FORMATS
+from pipelines import InputError, OptionError
 
 if TYPE_CHECKING:
+    from edgeapp.model_pool import ModelPool
     from pipelines import TranslateOptions, Translator
 
 __all__ = ["translate"]
 
-
-class _Format(StrEnum):
-    TEXT = "text"
-    TSV = "tsv"
-    JSON = "json"
+_AUTO = "auto"
+OutputName = Callable[[str], Path]  # from the target language
 
 
 def translate(
     files: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="Text files; none or - reads stdin."),
+        typer.Argument(
+            metavar="[FILE]",
+            help="Text files; none or - reads stdin. Words with a space that name no file are "
+            "text.",
+        ),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="Text to translate; repeatable.", rich_help_panel=INPUT_OUTPUT),
     ] = None,
     model: Model = None,
+    model_dir: ModelDirectory = None,
     source: Annotated[
-        str | None, typer.Option("-f", "--from", help="Language of the text, such as en.")
+        str | None,
+        typer.Option(
+            "-f",
+            "--from",
+            help="Language of the text, such as en; auto: detected in its first lines. Default: "
+            "that of the model.",
+            metavar="LANGUAGE",
+            rich_help_panel=LANGUAGES,
+            autocompletion=complete_languages,
+        ),
     ] = None,
     target: Annotated[
         str | None,
@@ -52,34 +82,54 @@ def translate(
             "--to",
             help="Language to translate into: a code such as de, or a code of the model such as "
             "zho_Hant.",
+            metavar="LANGUAGE",
+            rich_help_panel=LANGUAGES,
+            autocompletion=complete_languages,
         ),
     ] = None,
     output: Annotated[
         str | None,
         typer.Option(
-            "-o", "--output", help="Output file; a folder for several inputs (talk.de.txt)."
+            "-o",
+            "--output",
+            help="Output file; a folder for several inputs (talk.de.txt).",
+            metavar="FILE|FOLDER",
+            rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
     document: Annotated[
         bool,
-        typer.Option("--document", help="Join wrapped lines; each paragraph becomes one line."),
+        typer.Option(
+            "--document",
+            help="Join wrapped lines; each paragraph becomes one line.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
     ] = False,
     beam_size: Annotated[
-        int, typer.Option("--beam-size", help="Number of beams; 1 is greedy and faster.")
+        int,
+        typer.Option(
+            "--beam-size",
+            min=1,
+            help="Number of beams; 1 is greedy and faster.",
+            rich_help_panel="Decoding",
+        ),
     ] = 1,
     format: Annotated[
-        _Format,
+        Literal["text", "tsv", "json"],
         typer.Option(
             "--format",
-            help="text; tsv (source, tab, translation); json (one object per line).",
+            help="tsv: source, tab, translation; json: one object per line.",
+            case_sensitive=False,
+            rich_help_panel=INPUT_OUTPUT,
         ),
-    ] = _Format.TEXT,
+    ] = "text",
     alignments: Annotated[
         bool,
         typer.Option(
             "--alignments",
             help="Add the word alignment as source-target pairs: 0-0 1-2 (after ||| in text; "
             "words are separated by spaces).",
+            rich_help_panel="Decoding",
         ),
     ] = False,
     shortlist: Annotated[
@@ -88,6 +138,7 @@ def translate(
             "--shortlist",
             help="Restrict the output to the vocabulary of the target language: faster, for "
             "models with one vocabulary per language.",
+            rich_help_panel=MODELS,
         ),
     ] = False,
     workers: Annotated[
@@ -97,6 +148,7 @@ def translate(
             min=1,
             help="Number of processes, each with a copy of the model and a share of the threads; "
             "for long files on a CPU.",
+            rich_help_panel=COMPUTING,
         ),
     ] = 1,
     device: Device = None,
@@ -110,55 +162,191 @@ def translate(
     in a file that ends with .part; the same command resumes there if its input is a regular file.
     """
     with exit_with_code(debug):
-        inputs = files or ["-"]
-        names = plan_translations(inputs, output)
+        # Languages first: an error about them must not wait for a model or an input.
+        _check_not_a_format(source)
+        automatic = source is not None and source.strip().lower() == _AUTO
+        source_code = None if automatic else known_language(source, "--from")
+        target_code = known_language(target, "--to")
+        inputs = _inputs(files, text)
+        names = _planned(inputs, output)
         settings = settings_from_flags(device, compute_type, threads)
-        if inputs == ["-"] and sys.stdin.isatty():
+        use_model_directory(model_dir)
+        if source is None and model is None and settings.translation_model is None:
+            # Text is in English where nothing else is said, and English needs no translation.
+            automatic = target_code == "en"
+        if [each.name for each in inputs] == ["-"] and sys.stdin.isatty():
             print_note("reading from the terminal; press Ctrl-D to end")
-        from edgeapp.model_pool import ModelPool, language_code_of
+        # Takes half a second, while the model is loaded.
+        threading.Thread(target=_load_language_detection, daemon=True).start()
+        from edgeapp.model_pool import ModelPool
+
+        failures = InputFailures(len(inputs), debug)
+        with ExitStack() as stack:
+            models = _Models(
+                stack,
+                ModelPool(settings),
+                model,
+                _with_region(target, target_code),
+                target_code,
+                beam_size,
+                alignments,
+                shortlist,
+                workers,
+            )
+            if not automatic:
+                models.load(source_code, _with_region(source, source_code))
+                paths = [None if name is None else name(models.suffix) for name in names]
+                _check_outputs(paths, inputs)
+            for each, name in zip(inputs, names, strict=True):
+                with failures.catch(each.shown), ExitStack() as opened_files:
+                    opened = None
+                    if automatic:
+                        opened = each.open(opened_files, with_head=True)
+                        models.load(_detected(each, opened), None)
+                    path = None if name is None else name(models.suffix)
+                    if automatic:
+                        _check_outputs([path], inputs)
+                    TranslationJob(
+                        models.line_translator,
+                        models.translator,
+                        models.options,
+                        each,
+                        document,
+                        format,
+                        LanguageCheck(None if automatic else models.source_language),
+                        opened,
+                    ).run(path)
+        raise typer.Exit(failures.exit_code())
+
+
+@dataclass
+class _Models:
+    """The model for the language of the inputs; another one where the language changes.
+
+    Attributes:
+        stack: Ends worker processes.
+        pool: Loads models.
+        name: The model that was named, or None.
+        target: Language to translate into, as the model names it, or None.
+        target_code: The code of that language, or None.
+        beam_size, alignments, shortlist, workers: Options of the command line.
+    """
+
+    stack: ExitStack
+    pool: ModelPool
+    name: str | None
+    target: str | None
+    target_code: str | None
+    beam_size: int
+    alignments: bool
+    shortlist: bool
+    workers: int
+
+    def __post_init__(self) -> None:
+        self._parallel: dict[int, LineTranslator] = {}
+
+    def load(self, source_code: str | None, source: str | None) -> None:
+        """Load the model.
+
+        Args:
+            source_code: Code of the language of the text, or None.
+            source: The same as the model names it, where it was named so.
+
+        Raises:
+            EdgeError: As ModelPool.translator, and for languages that the model lacks.
+        """
         from pipelines import TranslateOptions
 
-        source_code = source and language_code_of(source)
-        target_code = target and language_code_of(target)
-        translator = ModelPool(settings).translator(model, source_code, target_code, shortlist)
-        source, target = _with_region(source, source_code), _with_region(target, target_code)
-        options = TranslateOptions(
-            target=target if translator.target_codes else None,
-            source_language=source,
-            beam_size=beam_size,
-            word_alignments=alignments,
+        self.translator = self.pool.translator(
+            self.name, source_code, self.target_code, self.shortlist
         )
-        _check_languages(translator, options)
-        suffix = target or translator.target_language or "translated"
-        targets = [None if name is None else name(suffix) for name in names]
-        check_no_collisions([path for path in targets if path is not None], inputs)
-        code = DONE
-        with _line_translator(translator, workers) as line_translator:
-            for name, path in zip(inputs, targets, strict=True):
-                job = TranslationJob(
-                    line_translator, translator, options, name, document, format.value
-                )
-                try:
-                    job.run(path)
-                except BrokenPipeError:
-                    raise  # stdout is closed, for the remaining inputs too
-                except Exception as error:  # a failed input does not stop the remaining ones
-                    print_error(error, "stdin" if name == "-" else name, debug)
-                    code = max(code, exit_code_of(error))
-        raise typer.Exit(code)
+        self.options = TranslateOptions(
+            target=self.target if self.translator.target_codes else None,
+            source_language=source or source_code,
+            beam_size=self.beam_size,
+            word_alignments=self.alignments,
+        )
+        _check_languages(self.translator, self.options)
+        self.line_translator = self._with_workers(self.translator)
+
+    @property
+    def source_language(self) -> str | None:
+        """Code of the language from which is translated; None if it is not known."""
+        return self.options.source_language or self.translator.source_language
+
+    @property
+    def suffix(self) -> str:
+        """The language in the names of output files."""
+        return self.target or self.translator.target_language or "translated"
+
+    def _with_workers(self, translator: Translator) -> LineTranslator:
+        """The translator itself, or `workers` processes that share its threads."""
+        if self.workers == 1:
+            return translator
+        if id(translator) not in self._parallel:
+            from pipelines import ParallelTranslator
+
+            threads = max(1, translator.engine.threads // self.workers)
+            processes = ParallelTranslator(translator, self.workers, threads)
+            self._parallel[id(translator)] = self.stack.enter_context(processes)
+        return self._parallel[id(translator)]
 
 
-@contextmanager
-def _line_translator(translator: Translator, workers: int) -> Iterator[LineTranslator]:
-    """The translator itself, or `workers` processes that share its threads. Raises OptionError."""
-    if workers == 1:
-        yield translator
-        return
-    from pipelines import ParallelTranslator
+def _check_not_a_format(source: str | None) -> None:
+    """Raise OptionError for the name of a format: -f is the format in `edgeapp transcribe`."""
+    name = (source or "").strip().lower()
+    if name in (*FORMATS, *WRITERS):
+        raise OptionError(
+            f"-f is the language of the text here (-f en), and {name} is a format: --format takes "
+            f"{', '.join(WRITERS)}"
+        )
 
-    threads = max(1, translator.engine.threads // workers)
-    with ParallelTranslator(translator, workers, threads) as parallel:
-        yield parallel
+
+def _inputs(files: Sequence[str] | None, texts: Sequence[str] | None) -> list[TextSource]:
+    """The inputs, in their order. Words with a space that name no file are text themselves."""
+    inputs = []
+    for name in files or ():
+        is_text = " " in name.strip() and not Path(name).exists()
+        inputs.append(TextSource("text", name) if is_text else TextSource(name))
+    inputs += [TextSource("text", text) for text in texts or ()]
+    return inputs or [TextSource("-")]
+
+
+def _planned(inputs: Sequence[TextSource], output: str | None) -> list[OutputName | None]:
+    """Where the translation of each input goes: as plan_translations; texts share stdout."""
+    if output is None and all(each.text is not None for each in inputs):
+        return [None] * len(inputs)
+    return plan_translations([each.name for each in inputs], output)
+
+
+def _check_outputs(paths: Sequence[Path | None], inputs: Sequence[TextSource]) -> None:
+    read = [each.name for each in inputs if each.text is None]
+    check_no_collisions([path for path in paths if path is not None], read)
+
+
+def _detected(source: TextSource, opened: OpenText) -> str:
+    """The language of an input, told from its first lines.
+
+    Raises:
+        InputError: It cannot be told.
+    """
+    from pipelines import detect_text_language
+
+    head = opened.head.decode(errors="ignore").strip()
+    found = detect_text_language(head)
+    if found is None:
+        raise InputError(
+            f"{source.shown}: the language cannot be told from its first {len(head)} characters; "
+            "name it with --from, such as --from en"
+        )
+    print_note(f"{source.shown}: detected language: {language_name(found.code)}")
+    return found.code
+
+
+def _load_language_detection() -> None:
+    from pipelines import detect_text_language
+
+    detect_text_language("")
 
 
 def _check_languages(translator: Translator, options: TranslateOptions) -> None:
@@ -172,7 +360,7 @@ def _check_languages(translator: Translator, options: TranslateOptions) -> None:
     if translator.source_codes and not source:
         raise OptionError(
             f"{translator.name} needs the language of the text: name it with --from, such as "
-            f"--from en; it has {', '.join(translator.source_codes)}"
+            f"--from en, or --from auto; it has {', '.join(translator.source_codes)}"
         )
     # A missing target is no error yet: each line may name its own (">>deu<< Good morning.").
     translator.translate_lines([], options)

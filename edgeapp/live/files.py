@@ -47,7 +47,7 @@ def plan_outputs(paths: Sequence[Path], target: str | None) -> list[tuple[Path, 
         (path, whether it holds the translation) of each file.
 
     Raises:
-        OptionError: an unknown extension.
+        OptionError: an unknown extension, or two outputs would be written to one file.
         OutputError: a file is not empty (it may hold an earlier session, which cannot be
             repeated), or its folder does not exist.
     """
@@ -56,12 +56,28 @@ def plan_outputs(paths: Sequence[Path], target: str | None) -> list[tuple[Path, 
         files.append((path, False))
         if _format_of(path) != ".jsonl" and target is not None:
             files.append((path.with_name(f"{path.stem}.{target}{path.suffix}"), True))
+    _check_distinct(files, target)
     for path, _ in files:
         if path.is_file() and path.stat().st_size:
             raise OutputError(f"{path} exists already: choose another name")
         if not path.parent.is_dir():
             raise OutputError(f"{path} cannot be written: {path.parent} is not a folder")
     return files
+
+
+def _check_distinct(files: Sequence[tuple[Path, bool]], target: str | None) -> None:
+    """Raise OptionError if a file would hold two streams of text."""
+    taken: dict[Path, bool] = {}
+    for path, translated in files:
+        key = path.resolve()
+        if key in taken:
+            if translated == taken[key]:
+                raise OptionError(f"{path} is named twice: leave out one -o {path}")
+            raise OptionError(
+                f"{path} is where the translation ({target}) goes, and cannot hold the transcript "
+                f"too: leave out -o {path}"
+            )
+        taken[key] = translated
 
 
 class LiveOutputFile:

@@ -1,8 +1,9 @@
-"""Terminal output of `edgeapp live`: growing captions, or one JSON event a line in a pipe."""
+"""Output of `edgeapp live`: growing captions on a terminal, lines of text in a pipe, or JSON."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.console import format_clock, print_note, results_console
@@ -22,7 +23,7 @@ from pipelines import CommittedText, PartialText, SpeechEnded
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CaptionView", "JsonView", "EventView"]
+__all__ = ["CaptionView", "EventView", "JsonView", "TextView"]
 
 _METER_WIDTH = 12  # characters
 _METER_MIN_DB, _METER_MAX_DB = -60.0, -10.0
@@ -51,6 +52,37 @@ class JsonView:
     def show(self, event: SessionEvent) -> None:
         sys.stdout.write(as_json(event) + "\n")
         sys.stdout.flush()
+
+
+class TextView:
+    """Writes final text to stdout, a sentence a line; each translation is a line of its own.
+
+    Warnings go to stderr.
+    """
+
+    def __init__(self) -> None:
+        self._segmenter = SubtitleSegmenter()
+
+    def __enter__(self) -> TextView:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+    def show(self, event: SessionEvent) -> None:
+        if isinstance(event, CommittedText):
+            self._write(self._segmenter.add(event.text, event.start, event.end))
+        elif isinstance(event, SpeechEnded | SessionEnded):
+            self._write(self._segmenter.flush())
+        elif isinstance(event, TranslationFinal):
+            self._write([Cue(event.start, event.end, event.text.strip())])
+        elif isinstance(event, WarningRaised):
+            print_note(event.message)
+
+    def _write(self, cues: Iterable[Cue]) -> None:
+        for cue in cues:
+            sys.stdout.write(f"{' '.join(cue.text.split())}\n")
+            sys.stdout.flush()
 
 
 class CaptionView:

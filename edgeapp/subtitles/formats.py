@@ -1,7 +1,12 @@
-"""Transcripts as txt, vtt, srt, tsv and json, in openai-whisper's layouts."""
+"""Transcripts as text, subtitles and tables.
+
+txt, vtt, srt, tsv and json have openai-whisper's layouts, lrc and csv those of whisper.cpp.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -100,24 +105,47 @@ def _tsv(cues: Sequence[Timed]) -> str:
     return "".join(lines)
 
 
+def _lrc(cues: Sequence[Timed]) -> str:
+    """Lyrics: the start of each line in minutes and hundredths of a second."""
+    parts = []
+    for cue, text in _non_empty(cues):
+        minutes, hundredths = divmod(max(0, round(100 * cue.start)), 6000)
+        time = f"{minutes:02d}:{hundredths // 100:02d}.{hundredths % 100:02d}"
+        parts.append(f"[{time}]{' '.join(text.split())}\n")
+    return "".join(parts)
+
+
+def _csv(cues: Sequence[Timed]) -> str:
+    """Start and end in milliseconds, then the text in quotes."""
+    table = io.StringIO()
+    table.write("start,end,text\n")
+    writer = csv.writer(table, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\n")
+    for cue in cues:
+        if text := cue.text.strip():
+            writer.writerow((round(1000 * cue.start), round(1000 * cue.end), text))
+    return table.getvalue()
+
+
 _WRITERS: dict[str, Callable[[Sequence[Timed]], str]] = {
     "txt": _txt,
     "vtt": _vtt,
     "srt": _srt,
     "tsv": _tsv,
+    "lrc": _lrc,
+    "csv": _csv,
 }
-FORMATS = ("txt", "vtt", "srt", "tsv", "json")
+FORMATS = ("txt", "vtt", "srt", "tsv", "json", "lrc", "csv")
 
 
 def formats_of(text: str) -> tuple[str, ...]:
-    """Format names from "all", one name, or several separated by commas.
+    """Format names from "all", one name, or several separated by commas, in any case.
 
     Raises:
         OptionError: A name is unknown.
     """
-    if text == "all":
+    names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",")))
+    if names == ("all",):
         return FORMATS
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
         if name not in FORMATS:
             raise OptionError(f"output format {name!r} is not one of {', '.join(FORMATS)}, all")
@@ -132,7 +160,9 @@ def _record(segment: Segment | Cue) -> dict[str, object]:
     return record
 
 
-def render(transcript: Transcript, fmt: str, *, translated: bool = False) -> str:
+def render(
+    transcript: Transcript, fmt: str, *, translated: bool = False, pretty: bool = False
+) -> str:
     """The content of a transcript file.
 
     Args:
@@ -140,6 +170,7 @@ def render(transcript: Transcript, fmt: str, *, translated: bool = False) -> str
         fmt: One of FORMATS. JSON has openai-whisper's "text", "segments" and "language", and
             "translation" where there is one.
         translated: Render the translation instead of the segments; not for JSON.
+        pretty: Indent JSON.
     """
     if fmt != "json":
         return _WRITERS[fmt](transcript.translation if translated else transcript.segments)
@@ -154,4 +185,4 @@ def render(transcript: Transcript, fmt: str, *, translated: bool = False) -> str
             "text": " ".join(cue.text for cue in transcript.translation),
             "segments": [asdict(cue) for cue in transcript.translation],
         }
-    return json.dumps(content, ensure_ascii=False)
+    return json.dumps(content, ensure_ascii=False, indent=4 if pretty else None)

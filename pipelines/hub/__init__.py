@@ -7,7 +7,7 @@ is shared with other tools.
 
 from pipelines.hub.addresses import InsecureMirror
 from pipelines.hub.assets import assets_folder, bundled_folder
-from pipelines.hub.cache import cache_folder
+from pipelines.hub.cache import cache_folder, use_cache_folder
 from pipelines.hub.catalog import (
     ModelInfo,
     ResolvedModel,
@@ -36,4 +36,5 @@ __all__ = [
     "pull",
     "remove",
     "resolve",
+    "use_cache_folder",
 ]

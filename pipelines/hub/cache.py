@@ -29,6 +29,7 @@ __all__ = [
     "storage_folder",
     "task_of",
     "unusable",
+    "use_cache_folder",
 ]
 
 # model_type in config.json of the families that the engine runs → their task.
@@ -53,11 +54,22 @@ _TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
 _SEPARATE_VOCABULARIES = (("target_vocab.json",),)
 
 
+_chosen_folder: Path | None = None
+
+
 def cache_folder() -> Path:
-    """The Hugging Face cache of this machine; it need not exist yet."""
+    """The Hugging Face cache of this machine, or the chosen one; it need not exist yet."""
+    if _chosen_folder is not None:
+        return _chosen_folder
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
+
+
+def use_cache_folder(folder: Path | None) -> None:
+    """Use another cache in this process; None for that of the machine."""
+    global _chosen_folder
+    _chosen_folder = folder
 
 
 def cached_snapshot(repository: str) -> Path | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -80,10 +80,9 @@ def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
     """Find a model on this machine, without any download.
 
     Args:
-        name: In this order: a bundled name; a short name (tiny … turbo, distil-…, opus-mt-en-de); a
-            path; a hub id. A string is a path if a folder exists there, if it starts with "." or
-            "~", or if it is absolute: write ./tiny for a folder named like a model. A Path is
-            always a path.
+        name: In this order: the path of a model folder; a bundled name; a short name (tiny … turbo,
+            distil-…, opus-mt-en-de); a path; a hub id. A string is a path if a folder exists
+            there, if it starts with "." or "~", or if it is absolute. A Path is always a path.
 
     Raises:
         OptionError: `name` is empty.
@@ -95,9 +94,12 @@ def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
         raise OptionError("the model's name is empty; give a name, a hub id or a folder")
     if not isinstance(name, str):
         return _local(text)
+    repository = repository_of(text)
+    if (text in BUNDLED or repository is not None) and _is_model_folder(Path(text)):
+        note = f"using the folder {text} here, not the model of that name"
+        return replace(_local(text), note=note)
     if text in BUNDLED:
         return ResolvedModel(text, BUNDLED[text].task, bundled_folder(text), "bundled")
-    repository = repository_of(text)
     if repository is None:
         if _is_path(text):
             return _local(text)
@@ -179,6 +181,18 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:  # too long for a path, or inside a folder without permission
+        return False
+
+
+def _is_model_folder(path: Path) -> bool:
+    """Whether a folder holds a model, or a part of one: it has a config."""
+    return _is_folder(path) and _is_file(path / "config.json")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
         return False
 
 

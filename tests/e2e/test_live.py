@@ -21,7 +21,7 @@ from tests.e2e.conftest import Edgeapp
 from tests.fixtures.pulse import PulseMicrophone
 
 TALK = assets_folder() / "samples" / "talk.flac"
-LIVE = [sys.executable, "-m", "edgeapp", "live", "-m", "demo"]
+LIVE = [sys.executable, "-m", "edgeapp", "live", "-m", "demo", "--json"]
 
 
 @pytest.fixture
@@ -80,13 +80,16 @@ def test_a_microphone(
 
 
 def test_a_recording_as_if_spoken(edgeapp: Edgeapp, talk: Path, tmp_path: Path) -> None:
-    done = edgeapp("live", "-m", "demo", "--from-file", talk, "--speed", "0", "-o", "a.txt")
+    command = ("live", "-m", "demo", "--from-file", talk, "--speed", "0")
+    done = edgeapp(*command, "-o", "a.txt", "--json")
     assert done.returncode == 0, done.stderr
     events = events_of(done.stdout)
     types = {event["type"] for event in events}
     assert {"speech_start", "partial", "committed", "speech_end", "end"} <= types
     words = (tmp_path / "a.txt").read_text().split()
     assert words == text_of(events).split()
+    text = edgeapp(*command)
+    assert text.stdout == (tmp_path / "a.txt").read_text()
 
 
 def test_ctrl_c_flushes_the_tail(talk: Path, tmp_path: Path, environment: dict[str, str]) -> None:
@@ -160,6 +163,9 @@ def test_what_cannot_be_is_said_before_anything_is_loaded(edgeapp: Edgeapp, talk
         (["--policy", "hope"], "--policy"),
         (["--speed", "-1"], "--speed"),
         (["-o", "a.docx"], "docx"),
+        (["-o", "m.srt", "-o", "m.de.srt", "--translate-to", "de"], "m.de.srt is where"),
+        (["--device", "USB Mic"], "--input-device names the microphone"),
+        (["--translate-to", "xx"], "unknown language"),
         (["--min-chunk", "0"], "min_chunk"),
     ):
         done = edgeapp("live", "-m", "demo", "--from-file", talk, *wrong)

@@ -20,7 +20,9 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
     return int(stop.value.code or 0), out, err
 
 
-@pytest.mark.parametrize("command", [(), ("transcribe",), ("translate",), ("demo",), ("models",)])
+@pytest.mark.parametrize(
+    "command", [(), ("transcribe",), ("translate",), ("live",), ("models",), ("doctor",)]
+)
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
     code = (
         "import sys\nfrom edgeapp.cli import main\n"
@@ -49,9 +51,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         (["transcribe", "a.wav", "--output_format", "docx"], "docx"),
-        (["transcribe", "a.wav", "--condition_on_previous_text", "maybe"], "True or False"),
+        (["transcribe", "a.wav", "--condition_on_previous_text=maybe"], "'true', 'false'"),
         (["transcribe", "a.wav", "--suppress_tokens", "x"], "--suppress-tokens"),
-        (["transcribe", "a.wav", "--threads", "0"], "threads"),
+        (["transcribe", "a.wav", "--threads", "-1"], "threads"),
         (["transcribe"], "Usage"),
         (["translate", "a.txt", "b.txt"], "-o FOLDER"),
         (["nonsense"], "nonsense"),
@@ -93,3 +95,61 @@ def test_bundled_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split("\t") for line in out.splitlines()]
     assert "demo-en-de" in [row[0] for row in rows]
     assert all(len(row) == 5 and Path(row[4]).is_dir() for row in rows)
+
+
+def complete(*words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What the shell offers for the last word, as bash asks for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("_EDGEAPP_COMPLETE", "complete_bash")
+        patch.setenv("COMP_WORDS", " ".join(("edgeapp", *words)))
+        patch.setenv("COMP_CWORD", str(len(words)))
+        _, out, _ = run(capsys=capsys)
+    return out.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["trans"], {"transcribe", "translate"}),
+        (["transcribe", "--word-t"], {"--word-timestamps"}),
+        (["transcribe", "--task", ""], {"transcribe", "translate"}),
+        (["transcribe", "-f", "s"], {"srt"}),
+        (["transcribe", "-l", "ger"], {"german"}),
+        (["translate", "-t", "de"], {"de"}),
+        (["transcribe", "-m", "demo"], {"demo", "demo-en-de", "demo-de-en"}),
+        (["live", "--policy", "a"], {"agreement", "attention"}),
+        (["transcribe", "--compute-type", "int"], {"int8"}),
+        (["transcribe", "talk"], set()),  # bash then completes names of files
+    ],
+)
+def test_the_shell_completes(
+    words: list[str], offered: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert set(complete(*words, capsys=capsys)) == offered
+
+
+def test_completion_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    monkeypatch.setattr("shellingham.detect_shell", lambda *_: ("bash", "/bin/bash"))
+    code, _, _ = run("--install-completion", "bash", capsys=capsys)
+    assert code == 0
+    script = tmp_path / ".bash_completions" / "edgeapp.sh"
+    assert str(script) in (tmp_path / ".bashrc").read_text()
+    # -o default: where the program offers no word, bash completes names of files.
+    assert "complete -o default -F _edgeapp_completion edgeapp" in script.read_text()
+
+
+def test_help_is_grouped_and_shows_choices(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = run("transcribe", "--help", capsys=capsys)
+    titles = [line for line in out.splitlines() if line.endswith(":") and line[0] != " "]
+    assert titles == [
+        "Arguments:", "Models:", "Languages:", "Input and output:", "Decoding:", "Silence:",
+        "Words and subtitles:", "Computing:", "Other:",
+    ]  # fmt: skip
+    assert "transcribe|translate" in out
+    assert "[auto|float32|bfloat16|float16|int8]" in out
+    assert "[True|False]" in out
+    assert "--hotwords" not in out, "it is refused"

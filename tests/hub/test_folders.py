@@ -23,17 +23,25 @@ def test_a_folder_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert resolve(".") == expected
 
 
-def test_names_go_before_folders_and_a_dot_says_folder(
+def test_a_model_folder_goes_before_the_names_of_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cached: Cached, bundled: Path
 ) -> None:
+    """A folder that merely has the name of a model does not."""
     download = cached("openai/whisper-tiny", whisper_files())
-    tiny = write_files(tmp_path / "tiny", opus_files())
-    demo = write_files(tmp_path / "demo", opus_files())
-    monkeypatch.chdir(tmp_path)
+    tiny = write_files(tmp_path / "here/tiny", opus_files())
+    demo = write_files(tmp_path / "here/demo", opus_files())
+    monkeypatch.chdir(tmp_path / "here")
+    for name, folder in (("tiny", tiny), ("demo", demo)):
+        found = resolve(name)
+        assert (found.folder, found.source) == (folder, "folder")
+        assert found.note == f"using the folder {name} here, not the model of that name"
+        assert resolve(f"./{name}").folder == resolve(Path(name)).folder == folder
+    other = tmp_path / "other"
+    for name in ("tiny", "demo"):
+        (other / name).mkdir(parents=True)
+    monkeypatch.chdir(other)
     assert resolve("tiny").folder == download
     assert resolve("demo").folder == bundled / "demo"
-    assert resolve("./tiny").folder == resolve(Path("tiny")).folder == tiny
-    assert resolve("./demo").folder == resolve(Path("demo")).folder == demo
 
 
 def test_a_folder_goes_before_the_hub_id_of_that_name(

@@ -12,6 +12,7 @@ from typing import cast
 import pytest
 
 from edgeapp.batch.inputs import TextUnit, read_units
+from edgeapp.batch.text_source import TextSource
 from edgeapp.batch.translation_job import LineTranslator, TranslationJob
 from pipelines import InputError, NumericalError, TranslateOptions, Translation, Translator
 
@@ -54,7 +55,7 @@ def job(source: Path, workers: LineTranslator | None) -> TranslationJob:
         workers or one_process,
         one_process,
         TranslateOptions(),
-        str(source),
+        TextSource(str(source)),
         False,
         "text",
     )

@@ -65,3 +65,19 @@ def test_invalid_outputs_are_errors(tmp_path: Path) -> None:
         LiveOutputFile(tmp_path / "talk.docx")
     with pytest.raises(OutputError, match="cannot be written"):
         LiveOutputFile(tmp_path / "missing" / "talk.srt")
+
+
+@pytest.mark.parametrize(
+    ("names", "target", "said"),
+    [
+        (["m.srt", "m.de.srt"], "de", "m.de.srt is where the translation"),
+        (["m.de.srt", "m.srt"], "de", "m.de.srt is where the translation"),
+        (["m.srt", "m.srt"], None, "named twice"),
+        (["m.srt", "./m.srt"], None, "named twice"),
+    ],
+)
+def test_two_streams_do_not_go_into_one_file(
+    names: list[str], target: str | None, said: str
+) -> None:
+    with pytest.raises(OptionError, match=said):
+        plan_outputs([Path(name) for name in names], target)

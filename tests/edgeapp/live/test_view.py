@@ -16,7 +16,7 @@ from edgeapp.live.events import (
     TranslationPartial,
     WarningRaised,
 )
-from edgeapp.live.view import CaptionView, JsonView
+from edgeapp.live.view import CaptionView, JsonView, TextView
 from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
 
 DIM = "\x1b[2m"
@@ -100,7 +100,23 @@ def test_level_lag_and_losses_are_shown(screen: Screen) -> None:
     assert "edgeapp: this machine is too slow" in screen.everything
 
 
-def test_a_pipe_gets_an_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_a_sentence_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with TextView() as view:
+        view.take(CommittedText(" I am", 0.0, 0.5))
+        view.take(PartialText(" her"))
+        view.take(CommittedText(" here. And", 0.5, 1.0))
+        view.take(TranslationPartial("Ich"))
+        view.take(TranslationFinal("Ich bin hier.", 0.0, 0.8, "I am here."))
+        view.take(WarningRaised("it is late"))
+        view.take(Status(1.0, 0.0, 0.1, 0.0, -20.0))
+        view.take(SpeechEnded(1.5))
+        view.take(SessionEnded(2.0))
+    out, err = capsys.readouterr()
+    assert out == "I am here.\nIch bin hier.\nAnd\n"
+    assert err == "edgeapp: it is late\n"
+
+
+def test_programs_get_an_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with JsonView() as view:
         view.show(CommittedText(" I am\nhere", 0.0, 0.5))
         view.show(SessionEnded(1.0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -37,7 +39,7 @@ def _without_words(segment: Segment) -> dict[str, object]:
     return record
 
 
-@pytest.mark.parametrize("fmt", FORMATS)
+@pytest.mark.parametrize("fmt", ["txt", "vtt", "srt", "tsv", "json"])
 def test_files_equal_those_of_openai_whisper(fmt: str, tmp_path: Path) -> None:
     utils = pytest.importorskip("whisper.utils")
     result = {
@@ -51,6 +53,27 @@ def test_files_equal_those_of_openai_whisper(fmt: str, tmp_path: Path) -> None:
         assert json.loads(render(TALK, fmt)) == json.loads(theirs)
     else:
         assert render(TALK, fmt) == theirs
+
+
+def test_lyrics_and_tables_are_as_whisper_cpp_writes_them() -> None:
+    talk = Transcript("en", (*TALK.segments, segment(3, 3726, 3727, ' He said "No,\nno", twice.')))
+    assert render(talk, "lrc") == (
+        "[00:00.00]Good morning.\n"
+        "[00:02.50]It is -> late, my friend.\n"
+        "[60:00.00]Größe: 5 €.\n"
+        '[62:06.00]He said "No, no", twice.\n'
+    )
+    table = render(talk, "csv")
+    assert table.startswith('start,end,text\n0,2500,"Good morning."\n')
+    rows = list(csv.reader(io.StringIO(table)))
+    assert rows[-1] == ["3726000", "3727000", 'He said "No,\nno", twice.']
+    assert render(Transcript("en", ()), "lrc") == ""
+    assert render(Transcript("en", ()), "csv") == "start,end,text\n"
+
+
+def test_json_can_be_indented() -> None:
+    assert json.loads(render(TALK, "json", pretty=True)) == json.loads(render(TALK, "json"))
+    assert render(TALK, "json", pretty=True).startswith('{\n    "text"')
 
 
 def test_json_holds_the_translation_too() -> None:
@@ -79,7 +102,8 @@ def test_silence_gives_files_without_cues() -> None:
 
 def test_format_names() -> None:
     assert formats_of("all") == FORMATS
-    assert formats_of("srt,json,srt") == ("srt", "json")
+    assert formats_of("ALL") == FORMATS
+    assert formats_of("srt,json,SRT") == ("srt", "json")
     with pytest.raises(OptionError, match="docx"):
         formats_of("srt,docx")
 

@@ -1,0 +1,85 @@
+"""What `edgeapp translate` reads: a file, a pipe, stdin, or the text of its command line."""
+
+from __future__ import annotations
+
+import io
+import sys
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from edgeapp.batch.inputs import read_head
+from pipelines import InputError
+
+__all__ = ["OpenText", "TextSource"]
+
+# A file with a zero byte among its first bytes is binary, whatever its name is.
+_BINARY_CHECK_BYTES = 8192
+
+
+@dataclass(frozen=True)
+class OpenText:
+    """An open input.
+
+    Attributes:
+        file: Unbuffered binary file, after `head`.
+        head: The first bytes, read already.
+        size: Bytes in all; None where the input can be read once only: stdin, a pipe, a text.
+    """
+
+    file: BinaryIO
+    head: bytes
+    size: int | None
+
+
+@dataclass(frozen=True)
+class TextSource:
+    """An input to translate.
+
+    Attributes:
+        name: Path; "-" is stdin. For messages, "text" if `text` is given.
+        text: The text itself, where it stands on the command line.
+    """
+
+    name: str
+    text: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name for messages."""
+        return "stdin" if self.name == "-" and self.text is None else self.name
+
+    def open(self, stack: ExitStack, *, with_head: bool = False) -> OpenText:
+        """Open the input.
+
+        Args:
+            stack: Closes the file.
+            with_head: Read the first bytes, at which a pipe may block.
+
+        Raises:
+            InputError: It cannot be read, or is binary.
+        """
+        if self.text is not None:
+            # Bytes of the command line that are not UTF-8 are kept as they were typed.
+            content = f"{self.text}\n".encode("utf-8", "surrogateescape")
+            head, rest = (content, b"") if with_head else (b"", content)
+            return OpenText(io.BytesIO(rest), head, None)
+        if self.name == "-":
+            stdin = sys.stdin.buffer
+            return OpenText(stdin, read_head(stdin) if with_head else b"", None)
+        path = Path(self.name)
+        try:
+            file = stack.enter_context(path.open("rb", buffering=0))
+            if not file.seekable():
+                return OpenText(file, read_head(file) if with_head else b"", None)
+            if b"\0" in file.read(_BINARY_CHECK_BYTES):
+                raise InputError(f"{path} holds binary data, not UTF-8 text")
+            file.seek(0)
+            head = read_head(file) if with_head else b""
+            return OpenText(file, head, path.stat().st_size)
+        except OSError as error:
+            hint = ""
+            if isinstance(error, FileNotFoundError):
+                hint = "; --text translates words of the command line"
+            raise InputError(f"{path} cannot be read: {error.strerror}{hint}") from error

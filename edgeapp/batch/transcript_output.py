@@ -1,0 +1,123 @@
+"""Where the results of recordings go: to stdout, into a folder, or to one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeapp.batch.outputs import check_no_collisions, output_names, prepare_folder
+from edgeapp.subtitles.formats import FORMATS, formats_of
+from pipelines import OptionError
+
+__all__ = ["OutputFile", "TranscriptOutput"]
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """A file of a recording's results.
+
+    Attributes:
+        format: One of FORMATS.
+        translated: It holds the translation.
+        path: Where it is written.
+    """
+
+    format: str
+    translated: bool
+    path: Path
+
+
+@dataclass(frozen=True)
+class TranscriptOutput:
+    """The destination of a run.
+
+    Attributes:
+        formats: Formats of the results; without any, plain text goes to stdout as it is decoded.
+        folder: Folder for the results; None writes them to stdout.
+        names: For each recording the base name of its results.
+        file: The only file, where one was named; it is in `folder`.
+        target: Language of the translation, or None.
+    """
+
+    formats: tuple[str, ...]
+    folder: Path | None
+    names: tuple[str, ...]
+    file: Path | None = None
+    target: str | None = None
+
+    @classmethod
+    def of(
+        cls, output: str | None, formats: str | None, inputs: Sequence[str], target: str | None
+    ) -> TranscriptOutput:
+        """The destination that a command line asks for.
+
+        Args:
+            output: A folder; or a file, which is a name that ends with a format and is no folder.
+            formats: Names of formats with commas between them, or "all".
+            inputs: Paths of the recordings; "-" is stdin.
+            target: Language of the translation, or None.
+
+        Raises:
+            OptionError: The values exclude each other, or two results would have the same path.
+        """
+        chosen = formats_of(formats) if formats else ()
+        names = tuple(output_names(inputs))
+        ending = None if output is None else _format_in_name(output)
+        if output is not None and ending is not None:
+            if len(inputs) > 1:
+                raise OptionError(
+                    f"{output} is one file for {len(inputs)} recordings: name a folder with -o"
+                )
+            if chosen not in ((), (ending,)):
+                raise OptionError(f"-f {formats} and -o {output} name different formats")
+            file = Path(output)
+            destination = cls((ending,), file.parent, (file.stem,), file, target)
+        elif output is not None or len(chosen) > 1:
+            destination = cls(chosen or FORMATS, Path(output or "."), names, None, target)
+        else:
+            destination = cls(chosen, None, names, None, target)
+        destination._check(inputs)
+        return destination
+
+    def _check(self, inputs: Sequence[str]) -> None:
+        if self.folder is not None:
+            paths = [file.path for name in self.names for file in self.files(name)]
+            check_no_collisions(paths, inputs)
+        elif self.target is not None and self.formats not in ((), ("json",)):
+            raise OptionError(
+                f"-f {self.formats[0]} with --translate-to makes two texts, and stdout takes one: "
+                f"-o FOLDER writes both to files, -f json holds both"
+            )
+
+    def prepare(self) -> None:
+        """Create the folder.
+
+        Raises:
+            OutputError: It cannot be created or written to.
+        """
+        if self.folder is not None:
+            prepare_folder(self.folder)
+
+    def files(self, name: str) -> Iterator[OutputFile]:
+        """The files of the recording with this base name; none where results go to stdout.
+
+        The JSON of a recording holds its translation too.
+        """
+        if self.folder is None:
+            return
+        for fmt in self.formats:
+            original = self.file or self.folder / f"{name}.{fmt}"
+            yield OutputFile(fmt, False, original)
+            if self.target is not None and fmt != "json":
+                translated = f"{name}.{self.target}{original.suffix}"
+                yield OutputFile(fmt, True, self.folder / translated)
+
+
+def _format_in_name(output: str) -> str | None:
+    """The format with which the name of a file ends; None for the name of a folder."""
+    path = Path(output)
+    ending = path.suffix.lower().removeprefix(".")
+    if ending not in FORMATS or path.is_dir() or output.endswith(("/", "\\")):
+        return None
+    return ending

@@ -1,0 +1,30 @@
+"""Values that the shell completes: names of models and languages. Nothing heavy is imported."""
+
+from __future__ import annotations
+
+__all__ = ["complete_languages", "complete_models"]
+
+
+def complete_models(incomplete: str) -> list[tuple[str, str]]:
+    """Names of models that begin with `incomplete`, with a word of help each.
+
+    The models on this machine; folders are completed by the shell itself.
+    """
+    from pipelines import EdgeError
+    from pipelines.hub import list_models
+
+    try:
+        models = list_models()
+    except (EdgeError, OSError):
+        return []
+    return [(model.name, model.task) for model in models if model.name.startswith(incomplete)]
+
+
+def complete_languages(incomplete: str) -> list[tuple[str, str]]:
+    """Codes and English names of languages that begin with `incomplete`."""
+    from pipelines import LANGUAGES
+
+    wanted = incomplete.lower()
+    codes = [(code, name) for code, name in LANGUAGES.items() if code.startswith(wanted)]
+    names = [(name, code) for code, name in LANGUAGES.items() if name.startswith(wanted)]
+    return codes + names if wanted else codes

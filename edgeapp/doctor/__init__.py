@@ -1,0 +1,1 @@
+"""`edgeapp doctor`: what works on this machine, what is missing, and what to do about it."""

@@ -1,0 +1,157 @@
+"""Checks that import nothing heavy: versions, settings, models, disk."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+from edgeapp.doctor.findings import Finding, State
+from pipelines import EdgeError
+
+__all__ = ["CHECKS"]
+
+_LOW_DISK_BYTES = 3e9  # the largest Whisper model takes 3.1 GB
+_DISTRIBUTION = "edgeapp"
+
+
+def _versions() -> Iterator[Finding]:
+    """The program, Python and the required packages, compared with their bounds."""
+    system = f"{platform.system()} {platform.release()} {platform.machine()}"
+    python = f"Python {platform.python_version()}"
+    try:
+        own = f"edgeapp {metadata.version(_DISTRIBUTION)}"
+        requirements = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        advice = "install the program: pip install -e ."
+        yield Finding("Versions", State.BROKEN, f"edgeapp is not installed, {python}", advice)
+        return
+    yield Finding("Versions", State.OK, f"{own}, {python}, {system}, {sys.executable}")
+    shown = []
+    for text in requirements:
+        finding, version = _requirement(text)
+        if finding is not None:
+            yield finding
+        if version is not None:
+            shown.append(version)
+    yield Finding("Versions", State.OK, ", ".join(shown))
+
+
+# Packages whose version explains most reports of problems.
+_TELLING = ("torch", "numba", "numpy", "av", "gradio", "huggingface-hub", "sounddevice")
+
+
+def _requirement(text: str) -> tuple[Finding | None, str | None]:
+    """What is wrong with a required package, and its version where that is worth a word."""
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    requirement = Requirement(text)
+    if requirement.marker is not None and not requirement.marker.evaluate({"extra": ""}):
+        return None, None
+    advice = f'pip install "{str(requirement).partition(";")[0].strip()}"'
+    try:
+        version = metadata.version(requirement.name)
+    except metadata.PackageNotFoundError:
+        text = f"{requirement.name} is not installed"
+        return Finding("Versions", State.BROKEN, text, advice), None
+    if not requirement.specifier.contains(version, prereleases=True):
+        text = f"{requirement.name} {version} is not {requirement.specifier}"
+        return Finding("Versions", State.BROKEN, text, advice), None
+    telling = canonicalize_name(requirement.name) in _TELLING
+    return None, f"{requirement.name} {version}" if telling else None
+
+
+def _settings() -> Iterator[Finding]:
+    """The settings file, and the models that it names."""
+    from edgeapp.settings import config_file, load_settings
+    from pipelines.hub import resolve
+
+    path = config_file()
+    settings = load_settings()
+    where = f"{path}" if path.is_file() else f"defaults; {path} does not exist"
+    yield Finding("Settings", State.OK, where)
+    for name in (settings.model, settings.translation_model):
+        if name is None:
+            continue
+        try:
+            folder = resolve(name).folder
+        except EdgeError as error:
+            yield Finding("Settings", State.BROKEN, str(error), "change the settings or pull it")
+        else:
+            yield Finding("Settings", State.OK, f"the model {name} is in {folder}")
+
+
+def _models() -> Iterator[Finding]:
+    """The models on this machine, and the default for English speech."""
+    from pipelines.hub import cache_folder, choose_default, list_models
+
+    models = list_models()
+    for task, what, example in (
+        ("asr", "speech recognition", "small"),
+        ("translation", "translation", "opus-mt-en-de"),
+    ):
+        names = [model.name for model in models if model.task == task]
+        advice = f"edgeapp models pull {example}"
+        if not names:
+            yield Finding("Models", State.BROKEN, f"no model for {what}", advice)
+            continue
+        bundled = all(model.source == "bundled" for model in models if model.task == task)
+        state = State.MISSING if bundled else State.OK
+        note = " (bundled, for tests)" if bundled else ""
+        text = f"{what}: {', '.join(names)}{note}"
+        yield Finding("Models", state, text, advice if bundled else None)
+    chosen = choose_default("asr")
+    yield Finding("Models", State.OK, f"speech is recognized by {chosen.name}")
+    unusable = _unusable(cache_folder(), {model.folder for model in models})
+    if unusable:
+        text = f"{len(unusable)} in {cache_folder()} cannot be used: {', '.join(unusable)}"
+        advice = f"edgeapp models path {unusable[0]} says why"
+        yield Finding("Models", State.MISSING, text, advice)
+
+
+def _unusable(cache: Path, usable: set[Path]) -> list[str]:
+    """Hub ids in the cache that have a Whisper or translation config and are not usable."""
+    used = {folder.parent.parent.name for folder in usable if folder.parent.name == "snapshots"}
+    names = []
+    for folder in sorted(cache.glob("models--*")):
+        configs = list(folder.glob("snapshots/*/config.json"))
+        if folder.name not in used and configs and _is_of_ours(configs[0]):
+            names.append(folder.name.removeprefix("models--").replace("--", "/", 1))
+    return names
+
+
+def _is_of_ours(config: Path) -> bool:
+    families = ('"whisper"', '"marian"', '"m2m_100"', '"mbart"', '"t5"')
+    try:
+        text = config.read_text(encoding="utf-8", errors="replace")[:100_000]
+    except OSError:
+        return False
+    return any(family in text for family in families)
+
+
+def _disk() -> Iterator[Finding]:
+    """Free space where models are stored."""
+    from pipelines.hub import cache_folder
+
+    cache = cache_folder()
+    existing = next(folder for folder in (cache, *cache.parents) if folder.exists())
+    free = shutil.disk_usage(existing).free
+    low = free < _LOW_DISK_BYTES
+    yield Finding(
+        "Disk",
+        State.MISSING if low else State.OK,
+        f"{free / 1e9:.1f} GB free in {existing}",
+        "free some space, or set HF_HUB_CACHE to a folder on another disk" if low else None,
+    )
+
+
+CHECKS: dict[str, Callable[[], Iterator[Finding]]] = {
+    "Versions": _versions,
+    "Settings": _settings,
+    "Models": _models,
+    "Disk": _disk,
+}

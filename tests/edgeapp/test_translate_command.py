@@ -1,0 +1,133 @@
+"""`edgeapp translate`: text of the command line, languages, and what fails."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgeapp.batch.language_check import LanguageCheck
+from edgeapp.cli import main
+
+CPU = ("--device", "cpu", "--threads", "1")
+GERMAN = "Das ist ein Test.\nWo ist der Bahnhof?\n"
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEAPP_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "no-models"))
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(["translate", *map(str, arguments), *CPU])
+    out, err = capfd.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def test_text_of_the_command_line(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    expected = "Ich bin hier.\n"
+    model = ("-m", "demo-en-de")
+    assert run("I am here.", *model, capfd=capfd) == (0, expected, "")
+    assert run("--text", "I am here.", *model, capfd=capfd) == (0, expected, "")
+    two = ("--text", "I am here.", "--text", "I am here.")
+    assert run(*two, *model, capfd=capfd) == (0, 2 * expected, "")
+    assert run("I am here.", *model, "-o", "here.txt", capfd=capfd) == (0, "", "")
+    assert (tmp_path / "here.txt").read_text("utf-8") == expected
+
+
+def test_a_file_whose_name_has_a_space_is_a_file(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "my talk.txt").write_text("I am here.\n")
+    assert run("my talk.txt", "-m", "demo-en-de", capfd=capfd) == (0, "Ich bin hier.\n", "")
+
+
+def test_a_word_that_names_no_file_gives_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("Hello", "-m", "demo-en-de", capfd=capfd)
+    assert (code, out) == (1, "")
+    assert err.count("\n") == 1
+    assert "Hello cannot be read" in err
+    assert "--text" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-f", "xx"), "--from xx: unknown language"),
+        (("-t", "xx"), "--to xx: unknown language"),
+        (("-t", "Klingon"), "--to Klingon: unknown language"),
+        (("-f", "srt"), "srt is a format"),
+        (("-f", "JSON"), "json is a format"),
+        (("-t", "auto"), "--to auto: unknown language"),
+    ],
+)
+def test_languages_are_checked_before_anything_else(
+    arguments: tuple[str, str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run("missing.txt", "-m", "missing", *arguments, capfd=capfd)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+    assert "opus-mt" not in err
+
+
+def test_text_in_another_language_is_noticed_once(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "talk.txt").write_text(GERMAN)
+    code, out, err = run("talk.txt", "-m", "demo-en-de", capfd=capfd)
+    assert code == 0
+    assert out.count("\n") == 2
+    assert err == (
+        "edgeapp: talk.txt: the text looks like German, but is translated from English; "
+        "--from de, without a model, chooses a model for German\n"
+    )
+
+
+@pytest.mark.parametrize("source", [("-f", "auto"), ("-f", "AUTO"), ()])
+def test_the_language_is_detected(
+    source: tuple[str, ...], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Also where nothing is said but English, which needs no translation from English."""
+    (tmp_path / "talk.txt").write_text(GERMAN)
+    code, out, err = run("talk.txt", *source, "-t", "en", capfd=capfd)
+    assert code == 0
+    assert "test" in out.lower()
+    assert out.count("\n") == 2
+    assert "talk.txt: detected language: German" in err
+    assert "demo-de-en" in err
+
+
+def test_each_input_has_its_own_language(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(GERMAN)
+    (tmp_path / "b.txt").write_text("Where is the station? I am here.\n")
+    (tmp_path / "c.txt").write_text("12 34\n")
+    code, _, err = run("a.txt", "b.txt", "c.txt", "-f", "auto", "-o", "out", capfd=capfd)
+    assert code == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"a.en.txt", "b.de.txt"}
+    assert "Bahnhof" in (tmp_path / "out/b.de.txt").read_text("utf-8")
+    assert "c.txt: the language cannot be told" in err
+    assert "edgeapp: 1 of 3 inputs failed\n" in err
+
+
+def test_an_option_that_one_input_rejects_is_that_inputs_failure(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """As in transcribe: code 1 for a failed input, and a count."""
+    (tmp_path / "a.txt").write_text("I am here.\n")
+    code, _, err = run("a.txt", "missing.txt", "-m", "demo-en-de", "-o", "out", capfd=capfd)
+    assert code == 1
+    assert err.splitlines()[-1] == "edgeapp: 1 of 2 inputs failed"
+
+
+def test_the_check_ends_with_the_first_lines() -> None:
+    check = LanguageCheck("en")
+    assert check.add("Tom") is None
+    for _ in range(30):
+        assert check.add("I would like a cup of coffee, and where is the station?") is None
+    assert check.add("Das ist ein Test. Wo ist der Bahnhof, bitte?") is None
+    assert LanguageCheck(None).add(GERMAN) is None
+    assert "German" in (LanguageCheck("en").add(GERMAN) or "")
