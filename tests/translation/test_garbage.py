@@ -90,6 +90,7 @@ def test_accents_that_the_model_lacks_do_not_hide_a_word(demo: Translator) -> No
     assert "ś" in translation.warnings[0]
 
 
+@pytest.mark.slow
 def test_a_line_of_a_hundred_thousand_characters(demo: Translator) -> None:
     """Cut into parts that the model can take, without its taking minutes to find them."""
     translator, engine = scripted(demo, lambda source, request: source)

@@ -17,6 +17,8 @@ from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.engine import Engine
 from pipelines.hub import assets_folder, bundled_folder
 
+pytestmark = pytest.mark.slow
+
 STEADY = 1600  # samples: a tenth of a second
 NOTHING_S = 6
 

@@ -106,6 +106,7 @@ def test_an_invalid_table_of_word_times(tmp_path: Path) -> None:
         read_recording(tmp_path / "a.wav")
 
 
+@pytest.mark.slow
 def test_live_captions_are_measured() -> None:
     """Two sentences in real time. The bounds must hold on any machine, however slow or busy."""
     story = read_recording(STORY)
