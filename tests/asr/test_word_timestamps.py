@@ -55,6 +55,7 @@ def test_paths_are_the_same(shape: tuple[int, int]) -> None:
     ("name", "options"),
     [
         ("short", {}),
+        ("german", {}),
         ("silence", {"condition_on_previous_text": False}),
         ("short", {"append_punctuations": "", "prepend_punctuations": ""}),
         ("short", {"without_timestamps": True, "language": "en"}),
