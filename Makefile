@@ -25,7 +25,8 @@ lint: .venv/.test-installed
 	$(BIN)/mypy
 	$(BIN)/python -m tests.architecture
 
-check: test
+# The gate.
+check: lint test
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pipelines.asr.live.transcriber import LiveTranscriber
     from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
     from pipelines.asr.results import (
+        Checkpoint,
         Retract,
         Segment,
         SegmentDone,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 # Public name → module.
 _HOMES = {
     "AudioSource": "audio.decode",
+    "Checkpoint": "results",
     "CommittedText": "live.events",
     "DamagedAudio": "audio.decode",
     "DecodingCancelled": "audio.isolated",
@@ -74,6 +76,7 @@ _HOMES = {
 
 __all__ = [
     "AudioSource",
+    "Checkpoint",
     "CommittedText",
     "DamagedAudio",
     "DecodingCancelled",

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from torch import Tensor
 
-from pipelines.asr.results import Retract, SegmentDone, TextDelta
+from pipelines.asr.results import Checkpoint, Retract, SegmentDone, TextDelta
 from pipelines.deferred_errors import DeferErrors
 from pipelines.engine import EncodedSource, Stream
 from pipelines.errors import EdgeError, EngineError, NumericalError
@@ -62,7 +62,7 @@ class StreamNotReady:
     stream: Stream
 
 
-DecodeEvent: TypeAlias = TextDelta | Retract | SegmentDone
+DecodeEvent: TypeAlias = TextDelta | Retract | SegmentDone | Checkpoint
 DecodeTask: TypeAlias = Generator[
     DecodeEvent | EncodeRequest | StreamNotReady, EncodedSource | None, None
 ]

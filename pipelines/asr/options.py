@@ -11,6 +11,15 @@ from pipelines.languages import language_code
 
 __all__ = ["TranscribeOptions", "TranscribeOverrides"]
 
+_VAD_FIELDS = (
+    "vad_threshold",
+    "vad_neg_threshold",
+    "vad_min_speech_duration_ms",
+    "vad_max_speech_duration_s",
+    "vad_min_silence_duration_ms",
+    "vad_speech_pad_ms",
+)
+
 
 @dataclass(frozen=True)
 class TranscribeOptions:
@@ -35,6 +44,14 @@ class TranscribeOptions:
             skipped.
         condition_on_previous_text: Give the text so far as the prompt of the next window.
         initial_prompt: Text before the first window: names, spelling, style.
+        carry_initial_prompt: Text before every window: the text so far has what room is left.
+        prefix: Text with which the first window begins; it is not in the result.
+        hotwords: Names and terms to prefer: text before every window, besides the text so far.
+            Without effect on the window that `prefix` begins.
+        clip_timestamps: Seconds of the parts to decode: start, end, start, end …; the last end may
+            be left out. With a `batch_size` above 1 the rest of the recording is silenced. The
+            language is detected at the start of the recording.
+        multilingual: Detect the language of each window, or of each chunk.
         suppress_blank: A window does not begin with a space alone, or with the end of text.
         suppress_tokens: Ids that are never generated. -1 stands for the symbols that are written
             but not spoken.
@@ -46,6 +63,17 @@ class TranscribeOptions:
             word and end with their last.
         prepend_punctuations: Punctuation that belongs to the word after it.
         append_punctuations: Punctuation that belongs to the word before it.
+        hallucination_silence_threshold: Skip silence longer than this (s) where text next to it
+            was probably made up; needs `word_timestamps`. None: nothing is skipped.
+        vad_filter: Leave out parts without speech, which Silero's network finds. None: only with
+            a `batch_size` above 1, which requires it.
+        vad_threshold: Probability above which there is speech. None: 0.5, and 0.35 with a
+            `batch_size` above 1.
+        vad_neg_threshold: Probability below which speech ends. None: 0.15 below `vad_threshold`.
+        vad_min_speech_duration_ms: Shorter speech is left out. None: 0, and 100.
+        vad_max_speech_duration_s: Longer speech is cut. None: unlimited, and the model's window.
+        vad_min_silence_duration_ms: Silence of this length ends speech. None: 2000, and 200.
+        vad_speech_pad_ms: Audio kept around speech. None: 400, and 200 before it.
         seed: Makes sampling above temperature 0 repeatable. None: random.
         batch_size: 1: one window after the other, exactly as openai-whisper. Above 1: the
             recording is cut at pauses into chunks, and up to this many are decoded in parallel.
@@ -71,6 +99,11 @@ class TranscribeOptions:
     no_speech_threshold: float | None = 0.6
     condition_on_previous_text: bool = True
     initial_prompt: str | None = None
+    carry_initial_prompt: bool = False
+    prefix: str | None = None
+    hotwords: str | None = None
+    clip_timestamps: tuple[float, ...] = ()
+    multilingual: bool = False
     suppress_blank: bool = True
     suppress_tokens: tuple[int, ...] = (-1,)
     without_timestamps: bool = False
@@ -78,6 +111,14 @@ class TranscribeOptions:
     word_timestamps: bool = False
     prepend_punctuations: str = "\"'“¿([{-"
     append_punctuations: str = "\"'.。,，!！?？:：”)]}、"
+    hallucination_silence_threshold: float | None = None
+    vad_filter: bool | None = None
+    vad_threshold: float | None = None
+    vad_neg_threshold: float | None = None
+    vad_min_speech_duration_ms: int | None = None
+    vad_max_speech_duration_s: float | None = None
+    vad_min_silence_duration_ms: int | None = None
+    vad_speech_pad_ms: int | None = None
     seed: int | None = 0
     batch_size: int = 1
     chunk_s: float | None = None
@@ -98,6 +139,7 @@ class TranscribeOptions:
             raise OptionError(
                 f"max_initial_timestamp must be 0 s or more, not {self.max_initial_timestamp}"
             )
+        self._check_parts()
         if self.language is not None:
             object.__setattr__(self, "language", language_code(self.language))
 
@@ -110,6 +152,35 @@ class TranscribeOptions:
             raise OptionError("patience is a number above 0, and needs a beam_size")
         if self.length_penalty is not None and not 0 <= self.length_penalty <= 1:
             raise OptionError(f"length_penalty must be from 0 to 1, not {self.length_penalty}")
+
+    def _check_parts(self) -> None:
+        """Check what says which parts of a recording are decoded."""
+        for point in self.clip_timestamps:
+            if not (math.isfinite(point) and point >= 0):
+                raise OptionError(f"clip_timestamps must be 0 s or more, not {point}")
+        starts, ends = self.clip_timestamps[::2], self.clip_timestamps[1::2]
+        for start, end in zip(starts, ends, strict=False):
+            if end <= start:
+                raise OptionError(f"clip_timestamps: the part from {start} to {end} s is empty")
+        threshold = self.hallucination_silence_threshold
+        if threshold is not None:
+            if not (math.isfinite(threshold) and threshold >= 0):
+                raise OptionError(
+                    f"hallucination_silence_threshold must be 0 s or more, not {threshold}"
+                )
+            if not self.word_timestamps:
+                raise OptionError("hallucination_silence_threshold needs word_timestamps")
+        if self.vad_filter and self.clip_timestamps and self.batch_size == 1:
+            raise OptionError("clip_timestamps and vad_filter exclude each other")
+        if self.vad_filter is False and self.batch_size > 1:
+            raise OptionError(
+                "vad_filter cannot be off with a batch_size above 1: chunks are cut where nobody "
+                "speaks"
+            )
+        if self.vad_filter is not True and self.batch_size == 1:
+            for name in _VAD_FIELDS:
+                if getattr(self, name) is not None:
+                    raise OptionError(f"{name} needs vad_filter")
 
     @property
     def temperatures(self) -> tuple[float, ...]:
@@ -134,6 +205,11 @@ class TranscribeOverrides(TypedDict, total=False):
     no_speech_threshold: float | None
     condition_on_previous_text: bool
     initial_prompt: str | None
+    carry_initial_prompt: bool
+    prefix: str | None
+    hotwords: str | None
+    clip_timestamps: tuple[float, ...]
+    multilingual: bool
     suppress_blank: bool
     suppress_tokens: tuple[int, ...]
     without_timestamps: bool
@@ -141,6 +217,14 @@ class TranscribeOverrides(TypedDict, total=False):
     word_timestamps: bool
     prepend_punctuations: str
     append_punctuations: str
+    hallucination_silence_threshold: float | None
+    vad_filter: bool | None
+    vad_threshold: float | None
+    vad_neg_threshold: float | None
+    vad_min_speech_duration_ms: int | None
+    vad_max_speech_duration_s: float | None
+    vad_min_silence_duration_ms: int | None
+    vad_speech_pad_ms: int | None
     seed: int | None
     batch_size: int
     chunk_s: float | None

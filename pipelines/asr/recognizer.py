@@ -12,7 +12,8 @@ from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
 from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
 from pipelines.asr.decode_tasks import DecodeTask
 from pipelines.asr.options import TranscribeOptions
-from pipelines.asr.sequential import decode_windows
+from pipelines.asr.results import Checkpoint
+from pipelines.asr.sequential import Clip, LanguageTools, SequentialPlan, decode_windows
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.word_timestamps import WordAligner
@@ -145,32 +146,52 @@ class Recognizer:
         features: WindowFeatures,
         language: str,
         options: TranscribeOptions,
-        start: int = 0,
+        *,
+        clips: Sequence[Clip] = ((0, None),),
+        begins_recording: bool = True,
         last_speech: float = 0.0,
+        resume_from: Checkpoint | None = None,
+        checkpoints: bool = False,
     ) -> DecodeTask:
         """The decode task of a recording, or of one chunk of it.
 
         Args:
             features: Log-mel windows of the recording or the chunk.
-            language: Code of the language.
+            language: Code of the language; with `options.multilingual` each window has its own.
             options: How to decode.
-            start: First frame (10 ms) of the chunk in the recording.
+            clips: The parts to decode.
+            begins_recording: Its first window is the recording's, so that `options.prefix` is for
+                it.
             last_speech: Seconds at which the speech before the chunk ended.
+            resume_from: Where an earlier run stopped.
+            checkpoints: Yield a Checkpoint after each window.
         """
-        prompt = options.initial_prompt
-        aligner = None
-        if options.word_timestamps:
-            aligner = self._word_aligner(language, options, last_speech)
-        return decode_windows(
-            features,
-            self.window_decoder(language, options),
-            self.tokenizer,
-            initial_prompt=() if prompt is None else self.tokenizer.encode(" " + prompt.strip()),
-            condition=options.condition_on_previous_text,
-            seed=options.seed,
-            aligner=aligner,
-            start=start,
+        tools: dict[str, LanguageTools] = {}
+
+        def tools_for(encoded: EncodedSource) -> LanguageTools:
+            spoken = self.top_language(encoded) if options.multilingual else language
+            if spoken not in tools:
+                aligner = self._word_aligner(spoken, options) if options.word_timestamps else None
+                tools[spoken] = LanguageTools(self.window_decoder(spoken, options), aligner)
+            return tools[spoken]
+
+        plan = SequentialPlan(
+            tuple(clips),
+            self._text_ids(options.initial_prompt),
+            options.carry_initial_prompt,
+            self._text_ids(options.prefix) if begins_recording else (),
+            options.condition_on_previous_text,
+            options.seed,
+            options.hallucination_silence_threshold,
+            last_speech,
+            resume_from,
+            checkpoints,
         )
+        return decode_windows(features, tools_for, self.tokenizer, plan)
+
+    def _text_ids(self, text: str | None) -> tuple[int, ...]:
+        """The tokens of a text that the user gave, as openai-whisper encodes it."""
+        return () if text is None else tuple(self.tokenizer.encode(" " + text.strip()))
 
     def suppressed_tokens(self, options: TranscribeOptions) -> list[int]:
         """Ids that are never generated, sorted: those of the options, control tokens, timestamps
@@ -191,9 +212,7 @@ class Recognizer:
         """Id of the timestamp at the end of the window."""
         return self.tokenizer.special.timestamp_begin + self.model.architecture.max_source_positions
 
-    def _word_aligner(
-        self, language: str, options: TranscribeOptions, last_speech: float
-    ) -> WordAligner:
+    def _word_aligner(self, language: str, options: TranscribeOptions) -> WordAligner:
         def attend(encoded: EncodedSource, tokens: Sequence[int]) -> tuple[Tensor, Tensor]:
             return self.model.score_with_attention(encoded, tokens, self.alignment_heads)
 
@@ -204,7 +223,6 @@ class Recognizer:
             language=language,
             prepended=options.prepend_punctuations,
             appended=options.append_punctuations,
-            last_speech=last_speech,
         )
 
     def _sot_sequence(self, language: str, options: TranscribeOptions) -> list[int]:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from pipelines.errors import EngineError
 
 __all__ = [
+    "Checkpoint",
     "Retract",
     "Segment",
     "SegmentDone",
@@ -118,7 +119,32 @@ class SegmentDone:
     segment: Segment
 
 
-TranscriptEvent: TypeAlias = TranscriptionInfo | TextDelta | Retract | SegmentDone
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a transcription can be resumed: all segments so far are final.
+
+    Attributes:
+        segments: Number of segments so far.
+        seek: Frame (10 ms) of the next window, with `batch_size` 1.
+        clip: Number of the part of `clip_timestamps` that `seek` lies in, from 0.
+        prompt: Tokens of the text so far that are a part of the next window's prompt.
+        initial_prompt: The initial prompt is a part of it too.
+        last_speech: Seconds at which the speech so far ended.
+        chunks: Number of finished chunks, with a `batch_size` above 1.
+        language: Code of the language.
+    """
+
+    segments: int
+    seek: int = 0
+    clip: int = 0
+    prompt: tuple[int, ...] = ()
+    initial_prompt: bool = True
+    last_speech: float = 0.0
+    chunks: int = 0
+    language: str = ""
+
+
+TranscriptEvent: TypeAlias = TranscriptionInfo | TextDelta | Retract | SegmentDone | Checkpoint
 
 
 class Transcription(Iterator[Segment]):

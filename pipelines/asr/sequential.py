@@ -2,70 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
 from pipelines.asr.decode_tasks import DecodeTask, EncodeRequest
-from pipelines.asr.results import Retract, Segment, SegmentDone
+from pipelines.asr.hallucinations import WindowTimes, last_word_end, skip_hallucinations
+from pipelines.asr.results import Checkpoint, Retract, Segment, SegmentDone
 from pipelines.asr.timestamps import TokenSpan, split_at_timestamps
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder, WindowResult
 from pipelines.asr.word_timestamps import WordAligner
+from pipelines.engine import EncodedSource
 from pipelines.errors import NumericalError
 
-__all__ = ["decode_windows"]
+__all__ = ["Clip", "LanguageTools", "SequentialPlan", "decode_windows"]
+
+Clip = tuple[int, int | None]
+"""First frame (10 ms) of a part of a recording, and the frame after its last; None: its end."""
+
+
+@dataclass(frozen=True)
+class LanguageTools:
+    """What decodes the windows of one language.
+
+    Attributes:
+        decoder: Decodes a window.
+        aligner: Computes the words' times; None without word timestamps. A window that was cut
+            off is then followed by one that begins at the end of its last word.
+    """
+
+    decoder: WindowDecoder
+    aligner: WordAligner | None
+
+
+@dataclass(frozen=True)
+class SequentialPlan:
+    """How the windows of a recording follow each other.
+
+    Attributes:
+        clips: The parts to decode, in this order.
+        initial_prompt: Tokens before the first window.
+        carry_initial_prompt: Keep them in the prompt of every window, instead of as long as the
+            text after them leaves room.
+        prefix: Tokens with which the text of the first window begins.
+        condition: Give the text so far as the prompt, except after a window that needed a
+            temperature above 0.5.
+        seed: For sampling; the frame of each window is added. None: random.
+        hallucination_silence_s: See `skip_hallucinations`; needs an aligner.
+        last_speech: Seconds at which the speech before the first window ended.
+        resume_from: Where an earlier run stopped.
+        checkpoints: Yield a Checkpoint after each window.
+    """
+
+    clips: tuple[Clip, ...] = ((0, None),)
+    initial_prompt: tuple[int, ...] = ()
+    carry_initial_prompt: bool = False
+    prefix: tuple[int, ...] = ()
+    condition: bool = True
+    seed: int | None = 0
+    hallucination_silence_s: float | None = None
+    last_speech: float = 0.0
+    resume_from: Checkpoint | None = None
+    checkpoints: bool = False
+
+
+class _History:
+    """The text so far, as far as it is the prompt of the next window."""
+
+    def __init__(self, plan: SequentialPlan, max_prompt: int) -> None:
+        """
+        Args:
+            plan: Has the initial prompt, and what an earlier run said.
+            max_prompt: Tokens that a prompt can have.
+        """
+        self._plan, self._max_prompt = plan, max_prompt
+        resumed = plan.resume_from
+        self.initial = plan.initial_prompt if resumed is None or resumed.initial_prompt else ()
+        self.text = list(resumed.prompt) if resumed is not None else []
+
+    def prompt(self) -> list[int]:
+        """The tokens before the next window; the decoder takes the last of them that fit."""
+        if not self._plan.carry_initial_prompt:
+            return [*self.initial, *self.text]
+        room = self._max_prompt - len(self._plan.initial_prompt)
+        return [*self._plan.initial_prompt, *self.text[-room:]]
+
+    def forget(self) -> None:
+        """Begin the prompt anew."""
+        self.initial, self.text = (), []
 
 
 def decode_windows(
     features: WindowFeatures,
-    decoder: WindowDecoder,
+    tools_for: Callable[[EncodedSource], LanguageTools],
     tokenizer: WhisperTokenizer,
-    *,
-    initial_prompt: Sequence[int],
-    condition: bool,
-    seed: int | None,
-    aligner: WordAligner | None = None,
-    start: int = 0,
+    plan: SequentialPlan,
 ) -> DecodeTask:
     """Decode a recording from start to end. Each window begins where the last segment of the
     window before it ended.
 
     Args:
         features: Log-mel windows of the recording.
-        decoder: Decodes a window.
+        tools_for: The decoder and the aligner for an encoded window, by its language.
         tokenizer: The model's vocabulary.
-        initial_prompt: Tokens before the first window, kept in the prompt as long as they fit.
-        condition: Give the text so far as the prompt, except after a window that needed a
-            temperature above 0.5.
-        seed: For sampling; the frame of each window is added. None: random.
-        aligner: Computes the words' times. A window that was cut off is then followed by one that
-            begins at the end of its last word.
-        start: First frame (10 ms).
+        plan: How the windows follow each other.
 
     Raises:
         NumericalError: The model computed NaN or infinity; the message names the window's times.
     """
-    seek, count = start, 0
-    history = list(initial_prompt)
-    prompt_start = 0  # tokens of the history before this index are not in the prompt any more
-    while True:
-        mel, frames = features.window(seek)
-        if frames == 0:
-            return
+    resumed = plan.resume_from
+    clip_index = 0 if resumed is None else resumed.clip
+    seek = plan.clips[clip_index][0] if resumed is None else resumed.seek
+    count = 0 if resumed is None else resumed.segments
+    last_speech = plan.last_speech if resumed is None else resumed.last_speech
+    prefix = plan.prefix if resumed is None else ()
+    history: _History | None = None
+    while clip_index < len(plan.clips):
+        begin, end = plan.clips[clip_index]
+        seek = max(seek, begin)
+        mel, frames = features.window(seek) if end is None or seek < end else (None, 0)
+        if mel is None or frames == 0:
+            clip_index += 1
+            if clip_index < len(plan.clips):
+                seek = plan.clips[clip_index][0]
+            continue
+        if end is not None and seek + frames > end:
+            frames = end - seek
+            mel = mel.clone()
+            mel[:, frames:] = 0.0  # as openai-whisper pads
         encoded = yield EncodeRequest(mel)
         assert encoded is not None, "an EncodeRequest is answered with the encoded window"
+        tools = tools_for(encoded)
+        decoder, aligner = tools.decoder, tools.aligner
+        history = history or _History(plan, decoder.max_prompt)
         try:
             result = yield from decoder.decode(
                 encoded,
-                history[prompt_start:],
-                None if seed is None else seed + seek,
+                history.prompt(),
+                None if plan.seed is None else plan.seed + seek,
+                prefix,
             )
         except NumericalError as error:
-            begin, end = seek / FRAMES_PER_SECOND, (seek + frames) / FRAMES_PER_SECOND
+            start_s, end_s = seek / FRAMES_PER_SECOND, (seek + frames) / FRAMES_PER_SECOND
             raise NumericalError(
-                f"the speech from {begin:.1f} to {end:.1f} s could not be recognized: {error}"
+                f"the speech from {start_s:.1f} to {end_s:.1f} s could not be recognized: {error}"
             ) from error
+        prefix = ()
         if decoder.is_silent(result):
             if decoder.is_visible(result):
                 yield Retract()
@@ -78,19 +161,48 @@ def decode_windows(
             _segment(number, seek, span, result, tokenizer)
             for number, span in enumerate(spans, count)
         ]
+        next_seek = seek + advance
         if aligner is not None:
-            segments = aligner.add(segments, encoded, frames)
-            end = next((s.words[-1].end for s in reversed(segments) if s.words), segments[-1].end)
+            segments = aligner.add(segments, encoded, frames, last_speech)
             single = [t >= tokenizer.special.timestamp_begin for t in result.tokens[-2:]]
-            if single != [False, True] and end > seek / FRAMES_PER_SECOND:
-                advance = round(end * FRAMES_PER_SECOND) - seek
+            ended = single == [False, True]
+            last_word = last_word_end(segments)
+            if not ended and last_word is not None and last_word > seek / FRAMES_PER_SECOND:
+                next_seek = round(last_word * FRAMES_PER_SECOND)
+            if plan.hallucination_silence_s is not None:
+                times = WindowTimes(seek, frames, mel.shape[-1], features.frames)
+                kept, next_seek = skip_hallucinations(
+                    segments,
+                    times,
+                    threshold=plan.hallucination_silence_s,
+                    last_speech=last_speech,
+                    ended=ended,
+                    seek=next_seek,
+                )
+                if not kept and decoder.is_visible(result):
+                    yield Retract()
+                if kept is None:
+                    seek = next_seek
+                    continue
+                segments = kept
+            last_word = last_word_end(segments)
+            last_speech = last_speech if last_word is None else last_word
         for segment in map(_without_empty_text, segments):
-            history.extend(segment.tokens)
+            history.text.extend(segment.tokens)
             yield SegmentDone(segment)
         count += len(segments)
-        if not condition or result.temperature > 0.5:
-            prompt_start = len(history)
-        seek += advance
+        if not plan.condition or result.temperature > 0.5:
+            history.forget()
+        seek = next_seek
+        if plan.checkpoints:
+            yield Checkpoint(
+                segments=count,
+                seek=seek,
+                clip=clip_index,
+                prompt=tuple(history.text[-2 * decoder.max_prompt :]),
+                initial_prompt=bool(history.initial),
+                last_speech=last_speech,
+            )
 
 
 def _segment(

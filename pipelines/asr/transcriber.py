@@ -10,15 +10,29 @@ from typing import Any, Literal, TypeAlias, Unpack
 import torch
 from torch import Tensor
 
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
-from pipelines.asr.audio.features import FileFeatures, StreamFeatures, WindowFeatures
+from pipelines.asr.audio.features import (
+    FRAMES_PER_SECOND,
+    FileFeatures,
+    StreamFeatures,
+    WindowFeatures,
+)
 from pipelines.asr.audio.resample import read_blocks
+from pipelines.asr.audio.speech_filter import SpeechFilterOptions, SpeechMap, keep_speech
 from pipelines.asr.batched import transcribe_batched
 from pipelines.asr.capabilities import Capabilities
 from pipelines.asr.decode_tasks import run_one
 from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
 from pipelines.asr.recognizer import Recognizer
-from pipelines.asr.results import TranscriptEvent, Transcription, TranscriptionInfo
+from pipelines.asr.results import (
+    Checkpoint,
+    SegmentDone,
+    TranscriptEvent,
+    Transcription,
+    TranscriptionInfo,
+)
+from pipelines.asr.sequential import Clip
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
 from pipelines.engine import EncodedSource, Engine, LoadedModel
@@ -154,14 +168,27 @@ class Transcriber:
         self,
         audio: Recording,
         options: TranscribeOptions | None = None,
+        *,
+        resume_from: Checkpoint | None = None,
+        checkpoints: bool = False,
         **overrides: Unpack[TranscribeOverrides],
     ) -> Generator[TranscriptEvent, None, None]:
         """As `transcribe`, with live text.
 
         Closing the generator cancels the decoding.
 
+        Args:
+            audio: As for `transcribe`.
+            options: How to transcribe.
+            resume_from: The last checkpoint of an earlier run with the same recording, model and
+                options. Only what follows it is decoded. In compute types whose results do not
+                depend on the batch (int8, bfloat16) it equals what an uninterrupted run gives.
+            checkpoints: Yield a Checkpoint wherever a run can be resumed.
+            overrides: Fields of TranscribeOptions that replace those of `options`.
+
         Yields:
-            TranscriptionInfo once, then TextDelta, Retract and SegmentDone.
+            TranscriptionInfo once, then TextDelta, Retract and SegmentDone; with `checkpoints`
+            also Checkpoint.
         """
         try:
             options = replace(options or TranscribeOptions(), **overrides)
@@ -171,9 +198,11 @@ class Transcriber:
         source = _without_tensors(audio)
         with collect_notices() as notices:
             if options.batch_size > 1:
-                events = transcribe_batched(self.recognizer, source, options)
+                events = transcribe_batched(
+                    self.recognizer, source, options, resume_from, checkpoints
+                )
             else:
-                events = _transcribe_sequentially(self.recognizer, self._features(source), options)
+                events = self._sequential(source, options, resume_from, checkpoints)
         for each in notices:  # as Python warnings too, for callers who do not read the result's
             notice(each.message, each.category)
         return _with_warnings(events, tuple(each.message for each in notices))
@@ -215,25 +244,65 @@ class Transcriber:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def _features(self, audio: AudioSource) -> WindowFeatures:
-        mels, window = self.model.architecture.num_mel_bins, self.recognizer.window_frames
+    def _sequential(
+        self,
+        audio: AudioSource,
+        options: TranscribeOptions,
+        resume_from: Checkpoint | None,
+        checkpoints: bool,
+    ) -> Generator[TranscriptEvent, None, None]:
+        """The events of a recording, decoded window after window."""
+        points = options.clip_timestamps
+        if is_stream(audio) and list(points) != sorted(points):
+            raise OptionError("clip_timestamps of a stream of blocks must ascend")
+        if not options.vad_filter:
+            features = self._features(audio)
+            return _decode_in_order(self.recognizer, features, options, resume_from, checkpoints)
         if is_stream(audio):
+            raise OptionError("vad_filter needs a batch_size above 1 for a stream of blocks")
+        samples = _samples(audio)
+        speech, times = keep_speech(samples, SpeechFilterOptions.of(options))
+        events = _decode_in_order(
+            self.recognizer, self._file_features(speech), options, resume_from, checkpoints
+        )
+        return _with_times(events, times, len(samples) / SAMPLE_RATE)
+
+    def _features(self, audio: AudioSource) -> WindowFeatures:
+        if is_stream(audio):
+            mels, window = self.model.architecture.num_mel_bins, self.recognizer.window_frames
             return StreamFeatures(read_blocks(audio), mels, window)
-        samples = load_audio(audio)
-        if not len(samples):
-            raise AudioError("the audio array is empty")
+        return self._file_features(_samples(audio))
+
+    def _file_features(self, samples: Samples) -> FileFeatures:
+        mels, window = self.model.architecture.num_mel_bins, self.recognizer.window_frames
         return FileFeatures(samples, mels, window)
 
 
-def _transcribe_sequentially(
-    recognizer: Recognizer, features: WindowFeatures, options: TranscribeOptions
+def _samples(audio: AudioSource) -> Samples:
+    """The samples [n] of a recording at 16 kHz. Raises AudioError if there are none."""
+    samples = load_audio(audio)
+    if not len(samples):
+        raise AudioError("the audio array is empty")
+    return samples
+
+
+def _decode_in_order(
+    recognizer: Recognizer,
+    features: WindowFeatures,
+    options: TranscribeOptions,
+    resume_from: Checkpoint | None,
+    checkpoints: bool,
 ) -> Generator[TranscriptEvent, None, None]:
     """The events of a recording, decoded window after window."""
+    clips = _clips(options)
     first: list[EncodedSource] = []  # the first window, where language detection has encoded it
     language, probability = recognizer.given_language(options), None
+    if resume_from is not None:
+        language = resume_from.language
     if language is None:
         mel, frames = features.window(0)
-        if frames == recognizer.window_frames:
+        begin, end = clips[0]
+        if frames == recognizer.window_frames and begin == 0 and (end is None or end >= frames):
             first = recognizer.model.encode([mel])
         probs = recognizer.language_probs(first[0] if first else features.first_window())
         language, probability = next(iter(probs.items()))
@@ -242,7 +311,43 @@ def _transcribe_sequentially(
     def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
         return [first.pop()] if first else recognizer.model.encode(windows)
 
-    yield from run_one(recognizer.decode_task(features, language, options), encode)
+    task = recognizer.decode_task(
+        features,
+        language,
+        options,
+        clips=clips,
+        resume_from=resume_from,
+        checkpoints=checkpoints,
+    )
+    events = run_one(task, encode)
+    try:
+        for event in events:
+            yield replace(event, language=language) if isinstance(event, Checkpoint) else event
+    finally:
+        events.close()
+
+
+def _clips(options: TranscribeOptions) -> list[Clip]:
+    """The parts to decode, in frames of 10 ms."""
+    points = [round(seconds * FRAMES_PER_SECOND) for seconds in options.clip_timestamps]
+    ends: list[int | None] = [*points[1::2], *([None] if len(points) % 2 else [])]
+    return list(zip(points[::2], ends, strict=True)) or [(0, None)]
+
+
+def _with_times(
+    events: Generator[TranscriptEvent, None, None], times: SpeechMap, duration: float
+) -> Generator[TranscriptEvent, None, None]:
+    """The events of a recording's speech, with their times in the recording."""
+    try:
+        for event in events:
+            if isinstance(event, TranscriptionInfo):
+                yield replace(event, duration=duration)
+            elif isinstance(event, SegmentDone):
+                yield SegmentDone(times.restore(event.segment))
+            else:
+                yield event
+    finally:
+        events.close()
 
 
 def _with_warnings(

@@ -111,6 +111,9 @@ class WindowDecoder:
         self._sot_sequence = tuple(sot_sequence)
         self._max_positions = max_positions
         self._alignment_heads = tuple(alignment_heads)
+        hotwords = (options.hotwords or "").strip()
+        self._hotwords = tuple(tokenizer.encode(f" {hotwords}") if hotwords else ())
+        self._hotwords = self._hotwords[: self.max_prompt]
         self._logit_filters = self._build_filters(suppressed, last_timestamp)
 
     def _build_filters(
@@ -137,15 +140,36 @@ class WindowDecoder:
         )
         return tuple(logit_filters)
 
-    def prompt(self, previous: Sequence[int]) -> tuple[int, ...]:
-        """The decoder's prompt: the last of the previous tokens that fit, then the SOT sequence."""
-        if not previous or self._tokenizer.special.previous is None:
-            return self._sot_sequence
-        kept = previous[-(self._max_positions // 2 - 1) :]
-        return (self._tokenizer.special.previous, *kept, *self._sot_sequence)
+    @property
+    def max_prompt(self) -> int:
+        """Tokens of previous text that a prompt can have."""
+        return self._max_positions // 2 - 1
+
+    def prompt(self, previous: Sequence[int], prefix: Sequence[int] = ()) -> tuple[int, ...]:
+        """The decoder's prompt: hotwords, the last of the previous tokens that fit, the SOT
+        sequence, and the beginning of the text.
+
+        Args:
+            previous: Tokens of the text before the window.
+            prefix: Tokens that the text begins with; hotwords are left out then, as in
+                faster-whisper.
+        """
+        special = self._tokenizer.special
+        hotwords = () if prefix else self._hotwords
+        begin = tuple(prefix[: self.max_prompt])
+        if begin and not self._options.without_timestamps:
+            begin = (special.timestamp_begin, *begin)
+        if special.previous is None or not (previous or hotwords):
+            return (*self._sot_sequence, *begin)
+        kept = previous[-self.max_prompt :]
+        return (special.previous, *hotwords, *kept, *self._sot_sequence, *begin)
 
     def decode(
-        self, encoded: EncodedSource, previous: Sequence[int], seed: int | None
+        self,
+        encoded: EncodedSource,
+        previous: Sequence[int],
+        seed: int | None,
+        prefix: Sequence[int] = (),
     ) -> Generator[TextDelta | Retract | StreamNotReady, EncodedSource | None, WindowResult]:
         """Decode a window with temperature fallback.
 
@@ -155,6 +179,7 @@ class WindowDecoder:
             encoded: The encoded window.
             previous: Tokens of the text before the window.
             seed: For sampling; None: random.
+            prefix: Tokens that the text begins with; they are not in the result.
 
         Yields:
             Live text, Retract where an attempt with visible text failed, and StreamNotReady where
@@ -163,7 +188,7 @@ class WindowDecoder:
         Returns:
             The result of the last attempt.
         """
-        prompt = self.prompt(previous)
+        prompt = self.prompt(previous, prefix)
         temperatures = self._options.temperatures
         for attempt, temperature in enumerate(temperatures, start=1):
             result = yield from self._attempt(encoded, prompt, temperature, seed)

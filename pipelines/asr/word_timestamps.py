@@ -57,7 +57,6 @@ class WordAligner:
         language: str,
         prepended: str,
         appended: str,
-        last_speech: float = 0.0,
     ) -> None:
         """
         Args:
@@ -67,15 +66,17 @@ class WordAligner:
             language: Code of the language.
             prepended: Punctuation that belongs to the word after it.
             appended: Punctuation that belongs to the word before it.
-            last_speech: Seconds at which the speech before the first segment ended.
         """
         self._attend, self._tokenizer = attend, tokenizer
         self._sot_sequence = tuple(sot_sequence)
         self._language, self._prepended, self._appended = language, prepended, appended
-        self._last_speech = last_speech
 
     def add(
-        self, segments: Sequence[Segment], encoded: EncodedSource, frames: int
+        self,
+        segments: Sequence[Segment],
+        encoded: EncodedSource,
+        frames: int,
+        last_speech: float = 0.0,
     ) -> list[Segment]:
         """Add words to the segments of one window.
 
@@ -83,6 +84,7 @@ class WordAligner:
             segments: All segments of the window.
             encoded: The encoded window.
             frames: How many frames (10 ms) of the window are audio.
+            last_speech: Seconds at which the speech before the window ended.
 
         Returns:
             The segments with their words; start and end are those of the words.
@@ -98,8 +100,10 @@ class WordAligner:
         offset, remaining, done = segments[0].seek / FRAMES_PER_SECOND, iter(timings), []
         for segment, text in zip(segments, texts, strict=True):
             words = list(_words(remaining, len(text), offset))
-            done.append(self._with_words(segment, words, median))
-        self._last_speech = next((s.words[-1].end for s in reversed(done) if s.words), done[-1].end)
+            if words:
+                segment = _with_words(segment, words, median, last_speech)
+                last_speech = segment.end
+            done.append(segment)
         return done
 
     def _timings(self, text: list[int], encoded: EncodedSource, frames: int) -> list[_Timing]:
@@ -137,34 +141,6 @@ class WordAligner:
             padded = F.pad(weights, (half, half, 0, 0), mode="reflect")
             weights = padded.unfold(-1, _MEDIAN_WIDTH, 1).sort()[0][..., half]
         return weights.mean(0)[len(self._sot_sequence) : -1]
-
-    def _with_words(self, segment: Segment, words: list[Word], median: float) -> Segment:
-        """The segment with its words, their bounds reconciled. median: word duration, s."""
-        if not words:
-            return segment
-        longest = 2 * median
-        first = words[0]
-        if first.end - self._last_speech > 4 * median and (
-            first.end - first.start > longest
-            or (len(words) > 1 and words[1].end - first.start > 2 * longest)
-        ):
-            # After a pause the first words tend to begin too early.
-            if len(words) > 1 and words[1].end - words[1].start > longest:
-                boundary = max(words[1].end / 2, words[1].end - longest)
-                words[0] = replace(words[0], end=boundary)
-                words[1] = replace(words[1], start=boundary)
-            words[0] = replace(words[0], start=max(0, words[0].end - longest))
-        start, end = segment.start, segment.end
-        if start < words[0].end and start - 0.5 > words[0].start:
-            words[0] = replace(words[0], start=max(0, min(words[0].end - median, start)))
-        else:
-            start = words[0].start
-        if end > words[-1].start and end + 0.5 < words[-1].end:
-            words[-1] = replace(words[-1], end=max(words[-1].start + median, end))
-        else:
-            end = words[-1].end
-        self._last_speech = end
-        return replace(segment, start=start, end=end, words=tuple(words))
 
 
 def split_words(
@@ -280,3 +256,36 @@ def _join_punctuation(timings: list[_Timing], prepended: str, appended: str) -> 
             mark.word, mark.tokens = "", 0
         else:
             before = index
+
+
+def _with_words(segment: Segment, words: list[Word], median: float, last_speech: float) -> Segment:
+    """The segment with its words, their bounds reconciled.
+
+    Args:
+        segment: The segment.
+        words: Its words, one or more.
+        median: Duration of a word in seconds.
+        last_speech: Seconds at which the speech before ended.
+    """
+    longest = 2 * median
+    first = words[0]
+    if first.end - last_speech > 4 * median and (
+        first.end - first.start > longest
+        or (len(words) > 1 and words[1].end - first.start > 2 * longest)
+    ):
+        # After a pause the first words tend to begin too early.
+        if len(words) > 1 and words[1].end - words[1].start > longest:
+            boundary = max(words[1].end / 2, words[1].end - longest)
+            words[0] = replace(words[0], end=boundary)
+            words[1] = replace(words[1], start=boundary)
+        words[0] = replace(words[0], start=max(0, words[0].end - longest))
+    start, end = segment.start, segment.end
+    if start < words[0].end and start - 0.5 > words[0].start:
+        words[0] = replace(words[0], start=max(0, min(words[0].end - median, start)))
+    else:
+        start = words[0].start
+    if end > words[-1].start and end + 0.5 < words[-1].end:
+        words[-1] = replace(words[-1], end=max(words[-1].start + median, end))
+    else:
+        end = words[-1].end
+    return replace(segment, start=start, end=end, words=tuple(words))

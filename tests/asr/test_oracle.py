@@ -68,6 +68,26 @@ VARIATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "an empty prompt": ("short", {"initial_prompt": ""}),
     "a prompt too long to fit": ("long", {"initial_prompt": "word after word, " * 100}),
+    "a prompt carried along": (
+        "long",
+        {"initial_prompt": "Glossary: Köln, 春の雨 🌧", "carry_initial_prompt": True},
+    ),
+    "a prompt carried along alone": (
+        "long",
+        {
+            "initial_prompt": " Good morning.",
+            "carry_initial_prompt": True,
+            "condition_on_previous_text": False,
+        },
+    ),
+    "a carried prompt that leaves little room": (
+        "long",
+        {"initial_prompt": "word after word, " * 50, "carry_initial_prompt": True},
+    ),
+    "parts": ("long", {"clip_timestamps": (5.0, 12.0, 31.5, 70.0)}),
+    "parts, the last one open": ("long", {"clip_timestamps": (3.25, 8.0, 40.0)}),
+    "parts in any order": ("long", {"clip_timestamps": (40.0, 50.0, 2.0, 9.0)}),
+    "parts in silence": ("silence", {"clip_timestamps": (10.0, 35.0, 45.0)}),
     "no timestamps": ("german", {"without_timestamps": True}),
     "no timestamps, unknown text": ("long", {"without_timestamps": True}),
     "a late start forbidden": ("long", {"max_initial_timestamp": 0.3}),

@@ -59,6 +59,9 @@ def test_paths_are_the_same(shape: tuple[int, int]) -> None:
         ("silence", {"condition_on_previous_text": False}),
         ("short", {"append_punctuations": "", "prepend_punctuations": ""}),
         ("short", {"without_timestamps": True, "language": "en"}),
+        ("silence", {"hallucination_silence_threshold": 2.0}),
+        ("silence", {"hallucination_silence_threshold": 0.1, "no_speech_threshold": None}),
+        ("short", {"hallucination_silence_threshold": 0.5}),
     ],
 )
 def test_times_equal_openai_whisper(fitted: Pair, name: str, options: dict[str, Any]) -> None:

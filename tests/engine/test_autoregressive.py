@@ -140,8 +140,8 @@ def test_sampled_speculation_keeps_the_distribution(kind: str) -> None:
             )
             counts[tuple(ids)] += 1
     wanted = {}
-    for first, chance in _chances(target, processor, both, []).items():
-        for second, after in _chances(target, processor, both, [first]).items():
+    for first, chance in _token_probabilities(target, processor, both, []).items():
+        for second, after in _token_probabilities(target, processor, both, [first]).items():
             wanted[first, second] = chance * after * runs
     assert set(counts) <= set(wanted)
     common = [pair for pair, number in wanted.items() if number >= 5]
@@ -150,7 +150,7 @@ def test_sampled_speculation_keeps_the_distribution(kind: str) -> None:
     assert chisquare(seen, sizes, sum_check=False).pvalue > 1e-4
 
 
-def _chances(
+def _token_probabilities(
     module: Any, processor: TopKProcessor, both: bool, so_far: list[int]
 ) -> dict[int, float]:
     if both:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VadOptions, VoiceActivity
 from pipelines.deferred_errors import DeferErrors
 
-__all__ = ["Chunk", "split_at_pauses"]
+__all__ = ["CHUNK_VAD", "Chunk", "split_at_pauses"]
 
 _BLOCK = 312 * FRAME  # samples per call of the detector: 10 s
-_MIN_PAUSE_S = 0.2  # shorter ones may lie inside a word
-_PRE_ROLL_S = 0.2
-_THRESHOLD = 0.35  # below Silero's default of 0.5: speech taken for silence would be lost
+CHUNK_VAD = VadOptions(
+    threshold=0.35,  # below Silero's default of 0.5: speech taken for silence would be lost
+    pre_roll_s=0.2,
+    min_silence_s=0.2,  # shorter pauses may lie inside a word
+)
 _HISTORY_S = 2.0  # samples kept during silence: the next utterance may turn out to begin there
 _MIN_FILL = 0.5  # share of the maximum length from which on a chunk may end at a pause
 
@@ -47,7 +49,9 @@ class Chunk:
     samples: Samples
 
 
-def split_at_pauses(blocks: Iterable[Samples], max_duration_s: float) -> Iterator[Chunk]:
+def split_at_pauses(
+    blocks: Iterable[Samples], max_duration_s: float, options: VadOptions = CHUNK_VAD
+) -> Iterator[Chunk]:
     """Split a recording into chunks, lazily.
 
     Speech without a pause is cut at the quietest point of the last second that fits. Pauses are
@@ -57,21 +61,14 @@ def split_at_pauses(blocks: Iterable[Samples], max_duration_s: float) -> Iterato
         blocks: mono float32 [n] each, at 16 kHz, of any lengths. Reading is some 10 s ahead of
             the end of a chunk.
         max_duration_s: maximum duration of a chunk (s).
+        options: what counts as speech; `max_utterance_s` is that of a chunk.
 
     Yields:
         The chunks, in order.
     """
     max_samples = round(max_duration_s * SAMPLE_RATE) - HOP  # a chunk begins at a frame boundary
     history, detector = _SampleHistory(), _BatchedDetector()
-    vad = VoiceActivity(
-        VadOptions(
-            threshold=_THRESHOLD,
-            pre_roll_s=_PRE_ROLL_S,
-            min_silence_s=_MIN_PAUSE_S,
-            max_utterance_s=max_samples / SAMPLE_RATE,
-        ),
-        detector,
-    )
+    vad = VoiceActivity(replace(options, max_utterance_s=max_samples / SAMPLE_RATE), detector)
     utterances: list[SampleSpan] = []  # not in a chunk yet
     utterance_start: int | None = None  # of the open utterance
     for block in _rechunk(blocks, _BLOCK):

@@ -111,6 +111,11 @@ class WindowFeatures(Protocol):
         """Seconds of audio; None while the end is not known."""
         ...
 
+    @property
+    def frames(self) -> int | None:
+        """Frames of audio; None while the end is not known."""
+        ...
+
     def window(self, seek: int) -> tuple[Tensor, int]:
         """The window that begins at frame `seek`.
 
@@ -170,6 +175,10 @@ class FileFeatures(_Features):
     def duration(self) -> float:
         return len(self._samples) / SAMPLE_RATE
 
+    @property
+    def frames(self) -> int:
+        return self._frames
+
     def _measure(self) -> None:
         """Find the loudest frame, including those that only overlap the recording's end."""
         frames = self._frames + _TAIL_FRAMES
@@ -222,6 +231,10 @@ class ChunkFeatures:
     def duration(self) -> float:
         return self._power.shape[1] / FRAMES_PER_SECOND
 
+    @property
+    def frames(self) -> int:
+        return self._start_frame + self._power.shape[1]
+
     def window(self, seek: int) -> tuple[Tensor, int]:
         power = self._power[:, seek - self._start_frame :][:, : self._window]
         size = power.shape[1]
@@ -261,6 +274,10 @@ class StreamFeatures(_Features):
     @property
     def duration(self) -> float | None:
         return self._end / SAMPLE_RATE if self._ended else None
+
+    @property
+    def frames(self) -> int | None:
+        return self._end // HOP if self._ended else None
 
     def _read(self, frames: int) -> int:
         """Read until `frames` frames are complete or the input ends; returns the complete ones."""

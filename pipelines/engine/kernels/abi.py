@@ -1,133 +1,273 @@
-"""The argument tables of the kernels: int64 arrays that Python fills and compiled code reads.
+"""The structs that host and device code share: one schema, from which both get the layout.
 
-Each constant below is the index of a field. A field is one of
+Each class below is a struct, and each annotation a field with its C type; the comment says what it
+holds. `layout` makes it a `ctypes.Structure`, which Python code fills (host/); `dtype_of` gives the
+same offsets to Numba, which reads the fields by name (device/views.py). A misspelled field is an
+error on either side.
 
-    address   of the first element of a buffer in this process's memory (bytes), with the buffer's
-              dtype and shape in the comment; 0 where the comment allows it
-    count     of elements, rows, layers …; never of bytes
-    stride    in elements, except where the comment says bytes
-    flag      0 or 1
-    bits      of a float64, to be read with `as_float64`
+An `Address` points to the first element of a buffer in this process, with the dtype and the shape
+in the comment; 0 means that there is none. Buffers are C-contiguous, and the host keeps them alive
+during the call. Counts and strides are in elements, unless the name says bytes.
 
-Host code (host/) builds the tables and keeps the buffers alive during the call; device code
-(device/) casts addresses to typed arrays. All buffers are C-contiguous. `linear` and `argmax` take
-a table of `LINEAR` fields, all other kernels one of `STEP` fields. A matrix product is described by
-`PRODUCT` consecutive fields, and a layer by its products in the order of their constants.
-
-The words of the tables: a row is one token's state vector; a lane is one sequence of a decoder's
-batch (a hypothesis or sample), or one source of an encoder's; a group is a run of consecutive lanes
-that share one encoded source; padded is a number of inputs rounded up to a multiple of `DEPTH`.
+A row is one token's vector in a matrix of activations. A sequence is one of a decoder's batch, or
+one source of an encoder's. A group is a run of consecutive sequences that share one source.
 """
 
 from __future__ import annotations
 
-__all__ = ["ACTIVATIONS", "CHUNK", "COLUMNS", "DEPTH", "LINE", "PREFETCH_POSITIONS", "ROWS"]
+import ctypes
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import numpy as np
+
+__all__ = [
+    "ACTIVATIONS",
+    "CACHE_LINE_BYTES",
+    "CHUNK_POSITIONS",
+    "INPUT_MULTIPLE",
+    "PANEL_OUTPUTS",
+    "PREFETCH_POSITIONS",
+    "TILE_ROWS",
+    "ArgmaxRecord",
+    "DecoderLinears",
+    "EncoderLinears",
+    "KeyValueAddresses",
+    "LinearArgs",
+    "LinearLayer",
+    "NormWeights",
+    "SourceGroup",
+    "StackArgs",
+    "Workspace",
+    "dtype_of",
+]
 
 # Packed weights: outputs of one panel, and the multiple that the number of inputs is padded to.
-COLUMNS, DEPTH = 32, 8
+PANEL_OUTPUTS, INPUT_MULTIPLE = 32, 8
 
 # The most rows that one pass over a panel of weights multiplies.
-ROWS = 8
+TILE_ROWS = 8
 
-# Cached positions of the next lane and head that are prefetched during attention of the current.
+# Cached positions of the next (sequence, head) that are prefetched during attention of this one.
 PREFETCH_POSITIONS = 16
 
-# Bytes of a line of the CPU's caches.
-LINE = 64
+CACHE_LINE_BYTES = 64
 
 # Source positions of one task of cross-attention: small enough that few heads over a long source
 # still give work to all threads. A constant, since results must not depend on the number of
 # threads.
-CHUNK = 256
-
-# A matrix product y = x Wᵀ + b with W in int8.
-(
-    WEIGHTS,  # address: int8 [panels, padded / 4, COLUMNS, 4], panels = ceil(outputs / COLUMNS)
-    SCALES,  # address: float32 [outputs], of the weights
-    SUMS,  # address: float32 [outputs], the sum of the int8 weights of each output
-    BIASES,  # address: float32 [outputs]
-    OUTPUTS,  # count
-    INPUTS,  # count, without padding
-    PADDED,  # count, the inputs with padding
-) = range(7)
-PRODUCT = 7
-
-# The products of a decoder layer, in the order of their use.
-QKV, OUT, CROSS_QUERY, CROSS_OUT, UP, DOWN = range(6)
-PRODUCTS = 6
-# Those of an encoder layer: QKV and OUT as above, then these.
-ENCODER_UP, ENCODER_DOWN = 2, 3
-ENCODER_PRODUCTS = 4
-
-# The first fields of every table.
-(
-    QUANTIZED,  # address: uint8 [rows, padded], room for the largest padded: a product's input
-    RANGES,  # address: float32 [rows, 2]: step and minimum of each quantized row
-    LARGEST,  # count: the largest value of a quantized activation, 255 or 127
-    SCRATCH,  # address: buffer of thread 0
-    SCRATCH_STRIDE,  # bytes from the buffer of one thread to that of the next
-) = range(5)
-
-# `linear` and `argmax`: one matrix product.
-(
-    LINEAR_INPUT,  # address: float32 [rows, inputs]
-    LINEAR_ROWS,  # count
-    LINEAR_OUTPUT,  # address: float32 [rows, outputs]; for `argmax` [rows] records as below
-    # address, for `argmax`: [threads, rows] records of 16 bytes, each thread's partial result:
-    # float32 largest output, int32 its index, float64 Σ exp(output − largest)
-    LINEAR_FOUND,
-    LINEAR_TOTALS,  # flag, for `argmax`: compute the sums of exponentials
-    LINEAR_OP,  # the first field of the product
-) = range(5, 11)
-LINEAR = LINEAR_OP + PRODUCT
-
-# `decoder_step`, `encoder_pass` and `project_cross_kv`: all layers of one side of a model. Rows are
-# lanes × tokens for the decoder, and the tokens of all sources otherwise.
-(
-    LANES,  # count: sequences of the decoder's batch, or sources
-    TOKENS,  # count: new tokens of each lane (decoder)
-    LAYERS,  # count
-    WIDTH,  # count: d_model
-    HEADS,  # count
-    HEAD_DIM,  # count
-    FFN,  # count: inner width of the feed-forward block
-    NORM_FIRST,  # flag: pre-norm; otherwise post-norm
-    ACTIVATION,  # index in ACTIVATIONS
-    SCALE,  # bits: the factor of attention scores
-    EPSILON,  # bits: of layer norms
-    PROGRAM,  # address: int64 [layers, products, PRODUCT]
-    # address: int64 [blocks + 1, 2]: addresses of weight and bias, float32 [width], of the norm
-    # that is applied before each block and after the last one; 0, 0 for no norm
-    NORMS,
-    STATES,  # address: float32 [rows, width], the residual stream; overwritten
-    RESULT,  # address: float32 [rows, width]
-    MIXED,  # address: float32 [rows, heads, head_dim], output of attention
-    QKVS,  # address: float32 [rows, 3, heads, head_dim]; [rows, 2, …] for `project_cross_kv`
-    QUERIES,  # address: float32 [rows, heads, head_dim] of cross-attention
-    QUERIES_STRIDE,  # stride from the queries of one layer to those of the next; 0: overwritten
-    INNER,  # address: float32 [rows, ffn]
-    # address: float32 [rows, heads, chunks, head_dim + 2], cross-attention per chunk: Σ exp(score −
-    # maximum) · value, Σ exp(score − maximum), maximum
-    PARTIAL,
-    # address: int64 [layers], addresses of bfloat16 [2 (keys, values), slots, heads, room,
-    # head_dim]; for `project_cross_kv` int64 [sources], addresses of bfloat16 [layers, 2, heads,
-    # source length, head_dim]
-    CACHE,
-    SLOTS,  # count: slots of the cache
-    ROOM,  # count: positions of a slot
-    FIRST_SLOT,  # index: the slot of lane 0; lane i has FIRST_SLOT + i
-    # address: int64 [lanes], the number of cached positions of each lane; for sources int64
-    # [sources + 1], the first row of each, then the number of all rows
-    STARTS,
-    GROUPS,  # count: groups
-    GROUP,  # address: int64 [groups, 3]: first lane, number of lanes, source length
-    # address: int64 [groups, layers, 2]: addresses of keys and values [heads, source length,
-    # head_dim]
-    SOURCES,
-    SOURCES_BFLOAT16,  # flag: these are bfloat16; otherwise float32
-    CHUNKS,  # count: chunks of the longest source, ceil(length / CHUNK)
-) = range(5, 36)
-STEP = 36
+CHUNK_POSITIONS = 256
 
 # Activation functions, by transformers' names.
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
+
+Address = Annotated[int, ctypes.c_int64]
+Count = Annotated[int, ctypes.c_int64]
+Stride = Annotated[int, ctypes.c_int64]
+Index = Annotated[int, ctypes.c_int64]
+Flag = Annotated[int, ctypes.c_int64]  # 0 or 1
+Float64 = Annotated[float, ctypes.c_double]
+Float32 = Annotated[float, ctypes.c_float]
+Int32 = Annotated[int, ctypes.c_int32]
+
+Struct = TypeVar("Struct", bound=ctypes.Structure)
+
+
+def layout(struct: type[Struct]) -> type[Struct]:
+    """Lay out a struct as its annotations say."""
+    hints = get_type_hints(struct, include_extras=True)
+    struct._fields_ = [(name, _c_type(hint)) for name, hint in hints.items()]
+    return struct
+
+
+def _c_type(hint: Any) -> Any:
+    """The C type of an annotation: that of an alias above, or another struct."""
+    return hint.__metadata__[0] if hasattr(hint, "__metadata__") else hint
+
+
+def dtype_of(struct: type[ctypes.Structure]) -> np.dtype[Any]:
+    """The same struct for NumPy and Numba."""
+    names = [field[0] for field in struct._fields_]
+    formats = [
+        dtype_of(kind) if issubclass(kind, ctypes.Structure) else np.dtype(kind)
+        for _, kind, *_ in struct._fields_
+    ]
+    offsets = [getattr(struct, name).offset for name in names]
+    size = ctypes.sizeof(struct)
+    fields = {"names": names, "formats": formats, "offsets": offsets, "itemsize": size}
+    return np.dtype(fields, align=True)  # type: ignore[call-overload, no-any-return]
+
+
+@layout
+class LinearLayer(ctypes.Structure):
+    """y = x Wᵀ + b with W in int8."""
+
+    __slots__ = ()
+
+    # int8 [panels, padded_inputs / 4, PANEL_OUTPUTS, 4], panels = ceil(outputs / PANEL_OUTPUTS)
+    weights: Address
+    scales: Address  # float32 [outputs], of the weights
+    weight_sums: Address  # float32 [outputs], the sum of the int8 weights of each output
+    biases: Address  # float32 [outputs]
+    outputs: Count
+    inputs: Count
+    padded_inputs: Count  # rounded up to a multiple of INPUT_MULTIPLE
+
+
+@layout
+class DecoderLinears(ctypes.Structure):
+    """The linear layers of a decoder layer, in the order of their use."""
+
+    __slots__ = ()
+
+    qkv: LinearLayer
+    attention_out: LinearLayer
+    cross_query: LinearLayer
+    cross_out: LinearLayer
+    ffn_up: LinearLayer
+    ffn_down: LinearLayer
+
+
+@layout
+class EncoderLinears(ctypes.Structure):
+    """The linear layers of an encoder layer, in the order of their use."""
+
+    __slots__ = ()
+
+    qkv: LinearLayer
+    attention_out: LinearLayer
+    ffn_up: LinearLayer
+    ffn_down: LinearLayer
+
+
+@layout
+class NormWeights(ctypes.Structure):
+    """A layer norm; both addresses are 0 where there is none."""
+
+    __slots__ = ()
+
+    weight: Address  # float32 [d_model]
+    bias: Address  # float32 [d_model]
+
+
+@layout
+class SourceGroup(ctypes.Structure):
+    """Consecutive sequences of the batch that share one encoded source."""
+
+    __slots__ = ()
+
+    first_sequence: Index
+    sequences: Count
+    source_length: Count  # positions
+
+
+@layout
+class KeyValueAddresses(ctypes.Structure):
+    """An encoded source in one decoder layer; as `EncodedSource.addresses` packs it."""
+
+    __slots__ = ()
+
+    keys: Address  # bfloat16 or float32 [heads, source length, head_dim]
+    values: Address  # the same
+
+
+@layout
+class ArgmaxRecord(ctypes.Structure):
+    """The largest output of a row, or of a thread's share of it."""
+
+    __slots__ = ()
+
+    value: Float32
+    index: Int32  # of the first of equal outputs
+    exp_sum: Float64  # Σ exp(output − value)
+
+
+@layout
+class Workspace(ctypes.Structure):
+    """What every matrix product needs besides the weights."""
+
+    __slots__ = ()
+
+    quantized: Address  # uint8 [rows, padded_inputs] of the largest layer: a product's input
+    quant_ranges: Address  # float32 [rows, 2]: step and minimum of each quantized row
+    quant_max: Count  # the largest value of a quantized activation, 255 or 127
+    scratch: Address  # buffer of thread 0
+    scratch_bytes: Stride  # from the buffer of one thread to that of the next, in bytes
+
+
+@layout
+class LinearArgs(ctypes.Structure):
+    """Argument of `linear` and `argmax`: one matrix product."""
+
+    __slots__ = ()
+
+    workspace: Workspace
+    layer: LinearLayer
+    rows: Count
+    input: Address  # float32 [rows, inputs]
+    output: Address  # float32 [rows, outputs]; for `argmax` ArgmaxRecord [rows]
+    thread_records: Address  # for `argmax`: ArgmaxRecord [threads, rows]
+    exp_sums: Flag  # for `argmax`: compute `exp_sum`
+
+
+@layout
+class StackArgs(ctypes.Structure):
+    """Argument of `decoder_step`, `encoder_pass` and `project_cross_kv`: all layers of one side.
+
+    Rows are sequences × tokens for the decoder, and the tokens of all sources otherwise.
+    """
+
+    __slots__ = ()
+
+    workspace: Workspace
+
+    # Set when the model is loaded.
+    layers: Count
+    d_model: Count
+    heads: Count
+    head_dim: Count
+    ffn_dim: Count
+    norm_first: Flag  # pre-norm; otherwise post-norm
+    activation: Index  # in ACTIVATIONS
+    attention_scale: Float64  # the factor of attention scores
+    norm_eps: Float64
+    # [layers] of DecoderLinears (decoder_step), EncoderLinears (encoder_pass) or LinearLayer
+    # (project_cross_kv: keys and values)
+    linears: Address
+    # NormWeights [blocks + 1]: of the norm that is applied before each block, and after the last
+    norms: Address
+
+    # Intermediate buffers, reused by every call.
+    qkv: Address  # float32 [rows, 3, heads, head_dim]; [rows, 2, …] for project_cross_kv
+    attention_output: Address  # float32 [rows, heads, head_dim]
+    ffn_hidden: Address  # float32 [rows, ffn_dim]
+    cross_queries: Address  # float32 [rows, heads, head_dim]
+    cross_queries_stride: Stride  # from one layer's queries to the next one's; 0: overwritten
+    # float32 [rows, heads, max_chunks, head_dim + 2], cross-attention per chunk of the source:
+    # Σ exp(score − maximum) · value, Σ exp(score − maximum), maximum
+    cross_partials: Address
+
+    # Set for each call.
+    sequences: Count
+    states: Address  # float32 [rows, d_model], the residual stream; overwritten
+    result: Address  # float32 [rows, d_model]
+
+    # decoder_step
+    new_tokens: Count  # of each sequence
+    past_lengths: Address  # int64 [sequences], cached positions before this step
+    # int64 [layers], addresses of bfloat16 [2 (keys, values), slot_capacity, heads,
+    # position_capacity, head_dim]
+    kv_cache: Address
+    slot_capacity: Count
+    position_capacity: Count  # of a slot
+    first_slot: Index  # the slot of sequence 0; sequence i has first_slot + i
+    groups: Count
+    source_groups: Address  # SourceGroup [groups]
+    source_kv: Address  # KeyValueAddresses [groups, layers]
+    source_is_bfloat16: Flag  # otherwise float32
+    max_chunks: Count  # chunks of the longest source, ceil(length / CHUNK_POSITIONS)
+
+    # encoder_pass and project_cross_kv
+    row_offsets: Address  # int64 [sequences + 1]: the first row of each source, then all rows
+    # project_cross_kv: int64 [sequences], addresses of bfloat16 [layers, 2 (keys, values), heads,
+    # source length, head_dim]
+    cross_kv: Address

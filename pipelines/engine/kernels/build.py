@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 
 from pipelines.engine.kernels.code_cache import ObjectCode, pack
 from pipelines.engine.kernels.device import intrinsics
-from pipelines.engine.kernels.isa import ISA_LEVELS, RUNTIME
+from pipelines.engine.kernels.isa import ISA_LEVELS, OPENMP_FUNCTIONS
 
 __all__ = ["build"]
 
@@ -34,7 +34,7 @@ def build(level: str) -> bytes:
         The content of a file of the cache.
     """
     intrinsics.use_isa(level)
-    for name in RUNTIME:
+    for name in OPENMP_FUNCTIONS:
         llvm.add_symbol(name, 1)  # Numba requires an address, though the code does not run here
     # Imported now: the functions are compiled, for the chosen level, when this module is imported.
     from pipelines.engine.kernels.device.entry_points import KERNELS

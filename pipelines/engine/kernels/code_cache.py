@@ -22,6 +22,7 @@ __all__ = [
     "folder_problem",
     "pack",
     "read_cached",
+    "read_private",
     "unpack",
     "write_cached",
 ]
@@ -45,12 +46,21 @@ class ObjectCode:
     stubs: list[str]
     code: bytes
 
+    @property
+    def body(self) -> bytes:
+        """One line of JSON, and the code."""
+        header = json.dumps({"symbols": self.symbols, "stubs": self.stubs})
+        return header.encode() + b"\n" + self.code
+
+    @property
+    def checksum(self) -> str:
+        """SHA-256 of the body, in hexadecimal."""
+        return hashlib.sha256(self.body).hexdigest()
+
 
 def pack(kernels: ObjectCode) -> bytes:
-    """The content of a file: the SHA-256 of all that follows it, one line of JSON, the code."""
-    header = json.dumps({"symbols": kernels.symbols, "stubs": kernels.stubs})
-    body = header.encode() + b"\n" + kernels.code
-    return hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+    """The content of a file: the checksum of all that follows it, one line of JSON, the code."""
+    return kernels.checksum.encode() + b"\n" + kernels.body
 
 
 def unpack(content: bytes) -> ObjectCode | None:
@@ -65,6 +75,12 @@ def unpack(content: bytes) -> ObjectCode | None:
 
 def read_cached(path: Path) -> ObjectCode | None:
     """The kernels in a file of the cache; None if it is missing, damaged or not private."""
+    content = read_private(path)
+    return None if content is None else unpack(content)
+
+
+def read_private(path: Path) -> bytes | None:
+    """The content of a file; None if it is missing, or if others could have written it."""
     try:
         if not _is_private(path.parent.stat()):
             return None
@@ -72,7 +88,7 @@ def read_cached(path: Path) -> ObjectCode | None:
             status = os.fstat(f.fileno())
             if not stat.S_ISREG(status.st_mode) or not _is_private(status):
                 return None
-            return unpack(f.read())
+            return f.read()
     except OSError:
         return None
 

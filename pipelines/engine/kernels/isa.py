@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["BARRIER", "ISA_LEVELS", "RUNTIME", "THREAD", "THREADS", "IsaLevel"]
+__all__ = ["BARRIER", "ISA_LEVELS", "OPENMP_FUNCTIONS", "THREAD", "THREADS", "IsaLevel"]
 
 
 @dataclass(frozen=True)
@@ -16,17 +16,17 @@ class IsaLevel:
 
     Attributes:
         lanes: int32 sums in one vector register.
-        rows: Rows of activations that are multiplied at a time with a panel of weights; more would
-            not leave enough registers for the weights.
-        largest: The largest value of a quantized activation (uint8). 127, which is 7 bits, where
+        tile_rows: Rows of activations that are multiplied at a time with a panel of weights; more
+            would not leave enough registers for the weights.
+        quant_max: The largest value of a quantized activation (uint8). 127, which is 7 bits, where
             the sum of two products has to fit in int16.
         cpu: LLVM's name of the CPU that the rest of the code is compiled for; None for the CPU of
             this machine.
     """
 
     lanes: int
-    rows: int = 8
-    largest: int = 255
+    tile_rows: int = 8
+    quant_max: int = 255
     cpu: str | None = None
 
 
@@ -34,9 +34,13 @@ class IsaLevel:
 ISA_LEVELS = {
     "vnni512": IsaLevel(lanes=16),
     "vnni256": IsaLevel(lanes=8),
-    "avx2": IsaLevel(lanes=8, rows=2, largest=127, cpu="haswell"),
+    "avx2": IsaLevel(lanes=8, tile_rows=2, quant_max=127, cpu="haswell"),
 }
 
 # Functions of the OpenMP runtime: the symbol in the kernels → the symbol in libgomp.
 BARRIER, THREAD, THREADS = "edgeapp_barrier", "edgeapp_thread", "edgeapp_threads"
-RUNTIME = {BARRIER: "GOMP_barrier", THREAD: "omp_get_thread_num", THREADS: "omp_get_num_threads"}
+OPENMP_FUNCTIONS = {
+    BARRIER: "GOMP_barrier",
+    THREAD: "omp_get_thread_num",
+    THREADS: "omp_get_num_threads",
+}

@@ -9,34 +9,33 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from pipelines.engine.kernels.code_cache import (
     ObjectCode,
     can_write,
     folder_problem,
     read_cached,
+    read_private,
     unpack,
     write_cached,
 )
-from pipelines.engine.kernels.isa import ISA_LEVELS, RUNTIME
+from pipelines.engine.kernels.host.self_check import wrong_kernels
+from pipelines.engine.kernels.isa import ISA_LEVELS, OPENMP_FUNCTIONS
+from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.kernels.malloc import discard_library_pages
 
 __all__ = [
-    "KernelLibrary",
     "cache_is_writable",
     "kernels_disabled",
     "load_kernels",
@@ -46,33 +45,8 @@ __all__ = [
 # The folder of compiled kernels (by default in the user's cache), or "torch": use no kernels.
 _ENVIRONMENT_VARIABLE = "EDGEAPP_KERNELS"
 
-
-@dataclass(frozen=True, eq=False)
-class KernelLibrary:
-    """The kernels in memory.
-
-    Attributes:
-        level: The key in ISA_LEVELS of the instructions that they were compiled for.
-    """
-
-    level: str
-    _addresses: Mapping[str, int]
-    _parallel: Any  # GOMP_parallel
-    _engine: Any  # LLVM's execution engine, which owns the code's memory
-
-    @property
-    def largest(self) -> int:
-        """The largest byte that an activation is quantized to: 255, or 127 without VNNI."""
-        return ISA_LEVELS[self.level].largest
-
-    def run(self, kernel: str, table: NDArray[np.int64]) -> None:
-        """Run a kernel on torch's threads, without Python's global lock; return when it is done.
-
-        Args:
-            kernel: A key of `KERNELS` in device/entry_points.py.
-            table: int64 [abi.STEP] or [abi.LINEAR], the arguments, of which most are addresses.
-        """
-        self._parallel(self._addresses[kernel], table.ctypes.data, torch.get_num_threads(), 0)
+# An import of this project: (package or module, imported names).
+_IMPORT = re.compile(r"^ *from (pipelines[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
 
 @cache
@@ -81,14 +55,15 @@ def load_kernels() -> KernelLibrary | None:
 
     Returns:
         None where there are none: EDGEAPP_KERNELS is "torch", the CPU has no AVX2, torch does not
-        use GNU's OpenMP (it does on Linux), or the compiler fails, which warns.
+        use GNU's OpenMP (it does on Linux), the compiler fails, or the kernel `linear` computes
+        something else than torch. The last two warn. Other kernels that do are left out.
     """
     level, runtime = _isa_level(), _runtime()
     if level is None or runtime is None:
         return None
     path = _cache_path(level)
     kernels = read_cached(path) or _compile(level, path)
-    return None if kernels is None else _link(kernels, level, runtime)
+    return None if kernels is None else _check(_link(kernels, level, runtime), kernels, path)
 
 
 def needs_compiling() -> bool:
@@ -125,7 +100,7 @@ def _runtime() -> Any:
     """torch's own copy of libgomp, whose threads are running already; None if it has none."""
     for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
         runtime = ctypes.CDLL(str(path))
-        if all(hasattr(runtime, name) for name in ("GOMP_parallel", *RUNTIME.values())):
+        if all(hasattr(runtime, name) for name in ("GOMP_parallel", *OPENMP_FUNCTIONS.values())):
             return runtime
     return None
 
@@ -155,10 +130,19 @@ def _cache_key() -> str:
 
 
 def _sources() -> list[Path]:
-    """The files that the compiled code depends on: all that `build` imports of this project."""
-    folder = Path(__file__).parent
-    common = [folder / f"{name}.py" for name in ("abi", "build", "code_cache", "isa")]
-    return [*common, *sorted((folder / "device").glob("*.py"))]
+    """The files that the compiled code depends on: all that `build` imports of this project, found
+    by following the imports in the sources."""
+    root, found = Path(__file__).parents[3], list[Path]()
+    unread = [Path(__file__).with_name("build.py")]
+    while unread:
+        path = unread.pop()
+        found.append(path)
+        for package, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
+            folder = root.joinpath(*package.split("."))
+            modules = [folder, *(folder / name for name in re.findall(r"\w+", names))]
+            files = [module.with_suffix(".py") for module in modules]
+            unread += {file for file in files if file.is_file()} - {*found, *unread}
+    return sorted(found)
 
 
 def _compile(level: str, path: Path) -> ObjectCode | None:
@@ -188,6 +172,25 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
     return kernels
 
 
+def _check(library: KernelLibrary, kernels: ObjectCode, path: Path) -> KernelLibrary | None:
+    """The library without the kernels that compute something else than torch, with one warning.
+
+    A check that all kernels have passed is noted beside them, and not repeated.
+    """
+    note, passed = path.with_suffix(".checked"), f"{kernels.checksum} {torch.__version__}".encode()
+    if read_private(note) == passed:
+        return library
+    wrong = wrong_kernels(library)
+    if not wrong:
+        write_cached(note, passed)
+        return library
+    _warn(
+        f"the kernels {', '.join(wrong)} do not compute what torch does on this machine: torch's "
+        "operations are used instead"
+    )
+    return None if "linear" in wrong else library.without(set(wrong))
+
+
 def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
@@ -198,7 +201,7 @@ def _link(kernels: ObjectCode, level: str, runtime: Any) -> KernelLibrary:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    for name, gomp_name in RUNTIME.items():
+    for name, gomp_name in OPENMP_FUNCTIONS.items():
         llvm.add_symbol(name, _function_address(getattr(runtime, gomp_name)))
     for name in kernels.stubs:
         llvm.add_symbol(name, _function_address(ctypes.CDLL(None).abort))

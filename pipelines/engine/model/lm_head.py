@@ -122,7 +122,7 @@ class LMHead:
 
         The compiled kernel computes it without storing the logits.
         """
-        if not isinstance(self._linear, CompiledLinear):
+        if not (isinstance(self._linear, CompiledLinear) and self._linear.library.has("argmax")):
             return argmax(self.logits(hidden), suppressed, logprobs)
         bias = self._suppressing_bias(self._linear, suppressed)
         tokens, chosen, totals = self._linear.argmax(hidden, bias, logprobs)

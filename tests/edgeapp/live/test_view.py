@@ -102,15 +102,15 @@ def test_level_lag_and_losses_are_shown(screen: Screen) -> None:
 
 def test_a_pipe_gets_a_sentence_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with TextView() as view:
-        view.take(CommittedText(" I am", 0.0, 0.5))
-        view.take(PartialText(" her"))
-        view.take(CommittedText(" here. And", 0.5, 1.0))
-        view.take(TranslationPartial("Ich"))
-        view.take(TranslationFinal("Ich bin hier.", 0.0, 0.8, "I am here."))
-        view.take(WarningRaised("it is late"))
-        view.take(Status(1.0, 0.0, 0.1, 0.0, -20.0))
-        view.take(SpeechEnded(1.5))
-        view.take(SessionEnded(2.0))
+        view.show(CommittedText(" I am", 0.0, 0.5))
+        view.show(PartialText(" her"))
+        view.show(CommittedText(" here. And", 0.5, 1.0))
+        view.show(TranslationPartial("Ich"))
+        view.show(TranslationFinal("Ich bin hier.", 0.0, 0.8, "I am here."))
+        view.show(WarningRaised("it is late"))
+        view.show(Status(1.0, 0.0, 0.1, 0.0, -20.0))
+        view.show(SpeechEnded(1.5))
+        view.show(SessionEnded(2.0))
     out, err = capsys.readouterr()
     assert out == "I am here.\nIch bin hier.\nAnd\n"
     assert err == "edgeapp: it is late\n"

@@ -36,7 +36,7 @@ def test_cached_equals_uncached_for_every_prefix(
         assert logprob == pytest.approx(result.logprobs[length - 1], abs=TOLERANCE)
 
 
-def test_a_row_does_not_depend_on_its_neighbors(engine: Engine, marian: LoadedModel) -> None:
+def test_a_sequence_does_not_depend_on_the_batch(engine: Engine, marian: LoadedModel) -> None:
     pad = marian.architecture.pad_id
     options = GenerationOptions(
         max_new_tokens=25, logit_filters=(SuppressTokens((pad,)),), logprobs=True

@@ -39,7 +39,7 @@ def _give_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "geteuid", lambda: other)
 
 
-def test_what_is_written_is_read(cached: Path) -> None:
+def test_written_kernels_are_read_back(cached: Path) -> None:
     assert read_cached(cached) == KERNELS
     assert list(cached.parent.iterdir()) == [cached]
 

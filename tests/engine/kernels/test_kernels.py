@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from pipelines.engine import (
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.kernels import code_cache, loader
 from pipelines.engine.kernels.host.linear import CompiledLinear
-from pipelines.engine.kernels.loader import KernelLibrary
+from pipelines.engine.kernels.library import KernelLibrary
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.test_families import made
 
@@ -89,7 +90,7 @@ def test_a_linear_layer_is_within_the_error_of_quantization(
         x = torch.randn(rows, inputs, generator=generator) * 3 + 1
         exact = torch.nn.functional.linear(x, weight, bias)
         # Half a step of each activation, and half a step of each weight.
-        step = (x.amax(1) - x.amin(1)) / kernels.largest / 2
+        step = (x.amax(1) - x.amin(1)) / kernels.quant_max / 2
         weights, numbers = weight.abs().sum(1), x.abs().sum(1)
         most = weight.abs().amax(1) / 127 / 2
         bound = step[:, None] * weights * 1.01 + numbers[:, None] * most * 1.01 + 1e-4
@@ -98,7 +99,7 @@ def test_a_linear_layer_is_within_the_error_of_quantization(
 
 @settings(max_examples=30, deadline=None)
 @given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
-def test_a_row_of_a_product_depends_on_itself_only(rows: int, threads: int, seed: int) -> None:
+def test_linear_rows_are_independent(rows: int, threads: int, seed: int) -> None:
     assert library is not None
     generator = torch.Generator().manual_seed(seed)
     layer = CompiledLinear(torch.randn(70, 40, generator=generator), None, library)
@@ -197,7 +198,7 @@ def _requests(
     ]
 
 
-def _apart(some: torch.Tensor, others: torch.Tensor) -> float:
+def _relative_difference(some: torch.Tensor, others: torch.Tensor) -> float:
     """How far logits lie apart, as a share of how much they vary."""
     return float((some - others).abs().mean() / others.std())
 
@@ -217,7 +218,7 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     monkeypatch.setattr(backend._decoder, "_compiled", None)
     others, weights = model.score_with_attention(encoded, tokens, heads)
     # Some activations round to the next uint8, and only the kernels have a bfloat16 cache.
-    assert _apart(logits, others) < 0.05
+    assert _relative_difference(logits, others) < 0.05
     assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
 
 
@@ -230,11 +231,11 @@ def test_int8_is_near_float32(
         model = each.load(folders(spec))
         tokens = [model.architecture.start_id, *range(20, 45)]
         logits.append(model.score(_sources(model, 2)[1], tokens))
-    assert _apart(*logits) < 0.15
+    assert _relative_difference(*logits) < 0.15
 
 
 @pytest.mark.parametrize("spec", FAMILIES)
-def test_results_do_not_depend_on_other_rows(
+def test_results_do_not_depend_on_the_batch(
     spec: str, folders: Folders, int8_engine: Engine
 ) -> None:
     model = int8_engine.load(folders(spec))
@@ -301,7 +302,7 @@ def test_beams_are_those_of_single_requests(
     assert [each.tokens for each in together] == [each.tokens for each in alone]
 
 
-def test_a_draft_changes_no_token(checkpoints: Folders, int8_engine: Engine) -> None:
+def test_drafts_do_not_change_tokens(checkpoints: Folders, int8_engine: Engine) -> None:
     """Several tokens in one step give the same results as one by one, in int8 too."""
     model = int8_engine.load(checkpoints("whisper:tiny"))
     encoded, start = _sources(model, 1)[0], model.architecture.start_id
@@ -317,7 +318,7 @@ def test_a_draft_changes_no_token(checkpoints: Folders, int8_engine: Engine) -> 
         assert drafted.logprobs == pytest.approx(plain.logprobs, abs=_SUMS)
 
 
-def test_the_cache_may_grow_under_a_running_row(checkpoints: Folders, int8_engine: Engine) -> None:
+def test_the_cache_can_grow_while_a_request_runs(checkpoints: Folders, int8_engine: Engine) -> None:
     model = int8_engine.load(checkpoints("marian:opus-mt-en-de"))
     encoded_sources = _sources(model, 3)
     options = GenerationOptions(
@@ -395,6 +396,37 @@ def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
     # The compiler is not imported by this process.
     assert _load_in_a_process(tmp_path, str(tmp_path)) == "True False False"
     assert code_cache.read_cached(damaged) is not None
+
+
+def test_the_cache_key_covers_all_that_the_compiler_imports() -> None:
+    """A source that is missing from the key would leave stale machine code in the cache."""
+    sources = loader._sources()
+    kernels = Path(loader.__file__).parent
+    assert {kernels / "build.py", *(kernels / "device").glob("[!_]*.py")} <= set(sources)
+    for source in sources:
+        for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                assert node.module is not None
+                assert not node.level, "relative imports are not followed"
+                names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+            for name in names:
+                file = kernels.parents[2].joinpath(*name.split(".")).with_suffix(".py")
+                assert not file.is_file() or file in sources, f"{source} imports {name}"
+
+
+def test_a_changed_source_changes_the_cache_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "device.py"
+    source.write_text("a = 1")
+    monkeypatch.setattr(loader, "_sources", lambda: [source])
+    before = loader._cache_key.__wrapped__()
+    assert loader._cache_key.__wrapped__() == before
+    source.write_text("a = 2")
+    assert loader._cache_key.__wrapped__() != before
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ print(json.dumps(found))
 """
 
 
-def _held_back(limits: dict[str, str]) -> dict[str, Any]:
+def _run_limited(limits: dict[str, str]) -> dict[str, Any]:
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(SENTENCES)],
         env=os.environ | limits,
@@ -79,8 +79,8 @@ def _held_back(limits: dict[str, str]) -> dict[str, Any]:
     reason="this CPU has no AVX2",
 )
 @pytest.mark.parametrize("kernels", ["compiled", "torch"])
-def test_auto_is_int8_without_vnni_and_adds_up_rightly(kernels: str) -> None:
-    result = _held_back(AVX2 | ({"EDGEAPP_KERNELS": "torch"} if kernels == "torch" else {}))
+def test_auto_is_int8_without_vnni_and_does_not_overflow(kernels: str) -> None:
+    result = _run_limited(AVX2 | ({"EDGEAPP_KERNELS": "torch"} if kernels == "torch" else {}))
     assert (result["precision"], "no VNNI" in result["why"]) == ("int8", True)
     # The largest numbers there are: with 8 bits of each, sums of 16 bits would overflow.
     for sums in result["ones"]:
@@ -90,7 +90,7 @@ def test_auto_is_int8_without_vnni_and_adds_up_rightly(kernels: str) -> None:
 
 
 def test_auto_is_float32_on_the_oldest_cpus() -> None:
-    result = _held_back(OLDEST)
+    result = _run_limited(OLDEST)
     assert (result["precision"], result["why"]) == ("float32", "the CPU has no fast int8")
     assert result["texts"]["float32"] == result["texts"]["auto"]
     assert result["texts"]["auto"][0].startswith("Wo ist der Bahnhof")

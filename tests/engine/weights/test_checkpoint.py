@@ -24,7 +24,9 @@ def test_every_form_gives_the_same_model(
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_whisper_too(form: str, stored_whisper: Stored, tmp_path: Path, load: Any) -> None:
+def test_every_form_gives_the_same_whisper_model(
+    form: str, stored_whisper: Stored, tmp_path: Path, load: Any
+) -> None:
     expected = logits(load, stored_whisper.write(tmp_path / "plain"), frames())
     assert torch.equal(
         logits(load, stored_whisper.write(tmp_path / form, form), frames()), expected
@@ -54,7 +56,9 @@ def test_fp16_weights_are_widened_exactly(
     assert torch.equal(logits(load, stored_marian.write(tmp_path / "half", form)), expected)
 
 
-def test_bf16_weights_too(stored_whisper: Stored, tmp_path: Path, load: Any) -> None:
+def test_bf16_weights_are_widened_exactly(
+    stored_whisper: Stored, tmp_path: Path, load: Any
+) -> None:
     half = {name: tensor.bfloat16() for name, tensor in stored_whisper.state.items()}
     stored_whisper.state = {name: tensor.float() for name, tensor in half.items()}
     expected = logits(load, stored_whisper.write(tmp_path / "wide"), frames())
@@ -124,7 +128,7 @@ def test_a_head_of_its_own(stored_marian: Stored, tmp_path: Path, load: Any) -> 
 
 
 @pytest.mark.parametrize("head", ["tied", "absent", "own"])
-def test_whispers_head(head: str, stored_whisper: Stored, tmp_path: Path, load: Any) -> None:
+def test_lm_head_of_whisper(head: str, stored_whisper: Stored, tmp_path: Path, load: Any) -> None:
     table = stored_whisper.state["model.decoder.embed_tokens.weight"]
     expected = logits(load, stored_whisper.write(tmp_path / "plain"), frames())
     if head == "tied":

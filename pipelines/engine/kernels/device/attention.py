@@ -14,15 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.engine.kernels.device.elementwise import (
-    bf16,
-    exponential,
-    f32,
-    i32,
-    jit,
-    maximum,
-)
+from pipelines.engine.kernels.device.elementwise import exponential, maximum
 from pipelines.engine.kernels.device.intrinsics import bf16_to_f32
+from pipelines.engine.kernels.device.views import bf16, f32, i32, jit
 
 __all__ = ["attend", "attend_chunk", "combine_chunks", "f32_to_bf16", "scale"]
 

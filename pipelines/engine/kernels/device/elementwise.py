@@ -1,11 +1,6 @@
 """Operations on single rows: exponential, activations, layer norm, argmax, quantization.
 
-Buffers are passed as addresses (int64), not as arrays: an array in Numba is a struct of seven
-numbers, which are passed on the stack to functions that are not inlined. `f32(address)` and its
-like view an address as an array.
-
-`_FAST` lets LLVM reorder sums, so that loops become vector code, but keeps NaN and ∞: the sampler
-must see that a source is damaged.
+Rows are passed as addresses (see `views`).
 """
 
 from __future__ import annotations
@@ -13,47 +8,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import carray, njit
 
-from pipelines.engine.kernels.device.intrinsics import as_float, pointer
+from pipelines.engine.kernels.device.intrinsics import as_float
+from pipelines.engine.kernels.device.views import argmax_records, f32, i32, jit, u8
 
 __all__ = [
     "activate",
-    "bf16",
     "exponential",
-    "f32",
-    "f64",
-    "i32",
-    "i64",
-    "jit",
     "layer_norm",
     "maximum",
     "merge_argmax",
     "quantize",
-    "u8",
     "update_argmax",
     "update_exp_sum",
 ]
-
-_FAST = {"reassoc", "contract", "nsz", "arcp"}
-_UNBOUNDED = 1 << 40  # the declared length of arrays; bounds are not checked
-
-jit = njit(fastmath=_FAST, error_model="numpy")
-
-
-def _view(dtype: Any) -> Any:
-    """A function that views an address as an array of this dtype."""
-
-    @jit
-    def at(address: Any) -> Any:
-        return carray(pointer(address), (_UNBOUNDED,), dtype)
-
-    return at
-
-
-f32, f64 = _view(np.float32), _view(np.float64)
-u8, i32, i64 = _view(np.uint8), _view(np.int32), _view(np.int64)
-bf16 = _view(np.uint16)  # the bits of bfloat16 numbers; see `bf16_to_f32`
 
 
 @jit
@@ -109,19 +77,19 @@ def activate(kind: Any, address: Any, count: Any) -> None:
 
 @jit
 def layer_norm(
-    states: Any, result: Any, width: Any, weights: Any, biases: Any, epsilon: Any
+    states: Any, result: Any, d_model: Any, weights: Any, biases: Any, epsilon: Any
 ) -> None:
-    """result [width] = layer norm of states [width]; both may be the same buffer."""
+    """result [d_model] = layer norm of states [d_model]; both may be the same buffer."""
     x, y, weight, bias = f32(states), f32(result), f32(weights), f32(biases)
     total = np.float32(0.0)
-    for i in range(width):
+    for i in range(d_model):
         total += x[i]
-    mean = total / np.float32(width)
+    mean = total / np.float32(d_model)
     squares = np.float32(0.0)
-    for i in range(width):
+    for i in range(d_model):
         squares += (x[i] - mean) * (x[i] - mean)
-    factor = np.float32(1.0) / np.sqrt(squares / np.float32(width) + np.float32(epsilon))
-    for i in range(width):
+    factor = np.float32(1.0) / np.sqrt(squares / np.float32(d_model) + np.float32(epsilon))
+    for i in range(d_model):
         y[i] = (x[i] - mean) * factor * weight[i] + bias[i]
 
 
@@ -145,49 +113,50 @@ def maximum(address: Any, count: Any) -> Any:
 
 @jit
 def update_argmax(address: Any, count: Any, first: Any, record: Any) -> None:
-    """Update a record of `argmax` with outputs first … first + count − 1 of a row.
+    """Update an ArgmaxRecord with outputs first … first + count − 1 of a row, float32 [count].
 
-    record: float32 maximum, int32 index (the first of equal outputs), float64 sum of
-    exp(output − maximum). NaN counts as larger than all numbers.
+    NaN counts as larger than all numbers.
     """
-    x, best, index = f32(address), f32(record), i32(record)
-    before, any_larger = best[0], False
+    x, best = f32(address), argmax_records(record)[0]
+    before, any_larger = best.value, False
     for i in range(count):
         any_larger = any_larger | (not x[i] <= before)
     if any_larger:
         for i in range(count):
-            if not x[i] <= best[0] and best[0] == best[0]:
-                best[0], index[1] = x[i], first + i
+            if not x[i] <= best.value and best.value == best.value:
+                best.value, best.index = x[i], first + i
         # Rescale the sum to the new maximum.
-        f64(record)[1] *= exponential(before - best[0])
+        best.exp_sum *= exponential(before - best.value)
 
 
 @jit
 def update_exp_sum(address: Any, count: Any, record: Any) -> None:
-    """Add exp(output − maximum) of float32 [count] to a record that `update_argmax` updated."""
-    x, largest, total = f32(address), f32(record)[0], np.float32(0.0)
+    """Add exp(output − value) of float32 [count] to a record that `update_argmax` updated."""
+    x, best, total = f32(address), argmax_records(record)[0], np.float32(0.0)
+    largest = best.value
     if largest == -np.inf:
         return
     for i in range(count):
         total += exponential(x[i] - largest)
-    f64(record)[1] += total
+    best.exp_sum += total
 
 
 @jit
-def merge_argmax(records: Any, parts: Any, stride: Any, result: Any) -> None:
-    """Merge the records of one row by several threads, `stride` bytes apart, into one."""
-    largest, index = f32(records)[0], i32(records)[1]
-    for part in range(1, parts):
-        other, other_index = f32(records + part * stride)[0], i32(records + part * stride)[1]
-        larger = not other <= largest or (other == largest and other_index < index)
+def merge_argmax(records: Any, row: Any, rows: Any, threads: Any, result: Any) -> None:
+    """result [row] = the merged records [threads, rows] of one row."""
+    parts, merged = argmax_records(records), argmax_records(result)[row]
+    largest, index = parts[row].value, parts[row].index
+    for thread in range(1, threads):
+        part = parts[thread * rows + row]
+        larger = not part.value <= largest or (part.value == largest and part.index < index)
         if larger and largest == largest:
-            largest, index = other, other_index
+            largest, index = part.value, part.index
     total = 0.0
-    for part in range(parts):
-        record = records + part * stride
-        if f32(record)[0] > -np.inf:
-            total += f64(record)[1] * exponential(f32(record)[0] - largest)
-    f32(result)[0], i32(result)[1], f64(result)[1] = largest, index, total
+    for thread in range(threads):
+        part = parts[thread * rows + row]
+        if part.value > -np.inf:
+            total += part.exp_sum * exponential(part.value - largest)
+    merged.value, merged.index, merged.exp_sum = largest, index, total
 
 
 @jit

@@ -1,19 +1,20 @@
-"""The kernels that Python calls: C functions of one argument, the address of a table (see abi.py).
+"""The kernels that Python calls: C functions of one argument, the address of a struct (see abi.py).
 
-All threads of a team run the same kernel on the same table; each computes its share of every stage,
-and a barrier ends each stage. A row is always computed in the same order of operations, so its
-result depends neither on the other rows of the batch nor on the number of threads.
+All threads of a team run the same kernel on the same struct; each computes its share of every
+stage, and a barrier ends each stage. A row is always computed in the same order of operations, so
+its result depends neither on the other rows of the batch nor on the number of threads.
 """
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import numpy as np
-from numba import carray, cfunc, types
+from numba import carray, cfunc, from_dtype, types
 
 from pipelines.engine.kernels import abi
-from pipelines.engine.kernels.device.elementwise import f32, f64, i32, i64, jit, merge_argmax
+from pipelines.engine.kernels.device.elementwise import merge_argmax
 from pipelines.engine.kernels.device.gemm import ADD, ARGMAX, ARGMAX_AND_SUM, STORE, gemm
 from pipelines.engine.kernels.device.layer_ops import (
     combine_cross_attention,
@@ -26,111 +27,118 @@ from pipelines.engine.kernels.device.layer_ops import (
     write_cross_kv,
 )
 from pipelines.engine.kernels.device.thread_team import thread_count, thread_index, thread_range
+from pipelines.engine.kernels.device.views import (
+    argmax_records,
+    decoder_linears,
+    encoder_linears,
+    i64,
+    jit,
+    linear_layers,
+)
 
 __all__ = ["KERNELS"]
 
-
-@jit
-def _product(t: Any, layer: Any, products: Any, index: Any) -> Any:
-    """The fields of product `index` of a layer; each layer has `products` of them."""
-    return i64(t[abi.PROGRAM] + 8 * abi.PRODUCT * (products * layer + index))
+_RECORD_BYTES = ctypes.sizeof(abi.ArgmaxRecord)
 
 
-@jit
-def _attention_output(t: Any, out: Any, rows: Any) -> None:
-    """STATES += output projection of MIXED."""
-    quantize_rows(t, t[abi.MIXED], t[abi.HEADS] * t[abi.HEAD_DIM], rows, out[abi.PADDED], -1)
-    gemm(t, out, rows, t[abi.STATES], ADD)
+def _kernel(struct: type[ctypes.Structure]) -> Any:
+    """Compile a function of a pointer to this struct."""
+    return cfunc(types.void(types.CPointer(from_dtype(abi.dtype_of(struct)))))
 
 
 @jit
-def _feed_forward(t: Any, block: Any, up: Any, down: Any, rows: Any) -> None:
-    """STATES += down · activation(up · norm(STATES))."""
-    norm_and_quantize(t, block, rows, up[abi.PADDED])
-    gemm(t, up, rows, t[abi.INNER], STORE)
-    quantize_rows(t, t[abi.INNER], t[abi.FFN], rows, down[abi.PADDED], t[abi.ACTIVATION])
-    gemm(t, down, rows, t[abi.STATES], ADD)
+def _attention_output(args: Any, out: Any, rows: Any) -> None:
+    """states += output projection of attention_output."""
+    count, workspace = args.heads * args.head_dim, args.workspace
+    quantize_rows(workspace, args.attention_output, count, rows, out.padded_inputs, -1)
+    gemm(workspace, out, rows, args.states, ADD)
 
 
-@cfunc(types.void(types.voidptr))
-def decoder_step(table: Any) -> None:
-    """All layers of a decoder, for the new tokens of all lanes."""
-    t = carray(table, (abi.STEP,), np.int64)
-    rows, ops = t[abi.LANES] * t[abi.TOKENS], abi.PRODUCTS
-    for layer in range(t[abi.LAYERS]):
-        qkv, query = _product(t, layer, ops, abi.QKV), _product(t, layer, ops, abi.CROSS_QUERY)
-        out, cross_out = _product(t, layer, ops, abi.OUT), _product(t, layer, ops, abi.CROSS_OUT)
-        up, down = _product(t, layer, ops, abi.UP), _product(t, layer, ops, abi.DOWN)
-
-        norm_and_quantize(t, 3 * layer, rows, qkv[abi.PADDED])
-        gemm(t, qkv, rows, t[abi.QKVS], STORE)
-        self_attention(t, layer)
-        _attention_output(t, out, rows)
-
-        norm_and_quantize(t, 3 * layer + 1, rows, query[abi.PADDED])
-        gemm(t, query, rows, t[abi.QUERIES] + 4 * layer * t[abi.QUERIES_STRIDE], STORE)
-        cross_attention(t, layer)
-        combine_cross_attention(t, rows, cross_out[abi.PADDED])
-        gemm(t, cross_out, rows, t[abi.STATES], ADD)
-
-        _feed_forward(t, 3 * layer + 2, up, down, rows)
-    final_norm(t, 3 * t[abi.LAYERS], rows)
+@jit
+def _feed_forward(args: Any, block: Any, up: Any, down: Any, rows: Any) -> None:
+    """states += down · activation(up · norm(states))."""
+    hidden, workspace = args.ffn_hidden, args.workspace
+    norm_and_quantize(args, block, rows, up.padded_inputs)
+    gemm(workspace, up, rows, hidden, STORE)
+    quantize_rows(workspace, hidden, args.ffn_dim, rows, down.padded_inputs, args.activation)
+    gemm(workspace, down, rows, args.states, ADD)
 
 
-@cfunc(types.void(types.voidptr))
-def encoder_pass(table: Any) -> None:
+@_kernel(abi.StackArgs)
+def decoder_step(address: Any) -> None:
+    """All layers of a decoder, for the new tokens of all sequences."""
+    args = carray(address, 1)[0]
+    rows, workspace = args.sequences * args.new_tokens, args.workspace
+    for index in range(args.layers):
+        layer = decoder_linears(args.linears)[index]
+        queries = args.cross_queries + 4 * index * args.cross_queries_stride
+
+        norm_and_quantize(args, 3 * index, rows, layer.qkv.padded_inputs)
+        gemm(workspace, layer.qkv, rows, args.qkv, STORE)
+        self_attention(args, index)
+        _attention_output(args, layer.attention_out, rows)
+
+        norm_and_quantize(args, 3 * index + 1, rows, layer.cross_query.padded_inputs)
+        gemm(workspace, layer.cross_query, rows, queries, STORE)
+        cross_attention(args, index)
+        combine_cross_attention(args, rows, layer.cross_out.padded_inputs)
+        gemm(workspace, layer.cross_out, rows, args.states, ADD)
+
+        _feed_forward(args, 3 * index + 2, layer.ffn_up, layer.ffn_down, rows)
+    final_norm(args, 3 * args.layers, rows)
+
+
+@_kernel(abi.StackArgs)
+def encoder_pass(address: Any) -> None:
     """All layers of a text encoder, for the rows of many sources, one source after the other."""
-    t = carray(table, (abi.STEP,), np.int64)
-    rows, ops = i64(t[abi.STARTS])[t[abi.LANES]], abi.ENCODER_PRODUCTS
-    for layer in range(t[abi.LAYERS]):
-        qkv, out = _product(t, layer, ops, abi.QKV), _product(t, layer, ops, abi.OUT)
-        up = _product(t, layer, ops, abi.ENCODER_UP)
-        down = _product(t, layer, ops, abi.ENCODER_DOWN)
+    args = carray(address, 1)[0]
+    rows = i64(args.row_offsets)[args.sequences]
+    for index in range(args.layers):
+        layer = encoder_linears(args.linears)[index]
 
-        norm_and_quantize(t, 2 * layer, rows, qkv[abi.PADDED])
-        gemm(t, qkv, rows, t[abi.QKVS], STORE)
-        encoder_attention(t)
-        _attention_output(t, out, rows)
+        norm_and_quantize(args, 2 * index, rows, layer.qkv.padded_inputs)
+        gemm(args.workspace, layer.qkv, rows, args.qkv, STORE)
+        encoder_attention(args)
+        _attention_output(args, layer.attention_out, rows)
 
-        _feed_forward(t, 2 * layer + 1, up, down, rows)
-    final_norm(t, 2 * t[abi.LAYERS], rows)
+        _feed_forward(args, 2 * index + 1, layer.ffn_up, layer.ffn_down, rows)
+    final_norm(args, 2 * args.layers, rows)
 
 
-@cfunc(types.void(types.voidptr))
-def project_cross_kv(table: Any) -> None:
+@_kernel(abi.StackArgs)
+def project_cross_kv(address: Any) -> None:
     """Cross-attention keys and values of many sources, for all layers of a decoder."""
-    t = carray(table, (abi.STEP,), np.int64)
-    rows, padded = i64(t[abi.STARTS])[t[abi.LANES]], _product(t, 0, 1, 0)[abi.PADDED]
-    quantize_rows(t, t[abi.STATES], t[abi.WIDTH], rows, padded, -1)
-    for layer in range(t[abi.LAYERS]):
-        gemm(t, _product(t, layer, 1, 0), rows, t[abi.QKVS], STORE)
-        write_cross_kv(t, layer)
+    args = carray(address, 1)[0]
+    rows, layers = i64(args.row_offsets)[args.sequences], linear_layers(args.linears)
+    quantize_rows(args.workspace, args.states, args.d_model, rows, layers[0].padded_inputs, -1)
+    for index in range(args.layers):
+        gemm(args.workspace, layers[index], rows, args.qkv, STORE)
+        write_cross_kv(args, index)
 
 
-@cfunc(types.void(types.voidptr))
-def linear(table: Any) -> None:
+@_kernel(abi.LinearArgs)
+def linear(address: Any) -> None:
     """One linear layer."""
-    t = carray(table, (abi.LINEAR,), np.int64)
-    op, rows = t[abi.LINEAR_OP :], t[abi.LINEAR_ROWS]
-    quantize_rows(t, t[abi.LINEAR_INPUT], op[abi.INPUTS], rows, op[abi.PADDED], -1)
-    gemm(t, op, rows, t[abi.LINEAR_OUTPUT], STORE)
+    args = carray(address, 1)[0]
+    rows, layer, workspace = args.rows, args.layer, args.workspace
+    quantize_rows(workspace, args.input, layer.inputs, rows, layer.padded_inputs, -1)
+    gemm(workspace, layer, rows, args.output, STORE)
 
 
-@cfunc(types.void(types.voidptr))
-def argmax(table: Any) -> None:
+@_kernel(abi.LinearArgs)
+def argmax(address: Any) -> None:
     """The largest output of one linear layer for each row; the outputs are not stored."""
-    t = carray(table, (abi.LINEAR,), np.int64)
-    op, rows = t[abi.LINEAR_OP :], t[abi.LINEAR_ROWS]
-    quantize_rows(t, t[abi.LINEAR_INPUT], op[abi.INPUTS], rows, op[abi.PADDED], -1)
-    records = t[abi.LINEAR_FOUND] + 16 * rows * np.int64(thread_index())
+    args = carray(address, 1)[0]
+    rows, layer, workspace = args.rows, args.layer, args.workspace
+    quantize_rows(workspace, args.input, layer.inputs, rows, layer.padded_inputs, -1)
+    own = args.thread_records + _RECORD_BYTES * rows * np.int64(thread_index())
     for row in range(rows):
-        record = records + 16 * row
-        f32(record)[0], i32(record)[1], f64(record)[1] = -np.inf, 0, 0.0
-    gemm(t, op, rows, records, ARGMAX_AND_SUM if t[abi.LINEAR_TOTALS] != 0 else ARGMAX)
+        record = argmax_records(own)[row]
+        record.value, record.index, record.exp_sum = -np.inf, 0, 0.0
+    gemm(workspace, layer, rows, own, ARGMAX_AND_SUM if args.exp_sums != 0 else ARGMAX)
     first, end = thread_range(rows)
     for row in range(first, end):
-        result = t[abi.LINEAR_OUTPUT] + 16 * row
-        merge_argmax(t[abi.LINEAR_FOUND] + 16 * row, np.int64(thread_count()), 16 * rows, result)
+        merge_argmax(args.thread_records, row, rows, np.int64(thread_count()), args.output)
 
 
 KERNELS = {

@@ -13,10 +13,10 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from pipelines.engine.kernels.abi import COLUMNS, LINE
+from pipelines.engine.kernels.abi import CACHE_LINE_BYTES, PANEL_OUTPUTS
 from pipelines.engine.kernels.isa import ISA_LEVELS
 
-__all__ = ["as_float", "as_float64", "dot_tiles", "prefetch", "pointer", "use_isa", "bf16_to_f32"]
+__all__ = ["as_float", "dot_tiles", "prefetch", "pointer", "use_isa", "bf16_to_f32"]
 
 _level = ISA_LEVELS["vnni512"]
 
@@ -58,7 +58,6 @@ def _bit_cast(number: Any, bits: Any) -> Any:
 
 
 as_float = _bit_cast(types.float32, types.int32)
-as_float64 = _bit_cast(types.float64, types.int64)
 
 
 @intrinsic
@@ -117,7 +116,7 @@ class _Dots:
 
     def add(self, acc: Any, left: Any, right: Any) -> Any:
         """acc + left (uint8) · right (int8), four products per lane."""
-        if _level.largest > 127:
+        if _level.quant_max > 127:
             width = 32 * self.lanes
             name = f"llvm.x86.avx512.vpdpbusd.{width}"
             return self._call(name, self.vector, acc, left, right)
@@ -135,13 +134,13 @@ def _dot_tile(rows: int) -> Any:
     def tile(
         typing: Any, left: Any, stride: Any, panel: Any, steps: Any, result: Any, next_panel: Any
     ) -> Any:
-        """int32 [rows, COLUMNS] at `result` = uint8 [rows, 4 × steps] at `left` · a packed panel
-        of weights. Rows are `stride` bytes apart, steps is even, next_panel is prefetched."""
+        """int32 [rows, PANEL_OUTPUTS] at `result` = uint8 [rows, 4 × steps] at `left` · a packed
+        panel of weights. Rows are `stride` bytes apart, steps is even, next_panel is prefetched."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             dots = _Dots(builder)
-            for first in range(0, rows, _level.rows):
-                _emit_loop(builder, dots, range(first, min(first + _level.rows, rows)), args)
+            for first in range(0, rows, _level.tile_rows):
+                _emit_loop(builder, dots, range(first, min(first + _level.tile_rows, rows)), args)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 6), generate
@@ -152,7 +151,7 @@ def _dot_tile(rows: int) -> Any:
 def _emit_loop(b: Any, dots: _Dots, rows: range, args: Any) -> None:
     """Emit the loop over the inputs, four per step, for some rows of a tile."""
     left, stride, panel, steps, result, next_panel = args
-    vectors = COLUMNS // dots.lanes
+    vectors = PANEL_OUTPUTS // dots.lanes
     # With one row, two sums per output: otherwise each addition waits for the previous one.
     sums = 2 if len(rows) == 1 else 1
 
@@ -170,9 +169,11 @@ def _emit_loop(b: Any, dots: _Dots, rows: range, args: Any) -> None:
         phi.add_incoming(dots.zero, before)
     sums_after: list[list[Any]] = []
     for part, total in enumerate(totals):
-        panel_offset = b.mul(b.add(step, ir.Constant(I64, part)), ir.Constant(I64, 4 * COLUMNS))
+        panel_offset = b.mul(
+            b.add(step, ir.Constant(I64, part)), ir.Constant(I64, 4 * PANEL_OUTPUTS)
+        )
         weights = b.add(panel, panel_offset)
-        for line in range(0, 4 * COLUMNS, LINE):
+        for line in range(0, 4 * PANEL_OUTPUTS, CACHE_LINE_BYTES):
             _prefetch(b, at(b.add(next_panel, panel_offset), line, I8))
         columns = [
             b.load(at(weights, 4 * dots.lanes * v, dots.vector), align=4 * dots.lanes)
@@ -197,7 +198,7 @@ def _emit_loop(b: Any, dots: _Dots, rows: range, args: Any) -> None:
             dot = sums_after[0][index][v]
             for other in sums_after[1:]:
                 dot = b.add(dot, other[index][v])
-            target = at(result, 4 * (tile_row * COLUMNS + v * dots.lanes), dots.vector)
+            target = at(result, 4 * (tile_row * PANEL_OUTPUTS + v * dots.lanes), dots.vector)
             b.store(dot, target, align=4 * dots.lanes)
 
 

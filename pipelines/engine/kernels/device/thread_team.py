@@ -1,7 +1,7 @@
 """The threads that run a kernel together: barrier, division of work, scratch memory of each.
 
 The host starts one OpenMP parallel region per kernel call (GOMP_parallel), so every thread of the
-team executes the whole kernel on the same table.
+team executes the whole kernel on the same arguments.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from pipelines.engine.kernels import abi
-from pipelines.engine.kernels.device.elementwise import jit
+from pipelines.engine.kernels.device.views import jit
 from pipelines.engine.kernels.isa import BARRIER, THREAD, THREADS
 
 __all__ = ["barrier", "thread_count", "thread_index", "thread_range", "thread_scratch"]
@@ -30,6 +29,6 @@ def thread_range(count: Any) -> Any:
 
 
 @jit
-def thread_scratch(t: Any) -> Any:
+def thread_scratch(workspace: Any) -> Any:
     """The address of this thread's scratch buffer."""
-    return t[abi.SCRATCH] + np.int64(thread_index()) * t[abi.SCRATCH_STRIDE]
+    return workspace.scratch + np.int64(thread_index()) * workspace.scratch_bytes

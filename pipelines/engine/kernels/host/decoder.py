@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from pipelines.engine.kernels import abi
@@ -21,73 +21,74 @@ __all__ = ["CompiledDecoder"]
 class CompiledDecoder(CompiledStack):
     """All layers of a decoder."""
 
+    kernel = "decoder_step"
+
     def __call__(self, x: Tensor, batch: ForwardBatch, cache: KVCache) -> Tensor:
         """Run the layers and the final norm; writes keys and values of the new tokens.
 
         Args:
-            x: float32 [rows × tokens, d_model], the embedded tokens; overwritten.
+            x: float32 [sequences × tokens, d_model], the embedded tokens; overwritten.
             batch: the pass.
             cache: bfloat16, with room for the new tokens.
 
         Returns:
-            float32 [rows × tokens, d_model].
+            float32 [sequences × tokens, d_model].
         """
-        (rows, tokens), table = batch.shape, self._table
-        groups, addresses = self._source_groups(batch.encoded_sources)
-        sources = np.frombuffer(addresses, dtype=np.int64)
-        chunks = -(-int(groups[:, 2].max()) // abi.CHUNK)
-        stack = self._stack
-        widths = {
-            abi.MIXED: stack.attention_dim,
-            abi.QKVS: 3 * stack.attention_dim,
-            abi.INNER: stack.ffn_dim,
-            abi.PARTIAL: stack.heads * chunks * (stack.head_dim + 2),
+        (sequences, tokens), args, stack = batch.shape, self._args, self._stack
+        groups = _source_groups(batch.encoded_sources)
+        encoded_sources = [batch.encoded_sources[group.first_sequence] for group in groups]
+        source_kv = b"".join([encoded.addresses for encoded in encoded_sources])
+        longest = max(encoded.length for encoded in encoded_sources)
+        chunks = -(-longest // abi.CHUNK_POSITIONS)
+        columns = {
+            "qkv": 3 * stack.attention_dim,
+            "attention_output": stack.attention_dim,
+            "ffn_hidden": stack.ffn_dim,
+            "cross_partials": stack.heads * chunks * (stack.head_dim + 2),
         }
-        self._reserve(rows * tokens, max(cache.position_capacity, abi.CHUNK), widths)
-        queries = self._query_buffer(rows * tokens, batch.capture is not None)
+        rows = sequences * tokens
+        self._reserve(rows, max(cache.position_capacity, abi.CHUNK_POSITIONS), columns)
+        queries = self._query_buffer(rows, batch.capture is not None)
         result = torch.empty(x.shape)
-        starts = np.array(batch.past_lengths, dtype=np.int64)
-        layers = np.array([layer.data_ptr() for layer in cache.layers], dtype=np.int64)
-        table[abi.LANES], table[abi.TOKENS], table[abi.CHUNKS] = rows, tokens, chunks
-        table[abi.STATES], table[abi.RESULT] = x.data_ptr(), result.data_ptr()
-        table[abi.CACHE], table[abi.SLOTS] = layers.ctypes.data, cache.layers[0].shape[1]
-        table[abi.ROOM], table[abi.FIRST_SLOT] = cache.position_capacity, batch.slots.start
-        table[abi.STARTS], table[abi.GROUPS] = starts.ctypes.data, len(groups)
-        table[abi.GROUP], table[abi.SOURCES] = groups.ctypes.data, sources.ctypes.data
-        table[abi.SOURCES_BFLOAT16] = batch.encoded_sources[0].keys[0].dtype == torch.bfloat16
-        self._library.run("decoder_step", table)
+        past_lengths = np.array(batch.past_lengths, dtype=np.int64)
+        kv_cache = np.array([layer.data_ptr() for layer in cache.layers], dtype=np.int64)
+        args.sequences, args.new_tokens = sequences, tokens
+        args.states, args.result = x.data_ptr(), result.data_ptr()
+        args.past_lengths, args.kv_cache = past_lengths.ctypes.data, kv_cache.ctypes.data
+        args.slot_capacity, args.position_capacity = cache.slot_capacity, cache.position_capacity
+        args.first_slot = batch.slots.start
+        args.groups, args.source_groups = len(groups), ctypes.addressof(groups)
+        args.source_kv = np.frombuffer(source_kv, dtype=np.int64).ctypes.data
+        args.source_is_bfloat16 = encoded_sources[0].keys[0].dtype == torch.bfloat16
+        args.max_chunks = chunks
+        self._library.run(self.kernel, args)
         if batch.capture is not None:
-            shape = (self._layers, rows, tokens, stack.heads, stack.head_dim)
+            shape = (self._num_layers, sequences, tokens, stack.heads, stack.head_dim)
             scale = None if stack.scaled else 1.0
             for index, of_layer in enumerate(queries.view(shape)):
                 batch.capture.add_queries(index, of_layer.transpose(1, 2), scale)
         return result
 
-    def _source_groups(
-        self, encoded_sources: Sequence[EncodedSource]
-    ) -> tuple[NDArray[np.int64], bytes]:
-        """Group neighboring rows on the same source.
-
-        Returns:
-            groups: int64 [groups, 3 (first row, rows, source length)].
-            addresses: int64 [groups, layers, 2 (keys, values)] as bytes.
-        """
-        first_rows = [
-            row
-            for row, encoded in enumerate(encoded_sources)
-            if row == 0 or encoded is not encoded_sources[row - 1]
-        ]
-        groups = np.empty((len(first_rows), 3), dtype=np.int64)
-        groups[:, 0] = first_rows
-        groups[:, 1] = np.diff(groups[:, 0], append=len(encoded_sources))
-        groups[:, 2] = [encoded_sources[row].length for row in first_rows]
-        return groups, b"".join([encoded_sources[row].addresses for row in first_rows])
-
     def _query_buffer(self, rows: int, all_layers: bool) -> Tensor:
         """The buffer for the cross-attention queries of one layer, or of all of them."""
         count = rows * self._stack.attention_dim
-        self._table[abi.QUERIES_STRIDE] = count if all_layers else 0
+        self._args.cross_queries_stride = count if all_layers else 0
         # The queries of one layer may share the buffer of the attention's output.
-        queries = torch.empty(self._layers, count) if all_layers else self._buffers[abi.MIXED]
-        self._table[abi.QUERIES] = queries.data_ptr()
+        queries = (
+            torch.empty(self._num_layers, count)
+            if all_layers
+            else self._buffers["attention_output"]
+        )
+        self._args.cross_queries = queries.data_ptr()
         return queries
+
+
+def _source_groups(encoded_sources: Sequence[EncodedSource]) -> ctypes.Array[abi.SourceGroup]:
+    """Group neighboring sequences on the same source, one SourceGroup for each run of them."""
+    runs: list[list[int]] = []
+    for index, encoded in enumerate(encoded_sources):
+        if runs and encoded is encoded_sources[index - 1]:
+            runs[-1][1] += 1
+        else:
+            runs.append([index, 1, encoded.length])
+    return (abi.SourceGroup * len(runs))(*(abi.SourceGroup(*run) for run in runs))

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.stack import CompiledStack
 
 __all__ = ["CompiledCrossKV", "CompiledEncoder"]
@@ -19,6 +19,8 @@ __all__ = ["CompiledCrossKV", "CompiledEncoder"]
 
 class CompiledEncoder(CompiledStack):
     """All layers of a text encoder."""
+
+    kernel = "encoder_pass"
 
     def __call__(self, x: Tensor, lengths: Sequence[int]) -> Tensor:
         """Run the layers and the final norm.
@@ -30,18 +32,25 @@ class CompiledEncoder(CompiledStack):
         Returns:
             float32 [sum of lengths, d_model].
         """
-        table, result = self._table, torch.empty(x.shape)
-        inner, ffn = self._stack.attention_dim, self._stack.ffn_dim
-        self._reserve(len(x), max(lengths), {abi.MIXED: inner, abi.QKVS: 3 * inner, abi.INNER: ffn})
-        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-        table[abi.LANES], table[abi.STARTS] = len(lengths), starts.ctypes.data
-        table[abi.STATES], table[abi.RESULT] = x.data_ptr(), result.data_ptr()
-        self._library.run("encoder_pass", table)
+        args, result = self._args, torch.empty(x.shape)
+        attention_dim, ffn_dim = self._stack.attention_dim, self._stack.ffn_dim
+        columns = {
+            "qkv": 3 * attention_dim,
+            "attention_output": attention_dim,
+            "ffn_hidden": ffn_dim,
+        }
+        self._reserve(len(x), max(lengths), columns)
+        offsets = _row_offsets(lengths)
+        args.sequences, args.row_offsets = len(lengths), offsets.ctypes.data
+        args.states, args.result = x.data_ptr(), result.data_ptr()
+        self._library.run(self.kernel, args)
         return result
 
 
 class CompiledCrossKV(CompiledStack):
     """The cross-attention key and value projections of all decoder layers."""
+
+    kernel = "project_cross_kv"
 
     def __call__(self, hidden: Tensor, lengths: Sequence[int]) -> list[Tensor]:
         """Project encoder states to keys and values.
@@ -53,16 +62,23 @@ class CompiledCrossKV(CompiledStack):
         Returns:
             For each source bfloat16 [layers, 2 (keys, values), heads, length, head_dim].
         """
-        table, stack = self._table, self._stack
+        args, stack = self._args, self._stack
         x = hidden.float().contiguous()
-        self._reserve(len(x), 0, {abi.QKVS: 2 * stack.attention_dim})
-        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+        self._reserve(len(x), 0, {"qkv": 2 * stack.attention_dim})
+        offsets = _row_offsets(lengths)
         results = [
-            torch.empty(self._layers, 2, stack.heads, length, stack.head_dim, dtype=torch.bfloat16)
+            torch.empty(
+                self._num_layers, 2, stack.heads, length, stack.head_dim, dtype=torch.bfloat16
+            )
             for length in lengths
         ]
         addresses = np.array([result.data_ptr() for result in results], dtype=np.int64)
-        table[abi.LANES], table[abi.STARTS] = len(lengths), starts.ctypes.data
-        table[abi.STATES], table[abi.CACHE] = x.data_ptr(), addresses.ctypes.data
-        self._library.run("project_cross_kv", table)
+        args.sequences, args.row_offsets = len(lengths), offsets.ctypes.data
+        args.states, args.cross_kv = x.data_ptr(), addresses.ctypes.data
+        self._library.run(self.kernel, args)
         return results
+
+
+def _row_offsets(lengths: Sequence[int]) -> NDArray[np.int64]:
+    """The first row of each source, then the number of all rows: int64 [sources + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])

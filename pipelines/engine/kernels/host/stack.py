@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import struct
+import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, aligned_bytes
-from pipelines.engine.kernels.loader import KernelLibrary, load_kernels
+from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.architecture import Stack
 
 __all__ = ["AffineNorm", "CompiledLayer", "CompiledStack"]
@@ -32,7 +31,8 @@ class CompiledLayer:
     """The weights of one layer, as a kernel reads them.
 
     Attributes:
-        linears: linear layers, in the order of `abi`.
+        linears: in the order of the fields of abi.DecoderLinears or EncoderLinears; or the one
+            for cross-attention keys and values.
         norms: one per block of the layer.
     """
 
@@ -53,13 +53,15 @@ class CompiledLayer:
 class CompiledStack:
     """All layers of one side of a model. Not thread-safe: its buffers are reused by every pass.
 
-    A kernel reads one table of int64: sizes, and addresses of weights, buffers, inputs and outputs
-    (see `abi`). The constructor fills in what never changes, a pass the rest.
+    A kernel reads one struct: sizes, and addresses of weights, buffers, inputs and outputs (see
+    `abi.StackArgs`). The constructor fills in what never changes, a pass the rest.
 
     Args:
         layers: the layers' weights.
         final: the norm after the last layer, if there is one.
     """
+
+    kernel: ClassVar[str]  # the name of the one that it calls
 
     def __init__(
         self,
@@ -68,31 +70,25 @@ class CompiledStack:
         final: AffineNorm | None,
         library: KernelLibrary,
     ) -> None:
-        self._stack, self._layers, self._library = stack, len(layers), library
-        self._program = np.concatenate([op.op for layer in layers for op in layer.linears])
+        self._stack, self._num_layers, self._library = stack, len(layers), library
+        linears = [linear for layer in layers for linear in layer.linears]
+        self._linears = (abi.LinearLayer * len(linears))(*(linear.layer for linear in linears))
         # In the order of use: the norm before each block is its own (pre-norm), or the norm that
         # ends the block before it (post-norm).
         norms: list[AffineNorm | None] = [norm for layer in layers for norm in layer.norms]
         norms = [*norms, final] if stack.norm_first else [None, *norms]
-        self._norms = np.array(
-            [[norm.weight.data_ptr(), norm.bias.data_ptr()] if norm else [0, 0] for norm in norms],
-            dtype=np.int64,
-        )
-        self._weights = layers, norms  # kept alive: the tables hold their addresses
-        self._padded = max(op.padded for layer in layers for op in layer.linears)
-        table = self._table = np.zeros(abi.STEP, dtype=np.int64)
-        table[abi.LAYERS], table[abi.WIDTH], table[abi.FFN] = (
-            self._layers,
-            stack.d_model,
-            stack.ffn_dim,
-        )
-        table[abi.HEADS], table[abi.HEAD_DIM] = stack.heads, stack.head_dim
-        table[abi.NORM_FIRST] = stack.norm_first
-        table[abi.ACTIVATION] = abi.ACTIVATIONS.index(stack.activation)
-        table[abi.SCALE] = _float64_bits(stack.head_dim**-0.5 if stack.scaled else 1.0)
-        table[abi.EPSILON], table[abi.LARGEST] = _float64_bits(stack.norm_eps), library.largest
-        table[abi.PROGRAM], table[abi.NORMS] = self._program.ctypes.data, self._norms.ctypes.data
-        self._buffers: dict[int, Tensor] = {}
+        self._norms = (abi.NormWeights * len(norms))(*(_norm_weights(norm) for norm in norms))
+        self._weights = layers, norms  # kept alive: the structs hold their addresses
+        self._padded_inputs = max(linear.padded_inputs for linear in linears)
+        args = self._args = abi.StackArgs()
+        args.layers, args.d_model, args.ffn_dim = len(layers), stack.d_model, stack.ffn_dim
+        args.heads, args.head_dim, args.norm_first = stack.heads, stack.head_dim, stack.norm_first
+        args.activation = abi.ACTIVATIONS.index(stack.activation)
+        args.attention_scale = stack.head_dim**-0.5 if stack.scaled else 1.0
+        args.norm_eps, args.workspace.quant_max = stack.norm_eps, library.quant_max
+        args.linears = ctypes.addressof(self._linears)
+        args.norms = ctypes.addressof(self._norms)
+        self._buffers: dict[str, Tensor] = {}
         self._reserved: tuple[int, ...] = ()
 
     @classmethod
@@ -100,27 +96,28 @@ class CompiledStack:
         cls, stack: Stack, layers: Sequence[CompiledLayer | None], final: AffineNorm | None = None
     ) -> Self | None:
         """A compiled stack of these layers; None unless the kernels support all of them."""
-        compiled, kernels = [layer for layer in layers if layer is not None], load_kernels()
+        compiled = [layer for layer in layers if layer is not None]
         unsupported = stack.relative is not None or stack.rms or stack.gated
-        if kernels is None or len(compiled) < len(layers) or unsupported:
+        if len(compiled) < len(layers) or not compiled or unsupported:
             return None
-        return cls(stack, compiled, final, kernels)
+        library = compiled[0].linears[0].library
+        return cls(stack, compiled, final, library) if library.has(cls.kernel) else None
 
     @property
     def level(self) -> str:
         """The instruction set that the kernels were compiled for."""
         return self._library.level
 
-    def _reserve(self, rows: int, positions: int, widths: Mapping[int, int]) -> None:
+    def _reserve(self, rows: int, positions: int, columns: Mapping[str, int]) -> None:
         """Make the buffers large enough for a pass.
 
         Args:
             rows: of all activations.
             positions: key positions that attention scores at once.
-            widths: float32 numbers per row of further buffers, by the table field that holds
-                their address.
+            columns: of further float32 buffers [rows, columns], by the field of abi.StackArgs that
+                holds their address.
         """
-        needed = (torch.get_num_threads(), rows, positions, *widths.values())
+        needed = (torch.get_num_threads(), rows, positions, *columns.values())
         reserved = self._reserved or (0,) * len(needed)
         if all(need <= have for need, have in zip(needed, reserved, strict=True)):
             return
@@ -128,18 +125,18 @@ class CompiledStack:
         self._scratch = ThreadScratch(
             threads, max(self._stack.d_model, self._stack.head_dim + positions)
         )
-        self._buffers = {
-            abi.QUANTIZED: aligned_bytes(rows * self._padded),
-            abi.RANGES: torch.empty(rows, 2),
-        }
-        for field, width in zip(widths, sizes, strict=True):
-            self._buffers[field] = torch.empty(rows, width)
-        self._scratch.write_to(self._table)
-        for field, buffer in self._buffers.items():
-            self._table[field] = buffer.data_ptr()
+        workspace = self._args.workspace
+        self._scratch.write_to(workspace)
+        self._quantized = aligned_bytes(rows * self._padded_inputs)
+        self._quant_ranges = torch.empty(rows, 2)
+        workspace.quantized = self._quantized.data_ptr()
+        workspace.quant_ranges = self._quant_ranges.data_ptr()
+        for field, count in zip(columns, sizes, strict=True):
+            self._buffers[field] = torch.empty(rows, count)
+            setattr(self._args, field, self._buffers[field].data_ptr())
 
 
-def _float64_bits(number: float) -> int:
-    """The bits of a float64 as an int64."""
-    bits: int = struct.unpack("<q", struct.pack("<d", number))[0]
-    return bits
+def _norm_weights(norm: AffineNorm | None) -> abi.NormWeights:
+    if norm is None:
+        return abi.NormWeights()
+    return abi.NormWeights(norm.weight.data_ptr(), norm.bias.data_ptr())

@@ -1,0 +1,229 @@
+"""A check after loading: each kernel against torch's operations on small inputs.
+
+It finds machine code that is wrong for this machine: a compiler bug, an instruction that a virtual
+machine emulates wrongly, a change of the OpenMP library. Activations and weights are rounded to
+int8 in the reference too, so what remains is the rounding of few activations and of the bfloat16
+cache.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from pipelines.engine.kernels.host.decoder import CompiledDecoder
+from pipelines.engine.kernels.host.encoder import CompiledCrossKV, CompiledEncoder
+from pipelines.engine.kernels.host.linear import CompiledLinear
+from pipelines.engine.kernels.host.stack import AffineNorm, CompiledLayer
+from pipelines.engine.kernels.library import KernelLibrary
+from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
+from pipelines.engine.state.forward_batch import ForwardBatch
+from pipelines.engine.state.kv_cache import KVCache
+from pipelines.engine.weights.architecture import Activation, Stack
+from pipelines.engine.weights.quantized import quantize_weight
+
+__all__ = ["wrong_kernels"]
+
+# Accepted if max abs(kernel − torch) ≤ this share of max abs(torch). Over 30 seeds single products
+# were within 4e-7 and stacks within 0.015, where one activation may round to the next byte.
+_PRODUCT_TOLERANCE, _STACK_TOLERANCE = 0.01, 0.05
+
+_LAYERS, _HEADS, _HEAD_DIM, _D_MODEL, _FFN_DIM = 2, 2, 16, 32, 72
+_CPU = torch.device("cpu")
+
+
+def wrong_kernels(library: KernelLibrary) -> list[str]:
+    """The kernels whose results differ from torch's."""
+    checks = {
+        "linear": _linear_is_right,
+        "argmax": _argmax_is_right,
+        "encoder_pass": _encoder_is_right,
+        "project_cross_kv": _cross_kv_is_right,
+        "decoder_step": _decoder_is_right,
+    }
+    with torch.inference_mode():
+        return [name for name, is_right in checks.items() if not is_right(library)]
+
+
+def _is_close(result: Tensor, expected: Tensor, tolerance: float = _STACK_TOLERANCE) -> bool:
+    """Whether two tensors agree; False if the result contains NaN."""
+    error = (result.float() - expected.float()).abs().amax()
+    return bool(error <= tolerance * expected.abs().amax())
+
+
+class _Random:
+    """Weights and inputs from a fixed seed, for kernels and for torch."""
+
+    def __init__(self, library: KernelLibrary) -> None:
+        self.library = library
+        self._generator = torch.Generator().manual_seed(1)
+
+    def tensor(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self._generator)
+
+    def linear(self, outputs: int, inputs: int) -> _Linear:
+        weight = self.tensor(outputs, inputs) * inputs**-0.5
+        return _Linear(weight, self.tensor(outputs) * 0.1, self.library)
+
+    def norm(self) -> AffineNorm:
+        return AffineNorm(1 + 0.1 * self.tensor(_D_MODEL), 0.1 * self.tensor(_D_MODEL))
+
+
+class _Linear:
+    """One int8 linear layer, compiled and in torch's operations."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, library: KernelLibrary) -> None:
+        self.compiled = CompiledLinear(weight, bias, library)
+        quantized = quantize_weight(weight)
+        self._weight = quantized.numbers.float() * quantized.scales[:, None]
+        self._bias, self._quant_max = bias, library.quant_max
+
+    def __call__(self, x: Tensor) -> Tensor:
+        low, high = x.aminmax(dim=-1, keepdim=True)
+        step = (high - low) / self._quant_max
+        return F.linear(((x - low) / step + 0.5).floor() * step + low, self._weight, self._bias)
+
+
+def _linear_is_right(library: KernelLibrary) -> bool:
+    random = _Random(library)
+    # 45 outputs: one whole panel and a part. 15 rows: tiles of 8, 4, 2 and 1.
+    layer, x = random.linear(45, 30), random.tensor(15, 30)
+    return _is_close(layer.compiled(x), layer(x), _PRODUCT_TOLERANCE)
+
+
+def _argmax_is_right(library: KernelLibrary) -> bool:
+    random = _Random(library)
+    layer, x = random.linear(45, 30), random.tensor(15, 30)
+    index, value, exp_sum = layer.compiled.argmax(x, layer.compiled.bias, exp_sums=True)
+    outputs = layer(x)
+    logsumexp = exp_sum.log() + value
+    if not bool(((index >= 0) & (index < 45)).all()):
+        return False
+    chosen = outputs.gather(1, index[:, None])[:, 0]  # compared by value: there may be near ties
+    pairs = (value, outputs.amax(1)), (chosen, outputs.amax(1)), (logsumexp, outputs.logsumexp(1))
+    return all(_is_close(result, expected, _PRODUCT_TOLERANCE) for result, expected in pairs)
+
+
+def _stack(activation: Activation, norm_first: bool) -> Stack:
+    return Stack(
+        layers=_LAYERS, heads=_HEADS, head_dim=_HEAD_DIM, d_model=_D_MODEL, ffn_dim=_FFN_DIM,
+        max_positions=64, activation=activation, positions="table", position_offset=0,
+        embedding_scale=1.0, norm_first=norm_first, final_norm=norm_first, embedding_norm=False,
+    )  # fmt: skip
+
+
+def _layer_norm(x: Tensor, norm: AffineNorm) -> Tensor:
+    return F.layer_norm(x, (_D_MODEL,), norm.weight, norm.bias)
+
+
+def _heads(x: Tensor) -> Tensor:
+    """[length, heads × head_dim] → [heads, length, head_dim]"""
+    return x.view(len(x), _HEADS, _HEAD_DIM).transpose(0, 1)
+
+
+def _attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Attention over [heads, length, head_dim] → [length, heads × head_dim]."""
+    mixed = F.scaled_dot_product_attention(query, keys, values, attn_mask=mask)
+    return mixed.transpose(0, 1).reshape(query.shape[1], -1)
+
+
+def _encoder_is_right(library: KernelLibrary) -> bool:
+    """A post-norm encoder with ReLU, two sources in one call."""
+    random, lengths = _Random(library), [5, 3]
+    layers = [
+        (
+            random.linear(3 * _D_MODEL, _D_MODEL), random.linear(_D_MODEL, _D_MODEL),
+            random.linear(_FFN_DIM, _D_MODEL), random.linear(_D_MODEL, _FFN_DIM),
+            random.norm(), random.norm(),
+        )
+        for _ in range(_LAYERS)
+    ]  # fmt: skip
+    compiled = [
+        CompiledLayer(tuple(linear.compiled for linear in linears), tuple(norms))
+        for *linears, norms in [(*layer[:4], layer[4:]) for layer in layers]
+    ]
+    encoder = CompiledEncoder(_stack("relu", norm_first=False), compiled, None, library)
+    x = random.tensor(sum(lengths), _D_MODEL)
+    expected = x.clone()
+    for qkv, out, up, down, attention_norm, final_norm in layers:
+        parts = [
+            _attention(*map(_heads, own.chunk(3, dim=1)))
+            for own in torch.split(qkv(expected), lengths)
+        ]
+        expected = _layer_norm(expected + out(torch.cat(parts)), attention_norm)
+        expected = _layer_norm(expected + down(up(expected).relu()), final_norm)
+    return _is_close(encoder(x, lengths), expected)
+
+
+def _cross_kv_is_right(library: KernelLibrary) -> bool:
+    random, lengths = _Random(library), [5, 3]
+    layers = [random.linear(2 * _D_MODEL, _D_MODEL) for _ in range(_LAYERS)]
+    compiled = [CompiledLayer((layer.compiled,), ()) for layer in layers]
+    projection = CompiledCrossKV(_stack("gelu", norm_first=True), compiled, None, library)
+    hidden = random.tensor(sum(lengths), _D_MODEL)
+    results = projection(hidden, lengths)
+    for result, own in zip(results, torch.split(hidden, lengths), strict=True):
+        for index, layer in enumerate(layers):
+            keys, values = map(_heads, layer(own).chunk(2, dim=1))
+            if not _is_close(result[index], torch.stack([keys, values])):
+                return False
+    return True
+
+
+def _decoder_is_right(library: KernelLibrary) -> bool:
+    """A pre-norm decoder with GELU: 3 sequences of which 2 share a source, 2 new tokens each."""
+    random, tokens, past_lengths = _Random(library), 2, [0, 3, 5]
+    layers = [
+        (
+            random.linear(3 * _D_MODEL, _D_MODEL), random.linear(_D_MODEL, _D_MODEL),
+            random.linear(_D_MODEL, _D_MODEL), random.linear(_D_MODEL, _D_MODEL),
+            random.linear(_FFN_DIM, _D_MODEL), random.linear(_D_MODEL, _FFN_DIM),
+            random.norm(), random.norm(), random.norm(),
+        )
+        for _ in range(_LAYERS)
+    ]  # fmt: skip
+    compiled = [
+        CompiledLayer(tuple(linear.compiled for linear in layer[:6]), tuple(layer[6:]))
+        for layer in layers
+    ]
+    final = random.norm()
+    decoder = CompiledDecoder(_stack("gelu", norm_first=True), compiled, final, library)
+    # Two chunks of positions in the second source.
+    sources = [
+        EncodedSource(
+            tuple(random.tensor(_HEADS, length, _HEAD_DIM) for _ in layers),
+            tuple(random.tensor(_HEADS, length, _HEAD_DIM) for _ in layers),
+            None,
+        )
+        for length in (7, 300)
+    ]
+    encoded_sources = (sources[0], sources[1], sources[1])
+    cache = KVCache(_LAYERS, _HEADS, 64, _HEAD_DIM, _CPU, torch.bfloat16)
+    for slot, length in enumerate(past_lengths):
+        cache.alloc()
+        cache.advance(slice(slot, slot + 1), length)
+    for tensor in cache.layers:
+        tensor.copy_(random.tensor(*tensor.shape))
+    past = [tensor.float() for tensor in cache.layers]
+    x = random.tensor(3 * tokens, _D_MODEL)
+    expected = []
+    by_sequence = zip(torch.split(x, tokens), encoded_sources, past_lengths, strict=True)
+    for index, (states, encoded, length) in enumerate(by_sequence):
+        visible = torch.ones(tokens, length + tokens, dtype=torch.bool).tril(length)
+        for layer, parts in enumerate(layers):
+            qkv, out, cross_query, cross_out, up, down, norm, cross_norm, ffn_norm = parts
+            query, *new = map(_heads, qkv(_layer_norm(states, norm)).chunk(3, dim=1))
+            keys, values = (
+                torch.cat([past[layer][i, index, :, :length], new[i]], dim=1) for i in (0, 1)
+            )
+            states = states + out(_attention(query, keys, values, visible))
+            query = _heads(cross_query(_layer_norm(states, cross_norm)))
+            mixed = _attention(query, encoded.keys[layer], encoded.values[layer])
+            states = states + cross_out(mixed)
+            states = states + down(F.gelu(up(_layer_norm(states, ffn_norm))))
+        expected.append(_layer_norm(states, final))
+    batch = ForwardBatch(
+        (3, tokens), slice(0, 3), past_lengths, encoded_sources, SourceGroups(0, (1, 2)), None
+    )
+    return _is_close(decoder(x.clone(), batch, cache), torch.cat(expected))

@@ -1,0 +1,61 @@
+"""Parts with speech, and times in them, equal faster-whisper's on the same probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from faster_whisper import vad
+from numpy.typing import NDArray
+
+from pipelines.asr.audio.speech_filter import SpeechFilterOptions, SpeechMap, speech_spans
+
+_OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"min_silence_duration_ms": 100, "speech_pad_ms": 30},
+    {"threshold": 0.3, "neg_threshold": 0.1, "min_speech_duration_ms": 250},
+    {"max_speech_duration_s": 3.0, "min_silence_duration_ms": 500, "speech_pad_ms": 100},
+    {"max_speech_duration_s": 2.0, "min_silence_duration_ms": 50, "speech_pad_ms": 0},
+)
+
+
+def _probabilities(seed: int, frames: int) -> list[float]:
+    """Speech and silence of random lengths, with doubtful frames between them."""
+    random = np.random.default_rng(seed)
+    found: list[float] = []
+    while len(found) < frames:
+        level = random.choice([0.02, 0.4, 0.95])
+        found += list(np.clip(random.normal(level, 0.08, random.integers(1, 60)), 0, 1))
+    return [float(value) for value in found[:frames]]
+
+
+@pytest.mark.parametrize("options", _OPTIONS, ids=range(len(_OPTIONS)))
+@pytest.mark.parametrize("seed", range(12))
+def test_parts_equal_faster_whisper(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], seed: int
+) -> None:
+    samples = np.zeros(16_000 * 20 + 77 * seed, np.float32)
+    frames = _probabilities(seed, len(samples) // 512 + 1)
+
+    def given(padded: NDArray[np.float32]) -> Sequence[float]:
+        assert len(padded) // 512 == len(frames)
+        return frames
+
+    monkeypatch.setattr(vad, "get_vad_model", lambda: given)
+    theirs = vad.get_speech_timestamps(samples, vad.VadOptions(**options))
+    ours = speech_spans(samples, SpeechFilterOptions(**options), given)
+    assert ours == [(part["start"], part["end"]) for part in theirs]
+
+
+def test_times_equal_faster_whisper() -> None:
+    spans = [(1000, 20_000), (36_000, 50_000), (160_000, 240_000)]
+    theirs = vad.SpeechTimestampsMap([{"start": a, "end": b} for a, b in spans], 16_000)
+    ours = SpeechMap(spans)
+    for sample in range(0, 113_000, 250):
+        for is_end in (False, True):
+            time = sample / 16_000
+            assert ours.original(time, is_end=is_end) == theirs.get_original_time(
+                time, is_end=is_end
+            )
