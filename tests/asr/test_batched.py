@@ -121,6 +121,7 @@ def test_the_text_is_right_and_in_its_place(demo: Transcriber, talk: Samples) ->
         assert abs(segment.end - end) < 0.3
 
 
+@pytest.mark.slow
 def test_the_result_does_not_depend_on_the_batch_size(demo: Transcriber, talk: Samples) -> None:
     """A chunk is decoded as a recording of its own."""
     parallel = list(demo.transcribe(talk, batch_size=8, word_timestamps=True))

@@ -242,6 +242,7 @@ def test_folders_without_a_recognition_model(
         Transcriber(mixed, engine=engine)
 
 
+@pytest.mark.slow
 def test_no_generation_config_is_needed(
     english_only: Path, multilingual: Path, engine: Engine, tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def test_garbage_gives_some_translation(demo: Translator, text: str) -> None:
     assert len(translation.text) < 10 * len(text) + 200
 
 
+@pytest.mark.slow
 def test_random_texts(demo: Translator) -> None:
     texts = random_texts(60, seed=5)
     done = demo.translate(texts)
