@@ -20,6 +20,8 @@ from pipelines.notices import notice
 from pipelines.translation import Translation, Translator
 from pipelines.translation.decode import SentenceDecoder, SentenceRequest
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 SAMPLES = assets_folder() / "samples"
 CPU = ("--device", "cpu", "--threads", "1")
 

@@ -15,6 +15,8 @@ from pipelines.engine import Engine
 from pipelines.errors import ModelError, UnsupportedTask
 from pipelines.hub import assets_folder
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 DEMO = assets_folder() / "models" / "demo-en-de"
 
 

@@ -21,6 +21,8 @@ from pipelines.asr.live.transcriber import LiveOptions
 from pipelines.errors import AudioError
 from pipelines.hub import assets_folder, bundled_folder
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 STORY = assets_folder() / "samples" / "story.flac"
 WORDS = st.lists(st.sampled_from("abc"), max_size=7)
 

@@ -19,6 +19,8 @@ from edgeapp.settings import Settings
 from edgeapp.ui import STATIC
 from pipelines.errors import OptionError
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 
 @pytest.fixture(scope="module")
 def pool() -> ModelPool:
