@@ -11,6 +11,7 @@ from edgeapp.commands import bench, models, subtitles
 from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.demo import demo
 from edgeapp.commands.doctor import doctor
+from edgeapp.commands.jobs import jobs
 from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
@@ -35,7 +36,8 @@ app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)
 app.command(cls=GroupedCommand)(demo)
 app.command(cls=GroupedCommand)(doctor)
-app.add_typer(bench.app, name="bench", help="Benchmarks: decoding methods, live captions.")
+app.command(cls=GroupedCommand)(jobs)
+app.add_typer(bench.app, name="bench", help="How fast models are here, and how late captions.")
 app.add_typer(subtitles.app, name="subtitles", help="Subtitle files: check them against a style.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 

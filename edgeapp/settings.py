@@ -21,7 +21,14 @@ from typing import Literal
 
 from pipelines import OptionError
 
-__all__ = ["Settings", "config_file", "history_file", "load_settings", "parse_threads"]
+__all__ = [
+    "Settings",
+    "config_file",
+    "history_file",
+    "journal_file",
+    "load_settings",
+    "parse_threads",
+]
 
 _ON, _OFF = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
 
@@ -65,6 +72,15 @@ def history_file(settings: Settings) -> Path | None:
     from platformdirs import user_data_path
 
     return user_data_path("edgeapp") / "history.db"
+
+
+def journal_file(settings: Settings) -> Path | None:
+    """Path of the journal of jobs, beside the history and switched off with it."""
+    if settings.history is False:
+        return None
+    from platformdirs import user_data_path
+
+    return user_data_path("edgeapp") / "jobs.db"
 
 
 def load_settings() -> Settings:

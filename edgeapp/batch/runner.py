@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgeapp.batch.job_journal import Job, JobJournal, JobRecord, State
 from edgeapp.batch.outputs import write_atomically
+from edgeapp.batch.part_file import job_key
 from edgeapp.batch.transcript_output import TranscriptOutput
-from edgeapp.console import print_note
+from edgeapp.console import format_clock, print_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.formats import Transcript, render
 from edgeapp.subtitles.word_cues import WordCueLayout
@@ -20,7 +26,17 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from pipelines import TranscribeOptions, Transcriber, Translator
 
-__all__ = ["TranscriptionRunner"]
+__all__ = ["Decision", "TranscriptionRunner"]
+
+
+class Decision(Enum):
+    """What a run does with a recording."""
+
+    TRANSCRIBE = "transcribe"
+    RESUME = "go on where an earlier run stopped"
+    WRITE = "decoded already, write the files"
+    SKIP_DONE = "done already"
+    SKIP_OTHERS = "has not failed"
 
 
 @dataclass
@@ -40,6 +56,10 @@ class TranscriptionRunner:
             False: text without times, when it is final. None: text on stdout, with times on a
             terminal; none beside files.
         pretty_json: Indent JSON.
+        journal: Where finished work is kept, so that a run that was ended goes on; for results in
+            files. None: nowhere.
+        overwrite: Do again what is done.
+        retry_failed: Do only what has failed.
     """
 
     pool: ModelPool
@@ -52,6 +72,9 @@ class TranscriptionRunner:
     layout: WordCueLayout
     verbose: bool | None = None
     pretty_json: bool = False
+    journal: JobJournal | None = None
+    overwrite: bool = False
+    retry_failed: bool = False
 
     def run(self, inputs: list[str]) -> int:
         """Transcribe recordings in order. A recording that fails does not stop the others.
@@ -68,15 +91,82 @@ class TranscriptionRunner:
         failures = InputFailures(len(inputs), self.debug)
         for source, name in zip(inputs, self.output.names, strict=True):
             with failures.catch(source):
-                self._transcribe(source, name, single=len(inputs) == 1)
+                self._journaled(source, name, single=len(inputs) == 1)
         return failures.exit_code()
 
-    def _transcribe(self, source: str, name: str, *, single: bool) -> None:
+    def plan(self, inputs: list[str]) -> Iterator[str]:
+        """What `run` would do, one line for each recording."""
+        for source, name in zip(inputs, self.output.names, strict=True):
+            record = None
+            if self.journal is not None and source != "-" and Path(source).is_file():
+                record = self.journal.record(self._key(source))
+            yield f"{source}: {self._decision(record, name).value}"
+
+    def _decision(self, record: JobRecord | None, name: str) -> Decision:
+        """What to do with a recording of which the journal has a record, or none."""
+        if self.retry_failed and (record is None or record.state is not State.FAILED):
+            return Decision.SKIP_OTHERS
+        if record is None or self.overwrite:
+            return Decision.TRANSCRIBE
+        if record.state is State.DONE:
+            paths = [file.path for file in self.output.files(name)]
+            written = {str(path.absolute()) for path in paths} <= set(record.outputs)
+            if written and all(path.exists() for path in paths):
+                return Decision.SKIP_DONE
+            return Decision.WRITE
+        return Decision.RESUME
+
+    def _key(self, source: str) -> str:
+        """The key of a recording's job: its content, the models, and the options that matter."""
+        from pipelines import TranscribeOptions, __version__
+
+        default, options = asdict(TranscribeOptions()), asdict(self.options)
+        del options["priority"], options["batch_size"]
+        return job_key(
+            Path(source),
+            verb="transcribe",
+            version=__version__,
+            model=str(self.transcriber.model.folder),
+            compute_type=self.transcriber.model.compute_type,
+            options=json.dumps({k: v for k, v in options.items() if v != default[k]}),
+            in_chunks=self.options.batch_size > 1,
+            target=self.target,
+            translation_model=self.translation_model,
+        )
+
+    def _journaled(self, source: str, name: str, *, single: bool) -> None:
+        """Transcribe one recording, from where an earlier run stopped."""
+        if self.journal is None or source == "-" or not Path(source).is_file():
+            if not self.retry_failed:
+                self._transcribe(source, name, None, single=single)
+            return
+        key = self._key(source)
+        decision = self._decision(self.journal.record(key), name)
+        if decision in (Decision.SKIP_DONE, Decision.SKIP_OTHERS):
+            if decision is Decision.SKIP_DONE:
+                print_note(f"{source}: {decision.value}; --overwrite does it again")
+            return
+        model = self.transcriber.recognizer.capabilities.name
+        with self.journal.job(key, "transcribe", source, model) as job:
+            if job is None:
+                print_note(f"{source}: another run is at it")
+                return
+            if self.overwrite:
+                job.forget()
+            if decision is Decision.RESUME and job.pieces:
+                at = (
+                    format_clock(job.pieces[-1].segments[-1].end) if job.pieces[-1].segments else ""
+                )
+                print_note(f"{source}: resuming{' at ' + at if at else ''}")
+            self._transcribe(source, name, job, single=single)
+
+    def _transcribe(self, source: str, name: str, entry: Job | None, *, single: bool) -> None:
         """Transcribe one recording and write its results.
 
         Args:
             source: Path; "-" is stdin.
             name: Base name of its results.
+            entry: The journal's entry, or None.
             single: It is the only recording, so that its name need not be printed.
         """
         from edgeapp.batch.transcription_job import TranscriptionJob
@@ -86,7 +176,11 @@ class TranscriptionRunner:
             self.options,
             self._translator_for if self.target is not None else None,
             self.target,
+            pieces=() if entry is None else tuple(entry.pieces),
+            keep=None if entry is None else entry.add,
         )
+        if entry is not None:
+            entry.running()
         audio: Any = sys.stdin.buffer if source == "-" else source
         if not single and self.output.folder is None:
             print_note(source)
@@ -96,10 +190,14 @@ class TranscriptionRunner:
                 job.run(audio, view)
         except BrokenPipeError:
             raise
-        except (KeyboardInterrupt, Exception):
+        except (KeyboardInterrupt, Exception) as error:
+            if entry is not None:
+                entry.stopped(job.duration, error)
             self._write_partial(job, name)
             raise
         self._write(job.transcript, name)
+        if entry is not None:
+            entry.done(job.duration, [file.path for file in self.output.files(name)])
 
     def _view(self, name: str) -> LiveTextView | ProgressBarView:
         """Text as it is decoded, or a progress bar where stdout is for results in a format."""
@@ -123,6 +221,8 @@ class TranscriptionRunner:
             for file in self.output.files(name):
                 text = self._render(transcript, file.format, file.translated)
                 write_atomically(file.path.with_name(file.path.name + suffix), text)
+                if not suffix:  # what an interrupted run has left
+                    file.path.with_name(file.path.name + ".part").unlink(missing_ok=True)
             return
         for fmt in self.output.formats:
             text = self._render(transcript, fmt, translated=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.outputs import check_no_collisions, output_names, prepare_folder
 from edgeapp.subtitles.formats import FORMATS, formats_of
 from pipelines import OptionError
@@ -48,21 +49,27 @@ class TranscriptOutput:
 
     @classmethod
     def of(
-        cls, output: str | None, formats: str | None, inputs: Sequence[str], target: str | None
+        cls,
+        output: str | None,
+        formats: str | None,
+        found: Sequence[FoundInput],
+        target: str | None,
     ) -> TranscriptOutput:
         """The destination that a command line asks for.
 
         Args:
             output: A folder; or a file, which is a name that ends with a format and is no folder.
             formats: Names of formats with commas between them, or "all".
-            inputs: Paths of the recordings; "-" is stdin.
+            found: The recordings.
             target: Language of the translation, or None.
 
         Raises:
             OptionError: The values exclude each other, or two results would have the same path.
         """
         chosen = formats_of(formats) if formats else ()
-        names = tuple(output_names(inputs))
+        inputs = [each.path for each in found]
+        plain = iter(output_names([each.path for each in found if each.name is None]))
+        names = tuple(next(plain) if each.name is None else each.name for each in found)
         ending = None if output is None else _format_in_name(output)
         if output is not None and ending is not None:
             if len(inputs) > 1:
@@ -75,6 +82,8 @@ class TranscriptOutput:
             destination = cls((ending,), file.parent, (file.stem,), file, target)
         elif output is not None or len(chosen) > 1:
             destination = cls(chosen or FORMATS, Path(output or "."), names, None, target)
+        elif any(each.name is not None for each in found):
+            raise OptionError("the recordings of a folder need a folder for their results: -o OUT")
         else:
             destination = cls(chosen, None, names, None, target)
         destination._check(inputs)
@@ -98,6 +107,9 @@ class TranscriptOutput:
         """
         if self.folder is not None:
             prepare_folder(self.folder)
+            for name in self.names:  # those of a folder are in folders alike
+                if (parent := (self.folder / name).parent) != self.folder:
+                    prepare_folder(parent)
 
     def files(self, name: str) -> Iterator[OutputFile]:
         """The files of the recording with this base name; none where results go to stdout.

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from edgeapp.batch.job_journal import Piece
 from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.segmenter import SentenceJoiner
 
 if TYPE_CHECKING:
     from pipelines import (
         AudioSource,
+        Checkpoint,
         Segment,
         TranscribeOptions,
         Transcriber,
@@ -22,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BATCH_SIZE", "TranscriptionJob", "ProgressView"]
 
-BATCH_SIZE = 8  # segments of a recording decoded in parallel, by default
+BATCH_SIZE = 8  # chunks of a recording decoded in parallel, by default
 
 
 class ProgressView(Protocol):
@@ -62,6 +65,8 @@ class TranscriptionJob:
         options: How to transcribe.
         translator_for: Loads the translator for a spoken language; None translates nothing.
         target: Language to translate into, or None.
+        pieces: What an earlier run has finished; the work goes on after it.
+        keep: Called with what is finished, wherever a later run can go on.
         language: Spoken language; "" until it is known.
         duration: Seconds of audio; None until it is known.
         tokens: Number of decoded tokens, recognition and translation together.
@@ -71,11 +76,17 @@ class TranscriptionJob:
     options: TranscribeOptions
     translator_for: Callable[[str], Translator] | None = None
     target: str | None = None
+    pieces: Sequence[Piece] = ()
+    keep: Callable[[Piece], None] | None = None
     language: str = ""
     duration: float | None = None
     tokens: int = 0
     _segments: list[Segment] = field(default_factory=list)
     _cues: list[Cue] = field(default_factory=list)
+    _joiner: SentenceJoiner = field(default_factory=SentenceJoiner)
+    _earlier: deque[Cue] = field(default_factory=deque)  # translated by an earlier run
+    _emit: Callable[[Cue], None] | None = None  # translates complete sentences
+    _kept: tuple[int, int] = (0, 0)  # segments and cues in pieces
 
     @property
     def transcript(self) -> Transcript:
@@ -94,6 +105,7 @@ class TranscriptionJob:
             EdgeError: As Transcriber.stream, `translator_for` and Translator.stream.
         """
         from pipelines import (
+            Checkpoint,
             Retract,
             SegmentDone,
             TextDelta,
@@ -101,10 +113,11 @@ class TranscriptionJob:
             collect_notices,
         )
 
-        joiner = SentenceJoiner()
-        emit: Callable[[Cue], None] | None = None  # translates complete sentences
+        checkpoint = self.pieces[-1].checkpoint if self.pieces else None
         with collect_notices():  # TranscriptionInfo holds these warnings too
-            events = self.transcriber.stream(audio, self.options)
+            events = self.transcriber.stream(
+                audio, self.options, resume_from=checkpoint, checkpoints=self.keep is not None
+            )
         for event in events:
             if isinstance(event, TranscriptionInfo):
                 self.language, self.duration = event.language, event.duration
@@ -115,24 +128,57 @@ class TranscriptionJob:
                     # Loaded before anything is decoded: a missing model must not waste the work.
                     spoken = "en" if self.options.task == "translate" else event.language
                     if spoken == self.target:  # one of several recordings may be in the target
-                        emit = partial(self._keep, view)
+                        self._emit = partial(self._keep, view)
                     else:
-                        emit = partial(self._translate, self.translator_for(spoken), view)
+                        self._emit = partial(self._translate, self.translator_for(spoken), view)
+                self._replay(view)
             elif isinstance(event, TextDelta):
                 view.text_delta(event.text)
             elif isinstance(event, Retract):
                 view.text_retracted()
             elif isinstance(event, SegmentDone):
-                self._segments.append(event.segment)
                 self.tokens += len(event.segment.tokens)
-                view.segment(event.segment)
-                if emit is not None:
-                    for source in joiner.add(event.segment):
-                        emit(source)
-        if emit is not None:
-            for source in joiner.flush():
-                emit(source)
+                self._add(event.segment, view)
+            elif isinstance(event, Checkpoint):
+                checkpoint = event
+                self._keep_piece(checkpoint)
+        if self._emit is not None:
+            for source in self._joiner.flush():
+                self._put(source, view)
+        if checkpoint is not None:
+            self._keep_piece(checkpoint)  # the last cues
         return self.transcript
+
+    def _replay(self, view: ProgressView) -> None:
+        """What an earlier run has finished."""
+        self._earlier.extend(cue for piece in self.pieces for cue in piece.cues)
+        for piece in self.pieces:
+            for segment in piece.segments:
+                self._add(segment, view)
+        self._kept = (len(self._segments), len(self._cues))
+
+    def _add(self, segment: Segment, view: ProgressView) -> None:
+        self._segments.append(segment)
+        view.segment(segment)
+        if self._emit is not None:
+            for source in self._joiner.add(segment):
+                self._put(source, view)
+
+    def _put(self, source: Cue, view: ProgressView) -> None:
+        """Translate a cue, unless an earlier run has."""
+        assert self._emit is not None, "there is a target language"
+        if self._earlier:
+            self._cues.append(self._earlier.popleft())
+            view.translated(self._cues[-1])
+        else:
+            self._emit(source)
+
+    def _keep_piece(self, checkpoint: Checkpoint) -> None:
+        segments, cues = self._kept
+        if self.keep is not None and (segments, cues) != (len(self._segments), len(self._cues)):
+            piece = Piece(tuple(self._segments[segments:]), tuple(self._cues[cues:]), checkpoint)
+            self.keep(piece)
+            self._kept = (len(self._segments), len(self._cues))
 
     def _keep(self, view: ProgressView, cue: Cue) -> None:
         self._cues.append(cue)

@@ -1,4 +1,4 @@
-"""`edgeapp bench`: speed of decoding methods and lag of live captions, on this machine."""
+"""`edgeapp bench`: how fast models are on this machine, and how late live captions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from edgeapp.commands.command import GroupedCommand
+from edgeapp.commands.completion import complete_models
 from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, settings_from_flags
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import EXIT_CODES, exit_with_code
@@ -29,6 +30,50 @@ Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as M
 
 
 app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+
+
+@app.command(epilog=EXIT_CODES, cls=GroupedCommand)
+def speed(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="Models. Default: all on this machine.", autocompletion=complete_models
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object instead of a table.")
+    ] = False,
+    markdown: Markdown = False,
+    device: Device = None,
+    compute_type: ComputeType = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """How fast models are here: time for an hour of speech, time for 1,000 words, wrong words."""
+    with exit_with_code(debug):
+        settings = settings_from_flags(device, compute_type, threads)
+        from edgeapp.bench import speed as bench
+        from edgeapp.model_pool import ModelPool
+        from pipelines.hub import list_models, resolve
+
+        chosen = [(name, resolve(name).task) for name in models or ()]
+        speeds = []
+        for name, task in chosen or [(model.name, model.task) for model in list_models()]:
+            pool = ModelPool(settings)
+            measured = bench.measure(pool, name, task)
+            if measured is None:
+                print_note(f"{name} is left out: the sample is English")
+            else:
+                speeds.append(measured)
+            summary = bench.conditions(pool)
+            pool.engine.close()  # one model in memory at a time
+        if as_json:
+            typer.echo(bench.to_json(speeds))
+        elif markdown:
+            typer.echo(f"{bench.markdown(speeds)}\n\n{summary}")
+        else:
+            print_table(bench.table(speeds))
+            results_console().print(summary)
 
 
 @app.command(epilog=EXIT_CODES, cls=GroupedCommand)

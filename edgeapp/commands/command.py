@@ -70,7 +70,7 @@ class GroupedCommand(TyperCommand):
             name, equals, value = word.partition("=")
             if word == "--":
                 return [*result, word, *words.rest()]
-            if name in self.refused:
+            if name in self.refused and not ctx.resilient_parsing:  # that is for completion
                 self._refuse(name, value if equals else words.value())
                 continue
             result.append(word)

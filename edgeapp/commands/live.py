@@ -173,6 +173,8 @@ def live(
         )
         with ExitStack() as stack:
             capture = LiveCapture(stack, from_file, speed, input_device)
+            # The microphone is open: what is said while the models load is transcribed too.
+            stack.enter_context(_signals_stop(capture))
             session = _session(ModelPool(settings), options, model, translate_to, translation_model)
             outputs = []
             for path, translated in files:
@@ -180,7 +182,6 @@ def live(
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
                 capture.record_to(save_audio)
-            stack.enter_context(_signals_stop(capture))
             _run(session, capture, outputs, _view(as_json, translated=translate_to is not None))
 
 

@@ -9,7 +9,7 @@ import typer
 
 from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.completion import complete_models
-from edgeapp.commands.options import Debug
+from edgeapp.commands.options import Debug, ModelDirectory, use_model_directory
 from edgeapp.console import print_note, progress, results_console
 from edgeapp.exit_codes import exit_with_code
 
@@ -32,9 +32,10 @@ Name = Annotated[
 
 
 @app.command("list", cls=GroupedCommand)
-def list_(debug: Debug = False) -> None:
+def list_(model_dir: ModelDirectory = None, debug: Debug = False) -> None:
     """List the models on this machine: name, task, size, source, folder."""
     with exit_with_code(debug):
+        use_model_directory(model_dir)
         from pipelines.hub import list_models
 
         models = list_models()
@@ -59,10 +60,12 @@ def list_(debug: Debug = False) -> None:
 @app.command(cls=GroupedCommand)
 def pull(
     names: Annotated[list[str], typer.Argument(help="Short names or Hugging Face ids.")],
+    model_dir: ModelDirectory = None,
     debug: Debug = False,
 ) -> None:
     """Download models from the Hugging Face hub; an interrupted download is resumed."""
     with exit_with_code(debug):
+        use_model_directory(model_dir, new=True)
         from pipelines.hub import pull as fetch
 
         for name in names:
@@ -75,9 +78,10 @@ def pull(
 
 
 @app.command(cls=GroupedCommand)
-def rm(name: Name, debug: Debug = False) -> None:
+def rm(name: Name, model_dir: ModelDirectory = None, debug: Debug = False) -> None:
     """Remove a downloaded model."""
     with exit_with_code(debug):
+        use_model_directory(model_dir)
         from pipelines.hub import remove
 
         freed = remove(name)
@@ -85,9 +89,10 @@ def rm(name: Name, debug: Debug = False) -> None:
 
 
 @app.command(cls=GroupedCommand)
-def path(name: Name, debug: Debug = False) -> None:
+def path(name: Name, model_dir: ModelDirectory = None, debug: Debug = False) -> None:
     """Print the folder of a model."""
     with exit_with_code(debug):
+        use_model_directory(model_dir)
         from pipelines.hub import resolve
 
         typer.echo(resolve(name).folder)

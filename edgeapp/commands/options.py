@@ -33,6 +33,7 @@ __all__ = [
     "known_language",
     "optional_float",
     "optional_int",
+    "optional_prompt",
     "optional_text",
     "settings_from_flags",
     "use_model_directory",
@@ -81,6 +82,11 @@ def optional_float(text: str | float | None) -> float | None:
 def optional_text(text: str | None) -> str | None:
     """A name; "None" and "auto" leave the choice to the program."""
     return None if text is None or text.strip().lower() in ("", "none", "auto") else text
+
+
+def optional_prompt(text: str | None) -> str | None:
+    """A text for the model; "None" is none, as Python prints it into scripts."""
+    return None if text == "None" else text
 
 
 def _compute_type(text: str) -> str:
@@ -262,14 +268,18 @@ def known_language(text: str | None, flag: str) -> str | None:
     return code
 
 
-def use_model_directory(folder: Path | None) -> None:
+def use_model_directory(folder: Path | None, *, new: bool = False) -> None:
     """Look for models in another folder than the Hugging Face cache, in this process.
+
+    Args:
+        folder: The folder, or None for the cache.
+        new: It need not exist: models are downloaded into it.
 
     Raises:
         OptionError: It is no folder.
     """
     from pipelines.hub import use_cache_folder
 
-    if folder is not None and not folder.is_dir():
+    if folder is not None and not folder.is_dir() and not (new and not folder.exists()):
         raise OptionError(f"--model-dir {folder} is no folder")
     use_cache_folder(folder)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, find_inputs, read_list
+from edgeapp.batch.job_journal import JobJournal
 from edgeapp.batch.runner import TranscriptionRunner
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.batch.transcription_job import BATCH_SIZE
@@ -27,11 +30,13 @@ from edgeapp.commands.options import (
     known_language,
     optional_float,
     optional_int,
+    optional_prompt,
     settings_from_flags,
     use_model_directory,
 )
 from edgeapp.commands.refused import REFUSED
 from edgeapp.exit_codes import exit_with_code
+from edgeapp.settings import journal_file
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError
@@ -48,16 +53,11 @@ class TranscribeCommand(GroupedCommand):
 
 
 def _decoding(*names: str, help: str, **settings: Any) -> Any:
-    """A decoding option; hidden while it is refused."""
-    return typer.Option(
-        *names, help=help, rich_help_panel=_DECODING, hidden=names[0] in REFUSED, **settings
-    )
+    return typer.Option(*names, help=help, rich_help_panel=_DECODING, **settings)
 
 
 def _silence(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(
-        *names, help=help, rich_help_panel=_SILENCE, hidden=names[0] in REFUSED, **settings
-    )
+    return typer.Option(*names, help=help, rich_help_panel=_SILENCE, **settings)
 
 
 def _words(*names: str, help: str, **settings: Any) -> Any:
@@ -66,6 +66,7 @@ def _words(*names: str, help: str, **settings: Any) -> Any:
 
 _INT: dict[str, Any] = {"parser": optional_int, "metavar": "N|None"}
 _FLOAT: dict[str, Any] = {"parser": optional_float, "metavar": "NUMBER|None"}
+_TEXT: dict[str, Any] = {"parser": optional_prompt, "metavar": "TEXT"}
 _SWITCH: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
 
 
@@ -75,8 +76,20 @@ def _complete_formats() -> list[str]:
 
 def transcribe(
     audio: Annotated[
-        list[str], typer.Argument(help="Audio or video files; - reads stdin.", metavar="FILE")
-    ],
+        list[str] | None,
+        typer.Argument(
+            help="Audio or video files, folders, or quoted patterns; - reads stdin.",
+            metavar="FILE",
+        ),
+    ] = None,
+    from_list: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-list",
+            help="File that names recordings, one a line.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = None,
     model: Model = None,
     model_dir: ModelDirectory = None,
     translation_model: TranslationModel = None,
@@ -105,6 +118,34 @@ def transcribe(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            "--overwrite",
+            help="Do again what is done; without it an ended run goes on where it was.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = False,
+    retry_failed: Annotated[
+        bool,
+        typer.Option(
+            "--retry-failed", help="Do only what has failed.", rich_help_panel=INPUT_OUTPUT
+        ),
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Say what would be done, and end.", rich_help_panel=INPUT_OUTPUT
+        ),
+    ] = False,
+    no_journal: Annotated[
+        bool,
+        typer.Option(
+            "--no-journal",
+            help="Keep nothing but the results: an ended run then begins anew.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = False,
     pretty_json: Annotated[
         Switch,
         typer.Option(
@@ -125,6 +166,7 @@ def transcribe(
         _decoding(
             "--initial-prompt",
             help="Prompt before each chunk (--batch-size 1: the first window): names, style.",
+            **_TEXT,
         ),
     ] = None,
     carry_initial_prompt: Annotated[
@@ -132,10 +174,10 @@ def transcribe(
         _decoding("--carry-initial-prompt", help="Prompt before each window.", **_SWITCH),
     ] = None,
     prefix: Annotated[
-        str | None, _decoding("--prefix", help="Text with which the first window begins.")
+        str | None, _decoding("--prefix", help="Text with which the first window begins.", **_TEXT)
     ] = None,
     hotwords: Annotated[
-        str | None, _decoding("--hotwords", help="Names and terms to prefer.")
+        str | None, _decoding("--hotwords", help="Names and terms to prefer.", **_TEXT)
     ] = None,
     temperature: Annotated[
         float, _decoding("--temperature", help="Sampling temperature; 0 is greedy.")
@@ -315,6 +357,9 @@ def transcribe(
     are written, named after their recording; translations have the language in their name
     (talk.srt, talk.de.srt).
 
+    A run that was ended goes on where it was, inside a recording too, if the same command is given
+    again with files as results; `edgeapp jobs` lists what was done.
+
     Options are those of openai-whisper, also with _ for -; assets/docs/command-line.md compares
     them.
     """
@@ -326,7 +371,12 @@ def transcribe(
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
-        destination = TranscriptOutput.of(output, output_format, audio, target)
+        found = find_inputs(
+            [*(audio or ()), *(read_list(from_list) if from_list else ())], MEDIA_SUFFIXES
+        )
+        if not found:
+            raise OptionError("name a recording, a folder or a list of recordings")
+        destination = TranscriptOutput.of(output, output_format, found, target)
         from edgeapp.model_pool import ModelPool
         from pipelines import TranscribeOptions
 
@@ -377,6 +427,10 @@ def transcribe(
             source = "en" if task == "translate" else options.language
             if source != target:  # else no translator is needed
                 pool.translator(translation_model, source, target)
+        journal = None
+        if destination.folder is not None and not no_journal:
+            path = journal_file(settings)
+            journal = None if path is None else JobJournal(path)
         runner = TranscriptionRunner(
             pool,
             transcriber,
@@ -388,8 +442,16 @@ def transcribe(
             layout,
             verbose=_boolean(verbose),
             pretty_json=pretty_json == "True",
+            journal=journal,
+            overwrite=overwrite,
+            retry_failed=retry_failed,
         )
-        raise typer.Exit(runner.run(audio))
+        inputs = [each.path for each in found]
+        if dry_run:
+            for line in runner.plan(inputs):
+                typer.echo(line)
+            raise typer.Exit
+        raise typer.Exit(runner.run(inputs))
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -52,14 +52,19 @@ def translate(
     files: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="Text files; none or - reads stdin. Words with a space that name no file are "
             "text.",
         ),
     ] = None,
     text: Annotated[
         list[str] | None,
-        typer.Option("--text", help="Text to translate; repeatable.", rich_help_panel=INPUT_OUTPUT),
+        typer.Option(
+            "--text",
+            help="Text to translate; repeatable.",
+            metavar="TEXT",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
     ] = None,
     model: Model = None,
     model_dir: ModelDirectory = None,
@@ -346,7 +351,8 @@ def _detected(source: TextSource, opened: OpenText) -> str:
 def _load_language_detection() -> None:
     from pipelines import detect_text_language
 
-    detect_text_language("")
+    with suppress(Exception):  # raised again where a language is needed
+        detect_text_language("")
 
 
 def _check_languages(translator: Translator, options: TranslateOptions) -> None:

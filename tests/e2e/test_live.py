@@ -107,6 +107,25 @@ def test_ctrl_c_flushes_the_tail(talk: Path, tmp_path: Path, environment: dict[s
     assert (tmp_path / "a.srt").read_text().startswith("1\n")
 
 
+def test_ctrl_c_while_the_models_load_keeps_what_was_said(
+    talk: Path, tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
+) -> None:
+    process = subprocess.Popen(
+        [*LIVE, "-o", "a.srt"],
+        cwd=tmp_path,
+        env=environment | pulse_microphone.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    wait_for(process.stderr, b"listening to")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert b"interrupted" not in err
+    assert events_of(out.decode())[-1]["type"] == "end"
+
+
 def test_files_are_whole_when_the_reader_has_gone(
     talk: Path, tmp_path: Path, read_one_line: Callable[[str], None]
 ) -> None:

@@ -108,7 +108,7 @@ def with_settings(file: Path, **settings: object) -> TranslationJob:
     form = cast(str, settings.pop("form", "text"))
     document = bool(settings.pop("document", False))
     options = TranslateOptions(**settings)  # type: ignore[arg-type]
-    return TranslationJob(translator, translator, options, str(file), document, form)
+    return TranslationJob(translator, translator, options, TextSource(str(file)), document, form)
 
 
 def test_a_run_is_resumed_with_the_same_settings_only(tmp_path: Path) -> None:

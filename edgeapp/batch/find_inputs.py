@@ -1,0 +1,98 @@
+"""Which files a command works on: files, folders, patterns, and lists of them."""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelines import InputError
+
+__all__ = ["MEDIA_SUFFIXES", "FoundInput", "find_inputs", "read_list"]
+
+MEDIA_SUFFIXES = frozenset(
+    ".aac .ac3 .aif .aiff .alac .amr .ape .au .avi .caf .flac .flv .m4a .m4b .m4v .mka .mkv "
+    ".mov .mp2 .mp3 .mp4 .mpeg .mpg .oga .ogg .ogv .opus .ra .rm .spx .ts .tta .voc .w64 .wav "
+    ".webm .wma .wmv .wv".split()
+)
+
+
+@dataclass(frozen=True)
+class FoundInput:
+    """An input.
+
+    Attributes:
+        path: Its path; "-" is stdin.
+        name: Under which its results are named: relative to the folder that was given, without
+            the suffix; None for a file that was given by itself.
+    """
+
+    path: str
+    name: str | None = None
+
+
+def find_inputs(names: Iterable[str], suffixes: frozenset[str]) -> list[FoundInput]:
+    """The inputs that names on a command line stand for, without repetitions.
+
+    Args:
+        names: Files; "-" for stdin; folders, of which all files with a suffix of `suffixes` are
+            taken, at any depth; patterns with *, ? or [ ].
+        suffixes: Suffixes in lower case, with the dot.
+
+    Raises:
+        InputError: A folder or a pattern stands for no file.
+    """
+    found: dict[str, FoundInput] = {}
+    for name in names:
+        path = Path(name)
+        if path.is_dir():
+            inside = _in_folder(path, suffixes)
+            if not inside:
+                raise InputError(f"{name}: no file in this folder has a suffix of a known format")
+        elif any(mark in name for mark in "*?[") and not path.exists():
+            matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # absolute patterns too
+            inside = [FoundInput(match) for match in matches if Path(match).is_file()]
+            if not inside:
+                raise InputError(f"{name}: no file matches this pattern")
+        else:
+            inside = [FoundInput(name)]
+        for each in inside:
+            found.setdefault(each.path, each)
+    return list(found.values())
+
+
+def read_list(path: Path) -> list[str]:
+    """The names in a file, one a line; empty lines and lines that begin with # are left out.
+
+    Relative names are relative to the folder of the list.
+
+    Raises:
+        InputError: It cannot be read.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path} cannot be read: {reason}") from error
+    names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
+    if not names:
+        raise InputError(f"{path} names no file")
+    return [name if name == "-" else str(path.parent / name) for name in names]
+
+
+def _in_folder(folder: Path, suffixes: frozenset[str]) -> list[FoundInput]:
+    """The files below a folder. Hidden files and folders are left out."""
+    files: Sequence[Path] = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in suffixes
+        and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+    relative = [path.relative_to(folder) for path in files]
+    stems = [path.with_suffix("") for path in relative]
+    return [
+        FoundInput(str(path), str(stem if stems.count(stem) == 1 else name))
+        for path, name, stem in zip(files, relative, stems, strict=True)
+    ]

@@ -1,0 +1,64 @@
+"""`edgeapp jobs`: what was transcribed, when, how fast, with which model, and why not."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeapp.commands.options import Debug
+from edgeapp.console import format_clock, print_note
+from edgeapp.exit_codes import exit_with_code
+from edgeapp.settings import journal_file, load_settings
+
+if TYPE_CHECKING:
+    from edgeapp.batch.job_journal import JobRecord
+
+__all__ = ["jobs"]
+
+
+def jobs(
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per job.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Delete the journal's texts and records.")
+    ] = False,
+    debug: Debug = False,
+) -> None:
+    """List what `edgeapp transcribe` has done, and what it can go on with, the latest last.
+
+    The journal keeps the texts of finished work for 30 days, on this machine only.
+    """
+    with exit_with_code(debug):
+        path = journal_file(load_settings())
+        if path is None or not path.exists():
+            print_note("there are no jobs")
+            raise typer.Exit
+        from edgeapp.batch.job_journal import JobJournal, State
+
+        journal = JobJournal(path)
+        if clear:
+            print_note(f"{journal.clear()} jobs deleted")
+            raise typer.Exit
+        for record in journal.records():
+            if failed and record.state is not State.FAILED:
+                continue
+            typer.echo(json.dumps(asdict(record)) if as_json else _line(record))
+
+
+def _line(record: JobRecord) -> str:
+    """When, what, with which model, how fast, or why not."""
+    from edgeapp.batch.job_journal import State
+
+    when = datetime.fromtimestamp(record.started).strftime("%Y-%m-%d %H:%M")
+    parts = [when, record.state.value.ljust(7), record.input, f"({record.model})"]
+    if record.audio_s is not None:
+        parts.append(format_clock(record.audio_s))
+    if record.state is State.DONE and record.audio_s and record.worked_s:
+        parts.append(f"{record.audio_s / record.worked_s:.1f} x real time")
+    if record.message:
+        parts.append(f"– {record.message}")
+    return " ".join(parts)

@@ -1,0 +1,107 @@
+"""The journal: finished pieces verbatim, one run at a job, records for `edgeapp jobs`."""
+
+from __future__ import annotations
+
+import multiprocessing
+from pathlib import Path
+
+import pytest
+
+from edgeapp.batch.job_journal import JobJournal, Piece, State
+from edgeapp.subtitles.formats import Cue
+from pipelines import Checkpoint, OutputError, Segment, Word
+
+_WORDS = (Word(" Grüße,", 0.1, 1 / 3, 0.9), Word(" 春", 0.4, 0.7, 1e-7))
+_PIECE = Piece(
+    (Segment(0, 0, 0.1, 2 / 3, " Grüße, 春", (1, 2), 0.0, -0.1, 1.1, 0.01, _WORDS),),
+    (Cue(0.1, 2 / 3, "Hello,\nspring"),),
+    Checkpoint(1, 67, prompt=(1, 2), language="de"),
+)
+
+
+def test_pieces_come_back_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "jobs.db"
+    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo") as job:
+        assert job is not None
+        assert job.pieces == []
+        job.add(_PIECE)
+    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo") as job:
+        assert job is not None
+        assert job.pieces == [_PIECE]
+        job.forget()
+    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo") as job:
+        assert job is not None
+        assert job.pieces == []
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_job_belongs_to_one_run(tmp_path: Path) -> None:
+    first, second = JobJournal(tmp_path / "jobs.db"), JobJournal(tmp_path / "jobs.db")
+    with first.job("key", "transcribe", "talk.mp3", "demo"):
+        with second.job("key", "transcribe", "talk.mp3", "demo") as job:
+            assert job is None
+        with second.job("other", "transcribe", "call.mp3", "demo") as job:
+            assert job is not None
+    with second.job("key", "transcribe", "talk.mp3", "demo") as job:
+        assert job is not None
+
+
+def _hold(path: Path, begun: multiprocessing.synchronize.Event) -> None:
+    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo"):
+        begun.set()
+        multiprocessing.Event().wait()
+
+
+def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("fork")
+    begun = context.Event()
+    process = context.Process(target=_hold, args=(tmp_path / "jobs.db", begun))
+    process.start()
+    assert begun.wait(30)
+    journal = JobJournal(tmp_path / "jobs.db")
+    with journal.job("key", "transcribe", "talk.mp3", "demo") as job:
+        assert job is None
+    process.kill()
+    process.join()
+    with journal.job("key", "transcribe", "talk.mp3", "demo") as job:
+        assert job is not None
+
+
+def test_records_say_how_a_job_ended(tmp_path: Path) -> None:
+    journal = JobJournal(tmp_path / "jobs.db")
+    for key in ("good", "bad", "stopped"):
+        with journal.job(key, "transcribe", f"{key}.mp3", "demo") as job:
+            assert job is not None
+            job.running()
+            if key == "good":
+                job.done(12.5, [tmp_path / "good.srt"])
+            else:
+                error = KeyboardInterrupt() if key == "stopped" else ValueError("no sound\nat all")
+                job.stopped(None, error)
+    found = {record.key: record for record in journal.records()}
+    assert found["good"].state is State.DONE
+    assert found["good"].outputs == (str(tmp_path / "good.srt"),)
+    assert found["good"].audio_s == 12.5
+    assert (found["bad"].state, found["bad"].message) == (State.FAILED, "no sound")
+    assert (found["stopped"].state, found["stopped"].message) == (State.RUNNING, "")
+    assert journal.clear() == 3
+    assert journal.records() == []
+
+
+def test_pieces_of_another_version_begin_anew(tmp_path: Path) -> None:
+    journal = JobJournal(tmp_path / "jobs.db")
+    with journal.job("key", "transcribe", "talk.mp3", "demo") as job:
+        assert job is not None
+        job.add(_PIECE)
+    journal.execute("UPDATE pieces SET content = ?", ('{"old": 1}',))
+    with journal.job("key", "transcribe", "talk.mp3", "demo") as job:
+        assert job is not None
+        assert job.pieces == []
+
+
+def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    path.write_bytes(b"something else" * 100)
+    with pytest.raises(OutputError, match="cannot be used"):
+        JobJournal(path)
+    assert path.read_bytes() == b"something else" * 100

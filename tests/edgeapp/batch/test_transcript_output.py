@@ -1,0 +1,78 @@
+"""Where results go: stdout, a folder, or the one file that was named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from edgeapp.batch.transcript_output import TranscriptOutput
+from edgeapp.subtitles.formats import FORMATS
+from pipelines import OptionError
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def files(
+    output: str | None, formats: str | None, *inputs: str, target: str | None = None
+) -> list[str]:
+    destination = TranscriptOutput.of(output, formats, inputs, target)
+    return [str(file.path) for name in destination.names for file in destination.files(name)]
+
+
+@pytest.mark.parametrize(
+    ("output", "formats", "inputs", "expected"),
+    [
+        ("a.srt", None, ["talk.mp3"], ["a.srt"]),
+        ("a.SRT", None, ["talk.mp3"], ["a.SRT"]),
+        ("a.srt", "srt", ["talk.mp3"], ["a.srt"]),
+        ("out/a.v2.vtt", None, ["-"], ["out/a.v2.vtt"]),
+        ("out", "srt", ["talk.mp3", "b/talk.ogg"], ["out/talk.mp3.srt", "out/talk.ogg.srt"]),
+        ("out", "lrc,csv", ["talk.mp3"], ["out/talk.lrc", "out/talk.csv"]),
+        ("out.d", "srt", ["talk.mp3"], ["out.d/talk.srt"]),
+        ("a.srt/", "srt", ["talk.mp3"], ["a.srt/talk.srt"]),
+        (".", None, ["talk.mp3"], [f"talk.{fmt}" for fmt in FORMATS]),
+        (None, "srt,json", ["talk.mp3"], ["talk.srt", "talk.json"]),
+        (None, "srt", ["talk.mp3"], []),
+        (None, None, ["talk.mp3"], []),
+    ],
+)
+def test_files(
+    output: str | None, formats: str | None, inputs: list[str], expected: list[str]
+) -> None:
+    assert files(output, formats, *inputs) == expected
+
+
+def test_an_existing_folder_is_a_folder_whatever_its_name_is(tmp_path: Path) -> None:
+    (tmp_path / "a.srt").mkdir()
+    assert files("a.srt", "vtt", "talk.mp3") == ["a.srt/talk.vtt"]
+
+
+def test_a_translation_has_a_file_of_its_own_beside_the_named_one() -> None:
+    assert files("x/a.srt", None, "talk.mp3", target="de") == ["x/a.srt", "x/a.de.srt"]
+    assert files(".", "srt,json", "talk.mp3", target="de") == [
+        "talk.srt", "talk.de.srt", "talk.json",
+    ]  # fmt: skip
+    assert files(None, "json", "talk.mp3", target="de") == []
+
+
+@pytest.mark.parametrize(
+    ("output", "formats", "inputs", "target", "said"),
+    [
+        ("a.srt", None, ["x.mp3", "y.mp3"], None, "one file for 2 recordings"),
+        ("a.srt", "vtt", ["x.mp3"], None, "different formats"),
+        ("a.srt", "srt,vtt", ["x.mp3"], None, "different formats"),
+        ("talk.txt", None, ["talk.txt"], None, "is the input itself"),
+        (".", "txt", ["talk.txt"], None, "is the input itself"),
+        (None, "srt", ["x.mp3"], "de", "stdout takes one"),
+        (None, "txt", ["x.mp3"], "de", "stdout takes one"),
+    ],
+)
+def test_what_cannot_be(
+    output: str | None, formats: str | None, inputs: list[str], target: str | None, said: str
+) -> None:
+    with pytest.raises(OptionError, match=said):
+        TranscriptOutput.of(output, formats, inputs, target)

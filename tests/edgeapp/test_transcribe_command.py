@@ -1,0 +1,87 @@
+"""`edgeapp transcribe`: what is printed and written, with the bundled model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from edgeapp.cli import main
+from edgeapp.exit_codes import InputFailures
+from pipelines import InputError, ModelError, OptionError
+from pipelines.hub import assets_folder
+
+QUESTION = assets_folder() / "samples" / "question.flac"
+CPU = ("-m", "demo", "-l", "en", "--device", "cpu", "--threads", "1")
+
+
+@pytest.fixture(autouse=True)
+def _no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDGEAPP_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main(["transcribe", str(QUESTION), *arguments, *CPU])
+    out, err = capsys.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+def test_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`-o a.srt` is a file, not a folder of that name."""
+    assert run("-o", "a.srt", capsys=capsys) == (0, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.srt"]
+    assert (tmp_path / "a.srt").read_text("utf-8").startswith("1\n00:00:0")
+
+
+def test_text_with_times_beside_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("--verbose", "-o", "a.json", "-p", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert out.startswith("[00:00.")
+    assert "train to Boston" in out
+    content = (tmp_path / "a.json").read_text("utf-8")
+    assert content.startswith('{\n    "text"')
+    assert json.loads(content)["language"] == "en"
+
+
+def test_text_with_and_without_times(capsys: pytest.CaptureFixture[str]) -> None:
+    _, timed, _ = run("--verbose", "True", capsys=capsys)
+    _, plain, _ = run("--verbose", "False", capsys=capsys)
+    _, default, _ = run(capsys=capsys)
+    assert timed.partition("] ")[2] == plain == default
+    assert timed.startswith("[")
+
+
+def test_lyrics_and_tables_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("-f", "LRC", capsys=capsys)[1].startswith("[00:00.")
+    assert run("-f", "Csv", capsys=capsys)[1].startswith("start,end,text\n")
+
+
+@pytest.mark.parametrize(
+    ("errors", "code", "count"),
+    [
+        ([None, None], 0, ""),
+        ([OptionError("no"), None], 1, "edgeapp: 1 of 2 inputs failed\n"),
+        ([InputError("no"), ValueError("no")], 1, "edgeapp: 2 of 2 inputs failed\n"),
+        ([ModelError("no"), OptionError("no")], 3, "edgeapp: 2 of 2 inputs failed\n"),
+        ([OptionError("no")], 1, ""),
+    ],
+)
+def test_failed_inputs_are_counted_and_have_one_code(
+    errors: list[Exception | None], code: int, count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """transcribe and translate share this: an option that an input rejects is not a usage error."""
+    failures = InputFailures(len(errors), debug=False)
+    for number, error in enumerate(errors):
+        with failures.catch(f"{number}.mp3"):
+            if error is not None:
+                raise error
+    assert failures.exit_code() == code
+    assert capsys.readouterr().err.endswith(count)
+
+
+def test_a_closed_pipe_ends_all_inputs() -> None:
+    with pytest.raises(BrokenPipeError), InputFailures(2, debug=False).catch("a.mp3"):
+        raise BrokenPipeError
