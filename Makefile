@@ -31,10 +31,11 @@ check: lint test
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-# The stamps make a second run start at once. torch comes first and alone: pinned, so that no other
-# requirement draws in a build of several gigabytes.
+# The stamps make a second run start at once. torch comes first and alone: the build for CPUs where
+# there is no GPU (make demo TORCH=default: what the index has; TORCH=cpu: for CPUs in any case).
+TORCH ?= auto
 .venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python assets/packaging/install_torch.py -c constraints.txt --build $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands import bench, models, subtitles
+from edgeapp.commands import bench, history, models, subtitles
 from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.demo import demo
 from edgeapp.commands.doctor import doctor
@@ -17,7 +17,8 @@ from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
 from edgeapp.console import show_warnings_as_notes
-from edgeapp.exit_codes import EXIT_CODES, end_signals_interrupt
+from edgeapp.exit_codes import EXIT_CODES, end_of_output, end_signals_interrupt
+from edgeapp.standard_streams import check_standard_streams
 
 __all__ = ["app", "main"]
 
@@ -39,6 +40,7 @@ app.command(cls=GroupedCommand)(doctor)
 app.command(cls=GroupedCommand)(jobs)
 app.add_typer(bench.app, name="bench", help="How fast models are here, and how late captions.")
 app.add_typer(subtitles.app, name="subtitles", help="Subtitle files: check them against a style.")
+app.add_typer(history.app, name="history", help="Past sessions: list, export, delete, repair.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 
 
@@ -66,10 +68,17 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: Command-line arguments; None takes those of the process.
     """
+    check_standard_streams()
     show_warnings_as_notes()
     end_signals_interrupt()
     arguments = sys.argv[1:] if arguments is None else arguments
-    app(args=_with_dashes(arguments), prog_name="edgeapp")
+    try:
+        try:
+            app(args=_with_dashes(arguments), prog_name="edgeapp")
+        finally:
+            sys.stdout.flush()  # here: at the exit of Python an error could not be handled
+    except BrokenPipeError as error:
+        sys.exit(end_of_output(error))
 
 
 def _with_dashes(arguments: list[str]) -> list[str]:

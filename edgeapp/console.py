@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,12 +12,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, Task
+
+# C0 and C1 controls (but the tabulator and the end of a line), direction marks, line and paragraph
+# separators, lone surrogates.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 __all__ = [
     "LiveLine",
     "format_clock",
     "print_note",
+    "print_traceback",
+    "printable",
     "progress",
     "results_console",
     "show_warnings_as_notes",
@@ -24,16 +34,36 @@ __all__ = [
 
 
 def results_console() -> Console:
-    """A rich console on stdout."""
+    """A rich console on stdout. It raises BrokenPipeError if stdout fails."""
     from rich.console import Console
 
-    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+    class ResultsConsole(Console):
+        def on_broken_pipe(self) -> None:
+            """Called while the error is handled; rich would end the program with exit code 1."""
+            raise
+
+    return ResultsConsole(file=sys.stdout, highlight=False, soft_wrap=True)
 
 
 def print_note(message: str) -> None:
     """Print one line to stderr, after the name of the program."""
-    sys.stderr.write(f"edgeapp: {message}\n")
+    line = printable(message).replace("\n", "\\n")  # a name must not look like another note
+    sys.stderr.write(f"edgeapp: {line}\n")
     sys.stderr.flush()
+
+
+def print_traceback(error: BaseException) -> None:
+    """Print an unexpected error to stderr, for the log of a server."""
+    sys.stderr.write(printable("".join(traceback.format_exception(error))))
+    sys.stderr.flush()
+
+
+def printable(text: str) -> str:
+    """A text without effect on a terminal: names of files and models may hold escape sequences.
+
+    Control characters, marks of the direction of writing and lone surrogates are escaped.
+    """
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def show_warnings_as_notes() -> None:
@@ -100,7 +130,7 @@ class LiveLine:
         """Print a final line above the provisional text."""
         from rich.text import Text
 
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(printable(text), style=style))
         self._console.file.flush()
 
     def _show(self) -> None:
@@ -125,12 +155,18 @@ def progress(*, shown: bool = True, bytes_unit: bool = False) -> Iterator[Progre
         Progress,
         ProgressColumn,
         TaskProgressColumn,
-        TextColumn,
         TimeRemainingColumn,
     )
+    from rich.text import Text
+
+    class NameColumn(ProgressColumn):
+        """The name of a file or model; [brackets] in it are no markup."""
+
+        def render(self, task: Task) -> Text:
+            return Text(printable(task.description))
 
     console = Console(stderr=True)
-    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
+    columns: list[ProgressColumn] = [NameColumn(), BarColumn()]
     columns += [DownloadColumn() if bytes_unit else TaskProgressColumn(), TimeRemainingColumn()]
     hidden = not (shown and console.is_terminal)
     bar = Progress(*columns, console=console, transient=True, disable=hidden)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import sys
@@ -13,6 +12,7 @@ from contextlib import contextmanager
 import typer
 
 from edgeapp.console import print_note
+from edgeapp.standard_streams import StdoutError, discard_stdout
 from pipelines import EdgeError, ModelError, OptionError
 
 __all__ = [
@@ -20,24 +20,27 @@ __all__ = [
     "EXIT_CODES",
     "INTERRUPTED",
     "MODEL",
+    "PIPE_CLOSED",
     "SOME_FAILED",
     "USAGE",
     "InputFailures",
-    "exit_code_of",
-    "named",
-    "exit_with_code",
-    "print_error",
-    "discard_stdout",
+    "end_of_output",
     "end_signals",
     "end_signals_interrupt",
+    "exit_code_of",
+    "exit_with_code",
+    "named",
+    "print_error",
     "unexpected",
 ]
 
 DONE, SOME_FAILED, USAGE, MODEL, INTERRUPTED = 0, 1, 2, 3, 130
+PIPE_CLOSED = 141  # 128 + SIGPIPE, as shells report a program that SIGPIPE ended
 
 EXIT_CODES = (
-    "Exit codes: 0 all inputs done, 1 some inputs failed (each is named, the others are done), "
-    "2 usage, 3 model problem, 130 interrupted."
+    "Exit codes: 0 all inputs done, 1 some inputs failed (each is named, the others are done) or "
+    "stdout cannot be written, 2 usage, 3 model problem, 130 interrupted, 141 the reader of "
+    "stdout is gone."
 )
 
 
@@ -99,10 +102,21 @@ def exit_with_code(debug: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         print_note("interrupted; finished results are kept")
         raise typer.Exit(INTERRUPTED) from None
-    except BrokenPipeError:
-        # The reader of stdout has closed the pipe (`| head`): no message.
-        discard_stdout()
-        raise typer.Exit(SOME_FAILED) from None
+    except BrokenPipeError as error:
+        raise typer.Exit(end_of_output(error)) from None
+
+
+def end_of_output(error: BrokenPipeError) -> int:
+    """The exit code after stdout failed; stdout is discarded from now on.
+
+    Args:
+        error: If it has a reason, that is printed. A closed pipe (`| head`) needs no message.
+    """
+    discard_stdout()
+    if isinstance(error, StdoutError) and error.reason is not None:
+        print_note(f"stdout cannot be written: {error.reason}")
+        return SOME_FAILED
+    return PIPE_CLOSED
 
 
 def end_signals() -> list[int]:
@@ -119,12 +133,6 @@ def end_signals_interrupt() -> None:
     for number in end_signals():
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
-
-
-def discard_stdout() -> None:
-    """Redirect stdout to os.devnull once its reader is gone: Python flushes it again at exit, and
-    that would raise another BrokenPipeError."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def exit_code_of(error: Exception) -> int:

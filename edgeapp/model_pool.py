@@ -295,10 +295,10 @@ def _check_languages(
     if source and single and own_source != source:
         raise UnsupportedTask(
             f"{name} translates from {own_source}, not from {source}; "
-            f"try -m opus-mt-{source}-{target or own_target}"
+            f"a model such as opus-mt-{source}-{target or own_target} does"
         )
     if target and own_target and not translator.target_codes and own_target != target:
         raise UnsupportedTask(
             f"{name} translates into {own_target}, not into {target}; "
-            f"try -m opus-mt-{source or own_source}-{target}"
+            f"a model such as opus-mt-{source or own_source}-{target} does"
         )

@@ -8,6 +8,7 @@ names:
     device = "auto"                     # EDGEAPP_DEVICE
     compute_type = "auto"               # EDGEAPP_COMPUTE_TYPE
     threads = "auto"                    # EDGEAPP_THREADS
+    trusted_proxy = "10.0.0.1"          # EDGEAPP_TRUSTED_PROXY: addresses, with commas
     history = true                      # EDGEAPP_HISTORY: true or on, false or off, or a file
 """
 
@@ -43,6 +44,8 @@ class Settings:
         device: "auto", "cpu", "cuda" or "cuda:N".
         compute_type: "auto", "float32", "bfloat16", "float16" or "int8".
         threads: Number of CPU threads, or "auto".
+        trusted_proxy: Reverse proxies that the server believes: addresses and networks, separated
+            by commas.
         history: Whether past sessions and jobs are stored, or the file to store them in.
     """
 
@@ -51,6 +54,7 @@ class Settings:
     device: str = "auto"
     compute_type: str = "auto"
     threads: int | Literal["auto"] = "auto"
+    trusted_proxy: str = ""
     history: bool | Path = True
 
 

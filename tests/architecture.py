@@ -25,8 +25,8 @@ PACKAGES = ("edgeapp", "pipelines")
 
 # The layers, from the top. A module belongs to the longest prefix of its name. Each layer may
 # import the layers named beside it, and itself.
-_LEAVES = {"pipelines.errors", "pipelines.notices"}
-_TEXT = _LEAVES | {"pipelines.languages", "pipelines.deferred_errors"}
+_LEAVES = {"pipelines.errors", "pipelines.notices", "pipelines.json_files"}
+_TEXT = _LEAVES | {"pipelines.languages", "pipelines.deferred_errors", "pipelines.tokenizer_json"}
 ALLOWED: Mapping[str, set[str]] = {
     # The application: the public names of the library only.
     "edgeapp": {"pipelines", "pipelines.hub", "pipelines.engine"},
@@ -77,6 +77,8 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.deferred_errors": set(),
     "pipelines.openmp": set(),
     "pipelines.notices": {"pipelines.errors"},
+    "pipelines.json_files": {"pipelines.errors"},
+    "pipelines.tokenizer_json": {"pipelines.errors", "pipelines.json_files"},
     "pipelines.errors": set(),
 }
 LAYERS = tuple(ALLOWED)

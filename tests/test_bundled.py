@@ -57,9 +57,9 @@ def processor() -> Any:
 @pytest.mark.parametrize("name", BUNDLED)
 def test_folder_has_what_a_real_repository_has(name: str) -> None:
     folder = bundled_folder(name)
-    needed = "config.json generation_config.json model.safetensors tokenizer_config.json README.md"
+    needed = "config.json generation_config.json model.safetensors tokenizer_config.json"
     present = {path.name for path in folder.iterdir()}
-    assert present == {*needed.split(), *FILES[BUNDLED[name].task].split()}
+    assert present == {*needed.split(), "README.md", "LICENSE", *FILES[BUNDLED[name].task].split()}
     assert sum(path.stat().st_size for path in folder.iterdir()) < 20_000_000
 
 

@@ -1,5 +1,5 @@
 """Pictures of the page, for the README and to be looked at: each tab, wide and narrow, light and
-dark, while it works on the bundled story.
+dark, while it listens to the bundled talk and works on the bundled story.
 
     edgeapp ui --no-open --port 7860 &
     python assets/recipes/pictures.py http://127.0.0.1:7860/ FOLDER
@@ -17,16 +17,17 @@ from typing import Any
 import soundfile
 from playwright.sync_api import sync_playwright
 
-STORY = Path(__file__).parents[1] / "samples" / "story.flac"
+SAMPLES = Path(__file__).parents[1] / "samples"
+TALK, STORY = SAMPLES / "talk.flac", SAMPLES / "story.flac"
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
-LISTEN_MS = 12_000
+LISTEN_MS = 9_500
 
 
 def main(url: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as work, sync_playwright() as playwright:
-        sound = Path(work) / "story.wav"
-        soundfile.write(sound, *soundfile.read(STORY))
+        sound = Path(work) / "talk.wav"
+        soundfile.write(sound, *soundfile.read(TALK))
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium",
             args=[

@@ -27,7 +27,7 @@ from edgeapp.commands.options import (
     settings_from_flags,
     use_model_directory,
 )
-from edgeapp.exit_codes import DONE, discard_stdout, end_signals, exit_with_code
+from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -245,11 +245,11 @@ def _run(
                 continue
             try:
                 view.show(event)
-            except BrokenPipeError:
+            except BrokenPipeError as error:
                 if not outputs and not capture.is_recording:
                     raise
                 # Ctrl-C ends the reader of the pipe too; the last words still go to the files.
-                discard_stdout()
+                end_of_output(error)
                 shown = False
 
 

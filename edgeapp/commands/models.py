@@ -10,7 +10,7 @@ import typer
 from edgeapp.commands.command import GroupedCommand
 from edgeapp.commands.completion import complete_models
 from edgeapp.commands.options import Debug, ModelDirectory, use_model_directory
-from edgeapp.console import print_note, progress, results_console
+from edgeapp.console import print_note, printable, progress, results_console
 from edgeapp.exit_codes import exit_with_code
 
 if TYPE_CHECKING:
@@ -46,14 +46,15 @@ def list_(model_dir: ModelDirectory = None, debug: Debug = False) -> None:
                 typer.echo("\t".join(map(str, fields)))
             return
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("name", "task", "size", "from", "folder"):
             table.add_column(column, justify="right" if column == "size" else "left")
         for model in models:
-            table.add_row(
-                model.name, model.task, _size(model.size_bytes), model.source, str(model.folder)
-            )
+            size, folder = _size(model.size_bytes), str(model.folder)
+            row = (model.name, model.task, size, model.source, folder)
+            table.add_row(*(Text(printable(field)) for field in row))
         console.print(table)
 
 

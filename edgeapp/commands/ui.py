@@ -41,9 +41,22 @@ def ui(
     max_minutes: Annotated[
         float, typer.Option("--max-minutes", help="Maximum length of a recording in minutes.")
     ] = 180.0,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trusted-proxy",
+            metavar="ADDRESS",
+            help="Reverse proxy, an address or a network, whose X-Forwarded-For is believed; "
+            "may be repeated.",
+        ),
+    ] = None,
     keep_history: Annotated[
-        bool, typer.Option("--history/--no-history", help="Keep past sessions on this machine.")
-    ] = True,
+        bool | None,
+        typer.Option(
+            "--history/--no-history",
+            help="Keep past sessions on this machine. Default: as in the settings, which is yes.",
+        ),
+    ] = None,
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
@@ -55,8 +68,10 @@ def ui(
     """
     with exit_with_code(debug):
         settings = settings_from_flags(device, compute_type, threads)
-        if not keep_history:
-            settings = replace(settings, history=False)
+        if keep_history is not None:
+            # A history file that the settings name is kept.
+            settings = replace(settings, history=keep_history and (settings.history or True))
+        from edgeapp.server.addresses import TrustedProxies
         from edgeapp.server.options import ServerOptions, read_logins
         from edgeapp.server.serve import serve
 
@@ -70,5 +85,6 @@ def ui(
             upload_mb=max_upload_mb,
             minutes=max_minutes,
             browser=open_browser,
+            proxies=TrustedProxies.parse(trusted_proxy or settings.trusted_proxy.split(",")),
         )
         serve(settings, options)

@@ -209,6 +209,14 @@ class History:
         """
         return self._delete("WHERE id = ? AND owner = ?", record, self._owner)
 
+    def repair(self) -> bool:
+        """Check the whole file. What is damaged is repaired, and `warn` is told.
+
+        Returns:
+            Whether the file was sound.
+        """
+        return self._store is None or self._store.check()
+
     def clear(self) -> None:
         """Delete all records of this person."""
         self._delete("WHERE owner = ?", self._owner)

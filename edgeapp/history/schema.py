@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import sqlite3
+import stat
 import time
 from contextlib import closing
+from pathlib import Path
+from urllib.parse import quote
 
 __all__ = [
     "BUSY_TIMEOUT_S",
+    "FOREIGN_DATABASE",
     "INDEX",
+    "MAGIC",
     "MIGRATIONS",
     "fetch_row",
+    "foreign_file_problem",
     "has_trigrams",
     "migrate",
     "schema_version",
 ]
 
 _APPLICATION_ID = 0x45444745  # "EDGE", in the header of our files
+_APPLICATION_ID_AT = 68  # byte of the header
+_HEADER_BYTES = 100
+FOREIGN_DATABASE = "is another program's database: choose another history file"
+_LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24  # of a write-ahead log
+MAGIC = b"SQLite format 3\0"  # the beginning of every database
 BUSY_TIMEOUT_S = 2.0  # wait for other processes that write; a live session waits meanwhile
 
 # Statements from each schema version to the next. Append only: files record how many were run.
@@ -54,6 +65,64 @@ def has_trigrams() -> bool:
         except sqlite3.OperationalError:
             return False
         return True
+
+
+def foreign_file_problem(path: Path) -> str | None:
+    """Why a file is not a history, and what to do, as the end of a sentence.
+
+    Of a history, and of an empty or missing file, it is None. The file is not changed, as SQLite
+    would change another program's database if it opened it for writing.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(mode):
+        kind = "folder" if stat.S_ISDIR(mode) else "device or pipe"
+        return f"is a {kind}: choose another history file"
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    if not header:
+        return None
+    if not header.startswith(MAGIC):
+        return (
+            "is no history of edgeapp, or its beginning is damaged: `edgeapp history repair` finds "
+            "out, or choose another history file"
+        )
+    if not _owner(header):
+        log = Path(f"{path}-wal")
+        if log.is_file() and log.stat().st_size:
+            header = _last_header(log)  # of an earlier version, killed before its first checkpoint
+        elif _is_empty(path):
+            return None
+    return None if _owner(header) == _APPLICATION_ID else FOREIGN_DATABASE
+
+
+def _owner(header: bytes) -> int:
+    """The application id in the header of a database."""
+    return int.from_bytes(header[_APPLICATION_ID_AT : _APPLICATION_ID_AT + 4])
+
+
+def _last_header(log: Path) -> bytes:
+    """The newest header of a database that is in its write-ahead log; b"" if there is none."""
+    header = b""
+    with log.open("rb") as file:
+        page_bytes = int.from_bytes(file.read(_LOG_HEADER_BYTES)[8:12])
+        while page_bytes and len(frame := file.read(_FRAME_HEADER_BYTES)) == _FRAME_HEADER_BYTES:
+            page = file.read(page_bytes)
+            if int.from_bytes(frame[:4]) == 1:
+                header = page[:_HEADER_BYTES]
+    return header
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether a database has no tables. "immutable": no file is created beside it."""
+    uri = f"file:{quote(str(path.absolute()))}?immutable=1"
+    with closing(sqlite3.connect(uri, uri=True)) as connection:
+        return schema_version(connection) == 0
 
 
 def schema_version(connection: sqlite3.Connection) -> int | None:

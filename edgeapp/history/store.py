@@ -14,11 +14,15 @@ from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
+from edgeapp.history.recovery import read_rows, restore_rows
 from edgeapp.history.schema import (
     BUSY_TIMEOUT_S,
+    FOREIGN_DATABASE,
     INDEX,
+    MAGIC,
     MIGRATIONS,
     fetch_row,
+    foreign_file_problem,
     has_trigrams,
     migrate,
     schema_version,
@@ -36,6 +40,9 @@ class _NewerFile(Exception):
 
 class Store:
     """A file of records, accessed in transactions through `run`.
+
+    Only a history is ever changed or moved: any other file at the path is left as it is. Of a
+    damaged history the readable rows are copied to a new file, and the old one is kept.
 
     Attributes:
         path: of the file, which is created on first use.
@@ -75,6 +82,26 @@ class Store:
                 self._repair(error)
                 return self._transaction(work, writes)
 
+    def check(self) -> bool:
+        """Read every page, and repair what is damaged.
+
+        Returns:
+            Whether the file was sound.
+
+        Raises:
+            OutputError: the file cannot be used.
+        """
+        with self._lock, self._errors():
+            if self._damaged_beginning():
+                self.identity = _identity(self.path)
+                self._salvage()
+                return False
+            try:
+                return self._transaction(self._is_sound, writes=True)
+            except sqlite3.DatabaseError as error:
+                self._repair(error)
+                return False
+
     def wipe(self) -> None:
         """Remove deleted text from the file and its write-ahead log."""
         # Not possible while other connections are open; the next deletion does it then.
@@ -105,18 +132,25 @@ class Store:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             self._connection = self._open()
-        except _NewerFile as error:
-            self._set_aside("newer", str(error))
+        except _NewerFile:
+            aside = self._set_aside("newer")
             self._connection = self._open()
+            if aside is not None:
+                self._warn(
+                    f"{self.path} was written by a newer edgeapp: kept as {aside.name}, a new "
+                    "history was started"
+                )
         except sqlite3.DatabaseError as error:
             if not _is_damaged(error):
                 raise
-            self._set_aside("broken", "is damaged")
-            self._connection = self._open()
+            self._salvage()
+            self._connection = self._connection or self._open()
         self.identity = _identity(self.path)
         return self._connection
 
     def _open(self) -> sqlite3.Connection:
+        if (problem := foreign_file_problem(self.path)) is not None:
+            raise OutputError(f"{self.path} {problem}")
         self.identity = _identity(self.path)
         connection = sqlite3.connect(
             self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
@@ -137,20 +171,19 @@ class Store:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         version = schema_version(connection)
         if version is None:
-            raise OutputError(
-                f"{self.path} is another program's database: choose another history file"
-            )
+            raise OutputError(f"{self.path} {FOREIGN_DATABASE}")
         if version > len(MIGRATIONS):
-            raise _NewerFile("was written by a newer edgeapp")
-        fetch_row(connection, "PRAGMA journal_mode=WAL")
-        # In WAL mode this survives kill -9; a power failure may lose the last cues, not the file.
-        connection.execute("PRAGMA synchronous=NORMAL")
+            raise _NewerFile
         connection.execute("PRAGMA foreign_keys=ON")
         connection.execute("PRAGMA secure_delete=ON")
         if version < len(MIGRATIONS):
+            # Before the write-ahead log is used: the header then tells whose file it is.
             connection.execute("BEGIN IMMEDIATE")
             with connection:
                 migrate(connection)
+        fetch_row(connection, "PRAGMA journal_mode=WAL")
+        # In WAL mode this survives kill -9; a power failure may lose the last cues, not the file.
+        connection.execute("PRAGMA synchronous=NORMAL")
         if self.indexed:
             connection.execute("BEGIN IMMEDIATE")
             with connection:
@@ -163,20 +196,65 @@ class Store:
 
     def _repair(self, error: sqlite3.DatabaseError) -> None:
         """Repair or replace the file so that a second attempt can succeed, or raise the error."""
-        code = getattr(error, "sqlite_errorcode", None)
-        if code == sqlite3.SQLITE_CORRUPT_VTAB:  # only the index is damaged
-            self._connect().execute("INSERT INTO found (found) VALUES ('rebuild')")
-        elif _is_damaged(error):
-            self._set_aside("broken", "is damaged")
-        else:
+        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_CORRUPT_VTAB:
+            try:  # only the index is damaged
+                self._connect().execute("INSERT INTO found (found) VALUES ('rebuild')")
+                return
+            except sqlite3.DatabaseError as other:  # or what it is built from
+                error = other
+        if not _is_damaged(error):
             raise error
+        self._salvage()
 
-    def _set_aside(self, label: str, reason: str) -> None:
-        """Rename the file to "<name>.<label>-<number>"; the next use creates a new one."""
+    def _is_sound(self, connection: sqlite3.Connection) -> bool:
+        """Raises DatabaseError for damage that `_repair` repairs."""
+        (answer,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if answer != "ok":
+            error = sqlite3.DatabaseError(answer)
+            error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+            raise error
+        if self.indexed:
+            connection.execute("INSERT INTO found (found, rank) VALUES ('integrity-check', 1)")
+        return True
+
+    def _damaged_beginning(self) -> bool:
+        """Whether the file is no database, but has rows of a history in its pages."""
+        if foreign_file_problem(self.path) is None or not self.path.is_file():
+            return False
+        with self.path.open("rb") as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                return False  # another program's database
+        return bool(read_rows(self.path).records)
+
+    def _salvage(self) -> None:
+        """Move a damaged file aside and copy its readable rows to a new one."""
+        aside = self._set_aside("broken")
+        if aside is None:
+            return
+        rows = read_rows(aside)
+        self._connection = self._open()
+        self.identity = _identity(self.path)
+        self._connection.execute("BEGIN IMMEDIATE")
+        with self._connection:
+            records, entries = restore_rows(self._connection, rows)
+        self._connection.close()  # the next one adds the rows to the index
+        self._connection = self._open()
+        self.identity = _identity(self.path)
+        self._warn(
+            f"{self.path} was damaged: {records} records with {entries} lines could be read and "
+            f"are in a new history; the damaged file is kept as {aside.name}"
+        )
+
+    def _set_aside(self, label: str) -> Path | None:
+        """Rename the file to "<name>.<label>-<number>"; the next use creates a new one.
+
+        Returns:
+            Its new path; None if another process has moved it already.
+        """
         identity = self.identity
         self.close()
         if identity is None or _identity(self.path) != identity:
-            return  # another process has moved it already
+            return None
         aside = next(
             path
             for number in count(1)
@@ -188,7 +266,8 @@ class Store:
                 with suppress(FileNotFoundError):
                     Path(f"{self.path}{ending}").rename(f"{aside}{ending}")
             self.path.rename(aside)
-            self._warn(f"{self.path} {reason}: kept as {aside.name}, a new history was started")
+            return aside
+        return None
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

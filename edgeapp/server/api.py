@@ -20,6 +20,7 @@ __all__ = ["PageApi"]
 _RECORDS_PER_REQUEST = 50
 _MAX_NAME = 200  # characters
 _MAX_SEARCH = _MAX_TITLE = 500  # characters
+_MAX_SEARCH_WORDS = 20  # each may read the whole history
 _MAX_TEXT = 1_000_000  # characters
 
 
@@ -70,8 +71,8 @@ class PageApi:
         """Raise OptionError if pages may not download and remove models."""
         if not self._can_change_models:
             raise OptionError(
-                "to download and remove models from another machine, "
-                "the server must ask for a login (--auth)"
+                "models can be downloaded and removed from another machine "
+                "only if this server asks for a login"
             )
 
     def _list_models(self, message: Message, history: History) -> Message:
@@ -116,6 +117,8 @@ class PageApi:
 
     def _list_records(self, message: Message, history: History) -> Message:
         search, offset = _text_field(message, "search", _MAX_SEARCH), message.get("offset", 0)
+        if len(search.split()) > _MAX_SEARCH_WORDS:
+            raise OptionError(f"search for at most {_MAX_SEARCH_WORDS} words at once")
         # One more than is sent tells whether there are more.
         records = history.search(search, _RECORDS_PER_REQUEST + 1, _non_negative(offset))
         return {

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.model_pool import ModelPool
+from edgeapp.temporary_folders import make_temporary_folder
 
 if TYPE_CHECKING:
     from edgeapp.server.options import ServerOptions
@@ -63,7 +61,9 @@ def make_app(
         head=head(),
     )
     # Outside FastAPI's own middleware, so that replies to uncaught errors get the headers too.
-    secured = SecurityMiddleware(app, user_of=own.user_of, loopback=options.loopback)
+    secured = SecurityMiddleware(
+        app, user_of=own.user_of, loopback=options.loopback, proxies=options.proxies
+    )
     return secured, own.close
 
 
@@ -72,5 +72,5 @@ def _configure_gradio() -> None:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if "GRADIO_TEMP_DIR" not in os.environ:
-        os.environ["GRADIO_TEMP_DIR"] = folder = tempfile.mkdtemp(prefix="edgeapp-page-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder = make_temporary_folder("page")
+        os.environ["GRADIO_TEMP_DIR"] = str(folder)

@@ -7,12 +7,16 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import FormData
+from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from edgeapp.server.addresses import visitor_key
+from edgeapp.server.login_attempts import LoginAttempts
 from edgeapp.ui import STATIC
 
 if TYPE_CHECKING:
@@ -22,9 +26,22 @@ __all__ = ["Logins"]
 
 _COOKIE = "edgeapp"
 _MAX_FORM_BYTES = 4096
-# Limits of password guessing: failed and unfinished attempts per client address, within a time.
-_MAX_FAILURES, _FAILURE_WINDOW_S = 10, 60.0
 _FAILURE_DELAY_S = 0.5  # after each failed attempt
+_IDLE_S = 12 * 3600.0  # a login ends that was not used for so long
+_LONGEST_S = 7 * 24 * 3600.0  # a login ends in any case
+_MAX_LOGINS = 50  # of one user at the same time; the oldest ends
+
+
+@dataclass
+class _Login:
+    """began, used: when it began and when it was last used, by time.monotonic()."""
+
+    user: str
+    began: float
+    used: float
+
+    def valid(self, now: float) -> bool:
+        return now - self.used < _IDLE_S and now - self.began < _LONGEST_S
 
 
 class Logins:
@@ -40,15 +57,27 @@ class Logins:
     def __init__(self, passwords: dict[str, str]) -> None:
         self._passwords = passwords
         self.on_logout: Callable[[], None] = lambda: None
-        self._users: dict[str, str] = {}  # cookie → user
-        # address → times (time.monotonic) of its attempts that did not succeed
-        self._attempts: dict[str, list[float]] = {}
+        self._logins: dict[str, _Login] = {}  # by cookie, in the order of their beginnings
+        self._attempts = LoginAttempts()
 
     def user_of(self, connection: HTTPConnection) -> str | None:
         """The user of a connection; "" if no login is needed, None if a login is missing."""
         if not self._passwords:
             return ""
-        return self._users.get(connection.cookies.get(_COOKIE, ""))
+        login = self._logins.get(connection.cookies.get(_COOKIE, ""))
+        return login.user if login is not None and login.valid(time.monotonic()) else None
+
+    def use(self, connection: HTTPConnection) -> str | None:
+        """As `user_of`, for something that the user does: the login does not count as idle."""
+        user = self.user_of(connection)
+        if user:
+            self._logins[connection.cookies[_COOKIE]].used = time.monotonic()
+        return user
+
+    def person_of(self, connection: HTTPConnection) -> str:
+        """Whom limits apply to: a user, or an address where no login is needed."""
+        user = self.user_of(connection)
+        return f"user {user}" if user else _address(connection)
 
     async def login_page(self, request: Request) -> Response:
         """GET /login."""
@@ -58,56 +87,65 @@ class Logins:
 
     async def log_in(self, request: Request) -> Response:
         """POST /login: a form with `user` and `password`."""
-        address = request.client.host if request.client else ""
-        began = time.monotonic()
-        self._forget_attempts_before(began - _FAILURE_WINDOW_S)
-        if len(self._attempts.get(address, ())) >= _MAX_FAILURES:
-            return _login_page("Too many attempts. Wait for a minute.", status=429)
+        address = _address(request)
         # Counted before the first await, so that parallel attempts are limited too.
-        self._attempts.setdefault(address, []).append(began)
+        attempt = self._attempts.begin(address)
+        if attempt is None:
+            return _login_page("Too many attempts. Wait for a minute.", status=429)
         form = await _read_form(request)
         user, password = str(form.get("user", "")), str(form.get("password", ""))
         expected = self._passwords.get(user, "")
-        equal = hmac.compare_digest(expected.encode(), password.encode("utf-8", "replace"))
+        # A name or a password from a command line may not be valid Unicode.
+        equal = hmac.compare_digest(
+            expected.encode("utf-8", "surrogatepass"), password.encode("utf-8", "replace")
+        )
         if not equal or not expected:
             await asyncio.sleep(_FAILURE_DELAY_S)
             return _login_page("Wrong name or password. Try again.", user, status=403)
-        self._forget_attempt(address, began)
-        cookie = secrets.token_urlsafe(32)
-        self._users[cookie] = user
+        self._attempts.succeed(address, attempt)
         response = RedirectResponse("/", 303)
-        secure = request.url.scheme == "https"
-        response.set_cookie(_COOKIE, cookie, httponly=True, samesite="strict", secure=secure)
+        response.set_cookie(
+            _COOKIE,
+            self._begin_login(user),
+            max_age=int(_LONGEST_S),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
         return response
 
     async def log_out(self, request: Request) -> Response:
         """POST /logout: the cookie becomes invalid."""
-        self._users.pop(request.cookies.get(_COOKIE, ""), None)
+        self._logins.pop(request.cookies.get(_COOKIE, ""), None)
         self.on_logout()
         response = RedirectResponse("/login", 303)
         response.delete_cookie(_COOKIE)
         return response
 
-    def _forget_attempts_before(self, oldest: float) -> None:
-        recent = {
-            address: [began for began in times if began >= oldest]
-            for address, times in self._attempts.items()
-        }
-        self._attempts = {address: times for address, times in recent.items() if times}
+    def _begin_login(self, user: str) -> str:
+        """A new cookie for a user. Logins that have ended are forgotten."""
+        now = time.monotonic()
+        self._logins = {key: login for key, login in self._logins.items() if login.valid(now)}
+        own = [key for key, login in self._logins.items() if login.user == user]
+        for key in own[: len(own) - _MAX_LOGINS + 1]:
+            del self._logins[key]
+        cookie = secrets.token_urlsafe(32)
+        self._logins[cookie] = _Login(user, now, now)
+        return cookie
 
-    def _forget_attempt(self, address: str, began: float) -> None:
-        times = self._attempts.get(address, [])
-        if began in times:  # else it took longer than the window
-            times.remove(began)
-        if not times:
-            self._attempts.pop(address, None)
+
+def _address(connection: HTTPConnection) -> str:
+    return visitor_key(connection.client.host) if connection.client else ""
 
 
 async def _read_form(request: Request) -> FormData:
     length = request.headers.get("content-length", "")
-    if not length.isdigit() or int(length) > _MAX_FORM_BYTES:
+    if not length.isdecimal() or len(length) > 9 or int(length) > _MAX_FORM_BYTES:
         return FormData()
-    return await request.form(max_files=0, max_fields=4)
+    try:
+        return await request.form(max_files=0, max_fields=4)
+    except ClientDisconnect:
+        return FormData()
 
 
 def _login_page(problem: str, user: str = "", *, status: int = 200) -> Response:

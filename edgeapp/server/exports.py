@@ -2,68 +2,128 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import asyncio
+import os
+import sys
+import tempfile
+from asyncio import FIRST_COMPLETED
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
-from edgeapp.subtitles.formats import Cue, Transcript, formats_of, render
-from pipelines import EdgeError, InputError, Segment
+from edgeapp.server.fairness import FairThreads, Turns
+from edgeapp.server.transcripts import render_message
+from pipelines import EdgeError
 
-__all__ = ["export", "transcript_of"]
+__all__ = ["Exports", "declared_length"]
 
 _MAX_BYTES = 64 << 20
+_SMALL_BYTES = 256 << 10  # rendered in a thread; it takes some 10 ms
+_MAX_PROCESSES = 2
+_LONGEST_S = 180.0
+_BLOCK = 1 << 16
 
 
-async def export(request: Request) -> Response:
-    """POST a transcript; the response is the file.
+class Exports:
+    """The exports of all pages: one at a time for each person, large ones in a child process.
 
-    The body is JSON: "format", "language", "cues", "translation", "target", and "translated":
-    whether to export the translation.
+    Args:
+        threads: For small transcripts.
+        person_of: Whom a request's limits apply to.
     """
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MAX_BYTES:
-            return JSONResponse({"error": "this transcript is too large to export"}, 413)
+
+    def __init__(self, threads: FairThreads, person_of: Callable[[HTTPConnection], str]) -> None:
+        self._threads, self._person_of = threads, person_of
+        self._turns, self._processes = Turns(1), asyncio.Semaphore(_MAX_PROCESSES)
+
+    async def export(self, request: Request) -> Response:
+        """POST a transcript, as `render_message` takes it; the response is the file."""
+        if (declared_length(request) or 0) > _MAX_BYTES:
+            return _error(413, "this transcript is too large to export")
+        person = self._person_of(request)
+        async with self._turns.of(person):
+            with tempfile.TemporaryFile() as body:
+                size = await _receive(request, body)
+                if size is None:
+                    return _error(413, "this transcript is too large to export")
+                if size <= _SMALL_BYTES:
+                    return await self._render(person, body.read())
+                async with self._processes:
+                    return await _render_in_process(request, body)
+
+    async def _render(self, person: str, body: bytes) -> Response:
+        try:
+            content = await self._threads.run(person, lambda: render_message(body))
+        except EdgeError as error:
+            return _error(400, str(error))
+        return Response(content, media_type="text/plain")
+
+
+async def _receive(request: Request, body: BinaryIO) -> int | None:
+    """Store a request's body; its size, or None if it is too large or breaks off."""
+    size = 0
     try:
-        message = json.loads(body)
-        (fmt,) = formats_of(str(message["format"]))
-        text = render(transcript_of(message), fmt, translated=bool(message.get("translated")))
-    except EdgeError as error:
-        return JSONResponse({"error": str(error)}, 400)
-    except (ValueError, KeyError, TypeError) as error:
-        return JSONResponse({"error": f"this is not a transcript: {error!r}"}, 400)
-    return PlainTextResponse(text)
+        async for block in request.stream():
+            size += len(block)
+            if size > _MAX_BYTES:
+                return None
+            body.write(block)
+    except ClientDisconnect:
+        return None
+    body.seek(0)
+    return size
 
 
-def transcript_of(message: dict[str, Any]) -> Transcript:
-    """The transcript in a page's message.
-
-    Raises:
-        InputError: A cue has no text, start or end, or a segment lacks a field.
-    """
-    target = message.get("target")
-    return Transcript(
-        str(message.get("language") or ""),
-        tuple(_segment_or_cue(cue) for cue in message["cues"]),
-        tuple(_segment_or_cue(cue) for cue in message.get("translation") or ()),
-        str(target) if target else None,
-    )
-
-
-def _segment_or_cue(values: Any) -> Any:
-    """A Segment if the user left it unedited (with its tokens), else a Cue."""
-    problem = "a segment of the transcript is invalid"
+async def _render_in_process(request: Request, body: BinaryIO) -> Response:
+    # The child finds the modules where this process does, and nowhere else.
+    path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder)  # noqa: PTH100
+    rendered = tempfile.TemporaryFile()  # noqa: SIM115 - the response closes it
     try:
-        start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{problem}: it needs start and end in seconds, and text") from error
-    if "tokens" not in values:
-        return Cue(start, end, text)
-    try:
-        fields = {**values, "start": start, "end": end, "text": text}
-        return Segment(**{**fields, "tokens": tuple(values["tokens"])})
-    except TypeError as error:
-        raise InputError(f"{problem}: its fields are not those of a segment") from error
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "edgeapp.server.transcripts",
+            stdin=body, stdout=rendered, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
+        ended = asyncio.create_task(process.wait())
+        left = asyncio.create_task(_disconnected(request))
+        try:
+            await asyncio.wait((ended, left), timeout=_LONGEST_S, return_when=FIRST_COMPLETED)
+        finally:
+            left.cancel()
+            if not ended.done():
+                process.kill()
+        code = await ended
+        rendered.seek(0)
+    except BaseException:
+        rendered.close()
+        raise
+    if code == 0:
+        return StreamingResponse(_blocks(rendered), media_type="text/plain")
+    with rendered:
+        reason = rendered.read(1000).decode("utf-8", "replace") if code == 1 else ""
+    return _error(400, reason or "this transcript is too large to export")
+
+
+async def _disconnected(request: Request) -> None:
+    """Wait until the browser has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _blocks(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while block := file.read(_BLOCK):
+            yield block
+
+
+def declared_length(request: Request) -> int | None:
+    """The Content-Length of a request. None: it is missing. -1: it is not a number."""
+    text = request.headers.get("content-length")
+    if text is None:
+        return None
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+
+
+def _error(status: int, message: str) -> JSONResponse:
+    return JSONResponse({"error": message}, status)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
+from edgeapp.server.addresses import TrustedProxies
 from pipelines import OptionError
 
 __all__ = ["ServerOptions", "is_loopback", "read_logins"]
@@ -29,6 +30,7 @@ class ServerOptions:
         upload_mb: The largest recording that is accepted, in MiB.
         minutes: The longest recording that is accepted.
         browser: Open the page in the browser.
+        proxies: Reverse proxies that say where a request comes from.
 
     Raises:
         OptionError: A value is out of range, or a file is missing.
@@ -43,6 +45,7 @@ class ServerOptions:
     upload_mb: int = 512
     minutes: float = 180.0
     browser: bool = True
+    proxies: TrustedProxies = TrustedProxies()
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -57,8 +60,23 @@ class ServerOptions:
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach the page."""
-        return is_loopback(self.host)
+        """Whether only this machine can reach the page: not through a proxy either."""
+        return is_loopback(self.host) and not self.proxies.networks
+
+    @property
+    def shared(self) -> bool:
+        """Whether there may be several people, of whom one must not take all places."""
+        return not self.loopback or bool(self.logins)
+
+    @property
+    def sessions_per_person(self) -> int:
+        """The number of sessions of one person that may have running tasks."""
+        return self.sessions - 1 if self.shared and self.sessions > 2 else self.sessions
+
+    @property
+    def uploads_per_person(self) -> int:
+        """The number of recordings of one person that may arrive or wait at the same time."""
+        return max(1, self.sessions // 2) if self.shared else self.sessions
 
     @property
     def trusted(self) -> bool:

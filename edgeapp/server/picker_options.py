@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from pipelines import (
     pair_in_name,
     two_letter,
 )
-from pipelines.hub import ModelInfo, list_models
+from pipelines.hub import ModelInfo, list_models, read_json
 
 __all__ = [
     "ModelChoice",
@@ -131,7 +130,7 @@ def language_name(code: str) -> str:
 
 
 def _languages(folder: Path) -> tuple[str, ...]:
-    ids = _read_json(folder / "generation_config.json").get("lang_to_id")
+    ids = read_json(folder / "generation_config.json").get("lang_to_id")
     if not isinstance(ids, dict) or not ids:
         return ("en",)
     return tuple(token.strip("<|>") for token in ids)
@@ -141,10 +140,13 @@ def _pairs(model: ModelInfo) -> list[TranslatorOption]:
     multilingual = model_languages(model.folder, model.name)
     if multilingual is not None:
         return _multilingual_pairs(model.name, *multilingual)
-    config = _read_json(model.folder / "tokenizer_config.json")
+    config = read_json(model.folder / "tokenizer_config.json")
     named = pair_in_name(model.name) or pair_in_name(model.folder.name) or (None, None)
-    source = two_letter(config.get("source_lang")) or named[0]
-    target = two_letter(config.get("target_lang")) or named[1]
+    source, target = (
+        two_letter(code) if isinstance(code := config.get(key), str) else None
+        for key in ("source_lang", "target_lang")
+    )
+    source, target = source or named[0], target or named[1]
     source = two_letter(source) if is_one_language(source) else None
     tokens = _TARGET_TOKEN.findall(" ".join(_vocabulary(model.folder)))
     codes = {two_letter(code) for code in tokens}
@@ -156,24 +158,21 @@ def _pairs(model: ModelInfo) -> list[TranslatorOption]:
 def _multilingual_pairs(
     name: str, source_codes: Iterable[str], target_codes: Iterable[str]
 ) -> list[TranslatorOption]:
-    """One pair for each source and one for each target; all pairs would be 40,000."""
+    """One pair for each source and one for each target; all pairs would be 40,000.
+
+    Only languages with a code of two letters are offered; a model may have none of them.
+    """
     sources = [code for code in source_codes if len(code) == 2]
     targets = [code for code in target_codes if len(code) == 2]
     pairs: list[tuple[str | None, str | None]] = [
         (source, next((t for t in targets if t != source), None)) for source in sources
     ]
-    pairs += [(None if len(sources) > 1 else sources[0], target) for target in targets]
-    return [TranslatorOption(name, source, target) for source, target in pairs if target]
+    only_source = sources[0] if len(sources) == 1 else None
+    pairs += [(only_source, target) for target in targets if target != only_source]
+    different = dict.fromkeys(pairs)
+    return [TranslatorOption(name, source, target) for source, target in different if target]
 
 
 def _vocabulary(folder: Path) -> dict[str, Any]:
     separate = folder / "target_vocab.json"
-    return _read_json(separate if separate.is_file() else folder / "vocab.json")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
+    return read_json(separate if separate.is_file() else folder / "vocab.json")

@@ -16,7 +16,8 @@ from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.api import PageApi
 from edgeapp.server.auth import Logins
-from edgeapp.server.exports import export
+from edgeapp.server.exports import Exports
+from edgeapp.server.fairness import FairThreads
 from edgeapp.server.sessions import Sessions
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
@@ -34,7 +35,7 @@ class AppRoutes:
 
     Attributes:
         routes: The routes.
-        user_of: The user of a connection, None if a login is missing.
+        user_of: The user of a request, None if a login is missing. The login counts as used.
         close: To be called when the server has ended.
     """
 
@@ -51,13 +52,14 @@ def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | Non
         options: Options of the server.
         history_path: The history file. None: no history is kept.
     """
-    sessions, history = Sessions(options.sessions), History(history_path)
+    sessions = Sessions(options.sessions, options.sessions_per_person)
+    history, threads = History(history_path), FairThreads()
     logins = Logins(dict(options.logins))
-    uploads = Uploads(options.upload_mb, options.minutes, options.sessions)
+    uploads = Uploads(
+        options.upload_mb, options.minutes, options.sessions, options.uploads_per_person
+    )
     api = PageApi(pool, sessions, can_change_models=options.trusted)
-
-    def history_of(connection: HTTPConnection) -> History:
-        return history.of(logins.user_of(connection) or "")
+    exports = Exports(threads, logins.person_of)
 
     async def user(request: Request) -> Response:
         """For a page whose WebSocket was refused: the middleware replies 401 without a login."""
@@ -65,15 +67,16 @@ def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | Non
 
     def close() -> None:
         sessions.close()
+        threads.close()
         uploads.remove_all()
         history.close()
 
-    socket = PageSocket(pool, sessions, uploads, api, history_of, logins.user_of)
+    socket = PageSocket(pool, sessions, uploads, api, history, logins, threads)
     logins.on_logout = socket.recheck_logins
     routes: list[BaseRoute] = [
         WebSocketRoute("/edgeapp/session", socket.serve),
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
-        Route("/edgeapp/export", export, methods=["POST"]),
+        Route("/edgeapp/export", exports.export, methods=["POST"]),
         Route("/edgeapp/user", user),
         Route("/login", logins.login_page),
         Route("/login", logins.log_in, methods=["POST"]),
@@ -82,7 +85,7 @@ def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | Non
         Route("/favicon.ico", _favicon),
         Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
     ]
-    return AppRoutes(routes, logins.user_of, close)
+    return AppRoutes(routes, logins.use, close)
 
 
 async def _favicon(request: Request) -> Response:

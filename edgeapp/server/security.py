@@ -20,14 +20,23 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse
 
+from edgeapp.server.addresses import TrustedProxies
 from edgeapp.server.options import is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["ALLOWED_ROUTES", "CLOSE_FORBIDDEN", "AllowedRoute", "SecurityMiddleware"]
+__all__ = [
+    "ALLOWED_ROUTES",
+    "CLOSE_FORBIDDEN",
+    "SECURITY_HEADERS",
+    "AllowedRoute",
+    "SecurityMiddleware",
+]
 
 CLOSE_FORBIDDEN = 4403  # WebSocket close code: a page of another site, or a missing login
+
+_DENIAL = "websocket.http.response"  # the extension with which a handshake is refused
 
 
 @dataclass(frozen=True)
@@ -86,7 +95,7 @@ _POLICY = "; ".join(
         "form-action 'self'",
     )
 )
-_HEADERS = {
+SECURITY_HEADERS = {
     "content-security-policy": _POLICY,
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "microphone=(self), camera=(), geolocation=()",
@@ -102,23 +111,31 @@ class SecurityMiddleware:
     Args:
         app: The application behind it.
         user_of: The user of a connection, None if a login is missing.
-        loopback: The server listens on a loopback address: accept only its names as host.
+        loopback: Only this machine reaches the server: accept only its names as host.
+        proxies: Reverse proxies whose headers say where a request comes from.
     """
 
     def __init__(
-        self, app: ASGIApp, *, user_of: Callable[[HTTPConnection], str | None], loopback: bool
+        self,
+        app: ASGIApp,
+        *,
+        user_of: Callable[[HTTPConnection], str | None],
+        loopback: bool,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         self.app, self._user_of, self._loopback = app, user_of, loopback
+        self._proxies = proxies or TrustedProxies()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        scope = self._proxies.resolve(scope)
 
         async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
+            if message["type"] in ("http.response.start", f"{_DENIAL}.start"):
                 headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
+                for name, value in SECURITY_HEADERS.items():
                     headers[name] = value
                 if scope["path"].startswith("/edgeapp/static/"):
                     headers["cache-control"] = "no-cache"  # revalidated at each use, by ETag
@@ -131,7 +148,7 @@ class SecurityMiddleware:
                 # None of Gradio's allowed routes needs a parameter.
                 scope = {**scope, "query_string": b""}
             await self.app(scope, receive, send_with_headers)
-        elif scope["type"] == "websocket":
+        elif scope["type"] == "websocket" and _DENIAL not in scope.get("extensions", ()):
             await receive()
             await send({"type": "websocket.close", "code": CLOSE_FORBIDDEN, "reason": reason})
         elif status == 401 and scope["path"] == "/":

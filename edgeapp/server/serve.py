@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import threading
 import webbrowser
-from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 from edgeapp.console import print_note
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.options import ServerOptions, is_loopback
+from edgeapp.server.connections import Connections, LimitedListener
+from edgeapp.server.options import ServerOptions
 from edgeapp.settings import Settings, history_file
 from pipelines import EdgeError, OptionError
 
-__all__ = ["serve"]
+if TYPE_CHECKING:
+    import uvicorn
+    from starlette.types import ASGIApp
+
+__all__ = ["serve", "server_config"]
 
 _LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all interfaces
 _MAX_MESSAGE_BYTES = 4 << 20  # the longest text and its translation, in any script
@@ -29,22 +33,17 @@ def serve(settings: Settings, options: ServerOptions) -> None:
     """
     import uvicorn
 
-    listener = _bind(options.host, options.port)
+    connections = Connections(proxies=options.proxies)
+    listener = _bind(options.host, options.port, connections)
     from edgeapp.server.app import make_app
 
     pool = ModelPool(settings, listed_only=True)
     app, close = make_app(pool, options, history_file(settings))
     scheme, port = "https" if options.ssl_certfile else "http", listener.getsockname()[1]
-    if not is_loopback(options.host):
+    if not options.loopback:
         _warn_of_open_server(options)
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        ssl_certfile=options.ssl_certfile,
-        ssl_keyfile=options.ssl_keyfile,
-        ws=_websocket_protocol(),
-        ws_max_size=_MAX_MESSAGE_BYTES,
-        timeout_graceful_shutdown=2,
+    config = server_config(
+        app, connections, ssl_certfile=options.ssl_certfile, ssl_keyfile=options.ssl_keyfile
     )
     threading.Thread(target=_warm_up, args=(pool,), daemon=True).start()
     print_note(f"the page is at {_url(scheme, options.host, port)} ; Ctrl-C ends")
@@ -58,32 +57,42 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         close()
 
 
-def _websocket_protocol() -> type[asyncio.Protocol]:
-    """uvicorn's WebSocket protocol, with a shutdown that tolerates a browser that is closing.
+def server_config(app: ASGIApp, connections: Connections, **options: Any) -> uvicorn.Config:
+    """The configuration of uvicorn, with our limits.
 
-    At its shutdown uvicorn closes every connection. It raises InvalidState for a connection whose
-    close frame has arrived but whose TLS is still open, which would end the server with a
-    traceback.
+    Args:
+        app: The application.
+        connections: Of the listening socket.
+        options: Further options of uvicorn.
     """
-    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
-    from websockets.exceptions import InvalidState
+    import uvicorn
 
-    class WebSocketProtocol(WebSocketsSansIOProtocol):
-        def shutdown(self) -> None:
-            with suppress(InvalidState):
-                super().shutdown()
-            self.transport.close()
+    from edgeapp.server.protocols import WebSocketProtocol, http_protocol
 
-    return WebSocketProtocol
+    return uvicorn.Config(
+        app,
+        # Warnings are about invalid requests: whoever sends them would fill the log.
+        log_level="error",
+        loop="asyncio",  # it accepts connections as `LimitedListener` does
+        http=http_protocol(connections),
+        ws=WebSocketProtocol,
+        ws_max_size=_MAX_MESSAGE_BYTES,
+        ws_per_message_deflate=False,  # compression would hold up the other connections
+        proxy_headers=False,  # the middleware reads them, from the configured proxies only
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=2,
+        **options,
+    )
 
 
 def _url(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, connections: Connections) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = LimitedListener(connections, family)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from edgeapp.console import print_traceback
 from edgeapp.exit_codes import unexpected
 from pipelines import EdgeError, OptionError
 
@@ -68,10 +67,12 @@ class Sessions:
 
     Args:
         limit: The number of sessions that may have running tasks at the same time.
+        per_person: How many of them may be one person's. None: all.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, per_person: int | None = None) -> None:
         self.limit = limit
+        self._per_person = limit if per_person is None else per_person
         self._lock = threading.Lock()
         self._running: set[Session] = set()
 
@@ -87,10 +88,17 @@ class Sessions:
             TooManySessions: The limit is reached.
         """
         with self._lock:
-            if session not in self._running and len(self._running) >= self.limit:
+            if session in self._running:
+                return
+            if len(self._running) >= self.limit:
                 sessions = "1 session runs" if self.limit == 1 else f"{self.limit} sessions run"
                 raise TooManySessions(
                     f"this machine is busy: {sessions} on it already. Try again when one has ended."
+                )
+            if sum(each.person == session.person for each in self._running) >= self._per_person:
+                raise TooManySessions(
+                    f"{self._per_person} of the sessions that run are yours, and the rest is for "
+                    "others. Try again when one has ended."
                 )
             self._running.add(session)
 
@@ -113,13 +121,17 @@ class Session:
     Args:
         sessions: All sessions of the server.
         send: Sends a message to the tab; called from any thread.
+        person: Whose tab it is.
     """
 
-    def __init__(self, sessions: Sessions, send: Send) -> None:
+    def __init__(self, sessions: Sessions, send: Send, person: str = "") -> None:
+        self.person = person
         self._sessions, self._send = sessions, send
         self._lock = threading.Lock()
-        self._tasks: dict[str, Task] = {}  # by kind
-        self._threads: set[threading.Thread] = set()
+        self._tasks: dict[str, Task] = {}  # by kind: the newest
+        # By kind: the newest task, while an older one that it replaces has not ended yet.
+        self._waiting: dict[str, Task] = {}
+        self._threads: dict[str, threading.Thread] = {}  # by kind
         self._closed = False
 
     def start(self, task: Task, *, replace: bool = False) -> None:
@@ -127,28 +139,29 @@ class Session:
 
         Args:
             task: The task.
-            replace: Cancel a running task of the same kind.
+            replace: Cancel a running task of the same kind; this one begins when that has ended.
 
         Raises:
             TooManySessions: The server's limit is reached.
             OptionError: A task of this kind is running, and `replace` is False.
         """
+        kind = task.kind
         with self._lock:
-            previous, closed = self._tasks.get(task.kind), self._closed
+            previous, closed = self._tasks.get(kind), self._closed
             if not closed:
                 if previous is not None and not replace:
-                    name = _TASK_NAMES[task.kind]
+                    name = _TASK_NAMES[kind]
                     raise OptionError(f"this tab is still busy with {name}: stop that first")
                 self._sessions.acquire(self)
-                self._tasks[task.kind] = task
-                thread = threading.Thread(target=self._run, args=(task,), daemon=True)
-                self._threads.add(thread)
+                self._tasks[kind] = task
+                if kind in self._threads:
+                    self._waiting[kind] = task
+                else:
+                    self._start_thread(task)
         if closed:
             task.cancel()  # it may own a file
-            return
-        if previous is not None:
+        elif previous is not None:
             previous.cancel()
-        thread.start()
 
     def put_audio(self, audio: bytes) -> None:
         """Pass audio to the live task; without one it is dropped."""
@@ -182,36 +195,59 @@ class Session:
         Returns:
             Whether all have ended.
         """
-        for thread in list(self._threads):
+        for thread in list(self._threads.values()):
             thread.join(seconds)
         return not self._threads
 
-    def _run(self, task: Task) -> None:
+    def _start_thread(self, task: Task) -> None:
+        thread = threading.Thread(target=self._run_all, args=(task,), daemon=True)
+        self._threads[task.kind] = thread
+        try:
+            thread.start()
+        except RuntimeError as error:  # the machine has no threads left
+            self._end(task)
+            raise OptionError("this machine is busy: try again in a minute") from error
+
+    def _run_all(self, task: Task) -> None:
+        """Run a task, and then those that have replaced it."""
+        following: Task | None = task
+        while following is not None:
+            task = following
+            cancelled = self._run(task)
+            with self._lock:
+                current = self._tasks.get(task.kind) is task
+                following = self._waiting.pop(task.kind, None)
+                if following is None or self._closed:
+                    following = None
+                    self._end(task)
+            if current:
+                self._send_if_open({"type": "idle", "kind": task.kind, "cancelled": cancelled})
+
+    def _end(self, task: Task) -> None:
+        """No task of this kind runs any more. The lock is held."""
+        self._tasks.pop(task.kind, None)
+        self._threads.pop(task.kind, None)
+        if not self._tasks:
+            self._sessions.release(self)
+
+    def _run(self, task: Task) -> bool:
+        """Run a task and report its errors; whether it was cancelled."""
+
         def send(message: Message) -> None:
             # A task that was replaced sends no more messages.
             if self._tasks.get(task.kind) is task:
                 self._send_if_open(message)
 
-        cancelled = False
         try:
             task.run(send)
         except TaskCancelled:
-            cancelled = True
+            return True
         except EdgeError as error:
             send({"type": "error", "kind": task.kind, "message": str(error)})
         except Exception as error:  # a crash must not reach the other sessions
-            traceback.print_exception(error, file=sys.stderr)
+            print_traceback(error)
             send({"type": "error", "kind": task.kind, "message": unexpected(error)})
-        finally:
-            with self._lock:
-                current = self._tasks.get(task.kind) is task
-                if current:
-                    del self._tasks[task.kind]
-                self._threads.discard(threading.current_thread())
-                if not self._tasks:
-                    self._sessions.release(self)
-            if current:
-                self._send_if_open({"type": "idle", "kind": task.kind, "cancelled": cancelled})
+        return False
 
     def _send_if_open(self, message: Message) -> None:
         if not self._closed:

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
-import traceback
+import re
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from edgeapp.console import print_traceback
 from edgeapp.exit_codes import unexpected
 from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.api import PageApi
+from edgeapp.server.auth import Logins
+from edgeapp.server.fairness import FairThreads, MessageRates
+from edgeapp.server.outbox import Outbox
 from edgeapp.server.picker_options import ModelChoice
 from edgeapp.server.security import CLOSE_FORBIDDEN
 from edgeapp.server.sessions import Message, Session, Sessions, Task, TooManySessions
@@ -34,8 +38,15 @@ from pipelines import EdgeError, InputError, OptionError
 
 __all__ = ["PageSocket"]
 
-_MAX_QUEUED = 5_000  # messages; a browser that is further behind is disconnected
 _TASK_KINDS = ("live", "file", "text", "pull")
+_MAX_TABS = 32  # of one person
+_MAX_REQUESTS = 32  # of one tab that are not answered yet
+_MESSAGE_COST, _AUDIO_COST = 12.0, 1.0  # see MessageRates: 20 messages or 250 blocks a second
+_LOGIN_CHECKED_S = 30.0
+_CLOSING_S = 1.0
+# Close codes of WebSocket.
+_INTERNAL_ERROR, _TRY_AGAIN_LATER = 1011, 1013
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class PageSocket:
@@ -46,8 +57,9 @@ class PageSocket:
         sessions: All sessions.
         uploads: The uploaded recordings.
         api: Handlers of requests.
-        history_of: The history of a connection's user.
-        user_of: The user of a connection, None if a login is missing.
+        history: Of all users.
+        logins: The users who are logged in.
+        threads: For requests.
     """
 
     def __init__(
@@ -56,11 +68,14 @@ class PageSocket:
         sessions: Sessions,
         uploads: Uploads,
         api: PageApi,
-        history_of: Callable[[WebSocket], History],
-        user_of: Callable[[WebSocket], str | None],
+        history: History,
+        logins: Logins,
+        threads: FairThreads,
     ) -> None:
-        self._pool, self._sessions, self._uploads = pool, sessions, uploads
-        self._api, self._history_of, self.user_of = api, history_of, user_of
+        self.pool, self.sessions, self.uploads, self.api = pool, sessions, uploads, api
+        self.history, self.logins, self.threads = history, logins, threads
+        self.rates = MessageRates()
+        self._tabs: Counter[str] = Counter()  # open connections by person
         self._login_checks: set[Callable[[], None]] = set()  # of the open connections
 
     def recheck_logins(self) -> None:
@@ -71,56 +86,23 @@ class PageSocket:
     async def serve(self, websocket: WebSocket) -> None:
         """Serve one connection until it is closed."""
         await websocket.accept()
-        loop, outgoing = asyncio.get_running_loop(), asyncio.Queue[Message | None]()
-
-        def send(message: Message | None) -> None:
-            if not loop.is_closed():  # the server has ended, a task still runs
-                loop.call_soon_threadsafe(outgoing.put_nowait, message)
-
-        session = Session(self._sessions, send)
-
-        def check_login() -> None:
-            # Cancels the tasks at once: the writer may be waiting for a slow browser.
-            if self.user_of(websocket) is None:
-                session.close()
-                send(None)
-
-        token = self._uploads.open()
-        history = self._history_of(websocket)
-        limits = self._uploads.limits | {"characters": LONGEST_TEXT}
-        hello = {"type": "hello", "session": token, "limits": limits}
-        send(hello | {"history": history.on, "user": self.user_of(websocket) or ""})
-        connection = _Connection(self, session, token, history, send)
-        self._login_checks.add(check_login)
-        writer = asyncio.create_task(self._write(websocket, session, outgoing))
+        person = self.logins.person_of(websocket)
+        if self._tabs[person] >= _MAX_TABS:
+            warning = f"{_MAX_TABS} tabs of yours are open already: close one, and reload this one"
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await websocket.send_json({"type": "warning", "message": warning})
+                await websocket.close(_TRY_AGAIN_LATER)
+            return
+        self._tabs[person] += 1
+        connection = _Connection(self, websocket, person)
+        self._login_checks.add(connection.check_login)
         try:
-            await connection.read(websocket)
-        except (WebSocketDisconnect, RuntimeError):
-            pass
+            await connection.run()
         finally:
-            self._login_checks.discard(check_login)
-            writer.cancel()
-            session.close()
-            self._uploads.close(token)
-
-    async def _write(
-        self, websocket: WebSocket, session: Session, outgoing: asyncio.Queue[Message | None]
-    ) -> None:
-        """Send queued messages while the user is logged in. None: only check the login."""
-        while True:
-            message = await outgoing.get()
-            logged_out = self.user_of(websocket) is None
-            if logged_out or outgoing.qsize() > _MAX_QUEUED:
-                session.close()  # not when the browser acknowledges the close frame: it may not
-                with suppress(WebSocketDisconnect, RuntimeError):
-                    await websocket.close(CLOSE_FORBIDDEN if logged_out else 1000)
-                return
-            if message is None:
-                continue
-            try:
-                await websocket.send_text(json.dumps(message, ensure_ascii=False))
-            except (WebSocketDisconnect, RuntimeError):
-                return  # the reader gets the error too, and cleans up
+            self._login_checks.discard(connection.check_login)
+            self._tabs[person] -= 1
+            if not self._tabs[person]:
+                del self._tabs[person]
 
     def make_task(self, message: Message, token: str, history: History) -> Task:
         """The task that a message describes.
@@ -133,18 +115,18 @@ class PageSocket:
             history = History(None)
         if kind == "live":
             choice, rate = ModelChoice.from_message(message), _int_field(message, "rate")
-            return LiveTask(self._pool, history, choice, rate)
+            return LiveTask(self.pool, history, choice, rate)
         if kind == "text":
             text, choice = str(message.get("text") or ""), ModelChoice.from_message(message)
-            return TextTask(self._pool, choice, text, _int_field(message, "number"))
+            return TextTask(self.pool, choice, text, _int_field(message, "number"))
         if kind == "pull":
-            self._api.check_can_change_models()
+            self.api.check_can_change_models()
             return PullTask(str(message.get("name") or ""))
         name = str(message.get("name") or "")[:200] or "the recording"
         choice = ModelChoice.from_message(message)
         # Last: from here on, the task deletes the file.
-        path, minutes = self._uploads.take(token), self._uploads.minutes
-        return FileTask(self._pool, history, choice, path, name, minutes)
+        path, minutes = self.uploads.take(token), self.uploads.minutes
+        return FileTask(self.pool, history, choice, path, name, minutes)
 
     def reply(self, message: Message, history: History) -> Message:
         """The reply to a request.
@@ -152,58 +134,104 @@ class PageSocket:
         Raises:
             EdgeError: The request is unknown or invalid, or failed.
         """
-        if not self._api.handles(message.get("type")):
-            raise OptionError(f"unknown request type {message.get('type')!r}")
-        return self._api.reply(message, history)
+        if not self.api.handles(message.get("type")):
+            raise OptionError(f"unknown request type {message.get('type')!r}"[:200])
+        return self.api.reply(message, history)
 
 
 class _Connection:
-    """One connection: reads its messages and dispatches them."""
+    """One connection: reads messages, dispatches them, and sends what the outbox holds."""
 
-    def __init__(
-        self,
-        endpoint: PageSocket,
-        session: Session,
-        token: str,
-        history: History,
-        send: Callable[[Message], None],
-    ) -> None:
-        self._endpoint, self._session = endpoint, session
-        self._token, self._history, self._send = token, history, send
+    def __init__(self, endpoint: PageSocket, websocket: WebSocket, person: str) -> None:
+        self._endpoint, self._websocket, self._person = endpoint, websocket, person
+        self._logins = endpoint.logins
+        self._user = self._logins.user_of(websocket) or ""
+        self._history = endpoint.history.of(self._user)
+        self._outbox = Outbox()
+        self._session = Session(endpoint.sessions, self._outbox.put, person)
+        self._token = endpoint.uploads.open(person)
         self._requests: set[asyncio.Task[None]] = set()
 
-    async def read(self, websocket: WebSocket) -> None:
-        """Handle all messages until the connection is closed."""
+    async def run(self) -> None:
+        """Serve until the browser leaves, the login ends, or the browser is too far behind."""
+        limits = self._endpoint.uploads.limits | {"characters": LONGEST_TEXT}
+        hello = {"type": "hello", "session": self._token, "limits": limits}
+        self._outbox.put(hello | {"history": self._history.on, "user": self._user})
+        tasks = {asyncio.create_task(part()) for part in (self._read, self._write, self._overflow)}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Now, not when the browser acknowledges the close frame: it may not.
+            self._session.close()
+            self._endpoint.uploads.close(self._token)
+            for task in tasks:
+                task.cancel()
+        await asyncio.wait(tasks)
+        await self._close(max(_close_code(task) for task in tasks))
+
+    def check_login(self) -> None:
+        """Close the connection if the user is not logged in any more. From any thread."""
+        if self._logins.user_of(self._websocket) is None:
+            self._session.close()  # the writer may be waiting for a slow browser
+            self._outbox.wake()
+
+    async def _close(self, code: int) -> None:
+        """Close the connection, so that the page connects again. 0: the browser has closed it."""
+        if code:
+            # A browser that reads nothing does not get the close frame either.
+            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+                await asyncio.wait_for(self._websocket.close(code), _CLOSING_S)
+
+    async def _write(self) -> int:
+        """Send messages while the user is logged in; returns a close code."""
         while True:
-            frame = await websocket.receive()
+            text = await self._outbox.get(_LOGIN_CHECKED_S)
+            if self._logins.user_of(self._websocket) is None:
+                return CLOSE_FORBIDDEN
+            if text is not None:
+                await self._websocket.send_text(text)
+
+    async def _overflow(self) -> int:
+        """Wait until the browser is too far behind; returns a close code."""
+        await self._outbox.full.wait()
+        return _TRY_AGAIN_LATER
+
+    async def _read(self) -> int:
+        """Handle all messages until the connection is closed; returns a close code."""
+        while True:
+            frame = await self._websocket.receive()
             if frame["type"] == "websocket.disconnect":
-                return
-            if self._endpoint.user_of(websocket) is None:  # logged out in another tab
-                await websocket.close(CLOSE_FORBIDDEN)
-                return
-            if frame.get("bytes") is not None:
-                self._receive_audio(frame["bytes"])
+                return 0
+            if self._logins.use(self._websocket) is None:  # logged out in another tab
+                return CLOSE_FORBIDDEN
+            audio = frame.get("bytes")
+            await self._endpoint.rates.take(
+                self._person, _MESSAGE_COST if audio is None else _AUDIO_COST
+            )
+            if audio is not None:
+                self._receive_audio(audio)
                 continue
             message: Message = {}
             try:
                 message = _parse(frame.get("text") or "")
-                self._dispatch(message)
+                await self._dispatch(message)
             except EdgeError as error:
                 self._send_error(message, str(error), isinstance(error, TooManySessions))
             except Exception as error:  # reported to this tab, which stays connected
-                traceback.print_exception(error, file=sys.stderr)
+                print_traceback(error)
                 self._send_error(message, unexpected(error), False)
 
     def _send_error(self, message: Message, text: str, busy: bool) -> None:
-        self._send({"type": "error", "message": text, "kind": message.get("type"), "busy": busy})
+        kind = message.get("type")
+        self._outbox.put({"type": "error", "message": text, "kind": kind, "busy": busy})
 
     def _receive_audio(self, audio: bytes) -> None:
         try:
             self._session.put_audio(audio)
         except EdgeError as error:
-            self._send({"type": "error", "kind": "live", "message": str(error)})
+            self._outbox.put({"type": "error", "kind": "live", "message": str(error)})
 
-    def _dispatch(self, message: Message) -> None:
+    async def _dispatch(self, message: Message) -> None:
         kind = message.get("type")
         if kind in ("stop", "cancel"):
             end = self._session.stop if kind == "stop" else self._session.cancel
@@ -217,34 +245,59 @@ class _Connection:
                 task.cancel()
                 raise
         else:
+            if len(self._requests) >= _MAX_REQUESTS:
+                await asyncio.wait(self._requests, return_when=asyncio.FIRST_COMPLETED)
             # In a thread: loading a model takes seconds, during which audio still arrives.
-            request = asyncio.create_task(asyncio.to_thread(self._reply, message))
+            request = asyncio.create_task(self._request(message))
             self._requests.add(request)
             request.add_done_callback(self._requests.discard)
 
-    def _reply(self, message: Message) -> None:
+    async def _request(self, message: Message) -> None:
         reply: Message = {"type": "reply", "id": message.get("id")}
         try:
-            self._send(self._endpoint.reply(message, self._history) | reply)
+            answer = await self._endpoint.threads.run(
+                self._person, lambda: self._endpoint.reply(message, self._history)
+            )
         except EdgeError as error:
-            self._send(reply | {"error": str(error)})
+            answer = {"error": str(error)}
         except Exception as error:  # without a reply the page would wait forever
-            traceback.print_exception(error, file=sys.stderr)
-            self._send(reply | {"error": unexpected(error)})
+            print_traceback(error)
+            answer = {"error": unexpected(error)}
+        self._outbox.put(answer | reply)
+
+
+def _close_code(task: asyncio.Task[int]) -> int:
+    """The close code that a part of a connection ended with. An unexpected error is printed."""
+    if task.cancelled():
+        return 0
+    error = task.exception()
+    if error is None:
+        return task.result()
+    if isinstance(error, (WebSocketDisconnect, RuntimeError)):
+        return 0  # the browser has left
+    print_traceback(error)
+    return _INTERNAL_ERROR
 
 
 def _int_field(message: Message, name: str) -> int:
     value = message.get(name)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise InputError(f"{name} is missing: {value!r}")
+        raise InputError(f"{name} is missing: {value!r}"[:200])
     return value
 
 
 def _parse(text: str) -> dict[str, Any]:
+    """A message. Lone surrogates, which no other text may contain, become question marks."""
     try:
-        message = json.loads(text)
+        message = json.loads(text, parse_constant=_reject)
+        if _SURROGATE_ESCAPE.search(text):
+            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
     except ValueError:
         message = None
     if not isinstance(message, dict):
         raise InputError("a message is a JSON object")
     return message
+
+
+def _reject(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")

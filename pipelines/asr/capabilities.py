@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ from typing import Any
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.tokenizer import SpecialTokens
 from pipelines.engine import Architecture
-from pipelines.errors import CheckpointError, UnsupportedTask
+from pipelines.errors import UnsupportedTask
+from pipelines.json_files import read_json_object
 from pipelines.languages import LANGUAGES
 
 __all__ = ["Capabilities", "alignment_heads", "read_generation_config"]
@@ -102,13 +102,7 @@ def read_generation_config(folder: Path) -> dict[str, Any]:
     path = folder / "generation_config.json"
     if not path.is_file():
         return {}
-    try:
-        config: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path} holds no JSON object")
-    return config
+    return read_json_object(path)
 
 
 def alignment_heads(config: dict[str, Any], architecture: Architecture) -> list[tuple[int, int]]:

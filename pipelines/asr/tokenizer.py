@@ -8,14 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 
 from pipelines.errors import CheckpointError
+from pipelines.json_files import TOKENIZER_BYTES, check_regular, read_json_object
 from pipelines.languages import LANGUAGES
+from pipelines.tokenizer_json import read_tokenizer_json
 
 __all__ = ["SpecialTokens", "StreamingDetokenizer", "WhisperTokenizer"]
 
@@ -195,7 +196,7 @@ def _read(folder: Path) -> tuple[Tokenizer, dict[str, int]]:
     """The BPE model without special tokens, and the ids of all tokens by name."""
     tokenizer_file = folder / "tokenizer.json"
     if tokenizer_file.is_file():
-        full = Tokenizer.from_file(str(tokenizer_file))
+        full = Tokenizer.from_str(json.dumps(read_tokenizer_json(tokenizer_file)))
         # A new Tokenizer around the same model has no added tokens, so text cannot contain
         # control tokens.
         bare = Tokenizer(full.model)
@@ -211,15 +212,14 @@ def _read(folder: Path) -> tuple[Tokenizer, dict[str, int]]:
     added = folder / "added_tokens.json"
     if added.is_file():
         ids |= _read_ids(added)
+    check_regular(merges, TOKENIZER_BYTES)
     bare = Tokenizer(BPE.from_file(str(vocab), str(merges)))
     bare.pre_tokenizer = ByteLevel(add_prefix_space=False)
     return bare, ids
 
 
 def _read_ids(path: Path) -> dict[str, int]:
-    content: Any = json.loads(path.read_text(encoding="utf-8"))
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} holds no JSON object")
+    content = read_json_object(path, TOKENIZER_BYTES)
     return {str(token): int(i) for token, i in content.items()}
 
 

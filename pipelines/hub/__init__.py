@@ -7,7 +7,7 @@ is shared with other tools.
 
 from pipelines.hub.addresses import InsecureMirror
 from pipelines.hub.assets import assets_folder, bundled_folder
-from pipelines.hub.cache import cache_folder, use_cache_folder
+from pipelines.hub.cache import cache_folder, read_json, use_cache_folder
 from pipelines.hub.catalog import (
     ModelInfo,
     ResolvedModel,
@@ -34,6 +34,7 @@ __all__ = [
     "list_models",
     "plan_pull",
     "pull",
+    "read_json",
     "remove",
     "resolve",
     "use_cache_folder",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from urllib.parse import SplitResult, urljoin, urlsplit
 
@@ -13,11 +14,13 @@ __all__ = [
     "InsecureMirror",
     "check_endpoint",
     "insecure_mirror",
+    "may_send_token",
     "redirect_target",
     "same_origin",
 ]
 
 _LONGEST = 8192  # characters; signed addresses have about 1,500
+_TOKEN_OVER_HTTP = "EDGEAPP_TOKEN_OVER_HTTP"  # environment: "1" sends the token in any case
 _HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")  # a name or IPv4 address, or IPv6
 
 
@@ -43,17 +46,24 @@ def check_endpoint(endpoint: str) -> None:
 def insecure_mirror(endpoint: str) -> str | None:
     """The warning for a hub over plain http, or None if none is needed.
 
-    Plain http lets the network read the token and replace the model. The hashes do not help: the
-    list that holds them comes over the same connection. On the loopback interface the traffic
-    does not leave the machine, so there is no warning.
+    Plain http lets the network replace the model and read the token, where one is sent. The hashes
+    do not help: the list that holds them comes over the same connection. On the loopback interface
+    the traffic does not leave the machine, so there is no warning.
     """
-    address = urlsplit(endpoint)
-    if address.scheme != "http" or _is_loopback(address.hostname or ""):
+    if _is_private(endpoint):
         return None
+    token = "can read your token and" if may_send_token(endpoint) else "can"
+    without = "" if may_send_token(endpoint) else "; your token is not sent to it"
     return (
-        f"the hub {endpoint} is reached over plain http: others on the network can read your token "
-        "and replace the models; set HF_ENDPOINT to an https address"
+        f"the hub {endpoint} is reached over plain http: others on the network {token} "
+        f"replace the models{without}; set HF_ENDPOINT to an https address"
     )
+
+
+def may_send_token(endpoint: str) -> bool:
+    """Whether requests to a hub carry the user's token: over https, on this machine, or if the
+    environment variable EDGEAPP_TOKEN_OVER_HTTP is 1."""
+    return _is_private(endpoint) or os.environ.get(_TOKEN_OVER_HTTP) == "1"
 
 
 def redirect_target(source: str, location: str) -> str:
@@ -112,6 +122,12 @@ def _split(address: str) -> SplitResult:
 
 def _port(parts: SplitResult) -> int:
     return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _is_private(endpoint: str) -> bool:
+    """Whether no other machine can read the traffic to a hub."""
+    address = urlsplit(endpoint)
+    return address.scheme != "http" or _is_loopback(address.hostname or "")
 
 
 def _is_loopback(host: str) -> bool:

@@ -6,15 +6,16 @@ reads them), so models that other tools downloaded are found.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from pipelines.errors import CheckpointError
 from pipelines.hub.assets import Task
 from pipelines.hub.listing import is_shard_name
 from pipelines.hub.names import is_repository, shown
+from pipelines.json_files import TOKENIZER_BYTES, read_json_object
 
 __all__ = [
     "FAMILIES",
@@ -101,9 +102,12 @@ def cached_models() -> Iterator[tuple[str, Path]]:
         repository = name.replace("--", "/")
         if kind != "models" or not is_repository(repository):
             continue
-        folder = cached_snapshot(repository)
-        if folder is not None and unusable(folder) is None:
-            yield repository, folder
+        try:
+            folder = cached_snapshot(repository)
+            if folder is not None and unusable(folder) is None:
+                yield repository, folder
+        except OSError:  # such as a folder without permission: the others are listed
+            continue
 
 
 def delete_cached(repository: str) -> int:
@@ -150,12 +154,11 @@ def size_of(folder: Path) -> int:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file; empty if it cannot be read or is not an object."""
+    """The object in a JSON file of a model; empty if it cannot be read, or is refused."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        return read_json_object(path, TOKENIZER_BYTES)
+    except (FileNotFoundError, CheckpointError):
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def shard_names(index: Path) -> list[str]:

@@ -32,7 +32,7 @@ __all__ = [
     "resolved",
 ]
 
-Source = Literal["bundled", "cache", "folder", "hub"]
+Origin = Literal["bundled", "cache", "folder", "hub"]
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class ResolvedModel:
     name: str
     task: Task
     folder: Path
-    source: Source
+    source: Origin
     note: str | None = None
 
 
@@ -72,7 +72,7 @@ class ModelInfo:
     task: Task
     size_bytes: int
     folder: Path
-    source: Source
+    source: Origin
     repository: str | None
 
 
@@ -114,7 +114,7 @@ def folder_of(model: str | os.PathLike[str]) -> Path:
 
 
 def resolved(
-    repository: str, folder: Path, source: Source, note: str | None = None
+    repository: str, folder: Path, source: Origin, note: str | None = None
 ) -> ResolvedModel:
     """The ResolvedModel of a usable folder of a repository."""
     task = task_of(folder)
@@ -133,7 +133,10 @@ def list_models() -> list[ModelInfo]:
         models.append(ModelInfo(name, bundled.task, size_of(folder), folder, "bundled", None))
     for repository, folder in cached_models():
         model = resolved(repository, folder, "cache")
-        size = size_of(folder)
+        try:
+            size = size_of(folder)
+        except OSError:  # it is being removed, or a part of it cannot be read
+            continue
         models.append(ModelInfo(model.name, model.task, size, folder, "cache", repository))
     return models
 

@@ -28,7 +28,7 @@ from pipelines.hub.catalog import ResolvedModel, folder_of, resolve, resolved
 from pipelines.hub.listing import RemoteFile, is_shard_name
 from pipelines.hub.names import is_repository, repository_of, shown
 from pipelines.hub.snapshot import Snapshot
-from pipelines.hub.transfer import Source, fetch_file, fetch_listing
+from pipelines.hub.transfer import RemoteRepository, fetch_file, fetch_listing
 
 __all__ = ["PullPlan", "PullProgress", "folder_or_pull", "plan_pull", "pull"]
 
@@ -77,11 +77,14 @@ class PullPlan:
         repository: The hub id.
         files: (name, size in bytes) of each file.
         missing_bytes: The bytes that are not in the cache yet.
+        note: One line for the user if the files are those of this machine, because the hub cannot
+            be reached; else None.
     """
 
     repository: str
     files: tuple[tuple[str, int], ...]
     missing_bytes: int
+    note: str | None = None
 
     @property
     def total_bytes(self) -> int:
@@ -117,18 +120,23 @@ def folder_or_pull(model: str | PathLike[str], download: bool) -> Path:
 def plan_pull(name: str) -> PullPlan:
     """List what `pull` would download. Fetches only config.json and the index of the weights.
 
+    If the hub cannot be reached and the cache has the model, the plan lists the files of the cache.
+
     Args:
-        name: A short name or a hub id.
+        name: A short name or a hub id. Of a bundled model nothing is missing.
 
     Raises:
         OptionError: `name` is neither, or HF_ENDPOINT is not an address.
-        ModelNotFound: The hub has no such model, refuses it, or cannot be reached.
-        ModelError: The engine cannot run this kind of model, the hub's answers contradict each
-            other, or the hub cannot be reached and the cache has the model.
+        ModelNotFound: The hub has no such model, refuses it, or cannot be reached and the cache
+            does not have the model either.
+        ModelError: The engine cannot run this kind of model, or the hub's answers contradict each
+            other.
 
     Warns:
         InsecureMirror: As for `pull`.
     """
+    if name in BUNDLED:
+        return _local_plan(name, resolve(name))
     repository = _repository(name)
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
@@ -136,8 +144,14 @@ def plan_pull(name: str) -> PullPlan:
         with _client():
             return _Download(repository, lambda _: None).plan()
     except (OSError, HTTPError) as error:
-        cached = _cached_or_raise(name, repository, error)
-        raise ModelError(cached.note or f"{repository} cannot be looked up") from error
+        return _local_plan(repository, _cached_or_raise(name, repository, error))
+
+
+def _local_plan(repository: str, model: ResolvedModel) -> PullPlan:
+    """The plan for a model of which all files are on this machine."""
+    files = sorted(file for file in model.folder.iterdir() if file.is_file())
+    sizes = tuple((file.name, file.stat().st_size) for file in files)
+    return PullPlan(repository, sizes, missing_bytes=0, note=model.note)
 
 
 def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> ResolvedModel:
@@ -253,8 +267,8 @@ class _Download:
     def __init__(self, repository: str, report: Callable[[PullProgress], None]) -> None:
         from huggingface_hub import constants
 
-        self._source = Source(repository, constants.ENDPOINT)
-        self._listing = fetch_listing(self._source)
+        self._remote = RemoteRepository(repository, constants.ENDPOINT)
+        self._listing = fetch_listing(self._remote)
         self._snapshot = Snapshot(repository, self._listing.commit)
         self._report = report
         self._done = 0
@@ -276,7 +290,7 @@ class _Download:
         folder = self._snapshot.folder
         reason = unusable(folder)
         if reason is not None:
-            repository = self._source.repository
+            repository = self._remote.repository
             raise ModelError(f"{repository} was downloaded and cannot be used: {reason}")
         # Last, so that "main" in the cache always points to a complete snapshot.
         self._snapshot.set_main()
@@ -287,16 +301,16 @@ class _Download:
         files = self._needed()
         sizes = tuple((file.name, file.size) for file in files)
         missing = sum(self._snapshot.missing_bytes(file) for file in files)
-        return PullPlan(self._source.repository, sizes, missing)
+        return PullPlan(self._remote.repository, sizes, missing)
 
     def _needed(self) -> list[RemoteFile]:
         """All files of the model except config.json, which is downloaded here."""
-        repository = self._source.repository
+        repository = self._remote.repository
         if not self._lists("config.json"):
             raise ModelError(f"{repository} has no config.json: it is not a transformers model")
         config = read_json(self._fetch(self._file("config.json", _PARSED_BYTES)))
         if not config:
-            raise self._source.refusal("config.json is not a JSON object")
+            raise self._remote.refusal("config.json is not a JSON object")
         family = config.get("model_type")
         if str(family) not in TASKS:
             raise ModelError(
@@ -315,7 +329,7 @@ class _Download:
             if self._lists(index):
                 return [self._file(index, _PARSED_BYTES), *self._shards(index)]
         raise ModelError(
-            f"{self._source.repository} has neither model.safetensors nor pytorch_model.bin: "
+            f"{self._remote.repository} has neither model.safetensors nor pytorch_model.bin: "
             "its weights are in a format that does not run here"
         )
 
@@ -324,11 +338,11 @@ class _Download:
         absent = [name for name in shards if not (self._lists(name) and is_shard_name(name))]
         if absent or not shards:
             raise ModelError(
-                f"{self._source.repository} is incomplete: {index} names "
+                f"{self._remote.repository} is incomplete: {index} names "
                 f"{shown(absent[0])[1:-1] if absent else 'no files'}, which it does not hold"
             )
         if len(shards) > _MOST_SHARDS:
-            raise self._source.refusal(f"{index} names {len(shards):,} files of weights")
+            raise self._remote.refusal(f"{index} names {len(shards):,} files of weights")
         return [self._file(name) for name in shards]
 
     def _lists(self, name: str) -> bool:
@@ -338,9 +352,9 @@ class _Download:
         """The listed file of this name. largest: the limit of its size in bytes."""
         file = self._listing.files.get(name)
         if file is None:
-            raise self._source.refusal(f"it lists {name} without its size or its hash")
+            raise self._remote.refusal(f"it lists {name} without its size or its hash")
         if largest is not None and file.size > largest:
-            raise self._source.refusal(
+            raise self._remote.refusal(
                 f"it announces {name} with {file.size:,} bytes; at most {largest:,} are accepted"
             )
         return file
@@ -351,7 +365,7 @@ class _Download:
         for name in sorted(self._listing.names):
             twin = needed.get(name.casefold(), name)
             if twin != name:
-                raise self._source.refusal(
+                raise self._remote.refusal(
                     f"it lists both {twin} and {shown(name)}, which are one file on some systems"
                 )
 
@@ -363,13 +377,13 @@ class _Download:
         free = shutil.disk_usage(existing).free
         if missing > free:
             raise ModelError(
-                f"{self._source.repository} cannot be stored in {cache}: {missing / 1e9:,.1f} GB "
+                f"{self._remote.repository} cannot be stored in {cache}: {missing / 1e9:,.1f} GB "
                 f"are still to be downloaded, and {free / 1e9:,.1f} GB are free; make room, or "
                 "set HF_HUB_CACHE to a folder on another disk"
             )
 
     def _fetch(self, file: RemoteFile, report: Callable[[int], None] = lambda _: None) -> Path:
-        return fetch_file(self._source, self._snapshot, self._listing.commit, file, report)
+        return fetch_file(self._remote, self._snapshot, self._listing.commit, file, report)
 
     def _report_progress(self, name: str, bytes_of_file: int) -> None:
         self._report(PullProgress(name, self._done + bytes_of_file, self._total))

@@ -10,7 +10,7 @@ import re
 import reprlib
 
 __all__ = [
-    "LANGUAGES",
+    "MODEL_LANGUAGES",
     "is_repository",
     "multilingual_models",
     "repository_of",
@@ -73,7 +73,7 @@ pl ps pt ro ru si sl sv sw ta te th tl tr uk ur vi xh zh
 )
 
 # Many-to-many models and the languages between which they translate, best first.
-LANGUAGES = {
+MODEL_LANGUAGES = {
     "nllb-200-3.3b": _NLLB_LANGUAGES,
     "nllb-200-distilled-1.3b": _NLLB_LANGUAGES,
     "nllb-200-1.3b": _NLLB_LANGUAGES,
@@ -127,7 +127,7 @@ def multilingual_models(source: str, target: str) -> tuple[str, ...]:
         source: Two-letter code.
         target: Two-letter code.
     """
-    return tuple(name for name, known in LANGUAGES.items() if {source, target} <= known)
+    return tuple(name for name, known in MODEL_LANGUAGES.items() if {source, target} <= known)
 
 
 def is_repository(name: str) -> bool:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +24,8 @@ from pipelines.hub.cache import cache_folder, storage_folder
 from pipelines.hub.listing import RemoteFile
 
 __all__ = ["Snapshot"]
+
+_ABANDONED_S = 24 * 3600.0
 
 # https://bford.info/cachedir: backup programs skip such a folder.
 _CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Hugging Face models.\n"
@@ -88,6 +91,7 @@ class Snapshot:
 
     def set_main(self) -> None:
         """Let "main" point to this commit in the cache."""
+        self._remove_abandoned()
         ref = self._storage / "refs" / "main"
         with suppress(OSError):
             if ref.read_text(encoding="utf-8") == self._commit:
@@ -100,6 +104,18 @@ class Snapshot:
             temporary.replace(ref)
         finally:
             temporary.unlink(missing_ok=True)
+
+    def _remove_abandoned(self) -> None:
+        """Remove what killed downloads left and no later one continues.
+
+        A download that runs writes more often; that of a file of this commit is complete.
+        """
+        oldest = time.time() - _ABANDONED_S
+        for pattern in ("blobs/*.incomplete", "main.*.tmp"):
+            for path in self._storage.glob(pattern):
+                with suppress(OSError):
+                    if path.lstat().st_mtime < oldest:
+                        path.unlink()
 
 
 def _has_size(path: Path, size: int) -> bool:

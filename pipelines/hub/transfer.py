@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 from pipelines.errors import ModelError
-from pipelines.hub.addresses import redirect_target, same_origin
+from pipelines.hub.addresses import may_send_token, redirect_target, same_origin
 from pipelines.hub.listing import Listing, RemoteFile, parse_listing
 from pipelines.hub.names import shown
 
 if TYPE_CHECKING:
     from pipelines.hub.snapshot import Snapshot
 
-__all__ = ["Source", "fetch_file", "fetch_listing"]
+__all__ = ["RemoteRepository", "fetch_file", "fetch_listing"]
 
 _OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
@@ -43,7 +43,7 @@ _PATH = re.compile(r"\.\.|\\|[\x00-\x1f\x7f]|^/")
 
 
 @dataclass(frozen=True)
-class Source:
+class RemoteRepository:
     """A repository on a hub.
 
     Attributes:
@@ -62,7 +62,7 @@ class Source:
         )
 
 
-def fetch_listing(source: Source) -> Listing:
+def fetch_listing(remote: RemoteRepository) -> Listing:
     """The files of a repository, at the commit that its main branch has now.
 
     Raises:
@@ -70,24 +70,28 @@ def fetch_listing(source: Source) -> Listing:
         OSError: The connection stalled.
         HTTPError: (of huggingface_hub.errors) The hub refused, or cannot be reached.
     """
-    url = f"{source.endpoint}/api/models/{source.repository}?blobs=true"
+    url = f"{remote.endpoint}/api/models/{remote.repository}?blobs=true"
     what = "its description of the repository"
     content = bytearray()
-    with _response(source, url, what) as response:
-        for chunk in _chunks(source, response, what):
+    with _response(remote, url, what) as response:
+        for chunk in _chunks(remote, response, what):
             content += chunk
             if len(content) > _LISTING_BYTES:
-                raise source.refusal(f"{what} is larger than {_LISTING_BYTES:,} bytes")
-    return parse_listing(bytes(content), source.refusal)
+                raise remote.refusal(f"{what} is larger than {_LISTING_BYTES:,} bytes")
+    return parse_listing(bytes(content), remote.refusal)
 
 
 def fetch_file(
-    source: Source, snapshot: Snapshot, commit: str, file: RemoteFile, report: Callable[[int], None]
+    remote: RemoteRepository,
+    snapshot: Snapshot,
+    commit: str,
+    file: RemoteFile,
+    report: Callable[[int], None],
 ) -> Path:
     """Store a file in the snapshot, continuing where an earlier attempt stopped.
 
     Args:
-        source: The repository.
+        remote: The repository.
         snapshot: Where the file is stored.
         commit: The commit of the listing that `file` is from.
         file: The file with its announced size and hash.
@@ -102,10 +106,10 @@ def fetch_file(
         HTTPError: (of huggingface_hub.errors) As for `fetch_listing`.
     """
     if not snapshot.holds(file):
-        url = f"{source.endpoint}/{source.repository}/resolve/{commit}/{quote(file.name)}"
+        url = f"{remote.endpoint}/{remote.repository}/resolve/{commit}/{quote(file.name)}"
         with snapshot.locked(file):
             if not snapshot.has_blob(file):
-                _fetch_blob(source, url, file, snapshot.partial(file), report)
+                _fetch_blob(remote, url, file, snapshot.partial(file), report)
                 snapshot.partial(file).replace(snapshot.blob(file))
             if not snapshot.holds(file):
                 snapshot.link(file)
@@ -113,17 +117,21 @@ def fetch_file(
 
 
 def _fetch_blob(
-    source: Source, url: str, file: RemoteFile, partial: Path, report: Callable[[int], None]
+    remote: RemoteRepository,
+    url: str,
+    file: RemoteFile,
+    partial: Path,
+    report: Callable[[int], None],
 ) -> None:
     """Complete the partial file and check its hash."""
     try:
         if partial.is_symlink() or (partial.exists() and partial.stat().st_size > file.size):
             partial.unlink()
         with partial.open("ab") as out:
-            _receive(source, url, file, out, report)
+            _receive(remote, url, file, out, report)
         if _digest(partial, file) != file.digest:
             kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
-            raise source.refusal(
+            raise remote.refusal(
                 f"{file.name} arrived damaged and was deleted: its {kind} is not the one that "
                 "the hub lists"
             )
@@ -136,7 +144,11 @@ def _fetch_blob(
 
 
 def _receive(
-    source: Source, url: str, file: RemoteFile, out: BinaryIO, report: Callable[[int], None]
+    remote: RemoteRepository,
+    url: str,
+    file: RemoteFile,
+    out: BinaryIO,
+    report: Callable[[int], None],
 ) -> None:
     """Append the missing bytes of a file, reconnecting after an interruption."""
     from huggingface_hub.errors import HfHubHTTPError, HTTPError  # type: ignore[attr-defined]
@@ -145,12 +157,12 @@ def _receive(
     failures, farthest = 0, out.tell()
     while out.tell() < file.size:
         try:
-            _receive_once(source, url, file, out, report)
+            _receive_once(remote, url, file, out, report)
             problem: Exception = OSError("the connection was closed too early")
         except HfHubHTTPError as error:
             status = error.response.status_code
             if status == _RANGE_NOT_SATISFIABLE:
-                raise _wrong_size(source, file, f"at most {out.tell():,}") from error
+                raise _wrong_size(remote, file, f"at most {out.tell():,}") from error
             if status < _SERVER_ERROR and status != _TOO_MANY_REQUESTS:
                 raise
             problem = error
@@ -167,74 +179,79 @@ def _receive(
 
 
 def _receive_once(
-    source: Source, url: str, file: RemoteFile, out: BinaryIO, report: Callable[[int], None]
+    remote: RemoteRepository,
+    url: str,
+    file: RemoteFile,
+    out: BinaryIO,
+    report: Callable[[int], None],
 ) -> None:
     """Append bytes until the connection ends."""
     start = out.tell()
-    with _response(source, url, file.name, start) as response:
+    with _response(remote, url, file.name, start) as response:
         if response.status_code != _PARTIAL_CONTENT:
             out.truncate(0)
             out.seek(0)
         elif not response.headers.get("Content-Range", "").startswith(f"bytes {start}-"):
-            raise source.refusal(f"{file.name} came from another byte than the one asked for")
+            raise remote.refusal(f"{file.name} came from another byte than the one asked for")
         length = response.headers.get("Content-Length", "")
         if length.isdecimal() and out.tell() + int(length) != file.size:
-            raise _wrong_size(source, file, f"{out.tell() + int(length):,}")
-        for chunk in _chunks(source, response, file.name):
+            raise _wrong_size(remote, file, f"{out.tell() + int(length):,}")
+        for chunk in _chunks(remote, response, file.name):
             if out.tell() + len(chunk) > file.size:
-                raise _wrong_size(source, file, "more")
+                raise _wrong_size(remote, file, "more")
             out.write(chunk)
             report(out.tell())
 
 
-def _wrong_size(source: Source, file: RemoteFile, size: str) -> ModelError:
-    return source.refusal(f"{file.name} is announced with {file.size:,} bytes, and has {size}")
+def _wrong_size(remote: RemoteRepository, file: RemoteFile, size: str) -> ModelError:
+    return remote.refusal(f"{file.name} is announced with {file.size:,} bytes, and has {size}")
 
 
 @contextmanager
-def _response(source: Source, url: str, what: str, start: int = 0) -> Iterator[Any]:
+def _response(remote: RemoteRepository, url: str, what: str, start: int = 0) -> Iterator[Any]:
     """A successful response whose body is not read yet. start: the first byte to request."""
     from huggingface_hub import constants, utils
     from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]
 
     # Uncompressed: a range of a compressed response is not a range of the file, and a small one
     # could unpack to any size.
-    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    token = None if may_send_token(remote.endpoint) else False  # None: the user's, if there is one
+    headers = {**build_hf_headers(token=token), "Accept-Encoding": "identity"}
     if start:
         headers["Range"] = f"bytes={start}-"
     timeout = constants.HF_HUB_DOWNLOAD_TIMEOUT
     session = utils.get_session()  # type: ignore[attr-defined]
     for _ in range(_REDIRECTS + 1):
-        if not same_origin(url, source.endpoint):
+        if not same_origin(url, remote.endpoint):
             # Content is served from other hosts, by signed addresses: they do not get the token.
             headers.pop("authorization", None)
         with session.stream(
             "GET", url, headers=headers, timeout=timeout, follow_redirects=False
         ) as response:
-            _check_headers(source, response, what)
+            _check_headers(remote, response, what)
             if not response.has_redirect_location:
-                _raise_for_status(source, response, what)
+                _raise_for_status(remote, response, what)
                 yield response
                 return
-            url = _redirected(source, url, response.headers["Location"], what)
-    raise source.refusal(f"{what} is redirected more than {_REDIRECTS} times")
+            url = _redirected(remote, url, response.headers["Location"], what)
+    raise remote.refusal(f"{what} is redirected more than {_REDIRECTS} times")
 
 
-def _redirected(source: Source, url: str, location: str, what: str) -> str:
+def _redirected(remote: RemoteRepository, url: str, location: str, what: str) -> str:
     try:
         return redirect_target(url, location)
     except ValueError as error:
-        raise source.refusal(f"{what} is redirected to {shown(location)}, {error}") from error
+        raise remote.refusal(f"{what} is redirected to {shown(location)}, {error}") from error
 
 
-def _check_headers(source: Source, response: Any, what: str) -> None:
+def _check_headers(remote: RemoteRepository, response: Any, what: str) -> None:
     for header in _PATH_HEADERS:
         value = response.headers.get(header, "").removeprefix("W/").strip('"')
         if _PATH.search(value):
-            raise source.refusal(f"{what} comes with the {header} {shown(value)}, which is a path")
+            raise remote.refusal(f"{what} comes with the {header} {shown(value)}, which is a path")
 
 
-def _raise_for_status(source: Source, response: Any, what: str) -> None:
+def _raise_for_status(remote: RemoteRepository, response: Any, what: str) -> None:
     """Raise the client's error for a status, without the body, which may be of any size."""
     from huggingface_hub import utils
 
@@ -246,14 +263,14 @@ def _raise_for_status(source: Source, response: Any, what: str) -> None:
     utils.hf_raise_for_status(  # type: ignore[attr-defined]
         type(response)(status, headers=headers, content=b"", request=request)
     )
-    raise source.refusal(f"{what} was answered with status {status}")
+    raise remote.refusal(f"{what} was answered with status {status}")
 
 
-def _chunks(source: Source, response: Any, what: str) -> Iterator[bytes]:
+def _chunks(remote: RemoteRepository, response: Any, what: str) -> Iterator[bytes]:
     """The body in chunks. Raises OSError if less than _PROGRESS_BYTES arrive in _STALL_S."""
     encoding = response.headers.get("Content-Encoding", "identity")
     if encoding != "identity":
-        raise source.refusal(f"{what} is compressed ({shown(encoding)}), which was not asked for")
+        raise remote.refusal(f"{what} is compressed ({shown(encoding)}), which was not asked for")
     since, received = time.monotonic(), 0
     for chunk in response.iter_raw():
         received += len(chunk)

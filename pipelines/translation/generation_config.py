@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pipelines.engine import Architecture, BadWords, LogitFilter, SuppressTokens
 from pipelines.errors import CheckpointError
+from pipelines.json_files import read_json_object
 
 __all__ = ["GenerationDefaults", "read_generation_defaults"]
 
@@ -46,7 +46,7 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
     if not path.is_file():
         path = folder / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json_object(path)
         eos = _ids(config.get("eos_token_id"))
         bad = [tuple(int(i) for i in word) for word in config.get("bad_words_ids") or ()]
         positions, marian = architecture.max_target_positions, architecture.family == "marian"
@@ -59,7 +59,7 @@ def read_generation_defaults(folder: Path, architecture: Architecture) -> Genera
         start_id = architecture.start_id if start is None else int(start)
         forced = _ids(config.get("forced_bos_token_id"))
         heads = _alignment_heads(config.get("alignment_heads"), architecture)
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, OverflowError) as error:
         raise CheckpointError(f"{path} is invalid: {error}") from error
     pad = architecture.pad_id
     # Only Marian forbids its pad token: other families were trained not to generate it, and

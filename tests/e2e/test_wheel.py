@@ -1,4 +1,4 @@
-"""The built wheel, in an environment of its own, away from the checkout, runs the demo."""
+"""The built wheel has all that ships, and runs in an environment of its own, in another folder."""
 
 from __future__ import annotations
 
@@ -7,15 +7,65 @@ import subprocess
 import sys
 import sysconfig
 import venv
+import zipfile
+from email.parser import Parser
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_an_installed_wheel_runs_the_demo(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this checkout."""
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=120)
-    (wheel,) = tmp_path.glob("*.whl")
+    (found,) = folder.glob("*.whl")
+    return found
+
+
+def test_the_wheel_has_all_that_ships(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    files = {
+        path.relative_to(ROOT).as_posix()
+        for package in ("edgeapp", "pipelines")
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert {"pipelines/py.typed", "edgeapp/ui/static/live.js"} <= files
+    for folder in ("models", "samples"):
+        for path in (ROOT / "assets" / folder).rglob("*"):
+            if path.is_file():
+                files.add("pipelines/" + path.relative_to(ROOT).as_posix())
+    assert files <= names, sorted(files - names)
+    rest = {name for name in names - files if ".dist-info/" not in name}
+    assert {name.split("/data/")[-1] for name in rest} == {
+        "share/applications/edgeapp.desktop",
+        "share/icons/hicolor/192x192/apps/edgeapp.png",
+        "share/icons/hicolor/scalable/apps/edgeapp.svg",
+        "share/man/man1/edgeapp.1",
+    }
+
+
+def test_its_metadata_names_all_licenses(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (n for n in archive.namelist() if n.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(name).decode())
+        licenses = set(metadata.get_all("License-File"))
+        present = {n.partition("/licenses/")[2] for n in archive.namelist()}
+    models = sorted(path.name for path in (ROOT / "assets/models").iterdir())
+    assert licenses == {"LICENSE", *(f"assets/models/{model}/LICENSE" for model in models)}
+    assert licenses <= present
+    for model in models:
+        card = (ROOT / "assets/models" / model / "README.md").read_text("utf-8")
+        (stated,) = (line for line in card.splitlines() if line.startswith("license: "))
+        assert stated.removeprefix("license: ") in metadata["License-Expression"].lower()
+
+
+def test_an_installed_wheel_runs_the_demo(wheel: Path, tmp_path: Path) -> None:
     home = tmp_path / "environment"
     venv.create(home, with_pip=False, symlinks=True)
     python = home / "bin" / "python"
@@ -42,3 +92,4 @@ def test_an_installed_wheel_runs_the_demo(tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "subtitles").iterdir()} == {
         "talk.srt", "talk.de.srt", "talk.json",
     }  # fmt: skip
+    assert (home / "share/man/man1/edgeapp.1").is_file()

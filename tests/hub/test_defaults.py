@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.errors import ModelNotFound, UnsupportedTask
 from pipelines.hub import choose_default, defaults
-from pipelines.hub.names import LANGUAGES, repository_of
+from pipelines.hub.names import MODEL_LANGUAGES, repository_of
 from tests.hub.conftest import Cached, many_files, opus_files, whisper_files
 
 pytestmark = pytest.mark.usefixtures("bundled", "hub_cache")
@@ -26,15 +26,15 @@ PAIR = (
     "mbart-50-many-to-many m2m100-418m opus-mt-{s}-mul opus-mt-mul-{t}"
 )
 
-NLLB = [name for name in LANGUAGES if name.startswith("nllb")]
-NOT_NLLB = [name for name in LANGUAGES if name not in NLLB]
+NLLB = [name for name in MODEL_LANGUAGES if name.startswith("nllb")]
+NOT_NLLB = [name for name in MODEL_LANGUAGES if name not in NLLB]
 
 
 def test_the_languages_are_those_of_the_tokenizers() -> None:
     from pipelines.languages import _LONG, M2M100, MBART50, NLLB, find_language
 
     codes = {"nllb": NLLB, "m2m1": M2M100, "mbar": MBART50}
-    for name, known in LANGUAGES.items():
+    for name, known in MODEL_LANGUAGES.items():
         assert known == {code for code in _LONG if find_language(code, codes[name[:4]])}
 
 
@@ -43,7 +43,7 @@ def put(cached: Cached, *names: str) -> None:
         repository = repository_of(name)
         assert repository is not None
         files = opus_files() if name.startswith("opus") else whisper_files()
-        if name in LANGUAGES:
+        if name in MODEL_LANGUAGES:
             files = many_files("mbart" if name.startswith("mbart") else "m2m_100")
         # No more than makes a model, as there are many here.
         needed = "config.json tokenizer.json vocab.json source.spm target.spm pytorch_model.bin"

@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.errors import OptionError
 from pipelines.hub import InsecureMirror, addresses, plan_pull, pull
+from pipelines.hub.transfer import RemoteRepository, fetch_listing
 from tests.conftest import REPOSITORY
 from tests.fixtures.hub import Answer, Hub
 from tests.hub.conftest import TINY, WEIGHTS, refused, whisper_files
@@ -109,6 +110,30 @@ def test_which_redirects_are_followed(source: str, location: str, allowed: bool)
 )
 def test_where_a_token_may_go(one: str, other: str, same: bool) -> None:
     assert addresses.same_origin(one, other) is same
+
+
+@pytest.mark.parametrize(
+    ("loopback", "setting", "sent"),
+    [(True, "", True), (False, "", False), (False, "0", False), (False, "1", True)],
+)
+def test_a_token_is_not_sent_over_plain_http(
+    hub: Hub, loopback: bool, setting: str, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = "hf_" + "x" * 34
+    monkeypatch.setenv("HF_TOKEN", token)
+    monkeypatch.setenv("EDGEAPP_TOKEN_OVER_HTTP", setting)
+    monkeypatch.setattr(addresses, "_is_loopback", lambda _: loopback)
+    hub.host_files(TINY, whisper_files())
+    fetch_listing(RemoteRepository(TINY, hub.url))
+    assert hub.tokens == {"api": {f"Bearer {token}" if sent else ""}}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "allowed"),
+    [("https://mirror.lan", True), ("http://mirror.lan", False), ("http://[::1]:9", True)],
+)
+def test_to_which_hubs_a_token_goes(endpoint: str, allowed: bool) -> None:
+    assert addresses.may_send_token(endpoint) is allowed
 
 
 # The address of the hub

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from pipelines.errors import ModelNotFound
-from pipelines.hub import PullProgress, pull, remove, resolve
+from pipelines.hub import PullProgress, plan_pull, pull, remove, resolve
 from tests.fixtures.hub import Hub
-from tests.hub.conftest import TINY, WEIGHTS, refusal, resolve_here, whisper_files
+from tests.hub.conftest import TINY, WEIGHTS, Cached, refusal, resolve_here, whisper_files
 
 
 @pytest.mark.usefixtures("impatient")
@@ -147,3 +147,53 @@ def test_a_cache_that_cannot_be_made(hub: Hub, hub_cache: Path) -> None:
     hub.host_files(TINY, whisper_files())
     hub_cache.write_text("a file")
     assert f"{TINY} cannot be stored in {hub_cache}: " in refusal("tiny")
+
+
+# Without the hub
+
+
+@pytest.mark.parametrize("setting", ["HF_HUB_OFFLINE", None])
+def test_a_plan_without_the_hub_lists_the_model_in_the_cache(
+    hub: Hub, cached: Cached, setting: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from huggingface_hub import constants
+
+    folder = cached(TINY, whisper_files())
+    hub.stop()
+    if setting:
+        monkeypatch.setattr(constants, setting, True)
+    plan = plan_pull("tiny")
+    assert (plan.repository, plan.missing_bytes) == (TINY, 0)
+    assert dict(plan.files)[WEIGHTS] == (folder / WEIGHTS).stat().st_size
+    assert plan.note is not None
+    assert plan.note.endswith("the copy in the cache is used")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_plan_without_the_hub_and_without_the_model(hub: Hub) -> None:
+    hub.stop()
+    with pytest.raises(ModelNotFound, match="cannot be downloaded"):
+        plan_pull("tiny")
+
+
+def test_a_plan_of_a_bundled_model_has_nothing_to_download(hub: Hub, bundled: Path) -> None:
+    plan = plan_pull("demo")
+    assert plan.missing_bytes == 0
+    assert dict(plan.files)["config.json"] == (bundled / "demo" / "config.json").stat().st_size
+    assert hub.requests == []
+
+
+def test_what_killed_downloads_left_is_removed(hub: Hub, hub_cache: Path) -> None:
+    """A day later, once the model is complete: until then a download may go on there."""
+    storage = hub_cache / f"models--{TINY.replace('/', '--')}"
+    (storage / "blobs").mkdir(parents=True)
+    old = [storage / "blobs" / f"{'a' * 64}.incomplete", storage / "main.0123.tmp"]
+    new = [storage / "blobs" / f"{'b' * 64}.incomplete", storage / "main.4567.tmp"]
+    for path in old + new:
+        path.write_text("half")
+    for path in old:
+        os.utime(path, (0, 0))
+    hub.host_files(TINY, whisper_files())
+    pull("tiny")
+    assert not any(path.exists() for path in old)
+    assert all(path.exists() for path in new)

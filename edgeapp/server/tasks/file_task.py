@@ -140,7 +140,7 @@ class FileTask:
             raise TaskCancelled from None
 
     def _too_long(self, minutes: str) -> InputError:
-        limit = f"the limit is {self._minutes:g} minutes (--max-minutes)"
+        limit = f"the limit is {self._minutes:g} minutes"
         return InputError(f"{self._name} lasts {minutes} minutes; {limit}")
 
 

@@ -38,7 +38,7 @@ class TextTask:
         if len(text) > LONGEST_TEXT:
             raise InputError(
                 f"the text has {len(text):,} characters; the limit is {LONGEST_TEXT:,}. "
-                "`edgeapp translate` takes files of any length"
+                "translate it in parts"
             )
         self._pool, self._choice = pool, choice
         self._text, self._number = text, number

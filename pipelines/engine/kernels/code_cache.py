@@ -10,8 +10,10 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import stat
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +25,16 @@ __all__ = [
     "pack",
     "read_cached",
     "read_private",
+    "remove_outdated",
     "unpack",
     "write_cached",
 ]
 
 _FILE_MODE, _FOLDER_MODE = 0o644, 0o755  # less the umask
+# A stored file, or an incomplete one of `write_cached`.
+_NAME = r"[a-z0-9]+-[0-9a-f]{16}\.kernels"
+_STORED = re.compile(rf"{_NAME}|\.{_NAME}\.\d+\.[0-9a-f]{{8}}")
+_OUTDATED_AGE_S, _PART_AGE_S = 30 * 24 * 3600.0, 3600.0
 # O_NONBLOCK: opening a named pipe must not wait for a writer.
 _READ_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -115,6 +122,27 @@ def write_cached(path: Path, content: bytes) -> bool:
         with suppress(OSError):
             part.unlink(missing_ok=True)
     return True
+
+
+def remove_outdated(path: Path) -> None:
+    """Remove files of other versions beside a file that was just stored.
+
+    Args:
+        path: "<level>-<key>.kernels". Files of other keys are removed if no process has read or
+            written them for a month, and incomplete ones after an hour.
+    """
+    now = time.time()
+    with suppress(OSError):
+        if not _is_private(path.parent.stat()):
+            return
+    for other in path.parent.iterdir():
+        match = _STORED.fullmatch(other.name) if other != path else None
+        age_s = _PART_AGE_S if other.name.startswith(".") else _OUTDATED_AGE_S
+        with suppress(OSError):
+            status = other.lstat()
+            used = max(status.st_atime, status.st_mtime)
+            if match and stat.S_ISREG(status.st_mode) and now - used > age_s:
+                other.unlink()
 
 
 def can_write(folder: Path) -> bool:

@@ -27,6 +27,7 @@ from pipelines.engine.kernels.code_cache import (
     folder_problem,
     read_cached,
     read_private,
+    remove_outdated,
     unpack,
     write_cached,
 )
@@ -167,7 +168,9 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
     if kernels is None:
         reason = done.stderr.strip().rpartition("\n")[2]
         _warn(f"the kernels could not be compiled, torch's are used instead: {reason}")
-    elif not write_cached(path, content) and (problem := folder_problem(path.parent)) is not None:
+    elif write_cached(path, content):
+        remove_outdated(path)
+    elif (problem := folder_problem(path.parent)) is not None:
         _warn(f"compiled kernels are not kept in {path.parent}: {problem}")
     return kernels
 

@@ -5,7 +5,6 @@ Reads safetensors, or a PyTorch .bin with `weights_only=True`, which runs no cod
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,12 +17,15 @@ from torch import Tensor
 
 from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 from pipelines.errors import CheckpointError
+from pipelines.json_files import check_regular, read_json_object
 from pipelines.notices import ignore_warning
 
 __all__ = ["Weights", "open_weights"]
 
 # A file is mapped into memory anew after this many bytes were read from it.
 _REMAP_BYTES = 16 << 20
+
+_MOST_BYTES = 1 << 40  # of one file of weights
 
 # Tensors of at most this many bytes are copied out of the mapped file.
 _COPY_BYTES = 1 << 16
@@ -131,11 +133,10 @@ def open_weights(folder: Path) -> Weights:
 def _sharded_readers(index: Path) -> dict[str, _Reader]:
     """Readers for all shards that an index.json lists. Shards lie in the index's own folder."""
     try:
-        files = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointError(
-            f"{index} is not an index of weights: {_first_line(error)}"
-        ) from error
+        files = set(read_json_object(index)["weight_map"].values())
+    except (OSError, CheckpointError, KeyError, TypeError, AttributeError) as error:
+        reason = _first_line(error).removeprefix(f"{index} ")
+        raise CheckpointError(f"{index} is not an index of weights: {reason}") from error
     readers: dict[str, _Reader] = {}
     for file in sorted(map(str, files)):
         if Path(file).name != file:
@@ -147,11 +148,18 @@ def _sharded_readers(index: Path) -> dict[str, _Reader]:
 def _readers(path: Path) -> dict[str, _Reader]:
     """Readers for the tensors of one file."""
     try:
+        check_regular(path, _MOST_BYTES)
         return _safetensors_readers(path) if path.suffix == ".safetensors" else _bin_readers(path)
     except CheckpointError:
         raise
     except (OSError, SafetensorError, RuntimeError, EOFError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path} is damaged or incomplete: {_first_line(error)}") from error
+    except MemoryError as error:
+        size = path.stat().st_size
+        raise CheckpointError(
+            f"{path} cannot be mapped into memory: it has {size / 1e9:,.1f} GB, more than this "
+            "process may use; it is damaged, or the limit (ulimit -v) is too low"
+        ) from error
 
 
 class _SafetensorsFile:

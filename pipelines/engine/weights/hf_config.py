@@ -6,7 +6,6 @@ is one function here.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +18,7 @@ from pipelines.engine.weights.architecture import (
     Stack,
 )
 from pipelines.errors import CheckpointError
+from pipelines.json_files import read_json_object
 
 __all__ = ["architecture_of", "checkpoint_names", "read_config"]
 
@@ -32,6 +32,10 @@ _ACTIVATIONS: dict[str, Activation] = {
     "swish": "silu",
 }
 
+# Limits of sizes in a config, some ten times those of published models.
+_MAX_LAYERS, _MAX_POSITIONS, _MAX_WIDTH, _MAX_VOCABULARY = 1000, 1 << 17, 1 << 17, 1 << 22
+_MAX_TABLE = 1 << 28  # numbers in a table of positions
+
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Read config.json of a model folder.
@@ -41,14 +45,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     """
     path = folder / "config.json"
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        return read_json_object(path)
     except FileNotFoundError:
         raise CheckpointError(f"{folder} is not a model folder: it has no config.json") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise CheckpointError(f"{path} does not hold a JSON object")
-    return config
 
 
 def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
@@ -65,40 +64,30 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     build = _BUILDERS.get(str(family))
     if build is None:
         raise CheckpointError(
-            f"{where}: model_type {family!r} is not supported; this engine runs "
+            f"{where}: model_type {_shorten(repr(family))} is not supported; this engine runs "
             f"{', '.join(_BUILDERS)}"
         )
     try:
         return build(config)
     except KeyError as error:
         raise CheckpointError(f"{where}: config.json lacks {error.args[0]!r}") from None
-    except (TypeError, ValueError, ZeroDivisionError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise CheckpointError(f"{where}: config.json is invalid: {error}") from error
 
 
-def _stack(config: Mapping[str, Any], side: str, **differences: Any) -> Stack:
-    """A stack from the keys that BART, Marian and their relatives share.
+def _count(config: Mapping[str, Any], key: str, largest: int, default: int | None = None) -> int:
+    """A size in a config, from 1 to `largest`: what it describes is allocated or looped over."""
+    value = config[key] if default is None else config.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
+        raise ValueError(f"{key} {_shorten(value)} is not a whole number")
+    if not 1 <= value <= largest:
+        raise ValueError(f"{key} {_shorten(value)} is not between 1 and {largest:,}")
+    return int(value)
 
-    Args:
-        side: "encoder" or "decoder", the prefix of the keys.
-        differences: further fields of Stack, of the family.
-    """
-    d_model, heads = int(config["d_model"]), int(config[f"{side}_attention_heads"])
-    if d_model % heads:
-        raise ValueError(f"d_model {d_model} does not divide into {heads} heads")
-    activation = str(config.get("activation_function", "gelu"))
-    if activation not in _ACTIVATIONS:
-        raise ValueError(f"activation_function {activation!r} is not one of {sorted(_ACTIVATIONS)}")
-    return Stack(
-        layers=int(config[f"{side}_layers"]),
-        heads=heads,
-        head_dim=d_model // heads,
-        d_model=d_model,
-        ffn_dim=int(config[f"{side}_ffn_dim"]),
-        activation=_ACTIVATIONS[activation],
-        embedding_scale=d_model**0.5 if config.get("scale_embedding") else 1.0,
-        **{"position_offset": 0} | differences,
-    )
+
+def _shorten(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:39]}…"
 
 
 def _eos(config: Mapping[str, Any]) -> tuple[int, ...]:
@@ -106,123 +95,81 @@ def _eos(config: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(int(i) for i in eos) if isinstance(eos, list) else (int(eos),)
 
 
-def _whisper(config: Mapping[str, Any]) -> Architecture:
-    def side(name: str, positions: int) -> Stack:
-        return _stack(
-            config,
-            name,
-            max_positions=positions,
-            positions="table",
-            norm_first=True,
-            final_norm=True,
-            embedding_norm=False,
+# The stacks of BART and its relatives, as far as they differ in more than sizes.
+_VARIANTS: dict[str, dict[str, Any]] = {
+    "whisper": {"positions": "table", "norm_first": True, "final_norm": True},
+    # Older Marian checkpoints store these positions (in fp16), recent ones leave them out.
+    "marian": {"positions": "sinusoidal", "norm_first": False, "final_norm": False},
+    "bart": {
+        "positions": "table", "position_offset": 2, "norm_first": False, "final_norm": False,
+        "embedding_norm": True,
+    },
+    "mbart": {
+        "positions": "table", "position_offset": 2, "norm_first": True, "final_norm": True,
+        "embedding_norm": True,
+    },
+    "m2m_100": {
+        "positions": "fairseq", "position_offset": 2, "norm_first": True, "final_norm": True,
+    },
+}  # fmt: skip
+
+
+def _stack(config: Mapping[str, Any], family: str, side: str, max_positions: int) -> Stack:
+    """A stack of BART or a relative. side: "encoder" or "decoder", the prefix of the keys."""
+    d_model = _count(config, "d_model", _MAX_WIDTH)
+    heads = _count(config, f"{side}_attention_heads", d_model)
+    if d_model % heads:
+        raise ValueError(f"d_model {d_model} does not divide into {heads} heads")
+    if max_positions * d_model > _MAX_TABLE:
+        raise ValueError(f"{max_positions} positions of width {d_model} are too many")
+    activation = str(config.get("activation_function", "gelu"))
+    if activation not in _ACTIVATIONS:
+        raise ValueError(
+            f"activation_function {_shorten(activation)!r} is not one of {sorted(_ACTIVATIONS)}"
         )
-
-    return Architecture(
-        family="whisper",
-        source="audio",
-        encoder=side("encoder", int(config["max_source_positions"])),
-        decoder=side("decoder", int(config["max_target_positions"])),
-        vocab_size=int(config["vocab_size"]),
-        source_vocab_size=0,
-        num_mel_bins=int(config["num_mel_bins"]),
-        start_id=int(config["decoder_start_token_id"]),
-        eos_ids=_eos(config),
-        pad_id=int(config["pad_token_id"]),
-        separate_embeddings=False,
-        tied_head=bool(config.get("tie_word_embeddings", True)),
-    )
-
-
-def _marian(config: Mapping[str, Any]) -> Architecture:
-    for key in ("normalize_before", "normalize_embedding"):
-        if config.get(key):
-            raise ValueError(f"{key} is set, which no released Marian model uses")
-
-    def side(name: str) -> Stack:
-        return _stack(
-            config,
-            name,
-            max_positions=int(config["max_position_embeddings"]),
-            # Older checkpoints store these positions (in fp16), recent ones leave them out.
-            positions="sinusoidal",
-            norm_first=False,
-            final_norm=False,
-            embedding_norm=False,
-        )
-
-    source_vocab = int(config["vocab_size"])
-    shared = bool(config.get("share_encoder_decoder_embeddings", True))
-    return Architecture(
-        family="marian",
-        source="tokens",
-        encoder=side("encoder"),
-        decoder=side("decoder"),
-        vocab_size=source_vocab if shared else int(config.get("decoder_vocab_size", source_vocab)),
-        source_vocab_size=source_vocab,
-        num_mel_bins=0,
-        start_id=int(config["decoder_start_token_id"]),
-        eos_ids=_eos(config),
-        pad_id=int(config["pad_token_id"]),
-        separate_embeddings=not shared,
-        tied_head=bool(config.get("tie_word_embeddings", True)),
+    return Stack(
+        layers=_count(config, f"{side}_layers", _MAX_LAYERS),
+        heads=heads,
+        head_dim=d_model // heads,
+        d_model=d_model,
+        ffn_dim=_count(config, f"{side}_ffn_dim", _MAX_WIDTH),
+        max_positions=max_positions,
+        activation=_ACTIVATIONS[activation],
+        embedding_scale=d_model**0.5 if config.get("scale_embedding") else 1.0,
+        **{"position_offset": 0, "embedding_norm": False} | _VARIANTS[family],
     )
 
 
 def _bart(config: Mapping[str, Any]) -> Architecture:
-    """BART, and mBART: BART with pre-norm and a final norm."""
-    multilingual = config["model_type"] == "mbart"
-
-    def side(name: str) -> Stack:
-        return _stack(
-            config,
-            name,
-            max_positions=int(config["max_position_embeddings"]),
-            positions="table",
-            position_offset=2,
-            norm_first=multilingual,
-            final_norm=multilingual,
-            embedding_norm=True,
-        )
-
-    return _translator("mbart" if multilingual else "bart", config, side)
-
-
-def _m2m_100(config: Mapping[str, Any]) -> Architecture:
-    """M2M100 and NLLB."""
-
-    def side(name: str) -> Stack:
-        return _stack(
-            config,
-            name,
-            max_positions=int(config["max_position_embeddings"]),
-            positions="fairseq",
-            position_offset=2,
-            norm_first=True,
-            final_norm=True,
-            embedding_norm=False,
-        )
-
-    return _translator("m2m_100", config, side)
-
-
-def _translator(
-    family: str, config: Mapping[str, Any], side: Callable[[str], Stack]
-) -> Architecture:
-    """Text to text with one vocabulary: BART, mBART, M2M100."""
-    vocab = int(config["vocab_size"])
+    """BART and its relatives: Whisper, Marian, mBART, M2M100 and NLLB."""
+    family = str(config["model_type"])
+    audio, marian = family == "whisper", family == "marian"
+    for key in ("normalize_before", "normalize_embedding"):
+        if marian and config.get(key):
+            raise ValueError(f"{key} is set, which no released Marian model uses")
+    source_positions, target_positions = (
+        _count(config, key if audio else "max_position_embeddings", _MAX_POSITIONS)
+        for key in ("max_source_positions", "max_target_positions")
+    )
+    vocab = _count(config, "vocab_size", _MAX_VOCABULARY)
+    shared = not marian or bool(config.get("share_encoder_decoder_embeddings", True))
+    start = config.get("decoder_start_token_id")
+    if start is None and (audio or marian):
+        raise KeyError("decoder_start_token_id")
     return Architecture(
         family=family,
-        source="tokens",
-        encoder=side("encoder"),
-        decoder=side("decoder"),
-        vocab_size=vocab,
-        source_vocab_size=vocab,
-        num_mel_bins=0,
-        start_id=int(config.get("decoder_start_token_id", config["eos_token_id"])),
+        source="audio" if audio else "tokens",
+        encoder=_stack(config, family, "encoder", source_positions),
+        decoder=_stack(config, family, "decoder", target_positions),
+        vocab_size=vocab
+        if shared
+        else _count(config, "decoder_vocab_size", _MAX_VOCABULARY, vocab),
+        source_vocab_size=0 if audio else vocab,
+        num_mel_bins=_count(config, "num_mel_bins", _MAX_WIDTH) if audio else 0,
+        start_id=int(config["eos_token_id"] if start is None else start),
         eos_ids=_eos(config),
         pad_id=int(config["pad_token_id"]),
-        separate_embeddings=False,
+        separate_embeddings=not shared,
         tied_head=bool(config.get("tie_word_embeddings", True)),
     )
 
@@ -234,19 +181,22 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
     activation = "gelu_new" if gated and name == "gelu" else name
     if activation not in _ACTIVATIONS:
         raise ValueError(f"feed_forward_proj {block!r} is not supported")
-    width = int(config["d_model"])
+    width = _count(config, "d_model", _MAX_WIDTH)
     # Recent configs have the first key; in older ones a tied head implies scaling.
     scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
+
+    # Some files have null for the default.
+    positions = _count(config, "n_positions", _MAX_POSITIONS) if config.get("n_positions") else 512
 
     def side(layers: int, bidirectional: bool) -> Stack:
         return Stack(
             layers=layers,
-            heads=int(config["num_heads"]),
-            head_dim=int(config["d_kv"]),
+            heads=_count(config, "num_heads", _MAX_WIDTH),
+            head_dim=_count(config, "d_kv", _MAX_WIDTH),
             d_model=width,
             ffn_dim=int(config["d_ff"]),
             # Relative positions have no limit; the cache gets room for the length of training.
-            max_positions=max(512, int(config.get("n_positions") or 512)),
+            max_positions=max(512, positions),
             activation=_ACTIVATIONS[activation],
             positions="relative",
             position_offset=0,
@@ -255,8 +205,8 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
             final_norm=True,
             embedding_norm=False,
             relative=RelativePositions(
-                int(config.get("relative_attention_num_buckets", 32)),
-                int(config.get("relative_attention_max_distance", 128)),
+                _count(config, "relative_attention_num_buckets", _MAX_POSITIONS, 32),
+                _count(config, "relative_attention_max_distance", _MAX_POSITIONS, 128),
                 bidirectional,
             ),
             rms=True,
@@ -265,13 +215,16 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
             scaled=False,
         )
 
-    layers = int(config["num_layers"])
-    vocab, pad = int(config["vocab_size"]), int(config["pad_token_id"])
+    layers = _count(config, "num_layers", _MAX_LAYERS)
+    decoder_layers = layers
+    if config.get("num_decoder_layers"):
+        decoder_layers = _count(config, "num_decoder_layers", _MAX_LAYERS)
+    vocab, pad = _count(config, "vocab_size", _MAX_VOCABULARY), int(config["pad_token_id"])
     return Architecture(
         family="t5",
         source="tokens",
         encoder=side(layers, bidirectional=True),
-        decoder=side(int(config.get("num_decoder_layers") or layers), bidirectional=False),
+        decoder=side(decoder_layers, bidirectional=False),
         vocab_size=vocab,
         source_vocab_size=vocab,
         num_mel_bins=0,
@@ -285,11 +238,7 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
 
 
 _BUILDERS: dict[str, Callable[[Mapping[str, Any]], Architecture]] = {
-    "whisper": _whisper,
-    "marian": _marian,
-    "bart": _bart,
-    "mbart": _bart,
-    "m2m_100": _m2m_100,
+    **dict.fromkeys(_VARIANTS, _bart),
     "t5": _t5,
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from pipelines.errors import EdgeError, UnsupportedTask
 from pipelines.languages import two_letter
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.tokenizers.base import TextTokenizer
+from pipelines.translation.tokenizers.files import read_json
 from pipelines.translation.tokenizers.marian import MarianTokenizer
 from pipelines.translation.tokenizers.multilingual import MultilingualTokenizer
 from pipelines.translation.tokenizers.t5 import T5Tokenizer
@@ -57,13 +57,13 @@ def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str
         folder that cannot be read.
     """
     try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        config = read_json(folder / "config.json")
         family = config.get("model_type")
         if family not in _MULTILINGUAL:
             return None
         generation = folder / "generation_config.json"
         if generation.is_file():
-            config = json.loads(generation.read_text(encoding="utf-8"))
+            config = read_json(generation)
         ids = (config.get("forced_bos_token_id"), config.get("decoder_start_token_id"))
         start_ids = tuple(index for index in ids if isinstance(index, int))
         tokenizer = _multilingual(folder, family, start_ids, name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor
 
 from pipelines.errors import CheckpointError
+from pipelines.json_files import TOKENIZER_BYTES, check_regular, read_json_object
 from pipelines.translation.tokenizers.base import REPLACEMENT
 
 __all__ = [
@@ -37,16 +37,11 @@ def read_json(path: Path, optional: bool = False) -> dict[str, Any]:
         CheckpointError: The file is damaged, or missing and not optional.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        return read_json_object(path, TOKENIZER_BYTES)
     except FileNotFoundError:
         if optional:
             return {}
         raise CheckpointError(f"{path.parent} is incomplete: it has no {path.name}") from None
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path} is not a JSON object")
-    return content
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
@@ -62,8 +57,9 @@ def read_spm(path: Path) -> SentencePieceProcessor:
     if not path.is_file():
         raise CheckpointError(f"{path.parent} is incomplete: it has no {path.name}")
     try:
+        check_regular(path, TOKENIZER_BYTES)
         return SentencePieceProcessor(model_file=str(path))
-    except (OSError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"{path} is not a sentencepiece model: {error}") from error
 
 
@@ -83,4 +79,5 @@ def read_model_max_length(config: Mapping[str, Any]) -> int | None:
     """model_max_length of a tokenizer_config.json; None where it has no limit."""
     longest = config.get("model_max_length")
     # transformers writes 1e30 for "unlimited".
-    return int(longest) if longest and longest < 1_000_000 else None
+    limited = isinstance(longest, int | float) and 0 < longest < 1_000_000
+    return int(longest) if limited else None  # type: ignore[arg-type]  # a number, see above

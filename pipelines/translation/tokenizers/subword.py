@@ -15,11 +15,11 @@ import tokenizers
 from sentencepiece import SentencePieceProcessor
 
 from pipelines.errors import CheckpointError
+from pipelines.tokenizer_json import read_tokenizer_json
 from pipelines.translation.tokenizers.base import REPLACEMENT
 from pipelines.translation.tokenizers.files import (
     SPACE,
     SURROGATES,
-    read_json,
     read_spm,
     read_vocabulary,
 )
@@ -109,14 +109,16 @@ class TokenizersModel:
     """
 
     def __init__(self, path: Path) -> None:
-        content = read_json(path)
         try:
+            content = read_tokenizer_json(path)
             added = content.get("added_tokens") or []
             special = {str(t["content"]): int(t["id"]) for t in added if t.get("special")}
             _hide_special(content["model"], set(special))
             content |= dict.fromkeys(("post_processor", "truncation", "padding"))
             content["added_tokens"] = [t for t in added if not t.get("special")]
             self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(content))
+        except CheckpointError:
+            raise
         except Exception as error:  # the library raises nothing narrower
             raise CheckpointError(f"{path} is invalid: {error}") from error
         self.ids = special

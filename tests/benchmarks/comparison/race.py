@@ -71,7 +71,7 @@ def compare(
                 except PeerMissing:
                     raise OptionError(
                         "transformers makes the models that are compared, and is not installed: "
-                        "pip install 'edgeapp[bench]'"
+                        "pip install -e '.[test]' in a checkout"
                     ) from None
                 if not bytes_per_s:
                     bytes_per_s, gpu = float(writer.ask("bandwidth")), writer.ask("gpu")

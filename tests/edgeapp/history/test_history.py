@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -14,7 +13,6 @@ import pytest
 
 from edgeapp.history import History
 from edgeapp.subtitles.formats import Cue, Transcript, render
-from pipelines.errors import OutputError
 
 
 @pytest.fixture
@@ -194,33 +192,6 @@ def test_a_killed_process_keeps_its_record(tmp_path: Path) -> None:
     assert record is not None
     assert len(record.transcript.segments) >= int(said[-1]) + 1
     assert history.search("sentence 29")
-
-
-def test_a_damaged_file_is_moved_aside(tmp_path: Path) -> None:
-    path = tmp_path / "history.db"
-    path.write_bytes(b"this is no database at all" * 100)
-    said: list[str] = []
-    history = History(path, said.append)
-    history.add_text("Hello.", "")
-    assert [one.title for one in history.list()] == ["Hello."]
-    assert "is damaged: kept as history.db.broken-1" in said[0]
-    assert (tmp_path / "history.db.broken-1").read_bytes().startswith(b"this is no database")
-
-
-def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
-    path = tmp_path / "other.db"
-    with sqlite3.connect(path) as other:
-        other.execute("CREATE TABLE theirs (x)")
-    other.close()
-    said: list[str] = []
-    history = History(path, said.append)
-    with pytest.raises(OutputError, match="another program's database"):
-        history.list()
-    history.add_text("Hello.", "")
-    history.add_text("Hello.", "")
-    assert len(said) == 1, "a recording goes on, and that is said once"
-    before = path.read_bytes()
-    assert b"theirs" in before
 
 
 def test_only_its_owner_may_read_it(history: History, tmp_path: Path) -> None:

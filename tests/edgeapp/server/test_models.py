@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import edgeapp.server
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.api import PageApi
 from edgeapp.server.model_list import model_list
@@ -17,7 +18,8 @@ from edgeapp.server.sessions import Sessions, TaskCancelled
 from edgeapp.server.tasks.text_task import TextTask
 from edgeapp.settings import Settings
 from edgeapp.ui import STATIC
-from pipelines.errors import OptionError
+from pipelines.errors import OptionError, UnsupportedTask
+from pipelines.hub import ModelInfo
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -58,6 +60,31 @@ def test_models_of_many_languages(
     assert {"fr", "de"} <= targets
 
 
+@pytest.mark.parametrize(
+    ("sources", "targets", "pairs"),
+    [
+        ((), ("de",), [(None, "de")]),  # its sources have codes of three letters only
+        (("ast",), ("de", "fr"), [(None, "de"), (None, "fr")]),
+        (("en",), (), []),
+        (("en",), ("en", "de"), [("en", "de")]),
+        (("en", "de"), ("de",), [("en", "de"), (None, "de")]),
+    ],
+)
+def test_languages_with_codes_of_three_letters(
+    sources: tuple[str, ...],
+    targets: tuple[str, ...],
+    pairs: list[tuple[str | None, str]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    model = ModelInfo("many", "translation", 1, tmp_path, "cache", None)
+    monkeypatch.setattr("edgeapp.server.picker_options.list_models", lambda: [model])
+    monkeypatch.setattr(
+        "edgeapp.server.picker_options.model_languages", lambda *of: (sources, targets)
+    )
+    assert [(pair.source, pair.target) for pair in picker_options().pairs] == pairs
+
+
 def test_the_list_of_models(pool: ModelPool, hub_cache: Path) -> None:
     def row() -> dict[str, Any]:
         return next(row for row in model_list(pool) if row["name"] == "demo-en-de")
@@ -68,6 +95,19 @@ def test_the_list_of_models(pool: ModelPool, hub_cache: Path) -> None:
         assert "folder" not in row()
     pool.unload(translator.model.folder)
     assert row()["loaded"] is None
+
+
+def test_messages_for_the_page_name_no_flags(pool: ModelPool, hub_cache: Path) -> None:
+    for source, target in (("fr", "de"), ("en", "fr")):
+        with pytest.raises(UnsupportedTask, match=f"such as opus-mt-{source}-{target}") as raised:
+            pool.translator("demo-en-de", source, target)
+        assert not re.search(r"(^|[ (`])--?[a-z]", str(raised.value))
+    # Strings of the modules whose errors a page shows.
+    flag = re.compile(r"""["'(` ]--[a-z]|try -[a-z] """)
+    startup = {"options.py", "serve.py"}  # their errors are shown in the terminal
+    for path in Path(edgeapp.server.__path__[0]).rglob("*.py"):
+        if path.name not in startup:
+            assert not flag.search(path.read_text("utf-8")), path
 
 
 def test_what_a_user_chose() -> None:

@@ -25,9 +25,9 @@ from websockets.protocol import State
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.auth import Logins
 from edgeapp.server.options import ServerOptions, is_loopback, read_logins
+from edgeapp.server.protocols import WebSocketProtocol
 from edgeapp.server.routes import app_routes
 from edgeapp.server.security import SecurityMiddleware
-from edgeapp.server.serve import _websocket_protocol
 from edgeapp.settings import Settings
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder
@@ -52,7 +52,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
         page = Route("/", lambda request: PlainTextResponse("the page"))
         broken = Route("/favicon.ico", _fail)
         app = Starlette(routes=[page, broken, *own.routes])
-        secured = SecurityMiddleware(app, user_of=own.user_of, loopback=chosen.loopback)
+        secured = SecurityMiddleware(
+            app, user_of=own.user_of, loopback=chosen.loopback, proxies=chosen.proxies
+        )
         return TestClient(
             secured,
             base_url="http://127.0.0.1",
@@ -70,11 +72,13 @@ def _fail(request: Request) -> PlainTextResponse:
 
 
 def refused(client: Client, headers: dict[str, str]) -> bool:
-    """Whether a WebSocket with such headers is refused."""
+    """Whether a WebSocket with such headers is refused, with the headers of every response."""
     with pytest.raises(WebSocketDisconnect) as closed:  # noqa: SIM117
         with client.websocket_connect(SOCKET, headers=headers):
             pass
-    return bool(closed.value.code == 4403)
+    denial: Any = closed.value
+    assert "default-src 'self'" in denial.headers["content-security-policy"]
+    return denial.status_code in (401, 403)
 
 
 def close_code(socket: Any) -> int:
@@ -231,7 +235,7 @@ def test_a_closing_browser_does_not_disturb_the_shutdown() -> None:
     async def end() -> Mock:
         config = uvicorn.Config(PlainTextResponse("x"), log_level="critical")
         config.load()
-        protocol: Any = _websocket_protocol()(config, ServerState(), {})  # type: ignore[call-arg]
+        protocol: Any = WebSocketProtocol(config, ServerState(), {})
         protocol.connection_made(transport := Mock())
         protocol.handshake_complete, protocol.conn.state = True, State.CLOSING
         protocol.shutdown()
@@ -287,7 +291,7 @@ def test_parallel_guesses_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_only_failed_logins_of_the_last_minute_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
-    monkeypatch.setattr("edgeapp.server.auth._FAILURE_WINDOW_S", 0.05)
+    monkeypatch.setattr("edgeapp.server.login_attempts._WINDOW_S", 0.05)
     logins = Logins({"anna": "one"})
 
     async def log_in(password: str) -> int:
@@ -295,12 +299,12 @@ def test_only_failed_logins_of_the_last_minute_are_kept(monkeypatch: pytest.Monk
 
     for _ in range(15):
         assert asyncio.run(log_in("one")) == 303
-    assert not logins._attempts
+    assert not logins._attempts._attempts
     assert asyncio.run(log_in("two")) == 403
-    assert list(logins._attempts) == ["10.0.0.1"]
+    assert list(logins._attempts._attempts) == ["10.0.0.1"]
     time.sleep(0.06)
     assert asyncio.run(log_in("one")) == 303
-    assert not logins._attempts
+    assert not logins._attempts._attempts
 
 
 def test_an_unexpected_error_is_reported_to_its_tab(
@@ -374,7 +378,7 @@ def test_the_length_of_recordings_is_limited(serve: Callable[..., Client]) -> No
         client.put(path, content=question.read_bytes())
         socket.send_json({"type": "file", "name": "question.flac"})
         error = socket.receive_json()["message"]
-        assert error == "question.flac lasts 0.1 minutes; the limit is 0.01 minutes (--max-minutes)"
+        assert error == "question.flac lasts 0.1 minutes; the limit is 0.01 minutes"
         assert socket.receive_json()["type"] == "idle"
 
 
@@ -419,9 +423,11 @@ def test_models_cannot_be_changed_from_another_machine_without_a_login(
         socket.receive_json()
         for message in ({"type": "plan", "name": "tiny"}, {"type": "remove", "name": "demo"}):
             socket.send_json({**message, "id": 1})
-            assert "--auth" in socket.receive_json()["error"]
+            assert "asks for a login" in socket.receive_json()["error"]
         socket.send_json({"type": "pull", "name": "tiny"})
-        assert "--auth" in socket.receive_json()["message"]
+        message = socket.receive_json()["message"]
+        assert "asks for a login" in message
+        assert "--" not in message, "a flag says nothing to a visitor of the page"
 
 
 def test_reading_logins(tmp_path: Path) -> None:

@@ -1,0 +1,89 @@
+"""The manual page, made of the help of the command line.
+
+    python assets/packaging/man_page.py            # writes assets/packaging/edgeapp.1
+    man -l assets/packaging/edgeapp.1
+
+A test compares the file with what this script would write.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from edgeapp.cli import app
+from edgeapp.settings import Settings
+
+PAGE = Path(__file__).with_name("edgeapp.1")
+
+_FILES = (
+    ("config.toml", "Settings, in the configuration folder of the platform (~/.config/edgeapp)."),
+    ("history.db", "Past sessions of the page, in the data folder (~/.local/share/edgeapp)."),
+    ("kernels/", "Compiled kernels, in the cache folder (~/.cache/edgeapp)."),
+)
+
+
+def page() -> str:
+    """The manual page in roff."""
+    root = typer.main.get_command(app)
+    lines = [
+        '.\\" Made by assets/packaging/man_page.py of the help; do not edit.',
+        '.TH EDGEAPP 1 "" "" "User Commands"',
+        ".SH NAME",
+        f"edgeapp \\- {text(root.help).rstrip('.')}",
+        ".SH SYNOPSIS",
+        ".B edgeapp",
+        "COMMAND [OPTIONS] [ARGUMENTS]",
+        ".SH COMMANDS",
+    ]
+    for name, command in commands(root, "edgeapp"):
+        lines += section(name, command)
+    lines.append(".SH ENVIRONMENT")
+    for field in Settings.__dataclass_fields__:
+        lines += [".TP", f".B EDGEAPP_{field.upper()}", f"The setting {text(field)}."]
+    lines += [".TP", ".B EDGEAPP_CONFIG", text("The settings file, instead of config.toml.")]
+    lines.append(".SH FILES")
+    for name, meaning in _FILES:
+        lines += [".TP", f".I {text(name)}", text(meaning)]
+    lines += [".SH EXIT STATUS", text(root.epilog.removeprefix("Exit codes: "))]
+    return "\n".join(lines) + "\n"
+
+
+def commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """All commands below a group with their full names, depth first."""
+    for name, command in group.commands.items():
+        if getattr(command, "commands", None):
+            yield from commands(command, f"{prefix} {name}")
+        else:
+            yield f"{prefix} {name}", command
+
+
+def section(name: str, command: Any) -> list[str]:
+    """The lines of one command: synopsis, description, arguments and options."""
+    arguments = [p for p in command.params if p.param_type_name == "argument"]
+    options = [p for p in command.params if p.param_type_name == "option" and not p.hidden]
+    shown = " ".join(argument.name.upper() for argument in arguments)
+    lines = [f".SS {text(f'{name} [OPTIONS] {shown}'.rstrip())}"]
+    for number, paragraph in enumerate(inspect.cleandoc(command.help or "").split("\n\n")):
+        lines += [".PP"] * bool(number) + [text(" ".join(paragraph.split()))]
+    context = typer.Context(command, info_name=name)
+    for parameter in (*arguments, *options):
+        names, meaning = parameter.get_help_record(context)
+        lines += [".TP", f".B {text(names)}", text(" ".join(meaning.split()))]
+    return lines
+
+
+def text(plain: str | None) -> str:
+    """Plain text for roff: backslashes and hyphens escaped, no line that starts a macro."""
+    escaped = (plain or "").replace("\\", "\\e").replace("-", "\\-").replace("`", "")
+    return f"\\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("COLUMNS", "80")
+    PAGE.write_text(page(), encoding="utf-8")

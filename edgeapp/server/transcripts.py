@@ -1,0 +1,98 @@
+"""A transcript in a page's message → a file format. As a program: stdin → stdout.
+
+Parsing holds Python's lock for seconds if a transcript has millions of cues; `exports` therefore
+renders large ones in a child process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any
+
+from edgeapp.subtitles.formats import Cue, Transcript, formats_of, render
+from pipelines import EdgeError, InputError, Segment
+
+__all__ = ["render_message", "transcript_of"]
+
+_MAX_MEMORY = 3 << 30  # bytes of address space of the program; 64 MB of tiny cues need 1.5 GB
+_MAX_CPU_S = 60
+
+
+def render_message(body: bytes) -> bytes:
+    """The file that a page asks for.
+
+    Args:
+        body: JSON with "format", "language", "cues", "translation", "target", and "translated":
+            whether to render the translation.
+
+    Returns:
+        The file, in UTF-8.
+
+    Raises:
+        EdgeError: The body is not a transcript, or the format is unknown.
+    """
+    try:
+        message = json.loads(body)
+        (fmt,) = formats_of(str(message["format"]))
+        text = render(transcript_of(message), fmt, translated=bool(message.get("translated")))
+    except EdgeError:
+        raise
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raise InputError(f"this is not a transcript: {error!r}"[:300]) from None
+    return text.encode("utf-8", "replace")  # JSON may contain lone surrogates
+
+
+def transcript_of(message: dict[str, Any]) -> Transcript:
+    """The transcript in a page's message.
+
+    Raises:
+        InputError: A cue has no text, start or end, or a segment lacks a field.
+    """
+    target = message.get("target")
+    return Transcript(
+        str(message.get("language") or ""),
+        tuple(_segment_or_cue(cue) for cue in message["cues"]),
+        tuple(_segment_or_cue(cue) for cue in message.get("translation") or ()),
+        str(target) if target else None,
+    )
+
+
+def _segment_or_cue(values: Any) -> Any:
+    """A Segment if the user left it unedited (with its tokens), else a Cue."""
+    problem = "a segment of the transcript is invalid"
+    try:
+        start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{problem}: it needs start and end in seconds, and text") from error
+    if "tokens" not in values:
+        return Cue(start, end, text)
+    try:
+        fields = {**values, "start": start, "end": end, "text": text}
+        return Segment(**{**fields, "tokens": tuple(values["tokens"])})
+    except TypeError as error:
+        raise InputError(f"{problem}: its fields are not those of a segment") from error
+
+
+def _main() -> int:
+    """Render stdin to stdout. The exit code is 1 if stdout has the reason of a failure."""
+    with suppress(ImportError, ValueError, OSError):  # Windows has no such limits
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
+        os.nice(10)  # the server goes first
+    try:
+        content, code = render_message(sys.stdin.buffer.read()), 0
+    except EdgeError as error:
+        content, code = str(error).encode("utf-8", "replace"), 1
+    except MemoryError:
+        content, code = b"this transcript is too large to export", 1
+    sys.stdout.buffer.write(content)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(_main())

@@ -1,0 +1,89 @@
+"""Real servers: the command in a process of its own, or EdgeApp's routes in a thread."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.connections import Connections, LimitedListener
+from edgeapp.server.options import ServerOptions
+from edgeapp.server.routes import app_routes
+from edgeapp.server.security import SecurityMiddleware
+from edgeapp.server.serve import server_config
+from edgeapp.settings import Settings
+from tests.fixtures.browser import serving
+
+
+def server_environment(folder: Path) -> dict[str, str]:
+    """The environment of a server with the bundled models only, and a history of its own."""
+    root = Path(__file__).resolve().parents[3]
+    return dict(os.environ) | {
+        "EDGEAPP_CONFIG": str(folder / "none.toml"),
+        "EDGEAPP_HISTORY": str(folder / "history.db"),
+        "HF_HUB_CACHE": str(folder / "no-models"),
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": str(root),
+    }
+
+
+@pytest.fixture(scope="session")
+def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an `edgeapp ui` for all networks, which all tests of a session share."""
+    folder = tmp_path_factory.mktemp("server")
+    options = ("--host", "0.0.0.0", "--threads", "1")
+    with serving(server_environment(folder), *options, log=folder / "log.txt") as server:
+        yield server.url.replace("0.0.0.0", "127.0.0.1")
+
+
+@pytest.fixture
+def thread_server(tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Starts EdgeApp's own routes, without Gradio's page, on uvicorn in a thread of this process.
+
+    The function takes options of the server and returns its address.
+    """
+    with ExitStack() as stack:
+
+        def start(*, connections: Connections | None = None, **options: Any) -> str:
+            chosen = ServerOptions(**options)
+            connections = connections or Connections(proxies=chosen.proxies)
+            listener = LimitedListener(connections, socket.AF_INET)
+            listener.bind((chosen.host, 0))
+            listener.listen()
+            history = tmp_path / "history.db"
+            own = app_routes(ModelPool(Settings(), listed_only=True), chosen, history)
+            app = SecurityMiddleware(
+                Starlette(routes=own.routes),
+                user_of=own.user_of,
+                loopback=chosen.loopback,
+                proxies=chosen.proxies,
+            )
+            tls = {"ssl_certfile": chosen.ssl_certfile, "ssl_keyfile": chosen.ssl_keyfile}
+            server = uvicorn.Server(server_config(app, connections, lifespan="off", **tls))
+            thread = threading.Thread(target=server.run, args=([listener],))
+            thread.start()
+
+            def end() -> None:
+                server.should_exit = True
+                thread.join(20)
+                own.close()
+                assert not thread.is_alive()
+
+            stack.callback(end)
+            deadline = time.monotonic() + 20
+            while not server.started:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            return f"http://{chosen.host}:{listener.getsockname()[1]}/"
+
+        yield start
