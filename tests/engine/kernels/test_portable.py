@@ -74,6 +74,7 @@ def _run_limited(limits: dict[str, str]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512")),
     reason="this CPU has no AVX2",
