@@ -197,6 +197,7 @@ def test_an_english_model_takes_english_only(english_only: Path, engine: Engine)
         assert (info.language, info.language_probability) == ("en", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "dimensions", "translates", "cantonese"),
     [

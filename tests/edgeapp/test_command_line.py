@@ -152,6 +152,7 @@ def test_openai_whispers_own_defaults_are_accepted(run: Run) -> None:
     assert runner.options.best_of == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "field", "value"),
     [

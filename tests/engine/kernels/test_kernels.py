@@ -391,6 +391,7 @@ def test_kernels_can_be_disabled(tmp_path: Path) -> None:
     assert _load_in_a_process(tmp_path, "torch") == "False False False"
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
     assert library is not None
     whole = loader._cache_path(library.level).read_bytes()
