@@ -1,15 +1,22 @@
-# make demo: set up, run the main job on what is bundled.  make test: set up, run the tests.
-# make check: the gate, which is lint, types and tests.
+# make demo: set up, run the main job on what is bundled.
+# make fast: the tests without other programs, other libraries and real models; a minute.
+# make test: the gate: formatting, names, types and import rules, then all tests.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint check campaign clean
+.PHONY: demo fast test lint check campaign clean
+
+# One process of tests a core, at most four.
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4
 
 demo: .venv/.installed
 	$(BIN)/edgeapp demo
 
-test: .venv/.test-installed
-	$(BIN)/python -m pytest
+fast: .venv/.test-installed
+	$(PYTEST) -m "not (e2e or browser or real or oracle or slow)"
+
+test: lint
+	$(PYTEST)
 
 # Formatting, names, types, import rules.
 lint: .venv/.test-installed

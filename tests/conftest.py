@@ -1,5 +1,5 @@
-"""What every test has: a home of its own, no network but 127.0.0.1, two threads, and the
-fixtures that stand in for downloaded models and for the hub."""
+"""What every test has: a home of its own, no network but 127.0.0.1, and the fixtures that stand
+in for downloaded models and for the hub. Markers and workers are in tests/workers.py."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from platformdirs import user_cache_path
 
+pytest_plugins = ["tests.tally", "tests.workers"]  # these import this file, not the other way
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 
 _home: Path | None = None
@@ -26,7 +28,7 @@ _UNWANTED = ("HF_", "HUGGINGFACE", "TRANSFORMERS_", "EDGEAPP_", "http", "all_pro
 
 @dataclass
 class Exactness:
-    """What the session has compared with transformers, token for token."""
+    """What was compared with transformers, token for token."""
 
     models: int = 0
     prompts: int = 0
@@ -34,27 +36,17 @@ class Exactness:
     ties: int = 0
 
 
-_exactness = pytest.StashKey[Exactness]()
-
-
-@pytest.fixture(scope="session")
-def exactness(pytestconfig: pytest.Config) -> Exactness:
-    """The tally of comparisons with transformers; the terminal summary reports it."""
-    return pytestconfig.stash.setdefault(_exactness, Exactness())
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    done = terminalreporter.config.stash.get(_exactness, None)
-    if done is not None:
-        terminalreporter.write_line(
-            f"exactness: {done.models} models, {done.prompts} prompts, "
-            f"{done.tokens} tokens compared, {done.ties} ties"
-        )
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process runs tests for another one (`pytest -n`)."""
+    return hasattr(config, "workerinput")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Set before any test module, and so before torch or huggingface_hub, is imported."""
     global _home, _environment
+    worker = is_worker(config)
+    # A worker inherits the sandbox of the process that started it, where the cache is another.
+    kernels = os.environ["EDGEAPP_KERNELS"] if worker else user_cache_path("edgeapp") / "kernels"
     _environment = dict(os.environ)
     _home = Path(tempfile.mkdtemp(prefix="edgeapp-tests-"))
     for name in _environment:
@@ -67,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         XDG_DATA_HOME=str(_home / "data"),
         XDG_STATE_HOME=str(_home / "state"),
         # But compiled kernels, whose names tell what they were made from.
-        EDGEAPP_KERNELS=str(user_cache_path("edgeapp") / "kernels"),
+        EDGEAPP_KERNELS=str(kernels),
         HF_HOME=str(_home / "huggingface"),
         # A port where nothing listens: a test that means to reach a hub names its own.
         HF_ENDPOINT="http://127.0.0.1:9",
@@ -75,8 +67,11 @@ def pytest_configure(config: pytest.Config) -> None:
         HF_HUB_DISABLE_XET="1",
         HF_HUB_DISABLE_PROGRESS_BARS="1",
         NO_PROXY="127.0.0.1",
-        OMP_NUM_THREADS="2",
-        MKL_NUM_THREADS="2",
+        # Workers share the cores. A thread that waits sleeps: torch may be loaded before
+        # `pipelines`, which would set this.
+        OMP_NUM_THREADS="1" if worker else "2",
+        MKL_NUM_THREADS="1" if worker else "2",
+        OMP_WAIT_POLICY="PASSIVE",
         TOKENIZERS_PARALLELISM="false",
     )
 
@@ -88,12 +83,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(_home, ignore_errors=True)
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _kernels() -> None:
-    """Compiled before the first test, which has better things to wait for."""
+@pytest.fixture(scope="session")
+def kernels(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The int8 kernels, compiled before the test (15 s where the cache lacks them), by one worker
+    for all. For tests with limits of time, and for those that start the program."""
+    from filelock import FileLock
+
     from pipelines.engine.kernels.loader import load_kernels
 
-    load_kernels()
+    folder = tmp_path_factory.getbasetemp()
+    # A worker's lies in that of the whole run.
+    with FileLock((folder.parent if is_worker(pytestconfig) else folder) / "kernels.lock"):
+        load_kernels()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -203,9 +204,3 @@ def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield server
     finally:
         server.stop()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Browser tests last: Playwright leaves an event loop running in the main thread, in which
-    no other test could run one of its own."""
-    items.sort(key=lambda item: "/e2e/" in str(item.path))

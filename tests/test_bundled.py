@@ -26,6 +26,8 @@ from pipelines.hub.assets import BUNDLED, assets_folder, bundled_folder
 from pipelines.translation import Translator
 from tests.engine.oracle import assert_same_choice, greedy, reference
 
+pytestmark = pytest.mark.oracle
+
 FILES = {
     "asr": "added_tokens.json merges.txt preprocessor_config.json special_tokens_map.json "
     "tokenizer.json vocab.json",
@@ -43,7 +45,7 @@ SENTENCES = [
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
-    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 
 

@@ -33,7 +33,7 @@ def english_only(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
     """A float32 engine on the CPU: exact."""
-    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine
 
 

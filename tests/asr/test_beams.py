@@ -13,6 +13,8 @@ from tests.asr.conftest import Pair
 from tests.asr.oracle import assert_same, of_openai
 from tests.asr.recordings import RECORDINGS, samples_of
 
+pytestmark = pytest.mark.oracle
+
 
 @pytest.mark.parametrize(
     ("name", "options"),

@@ -178,6 +178,7 @@ PIECES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     segments=st.lists(PIECES, min_size=1, max_size=4),

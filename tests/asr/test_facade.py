@@ -148,6 +148,7 @@ def test_the_priority_of_the_options_reaches_the_engine(
         asked.clear()
 
 
+@pytest.mark.slow
 def test_tensors_are_taken_like_arrays(fitted: Pair) -> None:
     samples = samples_of(RECORDINGS["german"])
     expected = list(fitted.ours.transcribe(samples, temperature=0.0))

@@ -19,6 +19,8 @@ from pipelines.asr import Transcriber
 from tests.asr.oracle import assert_same, of_openai
 from tests.asr.scripted import Turn, script_theirs, scripted
 
+pytestmark = pytest.mark.oracle
+
 SOUND = np.random.default_rng(0).normal(0, 0.1, 33 * 16_000).astype(np.float32)
 LOOP = " again and again" * 30
 

@@ -71,6 +71,7 @@ def test_window_after_window(
     assert "float32" in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [0, 1])
 def test_neighbours_are_recognized_as_before(
     demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch, broken: int

@@ -17,6 +17,8 @@ from tests.asr.oracle import assert_same, in_openai, of_openai
 from tests.asr.recordings import PHRASES, RECORDINGS, samples_of
 from tests.fixtures.checkpoints import write_whisper
 
+pytestmark = pytest.mark.oracle
+
 GREEDY = {"temperature": 0.0}
 EOT, QUESTION_MARK = 50257, 30
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from whisper.decoding import ApplyTimestampRules
 
+from pipelines.asr import TranscribeOptions, Transcriber
 from pipelines.asr.timestamps import TokenSpan, WhisperTimestamps, split_at_timestamps
-from pipelines.engine import LogitFilter, apply_filters
+from pipelines.engine import Engine, LogitFilter, apply_filters
 from pipelines.errors import RequestError
 
 VOCAB = 30
@@ -68,3 +71,17 @@ def test_two_timestamps_in_a_row_separate_segments(
     found, frames = split_at_timestamps(tokens, 100, 3000)
     assert found == [TokenSpan(*span) for span in spans]
     assert frames == advance
+
+
+def test_timestamps_beyond_the_window_are_suppressed(
+    engine: Engine, whisper_folder: Callable[..., Path]
+) -> None:
+    """And no others: speech may end with the window."""
+    folder = whisper_folder("tiny", source_positions=100)
+    recognizer = Transcriber(folder, engine=engine).recognizer
+    begin = recognizer.tokenizer.special.timestamp_begin
+    last = begin + round(recognizer.window_s / 0.02)
+    end = recognizer.model.architecture.vocab_size
+    assert last + 1 < end, "the vocabulary is made for longer windows"
+    suppressed = recognizer.suppressed_tokens(TranscribeOptions())
+    assert [each for each in suppressed if each >= begin] == list(range(last + 1, end))

@@ -15,6 +15,8 @@ from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
 from pipelines.errors import CheckpointError
 from tests.fixtures.checkpoints import write_whisper
 
+pytestmark = pytest.mark.oracle
+
 
 @pytest.fixture(scope="module")
 def ours(multilingual: Path) -> WhisperTokenizer:

@@ -197,6 +197,7 @@ def test_an_english_model_takes_english_only(english_only: Path, engine: Engine)
         assert (info.language, info.language_probability) == ("en", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "dimensions", "translates", "cantonese"),
     [
@@ -242,6 +243,7 @@ def test_folders_without_a_recognition_model(
         Transcriber(mixed, engine=engine)
 
 
+@pytest.mark.slow
 def test_no_generation_config_is_needed(
     english_only: Path, multilingual: Path, engine: Engine, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from edgeapp.exit_codes import end_signals
 from pipelines.hub import assets_folder
 from tests.fixtures.browser import Desk, Server, chromium, missing, serving
 from tests.fixtures.hub import Hub
@@ -66,6 +68,43 @@ def edgeapp(tmp_path: Path, environment: dict[str, str]) -> Edgeapp:
 
 
 @pytest.fixture
+def edgeapp_here(
+    tmp_path: Path,
+    environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsysbinary: pytest.CaptureFixture[bytes],
+) -> Iterator[Edgeapp]:
+    """As `edgeapp`, but in this process, which has loaded torch already: for tests of what is
+    written, not of signals, pipes and settings that are read at the start."""
+    import torch
+
+    from edgeapp.cli import main
+
+    def run(*arguments: object, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
+        raw = stdin.encode() if isinstance(stdin, str) else stdin
+        capsysbinary.readouterr()
+        with monkeypatch.context() as patch:
+            for name in set(os.environ) - set(environment):
+                if name.startswith(("EDGEAPP_", "HF_")):
+                    patch.delenv(name)
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            patch.chdir(tmp_path)
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+            with pytest.raises(SystemExit) as stop:
+                main([str(argument) for argument in arguments])
+        out, err = (each.decode() for each in capsysbinary.readouterr())
+        assert "Traceback" not in err, err
+        return subprocess.CompletedProcess(arguments, int(stop.value.code or 0), out, err)
+
+    threads, handlers = torch.get_num_threads(), {n: signal.getsignal(n) for n in end_signals()}
+    yield run
+    torch.set_num_threads(threads)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
 def read_one_line(tmp_path: Path, environment: dict[str, str]) -> Callable[[str], None]:
     """Runs a command whose reader goes away after a line: nobody complains."""
 
@@ -85,9 +124,16 @@ def read_one_line(tmp_path: Path, environment: dict[str, str]) -> Callable[[str]
     return run
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", autouse=True)
+def _compiled(kernels: None) -> None:
+    """A server that compiles would be late for a browser."""
+
+
+# Of this folder's tests, not of the session: while playwright is there, an event loop runs in the
+# main thread, and tests elsewhere start their own.
+@pytest.fixture(scope="package")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A headless Chromium (playwright's) that hears the bundled story, once a session."""
+    """A headless Chromium (playwright's) that hears the bundled story."""
     if lacking := missing():
         if os.environ.get("CI"):
             pytest.fail(lacking)

@@ -58,9 +58,9 @@ def test_stdin_and_a_format_on_stdout(edgeapp: Edgeapp) -> None:
     assert done.stdout.startswith("1\n00:00:0")
 
 
-def test_a_translation_goes_beside_the_text(edgeapp: Edgeapp, tmp_path: Path) -> None:
+def test_a_translation_goes_beside_the_text(edgeapp_here: Edgeapp, tmp_path: Path) -> None:
     question = SAMPLES / "question.flac"
-    done = edgeapp(
+    done = edgeapp_here(
         "transcribe", question, "-m", "demo", "--translate-to", "de", "-f", "srt,json", "-o", "out"
     )
     assert done.returncode == 0, done.stderr
@@ -81,28 +81,32 @@ def test_a_translation_goes_beside_the_text(edgeapp: Edgeapp, tmp_path: Path) ->
     ],
 )
 def test_what_the_model_cannot_do_is_said(
-    edgeapp: Edgeapp, arguments: list[str], said: str
+    edgeapp_here: Edgeapp, arguments: list[str], said: str
 ) -> None:
     named = [] if "-m" in arguments else ["-m", "demo"]
-    done = edgeapp("transcribe", SAMPLES / "question.flac", *named, *arguments)
+    done = edgeapp_here("transcribe", SAMPLES / "question.flac", *named, *arguments)
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert said in done.stderr
 
 
-def test_silence_and_next_to_nothing(edgeapp: Edgeapp, tmp_path: Path) -> None:
+def test_silence_and_next_to_nothing(edgeapp_here: Edgeapp, tmp_path: Path) -> None:
     soundfile.write(tmp_path / "silent.wav", np.zeros(16_000 * 12), 16_000)
     soundfile.write(tmp_path / "one.wav", np.zeros(1), 16_000)
-    done = edgeapp("transcribe", "silent.wav", "one.wav", "-m", "demo", "-f", "txt", "-o", "out")
+    done = edgeapp_here(
+        "transcribe", "silent.wav", "one.wav", "-m", "demo", "-f", "txt", "-o", "out"
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out/silent.txt").read_text() == ""
     assert (tmp_path / "out/one.txt").read_text() == ""
 
 
-def test_missing_files_and_folders_named_like_recordings(edgeapp: Edgeapp, tmp_path: Path) -> None:
+def test_missing_files_and_folders_named_like_recordings(
+    edgeapp_here: Edgeapp, tmp_path: Path
+) -> None:
     (tmp_path / "folder.wav").mkdir()
     (tmp_path / "empty.wav").write_bytes(b"")
-    done = edgeapp("transcribe", "missing.wav", "folder.wav", "empty.wav", "-m", "demo")
+    done = edgeapp_here("transcribe", "missing.wav", "folder.wav", "empty.wav", "-m", "demo")
     assert done.returncode == 1
     for name in ("missing.wav", "folder.wav", "empty.wav"):
         assert f"{name}: " in done.stderr or f"{name} " in done.stderr

@@ -30,26 +30,26 @@ def test_three_lines_in_three_lines_out(edgeapp: Edgeapp) -> None:
     assert done.stderr == "", "a model that was named needs no explanation"
 
 
-def test_which_word_comes_from_which(edgeapp: Edgeapp) -> None:
+def test_which_word_comes_from_which(edgeapp_here: Edgeapp) -> None:
     """After each line as marian-decoder writes it, in a column, and with all details in JSON."""
     command = ("translate", "-m", "demo-en-de", "--alignments")
-    done = edgeapp(*command, stdin="Tom lives in Boston.\n\n")
+    done = edgeapp_here(*command, stdin="Tom lives in Boston.\n\n")
     line, empty, end = done.stdout.split("\n")
     text, links = line.split(" ||| ")
     last = len(text.split()) - 1
     assert {"0-0", f"3-{last}"} <= set(links.split())
     assert (empty, end) == (" |||", "")
-    done = edgeapp(*command, "--format", "tsv", stdin="Tom lives in Boston.\n")
+    done = edgeapp_here(*command, "--format", "tsv", stdin="Tom lives in Boston.\n")
     assert done.stdout == f"Tom lives in Boston.\t{text}\t{links}\n"
-    done = edgeapp(*command, "--format", "json", stdin="Tom lives in Boston.\n")
+    done = edgeapp_here(*command, "--format", "json", stdin="Tom lives in Boston.\n")
     content = json.loads(done.stdout)
     assert (content["text"], content["alignment"]["pharaoh"]) == (text, links)
     assert content["alignment"]["target_words"][0] == {"text": "Tom", "start": 0, "end": 3}
 
 
-def test_line_ends_damage_and_odd_characters(edgeapp: Edgeapp) -> None:
+def test_line_ends_damage_and_odd_characters(edgeapp_here: Edgeapp) -> None:
     raw = b"Good morning.\r\n\r\nb\xffd\n \t \n\x0b\x0c\x1c\xe2\x80\xa8\r.\n!?\nGood night."
-    done = edgeapp("translate", "-m", "demo-en-de", stdin=raw)
+    done = edgeapp_here("translate", "-m", "demo-en-de", stdin=raw)
     assert done.returncode == 0
     lines = done.stdout.split("\n")
     assert len(lines) == raw.count(b"\n") + 1
@@ -57,18 +57,18 @@ def test_line_ends_damage_and_odd_characters(edgeapp: Edgeapp) -> None:
     assert "stdin, line 3: bytes that are not UTF-8" in done.stderr
 
 
-def test_nothing_in_nothing_out(edgeapp: Edgeapp) -> None:
-    done = edgeapp("translate", "-m", "demo-en-de")
+def test_nothing_in_nothing_out(edgeapp_here: Edgeapp) -> None:
+    done = edgeapp_here("translate", "-m", "demo-en-de")
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_one_bad_file_does_not_cost_the_others(edgeapp: Edgeapp, tmp_path: Path) -> None:
+def test_one_bad_file_does_not_cost_the_others(edgeapp_here: Edgeapp, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("I am tired.\n")
     (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "folder.txt").mkdir()
     names = ["binary.txt", "a.txt", "missing.txt", "folder.txt", "empty.txt"]
-    done = edgeapp("translate", *names, "-m", "demo-en-de", "-o", "out")
+    done = edgeapp_here("translate", *names, "-m", "demo-en-de", "-o", "out")
     assert done.returncode == 1
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"a.de.txt", "empty.de.txt"}
     assert "müde" in (tmp_path / "out/a.de.txt").read_text()
@@ -77,8 +77,8 @@ def test_one_bad_file_does_not_cost_the_others(edgeapp: Edgeapp, tmp_path: Path)
     assert [line for line in done.stderr.splitlines() if "folder.txt" in line]
 
 
-def test_document_joins_wrapped_lines(edgeapp: Edgeapp) -> None:
-    done = edgeapp(
+def test_document_joins_wrapped_lines(edgeapp_here: Edgeapp) -> None:
+    done = edgeapp_here(
         "translate",
         "-m",
         "demo-en-de",
@@ -89,8 +89,8 @@ def test_document_joins_wrapped_lines(edgeapp: Edgeapp) -> None:
     assert "Bahnhof" in done.stdout.split("\n")[0]
 
 
-def test_another_pair_than_the_models_is_said(edgeapp: Edgeapp) -> None:
-    done = edgeapp("translate", "-m", "demo-en-de", "-t", "fr", stdin="Hello.\n")
+def test_another_pair_than_the_models_is_said(edgeapp_here: Edgeapp) -> None:
+    done = edgeapp_here("translate", "-m", "demo-en-de", "-t", "fr", stdin="Hello.\n")
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert "opus-mt-en-fr" in done.stderr
@@ -106,13 +106,15 @@ def test_workers_write_what_one_process_writes(edgeapp: Edgeapp, tmp_path: Path)
     assert together.stderr == ""
 
 
-def test_a_shortlist_where_there_is_one(edgeapp: Edgeapp, many_folder: Callable[..., Path]) -> None:
+def test_a_shortlist_where_there_is_one(
+    edgeapp_here: Edgeapp, many_folder: Callable[..., Path]
+) -> None:
     text = "Where is the station?\nI would like a cup of coffee.\n"
     command = ("translate", "-m", "demo-en-de", "--compute-type", "float32")
-    short = edgeapp(*command, "--shortlist", stdin=text)
-    assert short.stdout == edgeapp(*command, stdin=text).stdout
+    short = edgeapp_here(*command, "--shortlist", stdin=text)
+    assert short.stdout == edgeapp_here(*command, stdin=text).stdout
     folder = many_folder("m2m100_418M", seed=1)
-    none = edgeapp("translate", "-m", str(folder), "-t", "de", "--shortlist", stdin=text)
+    none = edgeapp_here("translate", "-m", str(folder), "-t", "de", "--shortlist", stdin=text)
     assert (none.returncode, none.stdout, none.stderr.count("\n")) == (2, "", 1)
     assert "no shortlist" in none.stderr
 

@@ -22,6 +22,7 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
     return int(stop.value.code or 0), out, err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command", [(), ("transcribe",), ("translate",), ("live",), ("models",), ("doctor",)]
 )

@@ -19,6 +19,8 @@ from edgeapp.model_pool import ModelPool
 from pipelines import TranscribeOptions
 from pipelines.hub import cache_folder, use_cache_folder
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 DOCUMENT = Path(__file__).parents[2] / "assets/docs/command-line.md"
 
 # Long options of whisper-ctranslate2 0.5.8 (commandline.py).
@@ -150,6 +152,7 @@ def test_openai_whispers_own_defaults_are_accepted(run: Run) -> None:
     assert runner.options.best_of == 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "field", "value"),
     [

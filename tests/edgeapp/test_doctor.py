@@ -47,6 +47,7 @@ def of_area(out: str, area: str) -> list[dict[str, Any]]:
     return [finding for finding in json.loads(out)["findings"] if finding["area"] == area]
 
 
+@pytest.mark.slow
 def test_a_machine_on_which_all_works(tmp_path: Path) -> None:
     code, out = doctor(tmp_path, "--json", "--no-microphone")
     assert code == 0, out

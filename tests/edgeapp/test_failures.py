@@ -20,6 +20,8 @@ from pipelines.notices import notice
 from pipelines.translation import Translation, Translator
 from pipelines.translation.decode import SentenceDecoder, SentenceRequest
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 SAMPLES = assets_folder() / "samples"
 CPU = ("--device", "cpu", "--threads", "1")
 
@@ -266,6 +268,7 @@ def test_ten_failed_lines_in_a_row_end_an_input(
     assert said[9].startswith("edgeapp: a.txt, line 11: ")
 
 
+@pytest.mark.slow
 def test_a_failed_line_in_worker_processes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.server.picker_options import picker_options
 from edgeapp.settings import Settings
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 Folders = Callable[..., Path]
 
 

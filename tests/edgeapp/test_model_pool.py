@@ -10,10 +10,12 @@ import pytest
 
 from edgeapp.model_pool import ModelPool
 from edgeapp.settings import Settings
-from pipelines import Translator
+from pipelines import Transcriber, Translator
 from pipelines.engine import Engine
 from pipelines.errors import ModelError, UnsupportedTask
 from pipelines.hub import assets_folder
+
+pytestmark = pytest.mark.usefixtures("kernels")
 
 DEMO = assets_folder() / "models" / "demo-en-de"
 
@@ -73,22 +75,27 @@ def test_arbitrary_source_languages_add_no_translators(
     assert pool.translator(many, "en", "de") is english
 
 
-def test_threads_share_a_model(pool: ModelPool, hub_cache: Path) -> None:
-    translators: list[Translator] = []
+@pytest.mark.parametrize("task", ["asr", "translation"])
+def test_threads_share_a_model(task: str, hub_cache: Path) -> None:
+    pool = ModelPool(Settings(threads=1))
+    models: list[Transcriber | Translator] = []
     start = threading.Barrier(4)
 
     def load() -> None:
         start.wait(10)
-        translators.append(pool.translator("demo-de-en", None, None))
+        if task == "asr":
+            models.append(pool.transcriber("demo", None))
+        else:
+            models.append(pool.translator("demo-de-en", None, None))
 
     threads = [threading.Thread(target=load) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert len(translators) == 4
-    assert all(each is translators[0] for each in translators)
-    assert len([m for m in pool.loaded if m.folder == translators[0].model.folder]) == 1
+    assert len(models) == 4
+    assert all(each is models[0] for each in models)
+    assert len(pool.loaded) == 1
 
 
 def add_to_cache(hub_cache: Path, repository: str, folder: Path) -> None:

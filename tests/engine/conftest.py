@@ -104,5 +104,5 @@ def stored_whisper(_stored: Path) -> Stored:
 @pytest.fixture
 def load() -> Iterator[Callable[..., LoadedModel]]:
     """The `load` of an engine that forgets everything with the test."""
-    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         yield engine.load

@@ -1,6 +1,7 @@
 """A pytest plugin: engines in float32 compute on the stand-in for a GPU, by recorded passes.
 
-python -m pytest -p tests.engine.on_other_device tests/engine/test_{exact,beam,speculation}.py
+python -m pytest -p tests.engine.on_other_device tests/engine/test_exact.py \
+    tests/engine/decoding/sampling/test_beam_search.py tests/engine/decoding/test_speculative.py
 
 For tests of what is generated, in one thread: others compare tensors with the CPU's own.
 """
@@ -30,7 +31,7 @@ def pytest_sessionstart() -> None:
     patch = _STACK.enter_context(pytest.MonkeyPatch.context())
     patch.setattr(engine_module, "choose_device", lambda device: OTHER)
     patch.setattr(engine_module, "compute_plan", _plan_for)
-    patch.setattr(decoder_module, "recorders_for", lambda device: OperationRecorder)
+    patch.setattr(decoder_module, "graph_recorders", lambda device: OperationRecorder)
     _STACK.enter_context(other_device())
 
 

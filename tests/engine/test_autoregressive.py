@@ -30,6 +30,8 @@ from tests.conftest import Exactness
 from tests.engine.conftest import token_sources
 from tests.engine.modules import MODULES, VISION, made
 
+pytestmark = pytest.mark.oracle
+
 CAUSAL = ("gpt2", "llama")
 SEQ2SEQ = tuple(kind for kind in MODULES if kind not in CAUSAL)
 INPUTS = [[5, 17, 33, 8, 2], [9, 2], [40, 41, 42, 43, 40, 41, 42, 43, 40, 41, 2]]

@@ -38,6 +38,8 @@ from tests.engine.oracle import (
     teacher_forced,
 )
 
+pytestmark = pytest.mark.oracle
+
 # "!" is the true shape; the others have true keys, vocabularies and windows, and small dimensions.
 WHISPERS = [
     "whisper:tiny!",

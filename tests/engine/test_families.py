@@ -21,6 +21,8 @@ from pipelines.engine import Engine, GenerationOptions, NgramDrafter, Request
 from tests.conftest import Exactness
 from tests.engine.modules import _SEQ2SEQ, _T5, MODULES
 
+pytestmark = pytest.mark.oracle
+
 SOURCES = [[5, 17, 33, 8, 2], [9, 2], list(range(10, 50)), [40, 41, 42, 43, 40, 41, 42, 2]]
 # No token ends a text: a random model would often stop at once.
 ENDS = (7, 30)

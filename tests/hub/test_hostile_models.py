@@ -245,6 +245,7 @@ def test_bad_folders_do_not_hide_the_others(bad_cache: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -13,6 +13,8 @@ import pytest
 from pipelines.hub import pull, resolve
 from tests.fixtures.hub import Hub
 
+pytestmark = pytest.mark.oracle
+
 WHISPER = "tiny tiny.en large-v3 turbo distil".split()
 MARIAN = "opus-mt-en-de opus-mt-en-mul opus-mt-tc-big-en-fr separate-vocabs".split()
 MANY = (
@@ -185,7 +187,7 @@ def test_downloaded_they_load_and_run(
 
     hub.host("openai/whisper-tiny", whisper_folder("tiny"))
     hub.host("Helsinki-NLP/opus-mt-en-de", marian_folder("opus-mt-en-de"))
-    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         pull("tiny")
         assert Transcriber("tiny", engine=engine) is not None
         pull("opus-mt-en-de")

@@ -89,7 +89,8 @@ def test_what_is_not_here_is_said_with_where_and_what_to_run(name: str, hub_cach
     with pytest.raises(ModelNotFound) as error:
         resolve(name)
     message = one_line(error)
-    assert f"looked for {name}" in message or "looked for" in message
+    repository = {"tiny": "openai/whisper-tiny", "opus-mt-en-fr": f"Helsinki-NLP/{name}"}
+    assert f"looked for {repository.get(name, name)} in " in message
     assert str(hub_cache) in message
     assert f"`edgeapp models pull {name}`" in message
 

@@ -46,6 +46,7 @@ def test_identical_names_and_numbers_are_aligned(demo: Translator, beam_size: in
     assert (plain.text, plain.warnings) == (found.text, found.warnings)
 
 
+@pytest.mark.slow
 def test_every_text_of_any_kind(demo: Translator) -> None:
     """Nothing, spaces, marks, links, capitals, quotes, letters that the model does not know."""
     texts = [

@@ -76,6 +76,7 @@ _WORDS = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=250, deadline=None)
 @given(st.one_of(_TEXT, _WORDS.map(" ".join), st.text()))
 def test_a_model_that_repeats_its_source_gives_the_text_back(echo: Translator, text: str) -> None:

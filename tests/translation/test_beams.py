@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from transformers.generation.utils import GenerationMixin
 
 from pipelines.translation import TranslateOptions, Translator
 from tests.engine.oracle import encoded, reference
+
+pytestmark = pytest.mark.oracle
 
 SENTENCES = [
     "Where is the station?",

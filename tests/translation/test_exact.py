@@ -18,6 +18,8 @@ from pipelines.translation.tokenizers.marian import MarianTokenizer
 from tests.engine.oracle import assert_same_choice, greedy, reference
 from tests.translation.corpus import SENTENCES
 
+pytestmark = pytest.mark.oracle
+
 
 @pytest.fixture(scope="module")
 def demo_reference(demo_folder: Path) -> Any:

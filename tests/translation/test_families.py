@@ -29,6 +29,8 @@ from tests.translation.families import (
     source_ids,
 )
 
+pytestmark = pytest.mark.oracle
+
 Folders = Callable[..., Path]
 FOREIGN = (
     "Я вижу вокзал сегодня.",

@@ -44,8 +44,12 @@ def test_garbage_gives_some_translation(demo: Translator, text: str) -> None:
     assert len(translation.text) < 10 * len(text) + 200
 
 
+@pytest.mark.slow
 def test_random_texts(demo: Translator) -> None:
-    for translation in demo.translate(random_texts(60, seed=5)):
+    texts = random_texts(60, seed=5)
+    done = demo.translate(texts)
+    assert [translation.source for translation in done] == texts
+    for translation in done:
         assert bool(translation.text.strip()) is bool(translation.source.strip())
 
 
@@ -87,6 +91,7 @@ def test_accents_that_the_model_lacks_do_not_hide_a_word(demo: Translator) -> No
     assert "ś" in translation.warnings[0]
 
 
+@pytest.mark.slow
 def test_a_line_of_a_hundred_thousand_characters(demo: Translator) -> None:
     """Cut into parts that the model can take, without its taking minutes to find them."""
     translator, engine = scripted(demo, lambda source, request: source)

@@ -29,6 +29,7 @@ def test_overrides_replace_fields() -> None:
         with_overrides(options, {"beams": 4})  # type: ignore[typeddict-unknown-key]
 
 
+@pytest.mark.slow
 def test_every_method_takes_overrides(demo: Translator) -> None:
     text = "He is tired. He is ill."
     assert len(demo.translate(text).sentences) == 2

@@ -13,6 +13,8 @@ from pipelines.engine import Engine, ProcessPool
 from pipelines.errors import EngineError, InputError, OptionError, UnsupportedTask
 from pipelines.translation import ParallelTranslator, TranslateOptions, Translator
 
+pytestmark = pytest.mark.slow
+
 LINES = ["Good morning!", "", "Tom lives in Boston. He likes it there.", "Where is my book?"]
 
 

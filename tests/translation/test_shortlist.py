@@ -29,9 +29,11 @@ def test_only_tokens_of_the_shortlist_are_generated(tmp_path: Path, exact_engine
     folder = write_marian(tmp_path / "opus-mt-en-de")
     short = Translator(folder, engine=exact_engine, shortlist=True)
     kept = {*target_vocabulary_ids(folder)}
-    for done in short.translate(["Good morning!", "Where is my book? It was here."]):
-        for sentence in done.sentences:
-            assert {*sentence.tokens} <= kept
+    done = short.translate(["Good morning!", "Where is my book? It was here."])
+    sentences = [sentence for each in done for sentence in each.sentences]
+    assert len(sentences) == 3
+    assert any(sentence.tokens for sentence in sentences)
+    assert {token for sentence in sentences for token in sentence.tokens} <= kept
 
 
 def test_a_trained_model_generates_the_same_text(

@@ -333,6 +333,7 @@ def test_invalid_arrays_are_errors(source: Any, reason: str) -> None:
         load_audio(source)
 
 
+@pytest.mark.slow
 def test_a_long_recording_is_held_once(tmp_path: Path) -> None:
     minutes = 20
     path = tmp_path / "long.flac"

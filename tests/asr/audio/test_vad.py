@@ -411,7 +411,9 @@ def test_every_sentence_is_inside_an_utterance(
 
 
 def test_recordings_of_people(shared_data: Path) -> None:
-    for path in sorted((shared_data / "speech").glob("*.flac")):
+    paths = sorted((shared_data / "speech").glob("*.flac"))
+    assert len(paths) == 6
+    for path in paths:
         audio = load_audio(path)
         spans = utterances(play(audio, VadOptions(), real=True), audio)
         assert sum(end - start for start, end in spans) > 0.9 * len(audio)

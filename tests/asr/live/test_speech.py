@@ -17,6 +17,8 @@ from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.engine import Engine
 from pipelines.hub import assets_folder, bundled_folder
 
+pytestmark = pytest.mark.slow
+
 STEADY = 1600  # samples: a tenth of a second
 NOTHING_S = 6
 
@@ -24,7 +26,7 @@ NOTHING_S = 6
 @pytest.fixture(scope="module")
 def transcriber() -> Transcriber:
     """In float32, where a draft must not change a single token."""
-    return Transcriber(bundled_folder("demo"), engine=Engine(compute_type="float32", threads=2))
+    return Transcriber(bundled_folder("demo"), engine=Engine(compute_type="float32", threads=1))
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def test_events_are_consistent() -> None:
             assert tail == "", "nothing is left open at a pause"
             speaking = False
         elif isinstance(event, PartialText):
-            assert event.text != tail or event.text
+            assert event.text != tail, "said once only"
             tail = event.text
         else:
             assert speaking
@@ -99,6 +99,7 @@ def test_speech_without_a_pause_is_cut_without_loss() -> None:
     assert words == truth
 
 
+@pytest.mark.slow
 def test_an_hour_costs_the_same_a_second_as_a_minute() -> None:
     samples, spoken = speak(sentence(60))
     minute = len(samples)

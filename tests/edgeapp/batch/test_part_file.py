@@ -30,6 +30,15 @@ def test_resumes_after_the_complete_lines(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [out]
 
 
+def test_a_line_is_in_the_file_as_soon_as_it_is_written(tmp_path: Path) -> None:
+    """`kill -9` loses none of them."""
+    with PartFile(tmp_path / "talk.de.txt", "k") as part:
+        part.write("eins\n")
+        assert part.part.read_text() == "eins\n"
+        part.write("zwei\n")
+        assert part.part.read_text() == "eins\nzwei\n"
+
+
 def test_another_job_starts_again(tmp_path: Path) -> None:
     out = tmp_path / "talk.de.txt"
     interrupted(out, "k", "eins\n")

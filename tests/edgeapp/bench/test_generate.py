@@ -20,6 +20,8 @@ from pipelines.errors import OptionError
 from pipelines.hub import assets_folder, bundled_folder
 from pipelines.translation import Translator
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 TEXTS = ["Where is the station?", "I would like a cup of coffee, please."]
 
 

@@ -21,6 +21,8 @@ from pipelines.asr.live.transcriber import LiveOptions
 from pipelines.errors import AudioError
 from pipelines.hub import assets_folder, bundled_folder
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 STORY = assets_folder() / "samples" / "story.flac"
 WORDS = st.lists(st.sampled_from("abc"), max_size=7)
 
@@ -106,6 +108,7 @@ def test_an_invalid_table_of_word_times(tmp_path: Path) -> None:
         read_recording(tmp_path / "a.wav")
 
 
+@pytest.mark.slow
 def test_live_captions_are_measured() -> None:
     """Two sentences in real time. The bounds must hold on any machine, however slow or busy."""
     story = read_recording(STORY)

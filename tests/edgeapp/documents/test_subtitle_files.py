@@ -15,6 +15,8 @@ from edgeapp.documents.subtitle_markup import plain_text, utterances
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from pipelines import Alignment, InputError, TranslateOptions, Translation, Translator
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 _SRT = """1
 00:00:01,000 --> 00:00:03,000
 The weather is <i>very</i> nice today,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -202,9 +204,21 @@ def test_a_sound_system_that_hangs_does_not_hang_the_program(
     sound: FakeSoundDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(devices, "_CLOSE_TIMEOUT_S", 0.05)
-    released = threading.Event()
+    hanging, released = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        hanging.set()
+        released.wait(20)
+
+    unregistered: list[object] = []
+    monkeypatch.setattr(atexit, "unregister", unregistered.append)
     try:
+        began = time.monotonic()
         with Microphone():
-            monkeypatch.setattr(sound.streams[0], "close", lambda: released.wait(20))
+            monkeypatch.setattr(sound.streams[0], "close", hang)
+        assert time.monotonic() - began < 10
+        assert hanging.is_set(), "it was closed"
+        assert unregistered == [sound._exit_handler], "the end of the program does not hang either"
+        assert sound.streams[0] in devices._open_streams, "it is not closed yet"
     finally:
         released.set()

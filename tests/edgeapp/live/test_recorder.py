@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from edgeapp.live import recorder as recorder_module
 from edgeapp.live.recorder import Recorder
 from pipelines.asr.audio.decode import load_audio
 from pipelines.errors import OptionError, OutputError
@@ -149,3 +150,18 @@ def test_an_empty_recording_is_a_valid_file(tmp_path: Path) -> None:
     with Recorder(tmp_path / "nothing.wav"):
         pass
     assert soundfile.info(tmp_path / "nothing.wav").frames == 0
+
+
+def test_a_wav_file_ends_before_its_header_overflows(
+    tmp_path: Path, samples: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sizes in the header have 32 bits."""
+    monkeypatch.setattr(recorder_module, "_MAX_WAV_BYTES", 2 * 32_000)
+    path = tmp_path / "long.wav"
+    recorder = Recorder(path)
+    recorder.write(samples[:32_000])
+    with pytest.raises(OutputError, match="no more than 37 hours; .flac files do"):
+        recorder.write(samples[32_000:64_000])
+    recorder.close()
+    read, _ = soundfile.read(path, dtype="float32")
+    np.testing.assert_array_equal(read, samples[:32_000])

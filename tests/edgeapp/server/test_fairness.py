@@ -22,6 +22,7 @@ from tests.edgeapp.server import attacks
 LONGEST_S = 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(attacks.ATTACKS))
 def test_what_a_visitor_waits(real_server: str, name: str, capfd: Any) -> None:
     attacks.warm_up(real_server)
@@ -211,6 +212,7 @@ def test_blocks_of_audio_are_not_slowed_down(thread_server: Callable[..., str]) 
     assert asyncio.run(speak()) < 1
 
 
+@pytest.mark.slow
 def test_the_flooding_tab_is_read_slowly_and_stays(thread_server: Callable[..., str]) -> None:
     url = thread_server()
     began = time.monotonic()

@@ -21,6 +21,8 @@ from pipelines.errors import AudioError
 from pipelines.hub import assets_folder
 from tests.asr.audio.hostile import endless_wav, flac, flac_frame, wav
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 UNUSED: Any = None  # models, history: not needed before transcription
 
 

@@ -21,6 +21,8 @@ from edgeapp.ui import STATIC
 from pipelines.errors import OptionError, UnsupportedTask
 from pipelines.hub import ModelInfo
 
+pytestmark = pytest.mark.usefixtures("kernels")
+
 
 @pytest.fixture(scope="module")
 def pool() -> ModelPool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -149,3 +150,31 @@ def test_closing_the_server_closes_all_sessions() -> None:
         tab.begin(Work())
     sessions.close()
     assert all(tab.types == ["begun"] for tab in tabs)
+
+
+def test_the_limit_holds_for_tabs_that_begin_at_once() -> None:
+    class Slow(set[Session]):
+        def __len__(self) -> int:
+            count = super().__len__()
+            time.sleep(0.02)  # other threads run between the count and what follows from it
+            return count
+
+    sessions, start = Sessions(2), threading.Barrier(6)
+    sessions._running = Slow()
+    refused: list[Tab] = []
+
+    def begin(tab: Tab) -> None:
+        start.wait(10)
+        try:
+            sessions.acquire(tab.session)
+        except TooManySessions:
+            refused.append(tab)
+
+    tabs = [Tab(sessions) for _ in range(6)]
+    threads = [threading.Thread(target=begin, args=(tab,)) for tab in tabs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert sessions.running == 2
+    assert len(refused) == 4

@@ -22,6 +22,7 @@ def eager(kind: str) -> Any:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*BOTH, *VISION])
 def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
     """Alone, beside a row without capture, after a draft that was half wrong, and scored."""

@@ -21,6 +21,8 @@ from pipelines.engine import (
 from pipelines.errors import RequestError
 from tests.engine.conftest import mel_source, token_sources
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 24
 
 

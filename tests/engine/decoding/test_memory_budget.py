@@ -27,6 +27,8 @@ from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.modules import MODULES, VISION, made
 from tests.fixtures.checkpoints import write_marian
 
+pytestmark = pytest.mark.slow
+
 MiB = 2**20
 
 

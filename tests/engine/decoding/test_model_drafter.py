@@ -29,6 +29,8 @@ from tests.engine.conftest import mel_source, token_sources
 from tests.engine.modules import made
 from tests.fixtures.checkpoints import write_marian, write_whisper
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 16
 
 

@@ -29,6 +29,8 @@ from pipelines.errors import EngineError, OptionError, RequestError
 from tests.engine.conftest import mel_source, token_sources
 from tests.fixtures.checkpoints import write_marian, write_whisper
 
+pytestmark = pytest.mark.slow
+
 LENGTH = 24
 
 

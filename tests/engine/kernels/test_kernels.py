@@ -344,6 +344,7 @@ def _printed(script: str, **environment: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_numba_still_works_in_the_same_process() -> None:
     """Both add symbols to LLVM, where they belong to the whole process."""
     script = (
@@ -358,6 +359,7 @@ def test_numba_still_works_in_the_same_process() -> None:
     assert _printed(script) == "1000.0"
 
 
+@pytest.mark.slow
 def test_the_pages_of_llvm_are_dropped_after_linking() -> None:
     script = (
         "from pipelines.engine.kernels.loader import load_kernels\n"
@@ -384,10 +386,12 @@ def _load_in_a_process(folder: Path, kernels: str) -> str:
     return _printed(script, EDGEAPP_KERNELS=kernels, XDG_CACHE_HOME=str(folder))
 
 
+@pytest.mark.slow
 def test_kernels_can_be_disabled(tmp_path: Path) -> None:
     assert _load_in_a_process(tmp_path, "torch") == "False False False"
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_is_compiled_anew(tmp_path: Path) -> None:
     assert library is not None
     whole = loader._cache_path(library.level).read_bytes()

@@ -74,6 +74,7 @@ def _run_limited(limits: dict[str, str]) -> dict[str, Any]:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not torch.backends.cpu.get_cpu_capability().startswith(("AVX2", "AVX512")),
     reason="this CPU has no AVX2",
@@ -89,6 +90,7 @@ def test_auto_is_int8_without_vnni_and_does_not_overflow(kernels: str) -> None:
     assert sum(a == b for a, b in zip(exact, quick, strict=True)) >= len(SENTENCES) - 2
 
 
+@pytest.mark.slow
 def test_auto_is_float32_on_the_oldest_cpus() -> None:
     result = _run_limited(OLDEST)
     assert (result["precision"], result["why"]) == ("float32", "the CPU has no fast int8")

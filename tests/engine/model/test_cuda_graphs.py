@@ -40,6 +40,8 @@ from tests.engine.other_device import OTHER, other_device
 from tests.engine.recorder import OperationRecorder
 from tests.engine.test_families import SOURCES, made
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Engine]
 
 

@@ -145,6 +145,8 @@ def test_int8_by_torch_is_close_to_float32(
 ) -> None:
     """As on machines where no kernels can be compiled."""
     monkeypatch.setattr(linear, "load_kernels", lambda: None)
+    with Engine(device="cpu", compute_type="int8", threads=1) as other:
+        assert other.load(checkpoints(spec)).backend.kernels == "torch's kernels"
     test_lower_precisions_are_close_to_float32(spec, "int8", checkpoints, engine)
 
 

@@ -56,6 +56,7 @@ def test_equals_suppression_of_all_other_ids(
             )
         ]
         assert results[0].tokens == results[1].tokens
+        assert results[1].tokens
         assert {*results[1].tokens} <= {*kept}
 
 

@@ -37,8 +37,12 @@ def test_safetensors_are_preferred_to_a_bin(
     stored_marian: Stored, tmp_path: Path, load: Any
 ) -> None:
     folder = stored_marian.write(tmp_path)
-    (folder / "pytorch_model.bin").write_bytes(b"not read at all")
-    logits(load, folder)
+    expected = logits(load, folder)
+    for name, tensor in stored_marian.state.items():
+        stored_marian.state[name] = -tensor
+    stored_marian.write(tmp_path, "bin")
+    assert (folder / "pytorch_model.bin").exists()
+    assert torch.equal(logits(load, folder), expected)
 
 
 @pytest.mark.parametrize("form", ["safetensors", "bin", "legacy bin"])
@@ -55,10 +59,11 @@ def test_fp16_weights_are_widened_exactly(
 def test_bf16_weights_are_widened_exactly(
     stored_whisper: Stored, tmp_path: Path, load: Any
 ) -> None:
-    stored_whisper.state = {
-        name: tensor.bfloat16() for name, tensor in stored_whisper.state.items()
-    }
-    logits(load, stored_whisper.write(tmp_path), frames())
+    half = {name: tensor.bfloat16() for name, tensor in stored_whisper.state.items()}
+    stored_whisper.state = {name: tensor.float() for name, tensor in half.items()}
+    expected = logits(load, stored_whisper.write(tmp_path / "wide"), frames())
+    stored_whisper.state = half
+    assert torch.equal(logits(load, stored_whisper.write(tmp_path / "half"), frames()), expected)
 
 
 def test_names_without_the_prefix(stored_whisper: Stored, tmp_path: Path, load: Any) -> None:

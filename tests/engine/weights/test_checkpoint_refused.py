@@ -230,7 +230,7 @@ def test_another_familys_weights(
 ) -> None:
     """A config of another model: the error names the first missing tensor."""
     stored_marian.state, stored_whisper.state = stored_whisper.state, stored_marian.state
-    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         for name, checkpoint in (("marian", stored_marian), ("whisper", stored_whisper)):
             message = refused(engine.load, checkpoint.write(tmp_path / name))
             assert "the weights lack 'model." in message or "has the shape" in message
@@ -269,7 +269,7 @@ def test_no_folder(tmp_path: Path, load: Any) -> None:
 
 
 def test_a_failed_load_can_be_repeated(stored_marian: Stored, tmp_path: Path) -> None:
-    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
         folder = stored_marian.write(tmp_path)
         weights = (folder / "model.safetensors").read_bytes()
         (folder / "model.safetensors").write_bytes(weights[:100])

@@ -83,7 +83,9 @@ def test_a_shortened_sentence_is_still_all_there(sentence: str, limit: int) -> N
 
 def test_parts_fit() -> None:
     for sentence in ("word " * 1000 + "end", "a" * 5000, "a,b;" * 700, "我很好，" * 300):
-        assert all(len(span.text) <= 50 for span in split_to_fit(sentence, 50, len))
+        spans = split_to_fit(sentence, 50, len)
+        assert all(len(span.text) <= 50 for span in spans)
+        assert "".join(span.leading_space + span.text for span in spans) == sentence
 
 
 def test_a_sentence_that_fits_is_left_alone() -> None:
@@ -108,6 +110,8 @@ def test_it_is_cut_at_the_best_place_near_the_middle() -> None:
 
 def test_a_character_of_several_code_points_stays_whole() -> None:
     family = "👩\u200d👩\u200d👧"
-    for span in split_to_fit(family * 20, 12, len):
+    spans = split_to_fit(family * 20, 12, len)
+    assert "".join(span.text for span in spans) == family * 20
+    for span in spans:
         assert span.text.count("👧") * len(family) == len(span.text)
     assert all(span.text[0] != "\u0301" for span in split_to_fit("e\u0301" * 50, 7, len))

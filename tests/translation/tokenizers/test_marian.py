@@ -18,6 +18,8 @@ from pipelines.translation.tokenizers.base import StreamingDetokenizer
 from pipelines.translation.tokenizers.marian import MarianTokenizer
 from tests.translation.corpus import ODD, SENTENCES, random_texts
 
+pytestmark = pytest.mark.oracle
+
 TEXTS = [*SENTENCES, *ODD, *random_texts(300, seed=1)]
 LAYOUTS = {
     "demo": None,

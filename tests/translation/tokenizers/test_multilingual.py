@@ -21,6 +21,8 @@ from pipelines.translation.tokenizers.t5 import T5Tokenizer
 from tests.fixtures.many_layout import SHAPES, write_many_files
 from tests.translation.corpus import SENTENCES
 
+pytestmark = pytest.mark.oracle
+
 Folders = Callable[..., Path]
 
 

@@ -35,6 +35,8 @@ from tests.conftest import Exactness
 from tests.engine.conftest import Folders, mel_source, token_sources
 from tests.engine.oracle import NEAR_TIE, encoded, reference
 
+pytestmark = pytest.mark.oracle
+
 LENGTH = 14
 
 

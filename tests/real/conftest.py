@@ -1,0 +1,171 @@
+"""Whisper base as it is downloaded, and people's voices; what each program writes of them, once.
+
+The data lies in ../shared (its READMEs have the sources); without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeapp.bench.word_lag import plain_words, word_errors
+from pipelines import SAMPLE_RATE, Samples
+from pipelines.asr import Segment, Transcriber, load_audio
+from pipelines.engine import Engine
+from tests.conftest import REPOSITORY
+from tests.tally import Tally
+
+SHARED = REPOSITORY.parent / "shared"
+PAUSE_S = 0.4  # between sentences that are put one after the other
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Speech with its text.
+
+    Attributes:
+        samples: float32 [n] at 16 kHz.
+        text: What is said.
+        language: Code.
+    """
+
+    samples: Samples
+    text: str
+    language: str = "en"
+
+    def edits(self, found: str) -> int:
+        """Words to delete, insert or replace until the text found is what was said."""
+        return word_errors(plain_words(self.text), plain_words(found))
+
+    @property
+    def words(self) -> int:
+        return len(plain_words(self.text))
+
+
+Recordings = dict[str, Recording]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a program wrote of one recording."""
+
+    language: str
+    segments: tuple[Segment, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(segment.text for segment in self.segments)
+
+
+class Ours:
+    """EdgeApp in one compute type, greedily; each recording once for the same options."""
+
+    def __init__(self, folder: Path, compute_type: str) -> None:
+        self.engine = Engine(device="cpu", compute_type=compute_type, threads=1)
+        self.transcriber = Transcriber(folder, engine=self.engine)
+        self.find = cache(self._find)
+
+    def _find(self, recording: Recording, words: bool = False, batch_size: int = 1) -> Found:
+        result = self.transcriber.transcribe(
+            recording.samples, temperature=0.0, word_timestamps=words, batch_size=batch_size
+        )
+        return Found(result.language, tuple(result))
+
+
+@pytest.fixture(scope="session")
+def folder() -> Path:
+    path = SHARED / "models" / "whisper-base"
+    if not path.is_dir():
+        pytest.skip(f"needs the real Whisper base, which is not at {path}")
+    return path
+
+
+@pytest.fixture(scope="session")
+def recordings(shared_data: Path) -> Recordings:
+    """Six readers and speakers, under three minutes."""
+    speech, real = shared_data / "speech", shared_data / "speech-real"
+    lines = (speech / "transcripts.txt").read_text(encoding="utf-8").splitlines()
+    texts = dict(line.split("|") for line in lines)
+    book = [name for name in texts if name.startswith("LJ")]
+    return {
+        "book": Recording(
+            _joined([speech / f"{name}.flac" for name in book]),
+            " ".join(texts[name] for name in book),
+        ),
+        "voices": Recording(
+            _joined(
+                [
+                    speech / "jfk.flac",
+                    real / "6930-75918-0000.flac",
+                    real / "7902-96591-0000.flac",
+                ]
+            ),
+            f"{texts['jfk']} Concord returned to its place amidst the tents. "
+            "I am from the cutter lying off the coast.",
+        ),
+        "sonnet": _read(real / "sonnet2.mp3"),
+        "german": _read(real / "german.mp3", "de"),
+    }
+
+
+def _joined(files: list[Path]) -> Samples:
+    pause = np.zeros(round(PAUSE_S * SAMPLE_RATE), np.float32)
+    return np.concatenate([part for file in files for part in (load_audio(file), pause)])
+
+
+def _read(file: Path, language: str = "en") -> Recording:
+    text = file.with_suffix(".txt").read_text(encoding="utf-8")
+    return Recording(load_audio(file), text, language)
+
+
+@pytest.fixture(scope="session")
+def exact(folder: Path) -> Iterator[Ours]:
+    """In float32."""
+    ours = Ours(folder, "float32")
+    yield ours
+    ours.transcriber.close()
+    ours.engine.close()
+
+
+@pytest.fixture(scope="session")
+def quick(folder: Path) -> Iterator[Ours]:
+    """In int8."""
+    ours = Ours(folder, "int8")
+    yield ours
+    ours.transcriber.close()
+    ours.engine.close()
+
+
+class Report:
+    """Counts of edits, for the terminal summary."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def say(self, line: str) -> None:
+        self._tally.lines.append(f"whisper-base: {line}")
+
+    def edits(self, what: str, found: dict[str, str], recordings: Recordings) -> int:
+        """Count the edits of what was found of some recordings."""
+        counts = {name: recordings[name].edits(text) for name, text in found.items()}
+        words = {name: recordings[name].words for name in found}
+        parts = ", ".join(f"{name} {counts[name]} in {words[name]}" for name in found)
+        total = sum(counts.values())
+        self.say(f"{what}: {total} edits in {sum(words.values())} words ({parts})")
+        return total
+
+
+@pytest.fixture(scope="session")
+def report(tally: Tally) -> Report:
+    return Report(tally)
+
+
+def alignment_heads(folder: Path) -> list[tuple[int, int]]:
+    config = json.loads((folder / "generation_config.json").read_text(encoding="utf-8"))
+    return [tuple(pair) for pair in config["alignment_heads"]]

@@ -1,0 +1,61 @@
+"""Whisper base in every compute type, in batches and live: edits against what was said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pipelines import SAMPLE_RATE
+from pipelines.asr import TranscribeOptions
+from pipelines.asr.live.events import CommittedText
+from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
+from tests.real.conftest import Ours, Recordings, Report
+
+SHORT = ("book", "voices")
+
+
+def test_float32(exact: Ours, recordings: Recordings, report: Report) -> None:
+    found = {name: exact.find(each, words=True).text for name, each in recordings.items()}
+    edits = report.edits("float32", found, recordings)
+    assert edits <= 36
+
+
+def test_int8(exact: Ours, quick: Ours, recordings: Recordings, report: Report) -> None:
+    found = {name: quick.find(each).text for name, each in recordings.items()}
+    edits = report.edits("int8", found, recordings)
+    best = sum(each.edits(exact.find(each, words=True).text) for each in recordings.values())
+    assert edits <= best + 6
+
+
+@pytest.mark.parametrize("compute_type", ["bfloat16", "float16"])
+def test_half_precision(
+    compute_type: str, folder: Path, exact: Ours, recordings: Recordings, report: Report
+) -> None:
+    ours = Ours(folder, compute_type)
+    found = {name: ours.find(recordings[name]).text for name in SHORT}
+    ours.transcriber.close()
+    ours.engine.close()
+    edits = report.edits(compute_type, found, recordings)
+    best = sum(recordings[n].edits(exact.find(recordings[n], words=True).text) for n in SHORT)
+    assert edits <= best + 3
+
+
+def test_chunks_against_windows(quick: Ours, recordings: Recordings, report: Report) -> None:
+    found = {name: quick.find(each, batch_size=4).text for name, each in recordings.items()}
+    edits = report.edits("int8, batch of 4", found, recordings)
+    windows = sum(each.edits(quick.find(each).text) for each in recordings.values())
+    assert edits <= windows + 6
+
+
+def test_live_against_offline(quick: Ours, recordings: Recordings, report: Report) -> None:
+    recording = recordings["voices"]
+    options = LiveOptions(TranscribeOptions(language="en"), min_chunk_s=1.0)
+    live = LiveTranscriber(quick.transcriber, options)
+    events, block = [], SAMPLE_RATE // 10
+    for at in range(0, len(recording.samples), block):
+        events += live.feed(recording.samples[at : at + block])
+    events += live.finish()
+    text = "".join(event.text for event in events if isinstance(event, CommittedText))
+    edits = report.edits("int8, live", {"voices": text}, recordings)
+    assert edits <= recording.edits(quick.find(recording).text) + 3

@@ -1,0 +1,53 @@
+"""The counts of all workers stand in one summary."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests import tally
+
+
+class Process:
+    """A pytest process, of which the tally sees the config."""
+
+    def __init__(self) -> None:
+        self.stash, self.workeroutput = pytest.Stash(), {}
+        tally.pytest_configure(self)  # type: ignore[arg-type]
+
+    @property
+    def counts(self) -> tally.Tally:
+        return tally.tally.__wrapped__(self)  # the function behind the fixture
+
+
+def summary(process: Process) -> list[str]:
+    lines: list[str] = []
+    reporter: Any = SimpleNamespace(config=process, write_line=lines.append)
+    tally.pytest_terminal_summary(reporter)
+    return lines
+
+
+def test_workers_are_summed() -> None:
+    main = Process()
+    for tokens, line in ((5, "b"), (7, "a")):
+        worker = Process()
+        worker.counts.exactness.models += 1
+        worker.counts.exactness.tokens += tokens
+        worker.counts.lines.append(line)
+        tally.pytest_sessionfinish(SimpleNamespace(config=worker))  # type: ignore[arg-type]
+        sent = json.loads(json.dumps(worker.workeroutput))
+        tally.pytest_testnodedown(SimpleNamespace(config=main, workeroutput=sent))
+    crashed = SimpleNamespace(config=main)
+    tally.pytest_testnodedown(crashed)
+    assert summary(main) == [
+        "exactness: 2 models, 0 prompts, 12 tokens compared, 0 ties",
+        "a",
+        "b",
+    ]
+
+
+def test_what_was_not_compared_is_not_mentioned() -> None:
+    assert summary(Process()) == []
