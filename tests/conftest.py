@@ -97,6 +97,14 @@ def kernels(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactor
         load_kernels()
 
 
+@pytest.fixture(autouse=True)
+def _no_journal_of_other_tests() -> None:
+    """A recording that another test has transcribed is not done."""
+    if _home is not None:
+        for path in (_home / "data").glob("edgeapp/jobs.db*"):
+            path.unlink(missing_ok=True)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _only_this_machine() -> Iterator[None]:
     """No test speaks to another machine, or asks for its address."""

@@ -247,12 +247,13 @@ class Job:
 
     def __init__(self, journal: JobJournal, key: str) -> None:
         self._journal, self._key = journal, key
-        self._begun = time.monotonic()
+        self._begun, self._is_done = time.monotonic(), False
         rows = journal.execute("SELECT content FROM pieces WHERE key = ? ORDER BY number", (key,))
         try:
             self.pieces = [Piece.of_json(content) for (content,) in rows]
         except (ValueError, KeyError, TypeError):  # of another version: begin anew
             self.forget()
+        self._is_done = self.record.state is State.DONE
 
     @property
     def record(self) -> JobRecord:
@@ -268,7 +269,7 @@ class Job:
             "UPDATE jobs SET state = ?, worked_s = 0, outputs = '[]' WHERE key = ?",
             (State.RUNNING, self._key),
         )
-        self.pieces = []
+        self.pieces, self._is_done = [], False
 
     def add(self, piece: Piece) -> None:
         """Keep what was finished since the last piece."""
@@ -280,6 +281,8 @@ class Job:
 
     def running(self) -> None:
         """The work begins, or goes on."""
+        if self._is_done:
+            return
         self._journal.execute(
             "UPDATE jobs SET state = ?, message = '' WHERE key = ?", (State.RUNNING, self._key)
         )
@@ -290,7 +293,12 @@ class Job:
         self._end(State.DONE, audio_s, "", names)
 
     def stopped(self, audio_s: float | None, error: BaseException) -> None:
-        """The work was ended: by an error, which is a failure, or by a signal, which is none."""
+        """The work was ended: by an error, which is a failure, or by a signal, which is none.
+
+        What is decoded stays done: only its files could not be written again.
+        """
+        if self._is_done:
+            return
         if isinstance(error, Exception):
             message = str(error).splitlines()[0] if str(error) else type(error).__name__
             self._end(State.FAILED, audio_s, message, "[]")

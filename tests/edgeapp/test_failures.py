@@ -264,7 +264,10 @@ def test_ten_failed_lines_in_a_row_end_an_input(
     assert (tmp_path / "out" / "a.de.txt.part").read_text() == "Guten Morgen!\n"
     said = capsys.readouterr().err.splitlines()
     assert sum('"A bad one." could not be translated' in line for line in said) == 10
-    assert said[-1] == "edgeapp: a.txt: 10 lines in a row could not be translated"
+    assert said[-2:] == [
+        "edgeapp: a.txt: 10 lines in a row could not be translated",
+        "edgeapp: 1 of 2 inputs failed",
+    ]
     assert said[9].startswith("edgeapp: a.txt, line 11: ")
 
 
@@ -303,11 +306,12 @@ def test_a_failed_text_does_not_stop_the_others(
     assert run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", *CPU) == 1
     assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
     assert (tmp_path / "out" / "b.de.txt").read_text() == "Guten Morgen!\n"
-    kept, line = capsys.readouterr().err.splitlines()
+    kept, line, count = capsys.readouterr().err.splitlines()
     assert "the translated lines are in out/a.de.txt.part" in kept
     assert line.startswith("edgeapp: a.txt: ")
     assert type(error).__name__ in line
     assert line.endswith("; --debug shows the traceback")
+    assert count == "edgeapp: 1 of 2 inputs failed"
 
 
 def test_a_short_name_inside_a_word_does_not_count_as_named() -> None:
