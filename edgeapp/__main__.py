@@ -15,7 +15,33 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from edgeapp.cli import main as run
 
-    run()
+    try:
+        run()
+    except SystemExit as end:
+        _leave_threads(end.code)
+        raise
+
+
+def _leave_threads(code: object) -> None:
+    """End the process at once if other threads are still at work.
+
+    Native code in a daemon thread (a model being loaded) aborts the process with a core dump when
+    the interpreter is taken down under it.
+    """
+    import atexit
+    import os
+    import sys
+    import threading
+
+    if threading.active_count() == 1 or not (code is None or isinstance(code, int)):
+        return
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            code = code or 1
+    os._exit(code or 0)
 
 
 if __name__ == "__main__":

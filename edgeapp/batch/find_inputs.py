@@ -26,10 +26,12 @@ class FoundInput:
         path: Its path; "-" is stdin.
         name: Under which its results are named: relative to the folder that was given, without
             the suffix; None for a file that was given by itself.
+        problem: Why it stands for no file; None if it does.
     """
 
     path: str
     name: str | None = None
+    problem: str | None = None
 
 
 def find_inputs(names: Iterable[str], suffixes: frozenset[str]) -> list[FoundInput]:
@@ -40,8 +42,8 @@ def find_inputs(names: Iterable[str], suffixes: frozenset[str]) -> list[FoundInp
             taken, at any depth; patterns with *, ? or [ ].
         suffixes: Suffixes in lower case, with the dot.
 
-    Raises:
-        InputError: A folder or a pattern stands for no file.
+    Returns:
+        The inputs in order; a folder or a pattern that stands for no file is one with a problem.
     """
     found: dict[str, FoundInput] = {}
     for name in names:
@@ -49,12 +51,13 @@ def find_inputs(names: Iterable[str], suffixes: frozenset[str]) -> list[FoundInp
         if path.is_dir():
             inside = _in_folder(path, suffixes)
             if not inside:
-                raise InputError(f"{name}: no file in this folder has a suffix of a known format")
+                problem = f"{name}: no file in this folder has a suffix of a known format"
+                inside = [FoundInput(name, problem=problem)]
         elif any(mark in name for mark in "*?[") and not path.exists():
             matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207  # absolute patterns too
             inside = [FoundInput(match) for match in matches if Path(match).is_file()]
             if not inside:
-                raise InputError(f"{name}: no file matches this pattern")
+                inside = [FoundInput(name, problem=f"{name}: no file matches this pattern")]
         else:
             inside = [FoundInput(name)]
         for each in inside:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.job_journal import Job, JobJournal, JobRecord, State
 from edgeapp.batch.outputs import write_atomically
 from edgeapp.batch.part_file import job_key
@@ -20,7 +21,7 @@ from edgeapp.subtitles.formats import Transcript, render
 from edgeapp.subtitles.shaping import shaped
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import OutputError
+from pipelines import InputError, OutputError
 
 if TYPE_CHECKING:
     from edgeapp.batch.progress import LiveTextView, ProgressBarView
@@ -81,11 +82,11 @@ class TranscriptionRunner:
     retry_failed: bool = False
     style: SubtitleStyle | None = DEFAULT_STYLE
 
-    def run(self, inputs: list[str]) -> int:
+    def run(self, inputs: Sequence[FoundInput]) -> int:
         """Transcribe recordings in order. A recording that fails does not stop the others.
 
         Args:
-            inputs: Paths; "-" is stdin.
+            inputs: The recordings.
 
         Returns:
             The exit code: 0, or the highest of the failed recordings.
@@ -94,15 +95,20 @@ class TranscriptionRunner:
             BrokenPipeError: The reader of stdout is gone.
         """
         failures = InputFailures(len(inputs), self.debug)
-        for source, name in zip(inputs, self.output.names, strict=True):
-            with failures.catch(source):
-                self._journaled(source, name, single=len(inputs) == 1)
+        for found, name in zip(inputs, self.output.names, strict=True):
+            with failures.catch(found.path):
+                if found.problem is not None:
+                    raise InputError(found.problem)
+                self._journaled(found.path, name, single=len(inputs) == 1)
         return failures.exit_code()
 
-    def plan(self, inputs: list[str]) -> Iterator[str]:
+    def plan(self, inputs: Sequence[FoundInput]) -> Iterator[str]:
         """What `run` would do, one line for each recording."""
-        for source, name in zip(inputs, self.output.names, strict=True):
-            record = None
+        for found, name in zip(inputs, self.output.names, strict=True):
+            if found.problem is not None:
+                yield found.problem
+                continue
+            source, record = found.path, None
             if self.journal is not None and source != "-" and Path(source).is_file():
                 record = self.journal.record(self._key(source))
             yield f"{source}: {self._decision(record, name).value}"

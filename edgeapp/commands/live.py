@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -172,9 +172,10 @@ def live(
             policy=policy,
         )
         with ExitStack() as stack:
+            # The microphone opens first: what is said while the models load is transcribed too.
+            stop = stack.enter_context(_signals_stop())
             capture = LiveCapture(stack, from_file, speed, input_device)
-            # The microphone is open: what is said while the models load is transcribed too.
-            stack.enter_context(_signals_stop(capture))
+            stop.use(capture.stop)
             session = _session(ModelPool(settings), options, model, translate_to, translation_model)
             outputs = []
             for path, translated in files:
@@ -253,21 +254,38 @@ def _run(
                 shown = False
 
 
+class _Stop:
+    """What Ctrl-C does: it ends the audio as soon as there is some."""
+
+    def __init__(self) -> None:
+        self._end_audio: Callable[[], None] | None = None
+        self._requested = False
+
+    def use(self, end_audio: Callable[[], None]) -> None:
+        """There is audio now."""
+        self._end_audio = end_audio
+        if self._requested:
+            end_audio()
+
+    def handle(self, number: int, frame: object) -> None:
+        """Handle a signal."""
+        signal.signal(number, signal.default_int_handler)
+        self._requested = True
+        if self._end_audio is not None:
+            self._end_audio()
+
+
 @contextmanager
-def _signals_stop(capture: LiveCapture) -> Iterator[None]:
+def _signals_stop() -> Iterator[_Stop]:
     """The first Ctrl-C, SIGTERM or SIGHUP ends the audio; what was captured is still transcribed.
 
     A second one raises KeyboardInterrupt.
     """
-
-    def stop(number: int, frame: object) -> None:
-        signal.signal(number, signal.default_int_handler)
-        capture.stop()
-
+    stop = _Stop()
     numbers = [n for n in end_signals() if signal.getsignal(n) != signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in numbers}
+    before = {number: signal.signal(number, stop.handle) for number in numbers}
     try:
-        yield
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

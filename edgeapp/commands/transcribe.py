@@ -458,12 +458,11 @@ def transcribe(
             retry_failed=retry_failed,
             style=style,
         )
-        inputs = [each.path for each in found]
         if dry_run:
-            for line in runner.plan(inputs):
+            for line in runner.plan(found):
                 typer.echo(line)
             raise typer.Exit
-        raise typer.Exit(runner.run(inputs))
+        raise typer.Exit(runner.run(found))
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

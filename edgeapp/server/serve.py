@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import threading
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.console import print_note
@@ -52,9 +55,25 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         url = _url(scheme, _LOOPBACK_OF_ANY.get(options.host, options.host), port)
         threading.Timer(1.0, webbrowser.open, (url,)).start()
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        server = uvicorn.Server(config)
+        with _hangup_ends(server):
+            server.run(sockets=[listener])
     finally:
         close()
+
+
+@contextmanager
+def _hangup_ends(server: uvicorn.Server) -> Iterator[None]:
+    """SIGHUP ends the server as SIGTERM does, which uvicorn handles itself."""
+    number = getattr(signal, "SIGHUP", None)  # Windows has none
+    if number is None or signal.getsignal(number) == signal.SIG_IGN:
+        yield
+        return
+    before = signal.signal(number, server.handle_exit)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def server_config(app: ASGIApp, connections: Connections, **options: Any) -> uvicorn.Config:

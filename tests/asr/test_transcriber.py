@@ -239,7 +239,7 @@ def test_folders_without_a_recognition_model(
         shutil.copy(multilingual / name, mixed)
     # The last timestamp of the larger vocabulary has no logit.
     (mixed / "generation_config.json").write_text("[]")
-    with pytest.raises(CheckpointError, match="no JSON object"):
+    with pytest.raises(CheckpointError, match="does not hold a JSON object"):
         Transcriber(mixed, engine=engine)
 
 

@@ -211,8 +211,8 @@ def test_lines_by_several_processes(tmp_path: Path) -> None:
     place = PEERS[-1].place
     with PeerProcess("compare", MARIAN, tmp_path / "m", "cpu", place) as process:
         one, task = asdict(Configuration("auto", 1)), asdict(Task("lines", 30, 0))
-        cuts = process.ask("cuts", one, 2)
-        (several,) = [cut for cut in cuts if cut["workers"] == 2]
+        found = process.ask("batch_configurations", one, 2)
+        (several,) = [each for each in found if each["workers"] == 2]
         process.ask("keep", [several])
         assert process.ask("run", several, task) > 0
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from whisper.tokenizer import get_encoding
 
+from pipelines import SAMPLE_RATE
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import GenerationOptions, Request
 from tests.asr.oracle import in_openai, of_openai
@@ -70,12 +71,14 @@ def test_text_and_language_equal_faster_whisper(
         log_prob_threshold=-1.0,
         no_speech_threshold=0.6,
     )
-    found = exact.find(recording, words=True)
+    found = exact.find(recording)  # words would move the windows
     assert found.text == "".join(segment.text for segment in segments)
     assert found.language == info.language == recording.language
-    probs = exact.transcriber.detect_language(recording.samples)
-    for language, prob in info.all_language_probs[:5]:
-        assert probs[language] == pytest.approx(prob, abs=2e-3)
+    if len(recording.samples) >= 30 * SAMPLE_RATE:
+        # A shorter window is padded with zeros there, and here as in openai-whisper with silence.
+        probs = exact.transcriber.detect_language(recording.samples)
+        for language, prob in info.all_language_probs[:5]:
+            assert probs[language] == pytest.approx(prob, abs=2e-3)
     report.say(f"text of {name}: {len(found.text.split())} words as faster-whisper's")
 
 
