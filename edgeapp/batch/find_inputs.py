@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +49,9 @@ def find_inputs(names: Iterable[str], suffixes: frozenset[str]) -> list[FoundInp
     found: dict[str, FoundInput] = {}
     for name in names:
         path = Path(name)
-        if path.is_dir():
+        if not name.strip():
+            inside = [FoundInput(name, problem="the name of an input is empty")]
+        elif path.is_dir():
             inside = _in_folder(path, suffixes)
             if not inside:
                 problem = f"{name}: no file in this folder has a suffix of a known format"
@@ -94,8 +97,9 @@ def _in_folder(folder: Path, suffixes: frozenset[str]) -> list[FoundInput]:
         and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
     relative = [path.relative_to(folder) for path in files]
-    stems = [path.with_suffix("") for path in relative]
+    stems = Counter(path.with_suffix("") for path in relative)
     return [
-        FoundInput(str(path), str(stem if stems.count(stem) == 1 else name))
-        for path, name, stem in zip(files, relative, stems, strict=True)
+        FoundInput(str(path), str(stem if stems[stem] == 1 else name))
+        for path, name in zip(files, relative, strict=True)
+        for stem in [name.with_suffix("")]
     ]

@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Job", "JobJournal", "JobRecord", "Piece", "State"]
 
-_KEEP_DAYS = 30  # texts of finished jobs
+_KEEP_DAYS = 30  # of jobs that nobody has gone on with
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
     key TEXT PRIMARY KEY, verb TEXT, input TEXT, model TEXT, state TEXT, started REAL,
-    finished REAL, audio_s REAL, worked_s REAL, message TEXT, outputs TEXT
+    finished REAL, audio_s REAL, worked_s REAL, message TEXT, outputs TEXT DEFAULT '{}'
 );
 CREATE TABLE IF NOT EXISTS pieces (
     key TEXT REFERENCES jobs (key) ON DELETE CASCADE, number INTEGER, content TEXT,
@@ -61,9 +61,10 @@ class JobRecord:
         started: When the last run began (seconds since 1970).
         finished: When it ended, or None.
         audio_s: Seconds of sound; None if not known.
-        worked_s: Seconds of work, over all runs.
+        worked_s: Seconds of work, over all runs that were not killed.
         message: Why it failed, or "".
-        outputs: The files that were written.
+        outputs: The files that were written and hold its results still, each with how it was
+            rendered.
     """
 
     key: str
@@ -76,7 +77,7 @@ class JobRecord:
     audio_s: float | None
     worked_s: float
     message: str
-    outputs: tuple[str, ...]
+    outputs: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -148,8 +149,8 @@ class JobJournal:
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._connection.executescript(_SCHEMA)
             self._connection.execute(
-                "DELETE FROM jobs WHERE state = ? AND finished < ?",
-                (State.DONE, time.time() - _KEEP_DAYS * 86_400),
+                "DELETE FROM jobs WHERE max(started, coalesce(finished, 0)) < ?",
+                (time.time() - _KEEP_DAYS * 86_400,),
             )
 
     def records(self) -> list[JobRecord]:
@@ -165,10 +166,15 @@ class JobJournal:
         return None if row is None else _record(row)
 
     def clear(self) -> int:
-        """Delete all jobs and their texts. Returns their number."""
-        with self._errors():
-            count = int(self._connection.execute("DELETE FROM jobs").rowcount)
-            self._connection.execute("VACUUM")
+        """Delete all jobs and their texts, except those that a run works on. Returns their
+        number."""
+        count = 0
+        for record in self.records():
+            with self._lock(record.key) as mine:
+                if mine:
+                    self.execute("DELETE FROM jobs WHERE key = ?", (record.key,))
+                    count += 1
+        self.execute("VACUUM", ())
         return count
 
     @contextmanager
@@ -190,10 +196,10 @@ class JobJournal:
                 return
             with self._errors():
                 self._connection.execute(
-                    "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, 0, '', '[]') "
+                    "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, 0, '', '{}') "
                     "ON CONFLICT (key) DO UPDATE SET input = excluded.input, "
                     "started = excluded.started",
-                    (key, verb, input, model, State.RUNNING, time.time()),
+                    (key, verb, _storable(input), model, State.RUNNING, time.time()),
                 )
             yield Job(self, key)
 
@@ -266,7 +272,7 @@ class Job:
         """Drop what was done, to begin anew."""
         self._journal.execute("DELETE FROM pieces WHERE key = ?", (self._key,))
         self._journal.execute(
-            "UPDATE jobs SET state = ?, worked_s = 0, outputs = '[]' WHERE key = ?",
+            "UPDATE jobs SET state = ?, worked_s = 0, outputs = '{}' WHERE key = ?",
             (State.RUNNING, self._key),
         )
         self.pieces, self._is_done = [], False
@@ -287,10 +293,22 @@ class Job:
             "UPDATE jobs SET state = ?, message = '' WHERE key = ?", (State.RUNNING, self._key)
         )
 
-    def done(self, audio_s: float | None, outputs: Sequence[Path]) -> None:
-        """All is decoded, and the outputs are written."""
-        names = json.dumps([str(path.absolute()) for path in outputs])
-        self._end(State.DONE, audio_s, "", names)
+    def done(self, audio_s: float | None, outputs: Mapping[Path, str]) -> None:
+        """All is decoded, and the outputs are written.
+
+        Args:
+            audio_s: Seconds of sound; None if not known.
+            outputs: The files, each with how it was rendered. They hold the results of no other
+                job any more.
+        """
+        written = {_storable(str(path.absolute())): how for path, how in outputs.items()}
+        for other in self._journal.records():
+            if other.key != self._key and other.outputs.keys() & written.keys():
+                kept = {path: how for path, how in other.outputs.items() if path not in written}
+                self._journal.execute(
+                    "UPDATE jobs SET outputs = ? WHERE key = ?", (json.dumps(kept), other.key)
+                )
+        self._end(State.DONE, audio_s, "", self.record.outputs | written)
 
     def stopped(self, audio_s: float | None, error: BaseException) -> None:
         """The work was ended: by an error, which is a failure, or by a signal, which is none.
@@ -301,11 +319,13 @@ class Job:
             return
         if isinstance(error, Exception):
             message = str(error).splitlines()[0] if str(error) else type(error).__name__
-            self._end(State.FAILED, audio_s, message, "[]")
+            self._end(State.FAILED, audio_s, _storable(message), {})
         else:
-            self._end(State.RUNNING, audio_s, "", "[]")
+            self._end(State.RUNNING, audio_s, "", {})
 
-    def _end(self, state: State, audio_s: float | None, message: str, outputs: str) -> None:
+    def _end(
+        self, state: State, audio_s: float | None, message: str, outputs: dict[str, str]
+    ) -> None:
         self._journal.execute(
             "UPDATE jobs SET state = ?, finished = ?, audio_s = ?, message = ?, outputs = ?, "
             "worked_s = worked_s + ? WHERE key = ?",
@@ -314,7 +334,7 @@ class Job:
                 time.time(),
                 audio_s,
                 message,
-                outputs,
+                json.dumps(outputs),
                 time.monotonic() - self._begun,
                 self._key,
             ),
@@ -324,8 +344,13 @@ class Job:
 def _record(row: tuple[Any, ...]) -> JobRecord:
     values = dict(zip((field.name for field in fields(JobRecord)), row, strict=True))
     values["state"] = State(values["state"])
-    values["outputs"] = tuple(json.loads(values["outputs"]))
+    values["outputs"] = json.loads(values["outputs"])
     return JobRecord(**values)
+
+
+def _storable(text: str) -> str:
+    """A text that SQLite takes: bytes of a file name that are not UTF-8 are written as escapes."""
+    return os.fsencode(text).decode("utf-8", "backslashreplace")
 
 
 def _locked(file: IO[bytes]) -> bool:

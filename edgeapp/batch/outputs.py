@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -54,7 +55,7 @@ def output_names(inputs: Sequence[str]) -> list[str]:
 
 
 def plan_translations(
-    inputs: Sequence[str], output: str | None
+    inputs: Sequence[str], output: str | None, *, subtitles: bool = True
 ) -> list[Callable[[str], Path] | None]:
     """Where the translation of each text file goes.
 
@@ -62,6 +63,7 @@ def plan_translations(
         inputs: Paths; "-" is stdin.
         output: A file, or a folder, which is created. None is stdout, for one input only;
             translations of subtitles lie beside them.
+        subtitles: Whether subtitle files are translated as such.
 
     Returns:
         For each input a function from the target language to the path of its output: the
@@ -72,9 +74,9 @@ def plan_translations(
         OutputError: The folder cannot be created or written to.
     """
     if output is None:
-        if all(map(is_subtitle_file, inputs)):
+        if subtitles and all(map(is_subtitle_file, inputs)):
             paths = [Path(name) for name in inputs]
-            return [partial(_translation_path, p.parent, p.stem, p.suffix) for p in paths]
+            return [partial(_new_translation_path, p.parent, p.stem, p.suffix) for p in paths]
         if len(inputs) > 1:
             raise OptionError("several files need a folder to write to: -o FOLDER")
         return [None]
@@ -93,6 +95,14 @@ def plan_translations(
 
 def _translation_path(folder: Path, stem: str, suffix: str, language: str) -> Path:
     return folder / f"{stem}.{language}{suffix}"
+
+
+def _new_translation_path(folder: Path, stem: str, suffix: str, language: str) -> Path:
+    """As _translation_path, for a name that nobody has given. Raises OptionError if it exists."""
+    path = _translation_path(folder, stem, suffix, language)
+    if path.exists():
+        raise OptionError(f"{path} exists, perhaps corrected by hand: -o {path} replaces it")
+    return path
 
 
 def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> None:
@@ -120,7 +130,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     Raises:
         OutputError: The file cannot be written.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     with output_errors(path):
         try:
             temporary.write_bytes(content if isinstance(content, bytes) else content.encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -120,12 +121,20 @@ class TranscriptionRunner:
         if record is None or self.overwrite:
             return Decision.TRANSCRIBE
         if record.state is State.DONE:
-            paths = [file.path for file in self.output.files(name)]
-            written = {str(path.absolute()) for path in paths} <= set(record.outputs)
-            if written and all(path.exists() for path in paths):
+            wanted = {str(path.absolute()): how for path, how in self._renderings(name).items()}
+            if wanted.items() <= record.outputs.items() and all(map(os.path.exists, wanted)):
                 return Decision.SKIP_DONE
             return Decision.WRITE
         return Decision.RESUME
+
+    def _renderings(self, name: str) -> dict[Path, str]:
+        """The files of a recording, each with how it is rendered."""
+        style = None if self.style is None else self.style.name
+        how = [asdict(self.layout), style, self.pretty_json]
+        return {
+            file.path: json.dumps([file.format, file.translated, *how])
+            for file in self.output.files(name)
+        }
 
     def _key(self, source: str) -> str:
         """The key of a recording's job: its content, the models, and the options that matter."""
@@ -142,7 +151,7 @@ class TranscriptionRunner:
             options=json.dumps({k: v for k, v in options.items() if v != default[k]}),
             in_chunks=self.options.batch_size > 1,
             target=self.target,
-            translation_model=self.translation_model,
+            translation_model=self.translation_model or self.pool.settings.translation_model,
         )
 
     def _journaled(self, source: str, name: str, *, single: bool) -> None:
@@ -165,10 +174,8 @@ class TranscriptionRunner:
             if self.overwrite:
                 job.forget()
             if decision is Decision.RESUME and job.pieces:
-                at = (
-                    format_clock(job.pieces[-1].segments[-1].end) if job.pieces[-1].segments else ""
-                )
-                print_note(f"{source}: resuming{' at ' + at if at else ''}")
+                ends = [s.end for piece in job.pieces for s in piece.segments]
+                print_note(f"{source}: resuming at {format_clock(max(ends, default=0.0))}")
             self._transcribe(source, name, job, single=single)
 
     def _transcribe(self, source: str, name: str, entry: Job | None, *, single: bool) -> None:
@@ -206,9 +213,14 @@ class TranscriptionRunner:
                 entry.stopped(job.duration, error)
             self._write_partial(job, name)
             raise
-        self._write(job.transcript, name)
+        try:
+            self._write(job.transcript, name)
+        except OutputError as error:
+            if entry is not None:
+                entry.stopped(job.duration, error)
+            raise
         if entry is not None:
-            entry.done(job.duration, [file.path for file in self.output.files(name)])
+            entry.done(job.duration, self._renderings(name))
 
     def _view(self, name: str) -> LiveTextView | ProgressBarView:
         """Text as it is decoded, or a progress bar where stdout is for results in a format."""

@@ -387,6 +387,10 @@ def transcribe(
         )
         if not found:
             raise OptionError("name a recording, a folder or a list of recordings")
+        if target is not None and multilingual == "True":
+            raise OptionError(
+                "--multilingual and --translate-to exclude each other: one model translates all"
+            )
         destination = TranscriptOutput.of(output, output_format, found, target)
         from edgeapp.model_pool import ModelPool
         from pipelines import TranscribeOptions
@@ -458,6 +462,10 @@ def transcribe(
             retry_failed=retry_failed,
             style=style,
         )
+        if retry_failed and journal is None:
+            raise OptionError(
+                "--retry-failed needs the journal: results in files (-o), and no --no-journal"
+            )
         if dry_run:
             for line in runner.plan(found):
                 typer.echo(line)

@@ -16,7 +16,7 @@ from edgeapp.batch.language_check import LanguageCheck, language_name
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
 from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES, SubtitleJob
-from edgeapp.batch.text_source import OpenText, TextSource
+from edgeapp.batch.text_source import TextSource
 from edgeapp.batch.translation_job import LineTranslator, TranslationJob
 from edgeapp.commands.completion import complete_languages
 from edgeapp.commands.options import (
@@ -205,7 +205,7 @@ def translate(
         target_code = known_language(target, "--to")
         inputs = _inputs(files, text)
         style = style_of(subtitle_style)
-        names = _planned(inputs, output)
+        names = _planned(inputs, output, as_text)
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
         if source is None and model is None and settings.translation_model is None:
@@ -236,22 +236,20 @@ def translate(
                 _check_outputs(paths, inputs)
             for each, name in zip(inputs, names, strict=True):
                 with failures.catch(each.shown), ExitStack() as opened_files:
+                    kind = "text" if as_text or each.text is not None else _kind(each.name)
                     opened = None
-                    if automatic:
+                    if automatic and kind == "subtitles":
+                        models.load(_detected(each, _said(Path(each.name))), None)
+                    elif automatic:
                         opened = each.open(opened_files, with_head=True)
-                        models.load(_detected(each, opened), None)
+                        head = opened.head.decode(errors="ignore").strip()
+                        models.load(_detected(each, head), None)
                     path = None if name is None else name(models.suffix)
                     if automatic:
                         _check_outputs([path], inputs)
-                    kind = "text" if as_text or each.text is not None else _kind(each.name)
                     if kind == "subtitles":
-                        SubtitleJob(
-                            models.line_translator,
-                            models.options,
-                            Path(each.name),
-                            bilingual,
-                            style,
-                        ).run(path)
+                        translator, film = models.line_translator, Path(each.name)
+                        SubtitleJob(translator, models.options, film, bilingual, style).run(path)
                         continue
                     TranslationJob(
                         models.line_translator,
@@ -375,11 +373,13 @@ def _inputs(files: Sequence[str] | None, texts: Sequence[str] | None) -> list[Te
     return inputs or [TextSource("-")]
 
 
-def _planned(inputs: Sequence[TextSource], output: str | None) -> list[OutputName | None]:
+def _planned(
+    inputs: Sequence[TextSource], output: str | None, as_text: bool
+) -> list[OutputName | None]:
     """Where the translation of each input goes: as plan_translations; texts share stdout."""
     if output is None and all(each.text is not None for each in inputs):
         return [None] * len(inputs)
-    return plan_translations([each.name for each in inputs], output)
+    return plan_translations([each.name for each in inputs], output, subtitles=not as_text)
 
 
 def _check_outputs(paths: Sequence[Path | None], inputs: Sequence[TextSource]) -> None:
@@ -387,7 +387,16 @@ def _check_outputs(paths: Sequence[Path | None], inputs: Sequence[TextSource]) -
     check_no_collisions([path for path in paths if path is not None], read)
 
 
-def _detected(source: TextSource, opened: OpenText) -> str:
+def _said(film: Path) -> str:
+    """What the first cues of a subtitle file say."""
+    from edgeapp.documents.subtitle_file import read
+    from edgeapp.documents.subtitle_markup import plain_text
+
+    file = read(film)
+    return "\n".join(plain_text(cue.text, file.format) for cue in file.cues[:50])
+
+
+def _detected(source: TextSource, head: str) -> str:
     """The language of an input, told from its first lines.
 
     Raises:
@@ -395,7 +404,6 @@ def _detected(source: TextSource, opened: OpenText) -> str:
     """
     from pipelines import detect_text_language
 
-    head = opened.head.decode(errors="ignore").strip()
     found = detect_text_language(head)
     if found is None:
         raise InputError(

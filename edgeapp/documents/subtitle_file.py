@@ -1,7 +1,8 @@
 """Subtitle files: cues with their times, and everything around them as it stands in the file.
 
 Only the text of a cue is ever replaced. Numbers, times, positions, styles and comments of srt, vtt
-and ass files are kept byte for byte; other formats are read and written by pysubs2.
+and ass files stay as they are; other formats are read and written by pysubs2. Files are written in
+UTF-8, with the line ending that the file mostly has.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgeapp.console import print_note
 from edgeapp.subtitles.formats import Cue
 from pipelines import InputError
 
@@ -97,7 +99,7 @@ def parse(content: bytes, format: str, name: str) -> SubtitleFile:
     """
     if b"\0" in content[:8192] and content[:2] not in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{name} holds binary data, not subtitles")
-    text, mark = _decoded(content)
+    text, mark = _decoded(content, name)
     newline = "\r\n" if "\r\n" in text else "\n"
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     parser = _PARSERS.get(format, _parse_other)
@@ -111,7 +113,7 @@ def parse(content: bytes, format: str, name: str) -> SubtitleFile:
     return replace(parsed, newline=newline, byte_order_mark=mark)
 
 
-def _decoded(content: bytes) -> tuple[str, bool]:
+def _decoded(content: bytes, name: str) -> tuple[str, bool]:
     """The text, and whether a UTF-8 byte order mark was removed."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", errors="replace"), False
@@ -119,6 +121,7 @@ def _decoded(content: bytes) -> tuple[str, bool]:
     try:
         return content.decode("utf-8-sig"), mark
     except UnicodeDecodeError:
+        print_note(f"{name}: this is not UTF-8; it is read as Windows-1252 (Western European)")
         return content.decode("cp1252", errors="replace"), False
 
 
@@ -183,7 +186,10 @@ def _parse_ass(text: str, format: str) -> SubtitleFile:
         if len(values) < len(fields):
             continue  # a damaged line stays as it is
         named = dict(zip(fields, values, strict=True))
-        start, stop = (_ass_seconds(named[key]) for key in ("start", "end"))
+        try:
+            start, stop = (_ass_seconds(named[key]) for key in ("start", "end"))
+        except ValueError:
+            continue
         begin = end - len(values[-1])
         # A line break in an ass text is \N; layouts use line feeds.
         cues.append(Cue(start, stop, values[-1]))

@@ -15,7 +15,7 @@ _DASH = re.compile(r"[-–—‐](?![-–—‐])\s*(?=\S)")
 # A speaker's name, or a sound at the beginning of what is said: "MARY: ", "[sighs] ".
 _LABEL = re.compile(r"(?:[A-ZÀ-Þ][A-ZÀ-Þ0-9 .'-]{1,30}:|\[[^\]]{1,40}\]:?|\([^)]{1,40}\)) +(?=\S)")
 _SOUND = re.compile(r"\W*(?:\[[^\]]*\]|\([^)]*\)|（[^）]*）|【[^】]*】)\W*")
-_SONG = re.compile(r".*[♪♫♬].*|#.*#?", re.DOTALL)
+_SONG = re.compile(r".*[♪♫♬].*|#\s.*|#.*#", re.DOTALL)
 
 # Angle tags of srt and vtt, voices and times among them; override blocks of ass, also in srt.
 _ANGLE_TAG = r"</?[a-zA-Z][^<>\n]*>|<\d[\d:.]*>|</?>"
@@ -105,7 +105,7 @@ def render_cue(
             rendered.append(utterance.raw)
             continue
         room = max(10, width - display_width(_bare(utterance.lead)))
-        shown = lay_out(words_to_break(text), room, lines)
+        shown = lay_out(words_to_break(text.replace("-->", "->")), room, lines)
         tagged = "".join(_with_tags(shown, text, tags, format))
         rendered.append(utterance.lead + tagged.replace("\n", line_break) + utterance.tail)
     return line_break.join(rendered)
@@ -119,10 +119,8 @@ def _bare(line: str) -> str:
     return re.sub(f"{_ANGLE_TAG}|{_BLOCK}", "", line)
 
 
-def _escaped(text: str, format: str) -> str:
-    if format == "vtt":
-        return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return text.replace("-->", "->")
+def _escaped(character: str, format: str) -> str:
+    return html.escape(character, quote=False) if format == "vtt" else character
 
 
 def _unescaped(text: str, format: str) -> str:

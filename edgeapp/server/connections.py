@@ -61,6 +61,8 @@ class Connections:
                 return False
         elif len(self._open) >= self._in_all and not self._close_waiting(self._most_waiting()):
             return False
+        if peer[:2] in self._open:  # its socket was closed, and the port is used again
+            self._forget(peer[:2])
         self._open[peer[:2]] = _Connection(accepted, key)
         self._counts[key] += 1
         return True

@@ -46,11 +46,11 @@ class Outbox:
     async def get(self, seconds: float) -> str | None:
         """The next message, as JSON. None after `wake`, and after some seconds without any."""
         if not self._waiting:
-            self._changed.clear()
             try:
                 await asyncio.wait_for(self._changed.wait(), seconds)
             except TimeoutError:
                 return None
+        self._changed.clear()  # after the wait: a `wake` before it counts
         if not self._waiting:
             return None
         text = self._waiting.popleft()

@@ -15,7 +15,7 @@ from typing import Any
 
 from edgeapp.subtitles.formats import Cue, Transcript, formats_of, render
 from edgeapp.subtitles.shaping import shaped
-from pipelines import EdgeError, InputError, Segment
+from pipelines import EdgeError, InputError, Segment, Word
 
 __all__ = ["render_message", "transcript_of"]
 
@@ -78,7 +78,8 @@ def _segment_or_cue(values: Any) -> Any:
         return Cue(start, end, text)
     try:
         fields = {**values, "start": start, "end": end, "text": text}
-        return Segment(**{**fields, "tokens": tuple(values["tokens"])})
+        words = tuple(Word(**word) for word in values.get("words") or ())
+        return Segment(**{**fields, "tokens": tuple(values["tokens"]), "words": words})
     except TypeError as error:
         raise InputError(f"{problem}: its fields are not those of a segment") from error
 

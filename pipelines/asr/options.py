@@ -50,7 +50,7 @@ class TranscribeOptions:
             Without effect on the window that `prefix` begins.
         clip_timestamps: Seconds of the parts to decode: start, end, start, end …; the last end may
             be left out. With a `batch_size` above 1 the rest of the recording is silenced. The
-            language is detected at the start of the recording.
+            language is detected at the start of the recording, or in its first chunk.
         multilingual: Detect the language of each window, or of each chunk.
         suppress_blank: A window does not begin with a space alone, or with the end of text.
         suppress_tokens: Ids that are never generated. -1 stands for the symbols that are written
@@ -170,6 +170,7 @@ class TranscribeOptions:
                 )
             if not self.word_timestamps:
                 raise OptionError("hallucination_silence_threshold needs word_timestamps")
+        self._check_vad()
         if self.vad_filter and self.clip_timestamps and self.batch_size == 1:
             raise OptionError("clip_timestamps and vad_filter exclude each other")
         if self.vad_filter is False and self.batch_size > 1:
@@ -181,6 +182,22 @@ class TranscribeOptions:
             for name in _VAD_FIELDS:
                 if getattr(self, name) is not None:
                     raise OptionError(f"{name} needs vad_filter")
+
+    def _check_vad(self) -> None:
+        """Check the limits of voice activity detection."""
+        for name in ("vad_threshold", "vad_neg_threshold"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < 1:
+                raise OptionError(f"{name} must lie between 0 and 1, not be {value}")
+        for name in _VAD_FIELDS[2:]:
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise OptionError(f"{name} must be 0 or more, not {value}")
+        if self.vad_max_speech_duration_s is not None and self.vad_max_speech_duration_s < 2:
+            raise OptionError(
+                f"vad_max_speech_duration_s must be 2 s or more, not "
+                f"{self.vad_max_speech_duration_s}"
+            )
 
     @property
     def temperatures(self) -> tuple[float, ...]:

@@ -157,11 +157,13 @@ class WindowDecoder:
         special = self._tokenizer.special
         hotwords = () if prefix else self._hotwords
         begin = tuple(prefix[: self.max_prompt])
+        # Unlike in faster-whisper they share the room of a prompt: the text needs the rest.
+        room = self.max_prompt - len(begin) - len(hotwords)
         if begin and not self._options.without_timestamps:
             begin = (special.timestamp_begin, *begin)
-        if special.previous is None or not (previous or hotwords):
+        kept = previous[-room:] if room > 0 else ()
+        if special.previous is None or not (kept or hotwords):
             return (*self._sot_sequence, *begin)
-        kept = previous[-self.max_prompt :]
         return (special.previous, *hotwords, *kept, *self._sot_sequence, *begin)
 
     def decode(

@@ -6,12 +6,13 @@ No model is loaded: the run itself is replaced.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.runner import TranscriptionRunner
 from edgeapp.cli import app, main
 from edgeapp.commands.refused import REFUSED
@@ -86,8 +87,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs `edgeapp transcribe` without models, and returns what would have been done."""
     made: list[tuple[TranscriptionRunner, list[str]]] = []
 
-    def record(self: TranscriptionRunner, inputs: list[str]) -> int:
-        made.append((self, inputs))
+    def record(self: TranscriptionRunner, inputs: Sequence[FoundInput]) -> int:
+        made.append((self, [found.path for found in inputs]))
         return 0
 
     monkeypatch.setattr(TranscriptionRunner, "run", record)
@@ -242,7 +243,11 @@ def test_words_before_and_after_a_switch_are_inputs(
 ) -> None:
     """`whisper --word_timestamps a.mp3` takes a.mp3 for the value, and fails."""
     seen: list[list[str]] = []
-    monkeypatch.setattr(TranscriptionRunner, "run", lambda _, inputs: seen.append(inputs) or 0)
+    monkeypatch.setattr(
+        TranscriptionRunner,
+        "run",
+        lambda _, inputs: seen.append([each.path for each in inputs]) or 0,
+    )
     for line in (
         "transcribe --word_timestamps a.mp3 b.mp3",
         "transcribe a.mp3 --word_timestamps b.mp3",

@@ -32,7 +32,7 @@ __all__ = [
 
 _FILE_MODE, _FOLDER_MODE = 0o644, 0o755  # less the umask
 # A stored file, or an incomplete one of `write_cached`.
-_NAME = r"[a-z0-9]+-[0-9a-f]{16}\.kernels"
+_NAME = r"[a-z0-9]+-[0-9a-f]{16}\.(?:kernels|checked)"
 _STORED = re.compile(rf"{_NAME}|\.{_NAME}\.\d+\.[0-9a-f]{{8}}")
 _OUTDATED_AGE_S, _PART_AGE_S = 30 * 24 * 3600.0, 3600.0
 # O_NONBLOCK: opening a named pipe must not wait for a writer.
@@ -136,7 +136,8 @@ def remove_outdated(path: Path) -> None:
         if not _is_private(path.parent.stat()):
             return
     for other in path.parent.iterdir():
-        match = _STORED.fullmatch(other.name) if other != path else None
+        ours = other.stem == path.stem  # or the note that it was checked
+        match = None if ours else _STORED.fullmatch(other.name)
         age_s = _PART_AGE_S if other.name.startswith(".") else _OUTDATED_AGE_S
         with suppress(OSError):
             status = other.lstat()

@@ -151,22 +151,26 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
 
     The compiler runs in a process of its own: it takes 150 MB that would not be freed.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        output = Path(folder) / path.name
-        cpu = ISA_LEVELS[level].cpu
-        limits = {} if cpu is None else {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
-        done = subprocess.run(
-            [sys.executable, "-m", f"{__package__}.build", level, str(output)],
-            env=os.environ | limits,
-            cwd=Path(__file__).parents[3],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        content = output.read_bytes() if done.returncode == 0 else b""
+    content, reason = b"", ""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            output = Path(folder) / path.name
+            cpu = ISA_LEVELS[level].cpu
+            limits = {} if cpu is None else {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
+            done = subprocess.run(
+                [sys.executable, "-m", f"{__package__}.build", level, str(output)],
+                env=os.environ | limits,
+                cwd=Path(__file__).parents[3],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            reason = done.stderr.strip().rpartition("\n")[2]
+            content = output.read_bytes() if done.returncode == 0 else b""
+    except OSError as error:  # no folder for temporary files, or no process
+        reason = str(error)
     kernels = unpack(content)
     if kernels is None:
-        reason = done.stderr.strip().rpartition("\n")[2]
         _warn(f"the kernels could not be compiled, torch's are used instead: {reason}")
     elif write_cached(path, content):
         remove_outdated(path)

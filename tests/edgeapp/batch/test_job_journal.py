@@ -74,13 +74,13 @@ def test_records_say_how_a_job_ended(tmp_path: Path) -> None:
             assert job is not None
             job.running()
             if key == "good":
-                job.done(12.5, [tmp_path / "good.srt"])
+                job.done(12.5, {tmp_path / "good.srt": "plain"})
             else:
                 error = KeyboardInterrupt() if key == "stopped" else ValueError("no sound\nat all")
                 job.stopped(None, error)
     found = {record.key: record for record in journal.records()}
     assert found["good"].state is State.DONE
-    assert found["good"].outputs == (str(tmp_path / "good.srt"),)
+    assert found["good"].outputs == {str(tmp_path / "good.srt"): "plain"}
     assert found["good"].audio_s == 12.5
     assert (found["bad"].state, found["bad"].message) == (State.FAILED, "no sound")
     assert (found["stopped"].state, found["stopped"].message) == (State.RUNNING, "")
@@ -105,3 +105,31 @@ def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="cannot be used"):
         JobJournal(path)
     assert path.read_bytes() == b"something else" * 100
+
+
+def test_a_file_holds_the_results_of_the_last_job_that_wrote_it(tmp_path: Path) -> None:
+    journal, path = JobJournal(tmp_path / "jobs.db"), tmp_path / "talk.srt"
+    for key in ("english", "german"):
+        with journal.job(key, "transcribe", "talk.mp3", "demo") as job:
+            assert job is not None
+            job.done(1.0, {path: "plain", tmp_path / f"{key}.vtt": "plain"})
+    found = {record.key: set(record.outputs) for record in journal.records()}
+    assert found["english"] == {str(tmp_path / "english.vtt")}
+    assert found["german"] == {str(path), str(tmp_path / "german.vtt")}
+    with journal.job("german", "transcribe", "talk.mp3", "demo") as job:
+        assert job is not None
+        job.done(1.0, {tmp_path / "talk.txt": "plain"})
+    record = journal.record("german")
+    assert record is not None
+    assert len(record.outputs) == 3
+
+
+def test_names_that_are_not_utf8_and_clearing_beside_a_run(tmp_path: Path) -> None:
+    journal = JobJournal(tmp_path / "jobs.db")
+    with journal.job("key", "transcribe", "caf\udce9.wav", "demo") as job:
+        assert job is not None
+        job.add(_PIECE)
+        assert JobJournal(tmp_path / "jobs.db").clear() == 0
+        job.add(_PIECE)
+        job.done(1.0, {tmp_path / "caf\udce9.srt": "plain"})
+    assert [record.input for record in journal.records()] == ["caf\\xe9.wav"]

@@ -42,10 +42,15 @@ def test_a_link_to_itself_is_no_collision(tmp_path: Path) -> None:
     check_no_collisions([tmp_path / "talk.de.txt", loop.with_suffix(".de.txt")], [str(loop)])
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     path = tmp_path / "a.srt"
     write_atomically(path, "old")
-    (tmp_path / "a.srt.tmp").mkdir()
+    monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OutputError, match="a.srt cannot be written"):
         write_atomically(path, "new")
     assert path.read_text() == "old"
