@@ -165,11 +165,24 @@ class JobJournal:
             row = self._connection.execute("SELECT * FROM jobs WHERE key = ?", (key,)).fetchone()
         return None if row is None else _record(row)
 
-    def clear(self) -> int:
-        """Delete all jobs and their texts, except those that a run works on. Returns their
-        number."""
+    def is_at_work(self, key: str) -> bool:
+        """Whether a run works on a job now."""
+        with self._lock(key) as free:
+            return not free
+
+    def clear(self, state: State | None = None) -> int:
+        """Delete jobs and their texts, except those that a run works on.
+
+        Args:
+            state: Only those in this state; None: all.
+
+        Returns:
+            How many were deleted.
+        """
         count = 0
         for record in self.records():
+            if state not in (None, record.state):
+                continue
             with self._lock(record.key) as mine:
                 if mine:
                     self.execute("DELETE FROM jobs WHERE key = ?", (record.key,))

@@ -38,6 +38,7 @@ class Decision(Enum):
 
     TRANSCRIBE = "transcribe"
     RESUME = "go on where an earlier run stopped"
+    RETRY = "try again, it has failed"
     WRITE = "decoded already, write the files"
     SKIP_DONE = "done already"
     SKIP_OTHERS = "has not failed"
@@ -112,11 +113,18 @@ class TranscriptionRunner:
             source, record = found.path, None
             if self.journal is not None and source != "-" and Path(source).is_file():
                 record = self.journal.record(self._key(source))
-            yield f"{source}: {self._decision(record, name).value}"
+            yield f"{source}: {self._decision(record, source, name).value}"
 
-    def _decision(self, record: JobRecord | None, name: str) -> Decision:
+    def _has_failed(self, record: JobRecord | None, source: str) -> bool:
+        """Whether a recording has failed, or another one with its name, which may be mended now."""
+        if record is not None:
+            return record.state is State.FAILED
+        assert self.journal is not None, "--retry-failed needs it"
+        return any(r.input == source and r.state is State.FAILED for r in self.journal.records())
+
+    def _decision(self, record: JobRecord | None, source: str, name: str) -> Decision:
         """What to do with a recording of which the journal has a record, or none."""
-        if self.retry_failed and (record is None or record.state is not State.FAILED):
+        if self.retry_failed and not self._has_failed(record, source):
             return Decision.SKIP_OTHERS
         if record is None or self.overwrite:
             return Decision.TRANSCRIBE
@@ -125,6 +133,8 @@ class TranscriptionRunner:
             if wanted.items() <= record.outputs.items() and all(map(os.path.exists, wanted)):
                 return Decision.SKIP_DONE
             return Decision.WRITE
+        if record.state is State.FAILED:
+            return Decision.RETRY
         return Decision.RESUME
 
     def _renderings(self, name: str) -> dict[Path, str]:
@@ -161,7 +171,7 @@ class TranscriptionRunner:
                 self._transcribe(source, name, None, single=single)
             return
         key = self._key(source)
-        decision = self._decision(self.journal.record(key), name)
+        decision = self._decision(self.journal.record(key), source, name)
         if decision in (Decision.SKIP_DONE, Decision.SKIP_OTHERS):
             if decision is Decision.SKIP_DONE:
                 print_note(f"{source}: {decision.value}; --overwrite does it again")
@@ -169,11 +179,10 @@ class TranscriptionRunner:
         model = self.transcriber.recognizer.capabilities.name
         with self.journal.job(key, "transcribe", source, model) as job:
             if job is None:
-                print_note(f"{source}: another run is at it")
-                return
+                raise InputError(f"{source}: another run is at it")
             if self.overwrite:
                 job.forget()
-            if decision is Decision.RESUME and job.pieces:
+            if decision in (Decision.RESUME, Decision.RETRY) and job.pieces:
                 ends = [s.end for piece in job.pieces for s in piece.segments]
                 print_note(f"{source}: resuming at {format_clock(max(ends, default=0.0))}")
             self._transcribe(source, name, job, single=single)

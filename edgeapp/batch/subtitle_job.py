@@ -14,6 +14,7 @@ from edgeapp.console import print_note, progress
 from edgeapp.documents.subtitle_file import read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
+from pipelines import OptionError
 
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation
@@ -53,8 +54,14 @@ class SubtitleJob:
 
         Raises:
             InputError: It is no subtitle file.
+            OptionError: The output has the ending of another format.
             OutputError, NumericalError.
         """
+        if target is not None and target.suffix.lower() != self.source.suffix.lower():
+            raise OptionError(
+                f"{self.source} stays {self.source.suffix.lower()} when it is translated: "
+                f"{target} has another ending"
+            )
         file = read(self.source)
         options = replace(self.options, word_alignments=True)
         content = b""

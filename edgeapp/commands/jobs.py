@@ -22,7 +22,9 @@ __all__ = ["jobs"]
 
 def jobs(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per job.")] = False,
-    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="Only those that failed; also of --clear.")
+    ] = False,
     clear: Annotated[
         bool, typer.Option("--clear", help="Delete the journal's texts and records.")
     ] = False,
@@ -41,20 +43,26 @@ def jobs(
 
         journal = JobJournal(path)
         if clear:
-            print_note(f"{journal.clear()} jobs deleted")
+            count = journal.clear(State.FAILED if failed else None)
+            print_note(f"{count} {'job' if count == 1 else 'jobs'} deleted")
             raise typer.Exit
-        for record in journal.records():
-            if failed and record.state is not State.FAILED:
-                continue
-            typer.echo(json.dumps(asdict(record)) if as_json else _line(record))
+        records = [r for r in journal.records() if not failed or r.state is State.FAILED]
+        if not records:
+            print_note("there are no jobs" if not failed else "no job has failed")
+        for record in records:
+            state = record.state.value
+            if record.state is State.RUNNING and not journal.is_at_work(record.key):
+                state = "ended"  # by a signal or a power cut; the same command goes on
+            as_record = asdict(record) | {"state": state}
+            typer.echo(json.dumps(as_record) if as_json else _line(record, state))
 
 
-def _line(record: JobRecord) -> str:
+def _line(record: JobRecord, state: str) -> str:
     """When, what, with which model, how fast, or why not."""
     from edgeapp.batch.job_journal import State
 
     when = datetime.fromtimestamp(record.started).strftime("%Y-%m-%d %H:%M")
-    parts = [when, record.state.value.ljust(7), record.input, f"({record.model})"]
+    parts = [when, state.ljust(7), record.input, f"({record.model})"]
     if record.audio_s is not None:
         parts.append(format_clock(record.audio_s))
     if record.state is State.DONE and record.audio_s and record.worked_s:

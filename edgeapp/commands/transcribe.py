@@ -35,12 +35,13 @@ from edgeapp.commands.options import (
     use_model_directory,
 )
 from edgeapp.commands.refused import REFUSED
+from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import journal_file
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import OptionError
+from pipelines import OptionError, OutputError
 
 __all__ = ["TranscribeCommand", "transcribe"]
 
@@ -391,6 +392,7 @@ def transcribe(
             raise OptionError(
                 "--multilingual and --translate-to exclude each other: one model translates all"
             )
+        output = None if output == "-" else output
         destination = TranscriptOutput.of(output, output_format, found, target)
         from edgeapp.model_pool import ModelPool
         from pipelines import TranscribeOptions
@@ -445,7 +447,10 @@ def transcribe(
         journal = None
         if destination.folder is not None and not no_journal:
             path = journal_file(settings)
-            journal = None if path is None else JobJournal(path)
+            try:
+                journal = None if path is None else JobJournal(path)
+            except OutputError as error:
+                print_note(f"going on without the journal: {error}")
         runner = TranscriptionRunner(
             pool,
             transcriber,

@@ -15,7 +15,8 @@ import typer
 from edgeapp.batch.language_check import LanguageCheck, language_name
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
-from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES, SubtitleJob
+from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES as UNREADABLE
+from edgeapp.batch.subtitle_job import SubtitleJob
 from edgeapp.batch.text_source import TextSource
 from edgeapp.batch.translation_job import LineTranslator, TranslationJob
 from edgeapp.commands.completion import complete_languages
@@ -35,7 +36,7 @@ from edgeapp.commands.options import (
     use_model_directory,
 )
 from edgeapp.console import print_note
-from edgeapp.documents.subtitle_file import is_subtitle_file
+from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES, is_subtitle_file
 from edgeapp.exit_codes import InputFailures, exit_with_code
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
@@ -345,7 +346,7 @@ def _kind(name: str) -> str:
     """
     if is_subtitle_file(name):
         return "subtitles"
-    if (suffix := Path(name).suffix.lower()) in UNREADABLE_SUFFIXES:
+    if (suffix := Path(name).suffix.lower()) in UNREADABLE:
         raise InputError(
             f"{name}: a {suffix} file has a structure that translation line by line would spoil; "
             "--as-text does it all the same"
@@ -367,7 +368,8 @@ def _inputs(files: Sequence[str] | None, texts: Sequence[str] | None) -> list[Te
     """The inputs, in their order. Words with a space that name no file are text themselves."""
     inputs = []
     for name in files or ():
-        is_text = " " in name.strip() and not Path(name).exists()
+        named_like_a_file = Path(name).suffix.lower() in {".txt", *SUBTITLE_SUFFIXES, *UNREADABLE}
+        is_text = " " in name.strip() and not Path(name).exists() and not named_like_a_file
         inputs.append(TextSource("text", name) if is_text else TextSource(name))
     inputs += [TextSource("text", text) for text in texts or ()]
     return inputs or [TextSource("-")]
@@ -377,6 +379,8 @@ def _planned(
     inputs: Sequence[TextSource], output: str | None, as_text: bool
 ) -> list[OutputName | None]:
     """Where the translation of each input goes: as plan_translations; texts share stdout."""
+    if output == "-" and len(inputs) == 1:
+        return [None]
     if output is None and all(each.text is not None for each in inputs):
         return [None] * len(inputs)
     return plan_translations([each.name for each in inputs], output, subtitles=not as_text)

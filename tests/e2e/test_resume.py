@@ -101,7 +101,7 @@ def test_jobs_failures_and_plans(recordings: Path, tmp_path: Path) -> None:
     assert "1 of 2 inputs failed" in first.stderr
     plan = _run([*command, "--dry-run"], tmp_path / "data")
     assert [line.split(": ")[-1] for line in plan.stdout.splitlines()] == [
-        "go on where an earlier run stopped",
+        "try again, it has failed",
         "done already",
     ]
     retried = _run([*command, "--retry-failed"], tmp_path / "data")
