@@ -71,7 +71,7 @@ def ui(
         if keep_history is not None:
             # A history file that the settings name is kept.
             settings = replace(settings, history=keep_history and (settings.history or True))
-        from edgeapp.server.addresses import TrustedProxies
+        from edgeapp.server.access.addresses import TrustedProxies
         from edgeapp.server.options import ServerOptions, read_logins
         from edgeapp.server.serve import serve
 

@@ -11,8 +11,8 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.temporary_folders import make_temporary_folder
 
 if TYPE_CHECKING:
+    from edgeapp.server.access.security import SecurityMiddleware
     from edgeapp.server.options import ServerOptions
-    from edgeapp.server.security import SecurityMiddleware
 
 __all__ = ["make_app"]
 
@@ -34,8 +34,8 @@ def make_app(
     import gradio as gr
     from fastapi import FastAPI
 
+    from edgeapp.server.access.security import SecurityMiddleware
     from edgeapp.server.routes import app_routes
-    from edgeapp.server.security import SecurityMiddleware
     from edgeapp.ui.page import make_page
     from edgeapp.ui.theme import head, style, theme
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
-from edgeapp.server.addresses import TrustedProxies
+from edgeapp.server.access.addresses import TrustedProxies, is_loopback
 from pipelines import OptionError
 
-__all__ = ["ServerOptions", "is_loopback", "read_logins"]
-
-_SHORT_LOOPBACK = re.compile(r"127(\.[0-9]{1,8}){1,2}")  # 127.1 is 127.0.0.1
+__all__ = ["ServerOptions", "read_logins"]
 
 
 @dataclass(frozen=True)
@@ -82,17 +78,6 @@ class ServerOptions:
     def trusted(self) -> bool:
         """Whether users of the page may change the models on this machine."""
         return self.loopback or bool(self.logins)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address or a name is reachable from this machine only.
-
-    Names other than localhost are not resolved: 127.example.com may be any machine.
-    """
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost" or _SHORT_LOOPBACK.fullmatch(host) is not None
 
 
 def read_logins(text: str | None) -> tuple[tuple[str, str], ...]:

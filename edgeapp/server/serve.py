@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from edgeapp.console import print_note
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.connections import Connections, LimitedListener
 from edgeapp.server.options import ServerOptions
+from edgeapp.server.transport.connections import Connections, LimitedListener
 from edgeapp.settings import Settings, history_file
 from pipelines import EdgeError, OptionError
 
@@ -86,7 +86,7 @@ def server_config(app: ASGIApp, connections: Connections, **options: Any) -> uvi
     """
     import uvicorn
 
-    from edgeapp.server.protocols import WebSocketProtocol, http_protocol
+    from edgeapp.server.transport.protocols import WebSocketProtocol, http_protocol
 
     return uvicorn.Config(
         app,

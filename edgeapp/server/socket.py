@@ -22,17 +22,17 @@ from edgeapp.console import print_traceback
 from edgeapp.exit_codes import unexpected
 from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
+from edgeapp.server.access.auth import Logins
+from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.api import PageApi
-from edgeapp.server.auth import Logins
 from edgeapp.server.fairness import FairThreads, MessageRates
-from edgeapp.server.outbox import Outbox
 from edgeapp.server.picker_options import ModelChoice
-from edgeapp.server.security import CLOSE_FORBIDDEN
 from edgeapp.server.sessions import Message, Session, Sessions, Task, TooManySessions
 from edgeapp.server.tasks.file_task import FileTask
 from edgeapp.server.tasks.live_task import LiveTask
 from edgeapp.server.tasks.pull_task import PullTask
 from edgeapp.server.tasks.text_task import LONGEST_TEXT, TextTask
+from edgeapp.server.transport.outbox import Outbox
 from edgeapp.server.uploads import Uploads
 from pipelines import EdgeError, InputError, OptionError
 

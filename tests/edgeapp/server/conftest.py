@@ -16,11 +16,11 @@ import uvicorn
 from starlette.applications import Starlette
 
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.connections import Connections, LimitedListener
+from edgeapp.server.access.security import SecurityMiddleware
 from edgeapp.server.options import ServerOptions
 from edgeapp.server.routes import app_routes
-from edgeapp.server.security import SecurityMiddleware
 from edgeapp.server.serve import server_config
+from edgeapp.server.transport.connections import Connections, LimitedListener
 from edgeapp.settings import Settings
 from tests.fixtures.browser import serving
 

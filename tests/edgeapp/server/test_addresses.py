@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server.addresses import TrustedProxies, visitor_key
+from edgeapp.server.access.addresses import TrustedProxies, visitor_key
 from edgeapp.server.options import ServerOptions
 from pipelines.errors import OptionError
 

@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import pytest
 from websockets.exceptions import InvalidStatus
 
-from edgeapp.server import protocols
-from edgeapp.server.connections import Connections
+from edgeapp.server.transport import protocols
+from edgeapp.server.transport.connections import Connections
 from tests.e2e.test_ui_logins import certificate
 from tests.edgeapp.server import attacks
 

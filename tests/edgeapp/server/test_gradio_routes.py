@@ -17,8 +17,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Host, Mount
 
 from edgeapp.model_pool import ModelPool
+from edgeapp.server.access.security import ALLOWED_ROUTES, SecurityMiddleware
 from edgeapp.server.options import ServerOptions
-from edgeapp.server.security import ALLOWED_ROUTES, SecurityMiddleware
 from edgeapp.settings import Settings
 
 # Gradio's routes that the page needs, each with an example path: the requests of headless Chromium

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server import auth, login_attempts
-from edgeapp.server.addresses import TrustedProxies
-from edgeapp.server.auth import Logins
-from edgeapp.server.login_attempts import LoginAttempts
+from edgeapp.server.access import auth, login_attempts
+from edgeapp.server.access.addresses import TrustedProxies
+from edgeapp.server.access.auth import Logins
+from edgeapp.server.access.login_attempts import LoginAttempts
 from tests.edgeapp.server import attacks
 
 LOGINS = (("anna", "one two"), ("ben", "three"))

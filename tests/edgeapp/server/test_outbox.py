@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from edgeapp.server import outbox
-from edgeapp.server.outbox import encode
+from edgeapp.server.transport import outbox
+from edgeapp.server.transport.outbox import encode
 from tests.edgeapp.server import attacks
 
 LONE = "\udcff"  # an undecodable byte of a file name
@@ -97,7 +97,7 @@ def test_a_tab_that_is_too_far_behind_is_closed(
 ) -> None:
     """Though its writer waits for the browser; other tabs go on."""
     monkeypatch.setattr(outbox, "_MAX_CHARACTERS", 8 << 20)
-    monkeypatch.setattr("edgeapp.server.protocols.STALLED_S", 1.0)
+    monkeypatch.setattr("edgeapp.server.transport.protocols.STALLED_S", 1.0)
     api(lambda message: {"text": "a" * (1 << 20)})
     url = thread_server()
     with attacks.open_tab(url, source=attacks.ATTACKER) as behind, attacks.open_tab(url) as other:

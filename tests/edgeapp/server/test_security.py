@@ -23,11 +23,12 @@ from uvicorn.server import ServerState
 from websockets.protocol import State
 
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.auth import Logins
-from edgeapp.server.options import ServerOptions, is_loopback, read_logins
-from edgeapp.server.protocols import WebSocketProtocol
+from edgeapp.server.access.addresses import is_loopback
+from edgeapp.server.access.auth import Logins
+from edgeapp.server.access.security import SecurityMiddleware
+from edgeapp.server.options import ServerOptions, read_logins
 from edgeapp.server.routes import app_routes
-from edgeapp.server.security import SecurityMiddleware
+from edgeapp.server.transport.protocols import WebSocketProtocol
 from edgeapp.settings import Settings
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder
@@ -247,7 +248,7 @@ def test_a_closing_browser_does_not_disturb_the_shutdown() -> None:
 def test_password_guessing_is_limited(
     serve: Callable[..., Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
+    monkeypatch.setattr("edgeapp.server.access.auth._FAILURE_DELAY_S", 0)
     client = serve(logins=(("anna", "one"),))
     answers = [client.post("/login", data={"user": "anna", "password": str(n)}) for n in range(11)]
     assert [answer.status_code for answer in answers] == [403] * 10 + [429]
@@ -275,7 +276,7 @@ def login_request(password: str, body_arrives: asyncio.Event | None = None) -> R
 
 
 def test_parallel_guesses_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
+    monkeypatch.setattr("edgeapp.server.access.auth._FAILURE_DELAY_S", 0)
 
     async def guess() -> list[int]:
         logins, arrive = Logins({"anna": "one"}), asyncio.Event()
@@ -290,8 +291,8 @@ def test_parallel_guesses_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_only_failed_logins_of_the_last_minute_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("edgeapp.server.auth._FAILURE_DELAY_S", 0)
-    monkeypatch.setattr("edgeapp.server.login_attempts._WINDOW_S", 0.05)
+    monkeypatch.setattr("edgeapp.server.access.auth._FAILURE_DELAY_S", 0)
+    monkeypatch.setattr("edgeapp.server.access.login_attempts._WINDOW_S", 0.05)
     logins = Logins({"anna": "one"})
 
     async def log_in(password: str) -> int:

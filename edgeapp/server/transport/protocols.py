@@ -14,8 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import InvalidState
 
-from edgeapp.server.connections import Connections
-from edgeapp.server.security import SECURITY_HEADERS
+from edgeapp.server.access.security import SECURITY_HEADERS
+from edgeapp.server.transport.connections import Connections
 
 if TYPE_CHECKING:
     from asyncio import BaseTransport, TimerHandle, Transport

@@ -15,8 +15,8 @@ from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from edgeapp.server.addresses import visitor_key
-from edgeapp.server.login_attempts import LoginAttempts
+from edgeapp.server.access.addresses import visitor_key
+from edgeapp.server.access.login_attempts import LoginAttempts
 from edgeapp.ui import STATIC
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from edgeapp.server.addresses import visitor_key
+from edgeapp.server.access.addresses import visitor_key
 
 __all__ = ["Connections", "LimitedListener"]
 

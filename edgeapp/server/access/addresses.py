@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-__all__ = ["TrustedProxies", "visitor_key"]
+__all__ = ["TrustedProxies", "is_loopback", "visitor_key"]
 
 _SCHEMES = {"http": "ws", "https": "wss"}  # of a request → of a WebSocket
+_SHORT_LOOPBACK = re.compile(r"127(\.[0-9]{1,8}){1,2}")  # 127.1 is 127.0.0.1
 _SUBSCRIBER_BITS = 64  # an IPv6 subscriber has at least such a network
 
 
@@ -100,3 +102,14 @@ def _values(scope: Scope, name: bytes) -> list[str]:
     """The values of a header that is a list; it may be sent several times."""
     lines = [value.decode("latin-1") for key, value in scope["headers"] if key == name]
     return [value.strip() for value in ",".join(lines).split(",") if value.strip()]
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address or a name is reachable from this machine only.
+
+    Names other than localhost are not resolved: 127.example.com may be any machine.
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost" or _SHORT_LOOPBACK.fullmatch(host) is not None

@@ -20,8 +20,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, RedirectResponse
 
-from edgeapp.server.addresses import TrustedProxies
-from edgeapp.server.options import is_loopback
+from edgeapp.server.access.addresses import TrustedProxies, is_loopback
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -1,0 +1,1 @@
+"""Connections and what goes over them: limits, time limits, messages that wait to be sent."""
