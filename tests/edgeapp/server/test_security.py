@@ -405,7 +405,9 @@ def test_exports(serve: Callable[..., Client]) -> None:
         return client.post("/edgeapp/export", headers=SAME_ORIGIN, content=json.dumps(message))
 
     cues = [{"start": 0, "end": 1.5, "text": " Hello."}]
-    assert ask(format="srt", cues=cues).text == "1\n00:00:00,000 --> 00:00:01,500\nHello.\n\n"
+    # A subtitle stays a little after its last word.
+    assert ask(format="srt", cues=cues).text == "1\n00:00:00,000 --> 00:00:02,000\nHello.\n\n"
+    assert ask(format="tsv", cues=cues).text == "start\tend\ttext\n0\t1500\tHello.\n"
     assert ask(format="exe", cues=cues).status_code == 400
     for cue in (
         {"text": "secret"}, {"start": "secret", "end": 1, "text": ""}, ["secret"],
