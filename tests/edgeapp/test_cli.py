@@ -116,6 +116,7 @@ def test_a_missing_model_exits_with_3(
         assert code == 3
         assert err.count("\n") == 1
         assert "small" in err
+        assert ("download it first: `edgeapp models pull small`" in err) == (command[1] == "path")
 
 
 def test_bundled_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

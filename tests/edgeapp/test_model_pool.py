@@ -125,6 +125,8 @@ def test_a_better_model_that_appears_later_is_used(
     assert [note.split(": using ")[1].split(",")[0] for note in notes] == [
         "the bundled demo", "the bundled demo-en-de", "tiny", "opus-mt-en-de",
     ]  # fmt: skip
+    assert notes[0].endswith("; base is better: `edgeapp models pull base`")
+    assert notes[1].endswith("; opus-mt-en-de is better: `edgeapp models pull opus-mt-en-de`")
 
 
 def test_languages_share_a_transcriber(
