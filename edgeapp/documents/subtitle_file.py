@@ -107,6 +107,10 @@ def parse(content: bytes, format: str, name: str) -> SubtitleFile:
         parsed = parser(text, format)
     except Exception as error:
         # pysubs2 raises whatever it meets in a damaged file.
+        if f".{format}" not in SUBTITLE_SUFFIXES:
+            raise InputError(
+                f"{name} is no subtitle file; their names end with {', '.join(SUBTITLE_SUFFIXES)}"
+            ) from error
         raise InputError(f"{name} cannot be read as {format}: {error}") from error
     if not parsed.cues:
         raise InputError(f"{name} has no subtitle with a time: is it really {format}?")
