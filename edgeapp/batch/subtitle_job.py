@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.outputs import write_atomically
+from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.translation_job import LineTranslator
-from edgeapp.console import print_note, progress
+from edgeapp.console import progress
 from edgeapp.documents.subtitle_file import read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
@@ -65,8 +66,13 @@ class SubtitleJob:
         file = read(self.source)
         options = replace(self.options, word_alignments=True)
         content = b""
-        with progress(shown=target is not None or not sys.stdout.isatty()) as bar:
-            task = bar.add_task(str(self.source), total=len(passages(file)))
+        found = passages(file)
+        with (
+            progress(shown=target is not None or not sys.stdout.isatty()) as bar,
+            RepeatedWarnings(str(self.source)) as warnings,
+        ):
+            task = bar.add_task(str(self.source), total=len(found))
+            cues = (f"cue {passage.fragments[0].cue + 1}" for passage in found)
 
             def translate_lines(texts: Iterable[str]) -> Iterator[Translation]:
                 return self.line_translator.translate_lines(texts, options)
@@ -77,8 +83,9 @@ class SubtitleJob:
                 if isinstance(done, bytes):
                     content = done
                     continue
+                cue = next(cues)
                 for warning in done.warnings:
-                    print_note(f"{self.source}: {warning}")
+                    warnings.add(warning, cue)
                 bar.advance(task)
         if target is None:
             sys.stdout.buffer.write(content)
