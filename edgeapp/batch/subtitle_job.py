@@ -12,7 +12,7 @@ from edgeapp.batch.outputs import write_atomically
 from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.translation_job import LineTranslator
 from edgeapp.console import progress
-from edgeapp.documents.subtitle_file import read
+from edgeapp.documents.subtitle_file import SubtitleFile, parse, read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import OptionError
@@ -39,6 +39,7 @@ class SubtitleJob:
         source: The file.
         bilingual: Keep the original lines above their translation.
         style: Width of the lines, and reading speed.
+        content: What `source` holds, where it was read from a pipe; None: it is a file.
     """
 
     line_translator: LineTranslator
@@ -46,6 +47,17 @@ class SubtitleJob:
     source: Path
     bilingual: bool = False
     style: SubtitleStyle = DEFAULT_STYLE
+    content: bytes | None = None
+
+    def read(self) -> SubtitleFile:
+        """The subtitles.
+
+        Raises:
+            InputError: It is no subtitle file.
+        """
+        if self.content is None:
+            return read(self.source)
+        return parse(self.content, self.source.suffix.removeprefix("."), self.source.stem)
 
     def run(self, target: Path | None) -> None:
         """Translate the file.
@@ -63,7 +75,7 @@ class SubtitleJob:
                 f"{self.source} stays {self.source.suffix.lower()} when it is translated: "
                 f"{target} has another ending"
             )
-        file = read(self.source)
+        file = self.read()
         options = replace(self.options, word_alignments=True)
         content = b""
         found = passages(file)
