@@ -83,6 +83,8 @@ def section(name: str, command: Any) -> list[str]:
     context = typer.Context(command, info_name=name)
     for parameter in (*arguments, *options):
         names, meaning = parameter.get_help_record(context)
+        if parameter in arguments:
+            names = (parameter.metavar or parameter.name).upper()
         lines += [".TP", f".B {text(names)}", text(" ".join(meaning.split()))]
     return lines
 

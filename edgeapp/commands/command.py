@@ -59,6 +59,8 @@ class GroupedCommand(TyperCommand):
             record = param.get_help_record(ctx)
             if record is not None:
                 argument = param.param_type_name == "argument"
+                if argument:  # "FILE", without the type of Python
+                    record = ((param.metavar or param.name).upper(), record[1])
                 title = "Arguments" if argument else getattr(param, "rich_help_panel", None)
                 groups.setdefault(title or "Other", []).append(record)
         for title, records in groups.items():

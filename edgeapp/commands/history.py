@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeapp.batch.outputs import write_atomically
-from edgeapp.commands.command import CommandGroup
+from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.options import Debug
 from edgeapp.console import counted, format_clock, print_note, printable, results_console
 from edgeapp.exit_codes import SOME_FAILED, exit_with_code
@@ -31,7 +31,7 @@ Owner = Annotated[
 _ALL = 1_000_000  # records
 
 
-@app.command("list")
+@app.command("list", cls=GroupedCommand)
 def list_(
     search: Annotated[
         str, typer.Argument(help="Words that the title or the text must contain.")
@@ -65,7 +65,7 @@ def list_(
         console.print(table)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def export(
     record: Annotated[int, typer.Argument(help="Id of the record, as `list` prints it.")],
     output_format: Annotated[
@@ -100,7 +100,7 @@ def export(
             typer.echo(text, nl=not text.endswith("\n"))
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def delete(
     records: Annotated[list[int] | None, typer.Argument(help="Ids of the records.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Delete all records.")] = False,
@@ -123,7 +123,7 @@ def delete(
             raise typer.Exit(SOME_FAILED)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def repair(debug: Debug = False) -> None:
     """Check the whole file and repair it: a damaged page costs what was on it.
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands.command import CommandGroup
+from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.options import Debug
 from edgeapp.console import counted, print_note
 from edgeapp.exit_codes import DONE, SOME_FAILED, exit_code_of, exit_with_code, print_error
@@ -28,7 +28,7 @@ def _app() -> None:
     """Subtitle files: check them against the rules of a style."""
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def check(
     files: Annotated[list[Path], typer.Argument(help="Subtitle files: srt, vtt, ass, ttml …")],
     style: Style = DEFAULT_STYLE.name,

@@ -113,6 +113,17 @@ def test_help_describes_each_command_uncut(
     assert "…" not in commands
 
 
+@pytest.mark.parametrize(
+    "command", ["translate", "subtitles check", "history delete", "bench speed"]
+)
+def test_help_names_arguments_without_python_types(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(*command.split(), "--help", capsys=capsys)
+    assert "Arguments:" in out
+    assert "<list" not in out
+
+
 def test_an_output_must_not_be_its_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
