@@ -279,9 +279,12 @@ class ModelPool:
 
 def _check_task(resolved: ResolvedModel, task: str, ability: str) -> None:
     if resolved.task != task:
+        from pipelines.hub import list_models
+
+        able = [model.name for model in list_models() if model.task == task]
         raise ModelError(
             f"{resolved.name} is a model for {resolved.task}, it cannot {ability}; "
-            "`edgeapp models list` shows which can"
+            f"on this machine {', '.join(able) or 'none'} can"
         )
 
 

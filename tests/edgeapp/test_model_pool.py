@@ -184,3 +184,14 @@ def test_compiling_is_announced_once_only_if_the_result_is_kept(
     finally:
         pool.engine.close()
     assert capsys.readouterr().err.endswith(f"compiling kernels for this CPU: {end}")
+
+
+def test_a_model_for_another_task_is_refused_with_those_that_fit(
+    pool: ModelPool, hub_cache: Path
+) -> None:
+    with pytest.raises(ModelError) as error:
+        pool.translator("demo", None, None)
+    assert str(error.value) == (
+        "demo is a model for asr, it cannot translate text; "
+        "on this machine demo-en-de, demo-de-en can"
+    )
