@@ -26,6 +26,16 @@ def test_no_rule_is_broken() -> None:
     assert TREE.broken() == []
 
 
+def test_the_library_quotes_no_command_of_the_application() -> None:
+    """Its errors are shown on the page and to programs too."""
+    quoting = [
+        path.relative_to(REPOSITORY)
+        for path in (REPOSITORY / "pipelines").rglob("*.py")
+        if "`edgeapp " in path.read_text(encoding="utf-8")
+    ]
+    assert quoting == []
+
+
 def test_no_circles() -> None:
     assert TREE.circles() == []
 

@@ -56,7 +56,7 @@ def test_a_machine_on_which_all_works(tmp_path: Path) -> None:
     areas = {finding["area"] for finding in whole["findings"]}
     assert areas == {"Versions", "Settings", "Models", "Disk", "CPU", "GPU", "Engine"}
     (advice,) = {f["advice"] for f in of_area(out, "Models") if "recognition" in f["text"]}
-    assert advice == "edgeapp models pull small"
+    assert advice == "edgeapp models pull base"
 
 
 def test_torch_that_cannot_be_imported_and_a_broken_settings_file(tmp_path: Path) -> None:

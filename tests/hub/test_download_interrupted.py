@@ -24,7 +24,7 @@ def test_a_second_pull_goes_on_where_the_first_was_cut(hub: Hub, hub_cache: Path
     hub.cuts[WEIGHTS] = [60_000, *[0] * 20]
     message = refusal("tiny")
     assert "cannot be downloaded from http://127.0.0.1:" in message
-    assert f"`edgeapp models pull tiny` continues from the files in {hub_cache}" in message
+    assert f"the next download continues from the files in {hub_cache}" in message
     with pytest.raises(ModelNotFound, match="only partly on this machine"):
         resolve("tiny")
 
