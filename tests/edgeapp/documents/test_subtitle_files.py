@@ -203,6 +203,7 @@ _CUE_TEXT = st.lists(
 ).map(" ".join)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_CUE_TEXT, min_size=1, max_size=6))
 def test_no_word_is_lost_and_no_cue(texts: list[str]) -> None:
