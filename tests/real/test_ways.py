@@ -18,7 +18,7 @@ SHORT = ("book", "voices")
 
 
 def test_float32(exact: Ours, recordings: Recordings, report: Report) -> None:
-    found = {name: exact.find(each, words=True).text for name, each in recordings.items()}
+    found = {name: exact.find(each).text for name, each in recordings.items()}
     edits = report.edits("float32", found, recordings)
     assert edits <= 36
 
@@ -26,7 +26,7 @@ def test_float32(exact: Ours, recordings: Recordings, report: Report) -> None:
 def test_int8(exact: Ours, quick: Ours, recordings: Recordings, report: Report) -> None:
     found = {name: quick.find(each).text for name, each in recordings.items()}
     edits = report.edits("int8", found, recordings)
-    best = sum(each.edits(exact.find(each, words=True).text) for each in recordings.values())
+    best = sum(each.edits(exact.find(each).text) for each in recordings.values())
     assert edits <= best + 6
 
 
@@ -39,7 +39,7 @@ def test_half_precision(
     ours.transcriber.close()
     ours.engine.close()
     edits = report.edits(compute_type, found, recordings)
-    best = sum(recordings[n].edits(exact.find(recordings[n], words=True).text) for n in SHORT)
+    best = sum(recordings[n].edits(exact.find(recordings[n]).text) for n in SHORT)
     assert edits <= best + 3
 
 
