@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.batch.find_inputs import FoundInput
-from edgeapp.batch.job_journal import Job, JobJournal, JobRecord, State
+from edgeapp.batch.journal.job_journal import Job, JobJournal, JobRecord, State
+from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.outputs import write_atomically
-from edgeapp.batch.part_file import job_key
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.console import format_clock, print_note
 from edgeapp.exit_codes import InputFailures

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from edgeapp.batch.job_journal import Piece
+from edgeapp.batch.journal.pieces import Piece
 from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.segmenter import SentenceJoiner
 

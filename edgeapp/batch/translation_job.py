@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.inputs import TextUnit, read_units
+from edgeapp.batch.journal.part_file import PartFile, job_key
 from edgeapp.batch.language_check import LanguageCheck
 from edgeapp.batch.line_formats import WRITERS
-from edgeapp.batch.part_file import PartFile, job_key
 from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.console import print_note, progress
 from pipelines import InputError, NumericalError

@@ -15,7 +15,7 @@ from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import journal_file, load_settings
 
 if TYPE_CHECKING:
-    from edgeapp.batch.job_journal import JobRecord
+    from edgeapp.batch.journal.job_journal import JobRecord
 
 __all__ = ["jobs"]
 
@@ -39,7 +39,7 @@ def jobs(
         if path is None or not path.exists():
             print_note("there are no jobs")
             raise typer.Exit
-        from edgeapp.batch.job_journal import JobJournal, State
+        from edgeapp.batch.journal.job_journal import JobJournal, State
 
         journal = JobJournal(path)
         if clear:
@@ -59,7 +59,7 @@ def jobs(
 
 def _line(record: JobRecord, state: str) -> str:
     """When, what, with which model, how fast, or why not."""
-    from edgeapp.batch.job_journal import State
+    from edgeapp.batch.journal.job_journal import State
 
     when = datetime.fromtimestamp(record.started).strftime("%Y-%m-%d %H:%M")
     parts = [when, state.ljust(7), record.input, f"({record.model})"]

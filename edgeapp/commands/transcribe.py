@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, find_inputs, read_list
-from edgeapp.batch.job_journal import JobJournal
+from edgeapp.batch.journal.job_journal import JobJournal
 from edgeapp.batch.runner import TranscriptionRunner
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.batch.transcription_job import BATCH_SIZE

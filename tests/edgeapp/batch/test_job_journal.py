@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.batch.job_journal import JobJournal, Piece, State
+from edgeapp.batch.journal.job_journal import JobJournal, State
+from edgeapp.batch.journal.pieces import Piece
 from edgeapp.subtitles.formats import Cue
 from pipelines import Checkpoint, OutputError, Segment, Word
 

@@ -13,19 +13,16 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
+from edgeapp.batch.journal.pieces import Piece
 from edgeapp.output_errors import output_errors
-from edgeapp.subtitles.formats import Cue
 from pipelines import OutputError
 
-if TYPE_CHECKING:
-    from pipelines import Checkpoint, Segment
-
-__all__ = ["Job", "JobJournal", "JobRecord", "Piece", "State"]
+__all__ = ["Job", "JobJournal", "JobRecord", "State"]
 
 _KEEP_DAYS = 30  # of jobs that nobody has gone on with
 _SCHEMA = """
@@ -78,53 +75,6 @@ class JobRecord:
     worked_s: float
     message: str
     outputs: dict[str, str]
-
-
-@dataclass(frozen=True)
-class Piece:
-    """What was finished between two checkpoints.
-
-    Attributes:
-        segments: The recognised segments.
-        cues: Their translations, as far as sentences are complete.
-        checkpoint: Where the work goes on.
-    """
-
-    segments: tuple[Segment, ...]
-    cues: tuple[Cue, ...]
-    checkpoint: Checkpoint
-
-    def as_json(self) -> str:
-        """The piece as text; floats keep all their digits."""
-        return json.dumps(
-            {
-                "segments": [asdict(segment) for segment in self.segments],
-                "cues": [asdict(cue) for cue in self.cues],
-                "checkpoint": asdict(self.checkpoint),
-            },
-            ensure_ascii=False,
-        )
-
-    @classmethod
-    def of_json(cls, text: str) -> Piece:
-        """The piece that `as_json` wrote.
-
-        Raises:
-            ValueError, KeyError, TypeError: It was written by another version.
-        """
-        from pipelines import Checkpoint, Segment, Word
-
-        def segment(values: dict[str, Any]) -> Segment:
-            words = tuple(Word(**word) for word in values.pop("words"))
-            return Segment(**{**values, "tokens": tuple(values["tokens"])}, words=words)
-
-        content = json.loads(text)
-        checkpoint = content["checkpoint"]
-        return cls(
-            tuple(map(segment, content["segments"])),
-            tuple(Cue(**cue) for cue in content["cues"]),
-            Checkpoint(**{**checkpoint, "prompt": tuple(checkpoint["prompt"])}),
-        )
 
 
 class JobJournal:
