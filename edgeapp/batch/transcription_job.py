@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from edgeapp.batch.journal.pieces import Piece
+from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.segmenter import SentenceJoiner
 
@@ -76,8 +76,8 @@ class TranscriptionJob:
     options: TranscribeOptions
     translator_for: Callable[[str], Translator] | None = None
     target: str | None = None
-    pieces: Sequence[Piece] = ()
-    keep: Callable[[Piece], None] | None = None
+    pieces: Sequence[TranscriptPiece] = ()
+    keep: Callable[[TranscriptPiece], None] | None = None
     language: str = ""
     duration: float | None = None
     tokens: int = 0
@@ -176,7 +176,9 @@ class TranscriptionJob:
     def _keep_piece(self, checkpoint: Checkpoint) -> None:
         segments, cues = self._kept
         if self.keep is not None and (segments, cues) != (len(self._segments), len(self._cues)):
-            piece = Piece(tuple(self._segments[segments:]), tuple(self._cues[cues:]), checkpoint)
+            piece = TranscriptPiece(
+                tuple(self._segments[segments:]), tuple(self._cues[cues:]), checkpoint
+            )
             self.keep(piece)
             self._kept = (len(self._segments), len(self._cues))
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, find_inputs, read_list
-from edgeapp.batch.journal.job_journal import JobJournal
+from edgeapp.batch.journal.decisions import JobPolicy
 from edgeapp.batch.runner import TranscriptionRunner
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.batch.transcription_job import BATCH_SIZE
+from edgeapp.commands.batch_options import (
+    DryRun,
+    FromList,
+    NoJournal,
+    Overwrite,
+    RetryFailed,
+    open_journal,
+)
 from edgeapp.commands.command import SWITCH, GroupedCommand
 from edgeapp.commands.options import (
     COMPUTING,
@@ -35,13 +42,11 @@ from edgeapp.commands.options import (
     use_model_directory,
 )
 from edgeapp.commands.refused import REFUSED
-from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.settings import journal_file
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import OptionError, OutputError
+from pipelines import OptionError
 
 __all__ = ["TranscribeCommand", "transcribe"]
 
@@ -112,42 +117,11 @@ def transcribe(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
-    from_list: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-list",
-            help="File that names recordings, one a line.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Do again what is done; without it an ended run goes on where it was.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = False,
-    retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed", help="Do only what has failed.", rich_help_panel=INPUT_OUTPUT
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Say what would be done, and end.", rich_help_panel=INPUT_OUTPUT
-        ),
-    ] = False,
-    no_journal: Annotated[
-        bool,
-        typer.Option(
-            "--no-journal",
-            help="Keep nothing but the results: an ended run then begins anew.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = False,
+    from_list: FromList = None,
+    overwrite: Overwrite = False,
+    retry_failed: RetryFailed = False,
+    dry_run: DryRun = False,
+    no_journal: NoJournal = False,
     pretty_json: Annotated[
         Switch,
         typer.Option(
@@ -444,13 +418,8 @@ def transcribe(
             source = "en" if task == "translate" else options.language
             if source != target:  # else no translator is needed
                 pool.translator(translation_model, source, target)
-        journal = None
-        if destination.folder is not None and not no_journal:
-            path = journal_file(settings)
-            try:
-                journal = None if path is None else JobJournal(path)
-            except OutputError as error:
-                print_note(f"going on without the journal: {error}")
+        in_files = destination.folder is not None
+        journal = open_journal(settings, wanted=in_files and not no_journal)
         runner = TranscriptionRunner(
             pool,
             transcriber,
@@ -462,9 +431,7 @@ def transcribe(
             layout,
             verbose=_boolean(verbose),
             pretty_json=pretty_json == "True",
-            journal=journal,
-            overwrite=overwrite,
-            retry_failed=retry_failed,
+            policy=JobPolicy(journal, overwrite, retry_failed),
             style=style,
         )
         if retry_failed and journal is None:
