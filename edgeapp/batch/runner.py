@@ -17,6 +17,7 @@ from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
 from edgeapp.batch.result_writer import ResultWriter
+from edgeapp.batch.run_progress import ProgressOutput, RunProgress
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.console import format_clock, print_note
 from edgeapp.exit_codes import InputFailures
@@ -56,6 +57,7 @@ class TranscriptionRunner:
             terminal; none beside files.
         pretty_json: Indent JSON.
         policy: How earlier runs are treated; for results in files.
+        events: Print the progress as JSON lines on stdout.
         style: Rules of srt and vtt subtitles. None: one cue for each segment, as openai-whisper
             writes.
     """
@@ -72,8 +74,10 @@ class TranscriptionRunner:
     pretty_json: bool = False
     policy: JobPolicy = field(default_factory=JobPolicy)
     style: SubtitleStyle | None = DEFAULT_STYLE
+    events: bool = False
 
     def __post_init__(self) -> None:
+        self._progress = RunProgress()
         self._writer = ResultWriter(self.policy.journal, self.policy.overwrite)
 
     def run(self, inputs: Sequence[FoundInput]) -> int:
@@ -89,11 +93,18 @@ class TranscriptionRunner:
             BrokenPipeError: The reader of stdout is gone.
         """
         failures = InputFailures(len(inputs), self.debug)
-        for found, name in zip(inputs, self.output.names, strict=True):
-            with failures.catch(found.path):
-                if found.problem is not None:
-                    raise InputError(found.problem)
-                self._journaled(found.path, name, single=len(inputs) == 1)
+        to_stdout = self.output.folder is None
+        shown = ProgressOutput.TERMINAL if self.output.formats else ProgressOutput.NONE
+        if self.events:
+            shown = ProgressOutput.EVENTS
+        elif self.verbose and not to_stdout:  # the text is on the terminal
+            shown = ProgressOutput.NONE
+        with RunProgress([found.path for found in inputs], "audio", shown) as self._progress:
+            for found, name in zip(inputs, self.output.names, strict=True):
+                with failures.catch(found.path), self._progress.file(found.path):
+                    if found.problem is not None:
+                        raise InputError(found.problem)
+                    self._journaled(found.path, name, single=len(inputs) == 1)
         return failures.exit_code()
 
     def plan(self, inputs: Sequence[FoundInput]) -> Iterator[str]:
@@ -176,7 +187,8 @@ class TranscriptionRunner:
         key = self._key(source)
         decision = self._decision(journal.record(key), source, name)
         if decision.skips:
-            if decision is Decision.SKIP_DONE:
+            self._progress.skip(decision.value)
+            if decision is Decision.SKIP_DONE and self.policy.name_skipped:
                 print_note(f"{source}: {decision.value}; --overwrite does it again")
             return
         self._check_outputs(source, files)
@@ -186,10 +198,9 @@ class TranscriptionRunner:
                 raise InputError(f"{source}: another run is at it")
             if decision is Decision.BEGIN:
                 job.forget()
-            if decision in (Decision.RESUME, Decision.RETRY):
-                ends = [s.end for piece in job.stored() for s in piece.segments]
-                if ends:
-                    print_note(f"{source}: resuming at {format_clock(max(ends))}")
+            goes_on = decision in (Decision.RESUME, Decision.RETRY)
+            if goes_on and (end_s := _end_of(job.pieces)) > 0:
+                print_note(f"{source}: resuming at {format_clock(end_s)}")
             self._transcribe(source, name, job, single=single)
 
     def _check_outputs(self, source: str, files: Mapping[Path, str]) -> None:
@@ -226,7 +237,7 @@ class TranscriptionRunner:
         audio: Any = sys.stdin.buffer if source == "-" else source
         if not single and self.output.folder is None:
             print_note(source)
-        view = self._view(name)
+        view = self._view(name, _end_of(job.pieces))
         try:
             with view:
                 job.run(audio, view)
@@ -243,24 +254,29 @@ class TranscriptionRunner:
             if entry is not None:
                 entry.stopped(job.duration, error)
             raise
+        self._progress.wrote(list(self._renderings(name)))
         if entry is not None:
             try:
                 entry.done(job.duration, self._renderings(name))
             except OutputError as error:  # the results are there
                 print_note(str(error))
 
-    def _view(self, name: str) -> LiveTextView | ProgressBarView:
+    def _view(self, name: str, resumed_s: float) -> LiveTextView | ProgressBarView:
         """Text as it is decoded, or a progress bar where stdout is for results in a format."""
         from edgeapp.batch.progress import LiveTextView, ProgressBarView
 
         to_stdout = self.output.folder is None
         terminal = sys.stdout.isatty()
         if to_stdout and self.output.formats:
-            return ProgressBarView(name)
+            return ProgressBarView(name, self._progress, resumed_s)
         if to_stdout:
             timed = terminal if self.verbose is None else self.verbose
             return LiveTextView(timed=timed, provisional=self.verbose is not False)
-        return LiveTextView(timed=True) if self.verbose else ProgressBarView(name)
+        return (
+            LiveTextView(timed=True)
+            if self.verbose
+            else ProgressBarView(name, self._progress, resumed_s)
+        )
 
     def _translator_for(self, entry: Job[TranscriptPiece] | None, spoken: str) -> Translator:
         translator = self.pool.translator(self.translation_model, spoken, self.target)
@@ -306,6 +322,11 @@ class TranscriptionRunner:
                 return
             if (folder := self.output.folder) is not None:
                 print_note(f"{name}: the first part is in {folder}, in files that end with .part")
+
+
+def _end_of(pieces: Sequence[TranscriptPiece]) -> float:
+    """Seconds up to which pieces reach."""
+    return max((segment.end for piece in pieces for segment in piece.segments), default=0.0)
 
 
 def _keeping(entry: Job[TranscriptPiece]) -> Callable[[TranscriptPiece], None]:

@@ -12,8 +12,9 @@ from edgeapp.batch.journal.job_journal import Job
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import PassagesPiece, PieceCollector
 from edgeapp.batch.result_writer import ResultWriter
+from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.translation_job import LineTranslator
-from edgeapp.console import print_note, progress
+from edgeapp.console import print_note
 from edgeapp.documents.subtitle_file import read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
@@ -44,6 +45,7 @@ class SubtitleJob:
         entry: The job in the journal, with the passages of earlier runs; None: nothing is kept.
         writer: Writes the output.
         lines: Cues of the file, once it is read.
+        progress: Of the run.
     """
 
     line_translator: LineTranslator
@@ -54,6 +56,7 @@ class SubtitleJob:
     entry: Job[PassagesPiece] | None = None
     writer: ResultWriter = field(default_factory=ResultWriter)
     lines: int = 0
+    progress: RunProgress = field(default_factory=RunProgress)
 
     def key(self, translator: Translator) -> str:
         """The key of the passages: all that their translations depend on."""
@@ -93,8 +96,8 @@ class SubtitleJob:
         collector = PieceCollector["Translation"](
             lambda done: None if entry is None else entry.add(PassagesPiece(tuple(done)))
         )
-        with progress(shown=target is not None or not sys.stdout.isatty()) as bar, collector:
-            task = bar.add_task(str(self.source), total=len(passages(file)))
+        with collector:
+            self.progress.total(len(passages(file)), len(earlier))
             if earlier:
                 print_note(f"{self.source}: resuming after {len(earlier)} translated passages")
 
@@ -104,6 +107,7 @@ class SubtitleJob:
                     yield translation
                 for translation in self.line_translator.translate_lines(texts, options):
                     collector.add(translation)
+                    self.progress.advance(1, lines=1)
                     yield translation
 
             for done in translate_subtitles(
@@ -114,7 +118,6 @@ class SubtitleJob:
                     continue
                 for warning in done.warnings:
                     print_note(f"{self.source}: {warning}")
-                bar.advance(task)
         if target is None:
             sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()

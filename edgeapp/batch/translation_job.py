@@ -18,8 +18,9 @@ from edgeapp.batch.journal.pieces import LinesPiece, PieceCollector
 from edgeapp.batch.language_check import LanguageCheck
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.result_writer import ResultWriter
+from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.text_source import OpenText, TextSource
-from edgeapp.console import print_note, progress
+from edgeapp.console import print_note
 from pipelines import InputError, NumericalError
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class TranslationJob:
             kept beside the output, as a PartFile.
         writer: Writes the output of a job in the journal.
         lines: Lines of the output so far.
+        progress: Of the run.
     """
 
     line_translator: LineTranslator
@@ -69,6 +71,7 @@ class TranslationJob:
     entry: Job[LinesPiece] | None = None
     writer: ResultWriter = field(default_factory=ResultWriter)
     lines: int = 0
+    progress: RunProgress = field(default_factory=RunProgress)
 
     def run(self, target: Path | None) -> None:
         """Translate the input.
@@ -165,7 +168,7 @@ class TranslationJob:
         size: int | None,
         bytes_done: int,
     ) -> int:
-        """Translate units and write each line at once, with a progress bar where `size` is known.
+        """Translate units and write each line at once.
 
         A failed unit has an empty translation. In a file its line waits until a later text has
         been translated, so that a damaged model leaves no file of empty lines.
@@ -186,30 +189,29 @@ class TranslationJob:
         to_stdout = write is _write_to_stdout
         failed, in_a_row, translated = 0, 0, bytes_done > 0
         waiting: list[tuple[str, bool]] = []
-        shown = not to_stdout or not sys.stdout.isatty()
-        with progress(shown=shown and size is not None) as bar:
-            task = bar.add_task(self.source.shown, total=size, completed=bytes_done)
-            for unit, result in self._results(units):
-                bad = isinstance(result, NumericalError)
-                if isinstance(result, NumericalError):
-                    print_note(f"{self._position(unit)}: {result}")
-                    failed, in_a_row = failed + 1, in_a_row + 1
-                    translation = _empty_translation(unit, result)
-                else:
-                    translation = result
-                    for warning in translation.warnings:
-                        print_note(f"{self._position(unit)}: {warning}")
-                    if unit.text.strip():
-                        in_a_row, translated = 0, True
-                if in_a_row == _MAX_FAILED_IN_A_ROW:
-                    raise NumericalError(
-                        f"{self.source.shown}: {in_a_row} lines in a row could not be translated"
-                    )
-                waiting.append((WRITERS[self.format](translation) + unit.ending, bad))
-                if to_stdout or not in_a_row:
-                    while waiting:
-                        write(*waiting.pop(0))
-                bar.advance(task, unit.size)
+        if size is not None:
+            self.progress.total(size, bytes_done)
+        for unit, result in self._results(units):
+            bad = isinstance(result, NumericalError)
+            if isinstance(result, NumericalError):
+                print_note(f"{self._position(unit)}: {result}")
+                failed, in_a_row = failed + 1, in_a_row + 1
+                translation = _empty_translation(unit, result)
+            else:
+                translation = result
+                for warning in translation.warnings:
+                    print_note(f"{self._position(unit)}: {warning}")
+                if unit.text.strip():
+                    in_a_row, translated = 0, True
+            if in_a_row == _MAX_FAILED_IN_A_ROW:
+                raise NumericalError(
+                    f"{self.source.shown}: {in_a_row} lines in a row could not be translated"
+                )
+            waiting.append((WRITERS[self.format](translation) + unit.ending, bad))
+            if to_stdout or not in_a_row:
+                while waiting:
+                    write(*waiting.pop(0))
+            self.progress.advance(unit.size, lines=1)
         if failed and not translated:
             raise NumericalError(f"{self.source.shown}: no line could be translated")
         for line in waiting:

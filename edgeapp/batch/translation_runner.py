@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from edgeapp.batch.journal.pieces import LinesPiece, PassagesPiece
 from edgeapp.batch.language_check import LanguageCheck, language_name
 from edgeapp.batch.outputs import check_no_collisions
 from edgeapp.batch.result_writer import ResultWriter
+from edgeapp.batch.run_progress import ProgressOutput, RunProgress
 from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES, SubtitleJob
 from edgeapp.batch.text_source import TextSource
 from edgeapp.batch.translation_job import TranslationJob
@@ -63,6 +65,7 @@ class TranslationRunner:
         bilingual: Keep the original lines of subtitles.
         style: Of subtitles.
         policy: How earlier runs are treated; for results in files.
+        events: Print the progress as JSON lines on stdout.
     """
 
     models: TranslationModels
@@ -74,8 +77,10 @@ class TranslationRunner:
     bilingual: bool = False
     style: SubtitleStyle = DEFAULT_STYLE
     policy: JobPolicy = field(default_factory=JobPolicy)
+    events: bool = False
 
     def __post_init__(self) -> None:
+        self._progress = RunProgress()
         self._writer = ResultWriter(self.policy.journal, self.policy.overwrite)
 
     def without_results(self, inputs: Sequence[TextInput]) -> list[TextInput]:
@@ -103,12 +108,27 @@ class TranslationRunner:
             BrokenPipeError: The reader of stdout is gone.
         """
         failures = InputFailures(len(inputs), self.debug)
-        for each in inputs:
-            with failures.catch(each.source.shown), ExitStack() as stack:
+        names = [each.source.name if each.source.text is None else "-" for each in inputs]
+        shown = ProgressOutput.EVENTS if self.events else ProgressOutput.TERMINAL
+        to_stdout = any(each.output is None for each in inputs)
+        if to_stdout and (sys.stdout.isatty() or len(inputs) > 1):  # the text is progress enough
+            shown = ProgressOutput.NONE
+        with RunProgress(names, "lines", shown) as self._progress:
+            self._run_all(inputs, names, failures)
+        return failures.exit_code()
+
+    def _run_all(
+        self, inputs: Sequence[TextInput], names: Sequence[str], failures: InputFailures
+    ) -> None:
+        for each, name in zip(inputs, names, strict=True):
+            with (
+                failures.catch(each.source.shown),
+                self._progress.file(name),
+                ExitStack() as stack,
+            ):
                 if each.found is not None and each.found.problem is not None:
                     raise InputError(each.found.problem)
                 self._translate(each, stack)
-        return failures.exit_code()
 
     def plan(self, inputs: Sequence[TextInput]) -> Iterator[str]:
         """What `run` would do, one line for each text.
@@ -139,10 +159,12 @@ class TranslationRunner:
             if path is not None:
                 self._prepare(each.source, path)
             job.run(path)
+            self._progress.wrote([] if path is None else [path])
             return
         decision = self._decision(job, path)
         if decision.skips:
-            if decision is Decision.SKIP_DONE:
+            self._progress.skip(decision.value)
+            if decision is Decision.SKIP_DONE and self.policy.name_skipped:
                 print_note(f"{each.source.shown}: {decision.value}; --overwrite does it again")
             return
         self._prepare(each.source, path)
@@ -169,6 +191,7 @@ class TranslationRunner:
             except BaseException as error:
                 entry.stopped(None, error)
                 raise
+            self._progress.wrote([path])
             entry.done(None, self._renderings(job, path), job.lines)
 
     def _prepare(self, source: TextSource, path: Path) -> None:
@@ -202,6 +225,7 @@ class TranslationRunner:
                     self.bilingual,
                     self.style,
                     writer=self._writer,
+                    progress=self._progress,
                 ),
                 path,
             )
@@ -217,6 +241,7 @@ class TranslationRunner:
                 LanguageCheck(language),
                 opened,
                 writer=self._writer,
+                progress=self._progress,
             ),
             path,
         )

@@ -13,7 +13,7 @@ from edgeapp.console import print_note
 from edgeapp.settings import Settings, journal_file
 from pipelines import OutputError
 
-__all__ = ["DryRun", "FromList", "NoJournal", "Overwrite", "RetryFailed", "open_journal"]
+__all__ = ["DryRun", "Events", "FromList", "NoJournal", "Overwrite", "RetryFailed", "open_journal"]
 
 FromList = Annotated[
     Path | None,
@@ -46,6 +46,14 @@ NoJournal = Annotated[
     typer.Option(
         "--no-journal",
         help="Keep nothing but the results: an ended run then begins anew.",
+        rich_help_panel=INPUT_OUTPUT,
+    ),
+]
+Events = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Progress as JSON lines on stdout, for programs; results in files.",
         rich_help_panel=INPUT_OUTPUT,
     ),
 ]

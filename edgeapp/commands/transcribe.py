@@ -13,6 +13,7 @@ from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.batch.transcription_job import BATCH_SIZE
 from edgeapp.commands.batch_options import (
     DryRun,
+    Events,
     FromList,
     NoJournal,
     Overwrite,
@@ -122,6 +123,7 @@ def transcribe(
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
     no_journal: NoJournal = False,
+    events: Events = False,
     pretty_json: Annotated[
         Switch,
         typer.Option(
@@ -419,6 +421,8 @@ def transcribe(
             if source != target:  # else no translator is needed
                 pool.translator(translation_model, source, target)
         in_files = destination.folder is not None
+        if events and not in_files:
+            raise OptionError("--json needs stdout for itself: write results to files with -o")
         journal = open_journal(settings, wanted=in_files and not no_journal)
         runner = TranscriptionRunner(
             pool,
@@ -433,6 +437,7 @@ def transcribe(
             pretty_json=pretty_json == "True",
             policy=JobPolicy(journal, overwrite, retry_failed),
             style=style,
+            events=events,
         )
         if retry_failed and journal is None:
             raise OptionError(

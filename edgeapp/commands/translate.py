@@ -26,6 +26,7 @@ from edgeapp.batch.translation_runner import (
 )
 from edgeapp.commands.batch_options import (
     DryRun,
+    Events,
     FromList,
     NoJournal,
     Overwrite,
@@ -118,6 +119,7 @@ def translate(
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
     no_journal: NoJournal = False,
+    events: Events = False,
     document: Annotated[
         bool,
         typer.Option(
@@ -245,7 +247,9 @@ def translate(
             )
             if not automatic:
                 models.load(source_code, _with_region(source, source_code))
-            in_files = any(each.output is not None for each in inputs)
+            in_files = all(each.output is not None for each in inputs)
+            if events and not in_files:
+                raise OptionError("--json needs stdout for itself: write results to files with -o")
             journal = open_journal(settings, wanted=in_files and not no_journal)
             runner = TranslationRunner(
                 models,
@@ -257,6 +261,7 @@ def translate(
                 bilingual,
                 style,
                 JobPolicy(journal, overwrite, retry_failed),
+                events,
             )
             inputs = runner.without_results(inputs)
             if not automatic:

@@ -37,11 +37,13 @@ class JobPolicy:
         journal: Where finished work is kept; None: nowhere.
         overwrite: Do again what is done, and replace files of other origin.
         retry_failed: Do only what has failed.
+        name_skipped: Print a note for each input that is done already.
     """
 
     journal: JobJournal | None = None
     overwrite: bool = False
     retry_failed: bool = False
+    name_skipped: bool = True
 
     def decide(self, record: JobRecord | None, source: str, wanted: Mapping[Path, str]) -> Decision:
         """What to do with an input.
