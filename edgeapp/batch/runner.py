@@ -7,17 +7,19 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
-from edgeapp.batch.journal.job_journal import Job, JobRecord
+from edgeapp.batch.journal.job_journal import Job, JobRecord, State
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import ProgressOutput, RunProgress
+from edgeapp.batch.sound_prefetch import SoundPrefetch
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.console import format_clock, print_note
 from edgeapp.exit_codes import InputFailures
@@ -77,7 +79,8 @@ class TranscriptionRunner:
     events: bool = False
 
     def __post_init__(self) -> None:
-        self._progress = RunProgress()
+        self._progress, self._sounds = RunProgress(), SoundPrefetch()
+        self._following: Mapping[str, str] = {}
         self._writer = ResultWriter(self.policy.journal, self.policy.overwrite)
 
     def run(self, inputs: Sequence[FoundInput]) -> int:
@@ -99,13 +102,25 @@ class TranscriptionRunner:
             shown = ProgressOutput.EVENTS
         elif self.verbose and not to_stdout:  # the text is on the terminal
             shown = ProgressOutput.NONE
-        with RunProgress([found.path for found in inputs], "audio", shown) as self._progress:
+        self._following = self._next_to_decode(inputs)
+        run = RunProgress([found.path for found in inputs], "audio", shown)
+        with SoundPrefetch() as self._sounds, run as self._progress:
             for found, name in zip(inputs, self.output.names, strict=True):
                 with failures.catch(found.path), self._progress.file(found.path):
                     if found.problem is not None:
                         raise InputError(found.problem)
                     self._journaled(found.path, name, single=len(inputs) == 1)
         return failures.exit_code()
+
+    def _next_to_decode(self, inputs: Sequence[FoundInput]) -> Mapping[str, str]:
+        """For each recording the next one that probably has to be decoded."""
+        journal = self.policy.journal
+        done = set[str]()
+        if journal is not None and not self.policy.overwrite:
+            done = {r.input for r in journal.records() if r.state is State.DONE}
+        paths = [each.path for each in inputs if each.problem is None and each.path != "-"]
+        paths = [path for path in paths if path not in done and Path(path).is_file()]
+        return dict(pairwise(paths))
 
     def plan(self, inputs: Sequence[FoundInput]) -> Iterator[str]:
         """What `run` would do, one line for each recording."""
@@ -235,6 +250,11 @@ class TranscriptionRunner:
         if entry is not None:
             entry.running()
         audio: Any = sys.stdin.buffer if source == "-" else source
+        if (sound := self._sounds.take(source)) is not None:
+            audio, job.warnings = sound.samples, sound.warnings
+            del sound  # its samples are held by the job alone
+        if source in self._following:
+            self._sounds.begin(self._following[source])
         if not single and self.output.folder is None:
             print_note(source)
         view = self._view(name, _end_of(job.pieces))

@@ -67,6 +67,7 @@ class TranscriptionJob:
         target: Language to translate into, or None.
         pieces: What an earlier run has finished; the work goes on after it.
         keep: Called with what is finished, wherever a later run can go on.
+        warnings: About the recording, where its sound was decoded before.
         language: Spoken language; "" until it is known.
         duration: Seconds of audio; None until it is known.
         tokens: Number of decoded tokens, recognition and translation together.
@@ -78,6 +79,7 @@ class TranscriptionJob:
     target: str | None = None
     pieces: Sequence[TranscriptPiece] = ()
     keep: Callable[[TranscriptPiece], None] | None = None
+    warnings: Sequence[str] = ()
     language: str = ""
     duration: float | None = None
     tokens: int = 0
@@ -122,7 +124,7 @@ class TranscriptionJob:
             if isinstance(event, TranscriptionInfo):
                 self.language, self.duration = event.language, event.duration
                 view.started(event)
-                for warning in event.warnings:
+                for warning in (*self.warnings, *event.warnings):
                     view.warned(warning)
                 if self.translator_for is not None:
                     # Loaded before anything is decoded: a missing model must not waste the work.
