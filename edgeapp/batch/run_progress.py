@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Literal
 
 from edgeapp.console import print_note, progress
 
-__all__ = ["ProgressOutput", "RunProgress"]
+__all__ = ["FileOutcome", "ProgressOutput", "RunProgress"]
 
 _NOTE_EVERY_S = 30.0
 _EVENT_EVERY_S = 1.0
@@ -27,6 +28,23 @@ class ProgressOutput(Enum):
     TERMINAL = "a bar on a terminal, notes in a pipe"
     EVENTS = "JSON lines on stdout"
     NONE = "nowhere"
+
+
+@dataclass(frozen=True)
+class FileOutcome:
+    """What a run did with a file.
+
+    Attributes:
+        skipped: Why it needed no work, or "".
+        duration_s: Its length in seconds; None if not known.
+        resumed_s: What an earlier run had done of it.
+        outputs: The files that were written.
+    """
+
+    skipped: str
+    duration_s: float | None
+    resumed_s: float
+    outputs: Sequence[Path]
 
 
 class RunProgress:
@@ -70,6 +88,11 @@ class RunProgress:
     def __exit__(self, *exc: object) -> None:
         self._context.__exit__(None, None, None)
         self._summary()
+
+    @property
+    def outcome(self) -> FileOutcome:
+        """What was done with the last file, outside of `file`."""
+        return FileOutcome(self._skipped, self._total or None, self._resumed, self._outputs)
 
     @contextmanager
     def file(self, name: str) -> Iterator[None]:
@@ -128,6 +151,8 @@ class RunProgress:
             self._event("skipped", file=self._name, reason=self._skipped)
             return
         self._counts["done"] += 1
+        if self._unit == "audio" and self._total:
+            self._position = self._total  # also where silence ends the recording
         self._amount += self._amount_of_file()
         self._worked += self._sizes.get(self._name, 0) * (1 - self._share(self._resumed))
         self._event(

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
@@ -18,7 +18,7 @@ from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
 from edgeapp.batch.result_writer import ResultWriter
-from edgeapp.batch.run_progress import ProgressOutput, RunProgress
+from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
 from edgeapp.batch.sound_prefetch import SoundPrefetch
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.console import format_clock, print_note
@@ -35,10 +35,16 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from pipelines import TranscribeOptions, Transcriber, Translator
 
-__all__ = ["TranscriptionRunner"]
+__all__ = ["FileOutcome", "TranscriptionRunner"]
 
 _MIN_RESULT_BYTES = 1 << 20  # of each file of results
 _AUDIO_PER_TEXT = 20  # bytes of compressed sound at 1 kB/s for a byte of text with word times
+
+
+class TranslatorSource(Protocol):
+    """A ModelPool, or the machines of a cluster."""
+
+    def translator(self, name: str | None, source: str, target: str) -> Translator: ...
 
 
 @dataclass
@@ -60,6 +66,7 @@ class TranscriptionRunner:
         pretty_json: Indent JSON.
         policy: How earlier runs are treated; for results in files.
         events: Print the progress as JSON lines on stdout.
+        translators: Loads translators instead of `pool`.
         style: Rules of srt and vtt subtitles. None: one cue for each segment, as openai-whisper
             writes.
     """
@@ -77,6 +84,8 @@ class TranscriptionRunner:
     policy: JobPolicy = field(default_factory=JobPolicy)
     style: SubtitleStyle | None = DEFAULT_STYLE
     events: bool = False
+
+    translators: TranslatorSource | None = None
 
     def __post_init__(self) -> None:
         self._progress, self._sounds = RunProgress(), SoundPrefetch()
@@ -96,14 +105,8 @@ class TranscriptionRunner:
             BrokenPipeError: The reader of stdout is gone.
         """
         failures = InputFailures(len(inputs), self.debug)
-        to_stdout = self.output.folder is None
-        shown = ProgressOutput.TERMINAL if self.output.formats else ProgressOutput.NONE
-        if self.events:
-            shown = ProgressOutput.EVENTS
-        elif self.verbose and not to_stdout:  # the text is on the terminal
-            shown = ProgressOutput.NONE
         self._following = self._next_to_decode(inputs)
-        run = RunProgress([found.path for found in inputs], "audio", shown)
+        run = RunProgress([found.path for found in inputs], "audio", self.progress_output)
         with SoundPrefetch() as self._sounds, run as self._progress:
             for found, name in zip(inputs, self.output.names, strict=True):
                 with failures.catch(found.path), self._progress.file(found.path):
@@ -111,6 +114,30 @@ class TranscriptionRunner:
                         raise InputError(found.problem)
                     self._journaled(found.path, name, single=len(inputs) == 1)
         return failures.exit_code()
+
+    @property
+    def progress_output(self) -> ProgressOutput:
+        """Where the progress is shown: not where the text is."""
+        if self.events:
+            return ProgressOutput.EVENTS
+        if not self.output.formats or (self.verbose and self.output.folder is not None):
+            return ProgressOutput.NONE
+        return ProgressOutput.TERMINAL
+
+    def run_one(self, found: FoundInput, name: str) -> FileOutcome:
+        """Transcribe one recording of several, to files; for runs that share a journal.
+
+        Args:
+            found: The recording.
+            name: Base name of its results.
+
+        Raises:
+            EdgeError: It failed.
+        """
+        if found.problem is not None:
+            raise InputError(found.problem)
+        self._journaled(found.path, name, single=False)
+        return self._progress.outcome
 
     def _next_to_decode(self, inputs: Sequence[FoundInput]) -> Mapping[str, str]:
         """For each recording the next one that probably has to be decoded."""
@@ -299,7 +326,10 @@ class TranscriptionRunner:
         )
 
     def _translator_for(self, entry: Job[TranscriptPiece] | None, spoken: str) -> Translator:
-        translator = self.pool.translator(self.translation_model, spoken, self.target)
+        assert self.target is not None, "there is a target language"
+        translator = (self.translators or self.pool).translator(
+            self.translation_model, spoken, self.target
+        )
         if entry is not None:
             entry.choose(spoken=spoken, translator=str(translator.model.folder.resolve()))
         return translator

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, find_inputs, read_list
 from edgeapp.batch.journal.decisions import JobPolicy
-from edgeapp.batch.runner import TranscriptionRunner
+from edgeapp.batch.runner import TranscriptionRunner, TranslatorSource
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.batch.transcription_job import BATCH_SIZE
 from edgeapp.commands.batch_options import (
@@ -48,6 +48,11 @@ from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError
+
+if TYPE_CHECKING:
+    from edgeapp.cluster.remote_models import Cluster
+    from edgeapp.settings import Settings
+    from pipelines import Transcriber
 
 __all__ = ["TranscribeCommand", "transcribe"]
 
@@ -335,6 +340,15 @@ def transcribe(
         ),
     ] = None,
     threads: Threads = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            help="Machines of a Ray cluster, or local: one recording on each at a time.",
+            metavar="ADDRESS|local",
+            rich_help_panel=COMPUTING,
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Transcribe recordings.
@@ -414,8 +428,9 @@ def transcribe(
         )
         destination.prepare()
         pool = ModelPool(settings)
-        transcriber = pool.transcriber(model, options.language, task)
-        if target is not None and options.language is not None:
+        machines = _machines(cluster, destination, settings, (model, options.language, task))
+        transcriber = machines or pool.transcriber(model, options.language, task)
+        if machines is None and target is not None and options.language is not None:
             # The language is known: load the translator now, so that errors come early.
             source = "en" if task == "translate" else options.language
             if source != target:  # else no translator is needed
@@ -426,7 +441,7 @@ def transcribe(
         journal = open_journal(settings, wanted=in_files and not no_journal)
         runner = TranscriptionRunner(
             pool,
-            transcriber,
+            cast("Transcriber", transcriber),
             options,
             target,
             translation_model,
@@ -438,6 +453,7 @@ def transcribe(
             policy=JobPolicy(journal, overwrite, retry_failed),
             style=style,
             events=events,
+            translators=cast(TranslatorSource | None, machines),
         )
         if retry_failed and journal is None:
             raise OptionError(
@@ -447,7 +463,28 @@ def transcribe(
             for line in runner.plan(found):
                 typer.echo(line)
             raise typer.Exit
+        if machines is not None:
+            from edgeapp.cluster.cluster_run import run_on_cluster
+
+            with machines:
+                raise typer.Exit(run_on_cluster(runner, machines, found))
         raise typer.Exit(runner.run(found))
+
+
+def _machines(
+    address: str | None,
+    destination: TranscriptOutput,
+    settings: Settings,
+    model: tuple[str | None, str | None, str],
+) -> Cluster | None:
+    """The machines of a cluster, or None without an address."""
+    if address is None:
+        return None
+    if destination.folder is None:
+        raise OptionError("--cluster needs results in files: -o FOLDER")
+    from edgeapp.cluster.remote_models import Cluster
+
+    return Cluster(address, settings, *model)
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -105,11 +106,14 @@ class JobJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._mutex = threading.RLock()  # threads share the connection
         with output_errors(path), self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb"):
                 pass
-            self._connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+            self._connection = sqlite3.connect(
+                path, timeout=30, isolation_level=None, check_same_thread=False
+            )
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA foreign_keys = ON")
@@ -265,7 +269,8 @@ class JobJournal:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
-            yield
+            with self._mutex:
+                yield
         except sqlite3.DatabaseError as error:
             raise OutputError(
                 f"the journal {self._path} cannot be used: {error}; move it away, or leave it out "
