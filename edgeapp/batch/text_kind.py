@@ -31,7 +31,8 @@ class ApplicableOptions:
         other, options = ("subtitles", self.subtitles) if kind == "text" else ("text", self.text)
         wrong = [option for option, given in options.items() if given]
         if wrong:
-            raise OptionError(f"{name}: {', '.join(wrong)} applies to {other}, and this is {kind}")
+            verb = "is" if len(wrong) == 1 else "are"
+            raise OptionError(f"{name} is {kind}: {', '.join(wrong)} {verb} for {other} only")
 
 
 def kind_of(name: str) -> str:
