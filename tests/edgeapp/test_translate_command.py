@@ -73,11 +73,15 @@ def test_two_texts_and_a_long_one(capfd: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("film.srt", ("--format", "json"), "--format applies to text, and this is subtitles"),
-        ("film.srt", ("--document", "--alignments"), "--document, --alignments applies to text"),
-        ("talk.txt", ("--bilingual",), "--bilingual applies to subtitles, and this is text"),
-        ("talk.txt", ("--subtitle-style", "bbc"), "--subtitle-style applies to subtitles"),
-        ("film.srt", ("--bilingual", "--as-text"), "--bilingual applies to subtitles"),
+        ("film.srt", ("--format", "json"), "film.srt is subtitles: --format is for text only"),
+        ("film.srt", ("--document", "--alignments"), "--document, --alignments are for text only"),
+        ("talk.txt", ("--bilingual",), "talk.txt is text: --bilingual is for subtitles only"),
+        ("talk.txt", ("--subtitle-style", "bbc"), "--subtitle-style is for subtitles only"),
+        (
+            "film.srt",
+            ("--bilingual", "--as-text"),
+            "film.srt is text: --bilingual is for subtitles only",
+        ),
     ],
 )
 def test_an_option_without_effect_is_refused_by_name(
@@ -90,7 +94,7 @@ def test_an_option_without_effect_is_refused_by_name(
     (tmp_path / name).write_text(SUBTITLES)
     code, out, err = run(name, "-m", "demo-en-de", *options, capfd=capfd)
     assert (code, out) == (2, "")
-    assert err.startswith(f"edgeapp: {name}: ")
+    assert err.startswith(f"edgeapp: {name} is ")
     assert said in err
 
 
