@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -284,7 +285,8 @@ class TranscriptionRunner:
             self._sounds.begin(self._following[source])
         if not single and self.output.folder is None:
             print_note(source)
-        view = self._view(name, _end_of(job.pieces))
+        decoded = entry is not None and entry.record.state is State.DONE
+        view = self._view(name, math.inf if decoded else _end_of(job.pieces))
         try:
             with view:
                 job.run(audio, view)
