@@ -93,6 +93,7 @@ class ProgressBarView:
 
     def started(self, info: TranscriptionInfo) -> None:
         if info.duration is not None:
+            self._resumed_s = min(self._resumed_s, info.duration)
             self._run.total(info.duration, self._resumed_s)
 
     def segment(self, segment: Segment) -> None:

@@ -20,6 +20,7 @@ __all__ = ["FileOutcome", "ProgressOutput", "RunProgress"]
 _NOTE_EVERY_S = 30.0
 _EVENT_EVERY_S = 1.0
 _STEPS = 1000  # of the bar
+_NAME_WIDTH = 16
 
 
 class ProgressOutput(Enum):
@@ -210,7 +211,7 @@ class RunProgress:
                 print_note(f"{self._line()}, at {self._share(self._position):.0%}")
             self._bar.update(
                 self._task,
-                description=self._line(),
+                description=self._short_line(),
                 completed=_STEPS * self._share_of_run(),
                 visible=bool(self._total),
             )
@@ -228,9 +229,20 @@ class RunProgress:
         if len(self._inputs) > 1:
             parts.insert(0, f"{sum(self._counts.values())} of {len(self._inputs)} files done")
         parts.append(self._amount_in_words(self._amount + self._amount_of_file()))
-        if (left := self._seconds_left()) is not None and self._notes:
+        if (left := self._seconds_left()) is not None:
             parts.append(f"{_clock(left)} left")
         return ", ".join(parts)
+
+    def _short_line(self) -> str:
+        """As `_line`, beside the bar: of at most some 50 characters."""
+        name = Path(self._name).name if self._name != "-" else "stdin"
+        name = name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 1]}…"
+        if len(self._inputs) > 1:
+            name = f"{sum(self._counts.values())}/{len(self._inputs)} {name}"
+        amount = self._amount + self._amount_of_file()
+        if self._unit == "audio":
+            return f"{name} {_clock(amount)} {self._speed():.1f}x"
+        return f"{name} {int(amount)} lines {self._speed():.1f}/s"
 
     def _amount_in_words(self, amount: float) -> str:
         if self._unit == "audio":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -84,7 +85,6 @@ class TranscriptionRunner:
     policy: JobPolicy = field(default_factory=JobPolicy)
     style: SubtitleStyle | None = DEFAULT_STYLE
     events: bool = False
-
     translators: TranslatorSource | None = None
 
     def __post_init__(self) -> None:
@@ -120,7 +120,10 @@ class TranscriptionRunner:
         """Where the progress is shown: not where the text is."""
         if self.events:
             return ProgressOutput.EVENTS
-        if not self.output.formats or (self.verbose and self.output.folder is not None):
+        to_stdout = self.output.folder is None
+        if not self.output.formats or (self.verbose and not to_stdout):
+            return ProgressOutput.NONE
+        if to_stdout and not sys.stderr.isatty():  # notes are for results in files
             return ProgressOutput.NONE
         return ProgressOutput.TERMINAL
 
@@ -172,8 +175,8 @@ class TranscriptionRunner:
         from pipelines.hub import choose_default, resolve
 
         chosen = record.choices
-        if "translator" not in chosen:
-            return False
+        if "translator" not in chosen or self.translators is not None:
+            return False  # folders on other machines have other paths
         try:
             if self.translation_model is not None:
                 model = resolve(self.translation_model)
@@ -284,7 +287,8 @@ class TranscriptionRunner:
             self._sounds.begin(self._following[source])
         if not single and self.output.folder is None:
             print_note(source)
-        view = self._view(name, _end_of(job.pieces))
+        decoded = entry is not None and entry.record.state is State.DONE
+        view = self._view(name, math.inf if decoded else _end_of(job.pieces))
         try:
             with view:
                 job.run(audio, view)

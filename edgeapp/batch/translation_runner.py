@@ -114,7 +114,8 @@ class TranslationRunner:
         names = [each.source.name if each.source.text is None else "-" for each in inputs]
         shown = ProgressOutput.EVENTS if self.events else ProgressOutput.TERMINAL
         to_stdout = any(each.output is None for each in inputs)
-        if to_stdout and (sys.stdout.isatty() or len(inputs) > 1):  # the text is progress enough
+        on_terminal = sys.stderr.isatty() and not sys.stdout.isatty()
+        if to_stdout and not (on_terminal and len(inputs) == 1):  # the text is progress enough
             shown = ProgressOutput.NONE
         with RunProgress(names, "lines", shown) as self._progress:
             self._run_all(inputs, names, failures)

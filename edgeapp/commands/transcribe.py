@@ -442,8 +442,10 @@ def transcribe(
             if source != target:  # else no translator is needed
                 pool.translator(translation_model, source, target)
         in_files = destination.folder is not None
-        if events and not in_files:
-            raise OptionError("--json needs stdout for itself: write results to files with -o")
+        if events and (not in_files or verbose == "True"):
+            raise OptionError(
+                "--json needs stdout for itself: write results to files with -o, without --verbose"
+            )
         journal = open_journal(settings, wanted=in_files and not no_journal)
         runner = TranscriptionRunner(
             pool,

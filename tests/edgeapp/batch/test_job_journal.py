@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -134,3 +137,38 @@ def test_names_that_are_not_utf8_and_clearing_beside_a_run(tmp_path: Path) -> No
         job.add(_PIECE)
         job.done(1.0, {tmp_path / "caf\udce9.srt": "plain"})
     assert [record.input for record in journal.records()] == ["caf\\xe9.wav"]
+
+
+def test_a_journal_of_an_earlier_version_is_read_on(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as earlier:
+        earlier.execute(
+            "CREATE TABLE jobs (key TEXT PRIMARY KEY, verb TEXT, input TEXT, model TEXT, "
+            "state TEXT, started REAL, finished REAL, audio_s REAL, worked_s REAL, message TEXT, "
+            "outputs TEXT DEFAULT '{}')"
+        )
+        values = ("key", "transcribe", "a.mp3", "demo", "done", time.time(), None, 1.5, 2.0, "")
+        earlier.execute(
+            "INSERT INTO jobs (key, verb, input, model, state, started, finished, audio_s, "
+            "worked_s, message) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
+        earlier.commit()
+    for _ in range(2):
+        (record,) = JobJournal(tmp_path / "jobs.db").records()
+        assert (record.state, record.audio_s, record.lines, record.choices) == (
+            State.DONE, 1.5, None, {}
+        )  # fmt: skip
+
+
+def test_files_are_known_by_what_was_written_to_them(tmp_path: Path) -> None:
+    journal, path = JobJournal(tmp_path / "jobs.db"), tmp_path / "talk.srt"
+    assert journal.digests_of(path) == set()
+    journal.note_file(path, "first")
+    journal.note_file(path, "second")
+    assert journal.digests_of(path) == {"first", "second"}, "either is there after a power cut"
+    journal.forget_earlier_files(path)
+    assert journal.digests_of(path) == {"second"}
+    journal.clear(State.FAILED)
+    assert journal.digests_of(path) == {"second"}
+    journal.clear()
+    assert journal.digests_of(path) == set()
