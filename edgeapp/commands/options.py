@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from edgeapp.commands.completion import complete_languages, complete_models
 from edgeapp.settings import Settings, load_settings, parse_threads
 from pipelines import OptionError
+
+if TYPE_CHECKING:
+    from edgeapp.model_pool import Drafts
 
 __all__ = [
     "COMPUTING",
@@ -22,6 +25,8 @@ __all__ = [
     "ComputeType",
     "Debug",
     "Device",
+    "Draft",
+    "DraftModel",
     "Language",
     "Model",
     "ModelDirectory",
@@ -30,6 +35,7 @@ __all__ = [
     "Threads",
     "TranslateTo",
     "TranslationModel",
+    "drafts_from_flags",
     "known_language",
     "optional_float",
     "optional_int",
@@ -169,6 +175,25 @@ TranslationModel = Annotated[
         autocompletion=complete_models,
     ),
 ]
+DraftModel = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-model",
+        help="Smaller model of the same vocabulary that proposes words: the same text, sooner.",
+        rich_help_panel=MODELS,
+        metavar="MODEL",
+        autocompletion=complete_models,
+    ),
+]
+Draft = Annotated[
+    Literal["ngram"] | None,
+    typer.Option(
+        "--draft",
+        help="ngram: propose what followed the same words before; for texts that repeat.",
+        case_sensitive=False,
+        rich_help_panel=MODELS,
+    ),
+]
 Device = Annotated[
     str | None,
     typer.Option(
@@ -241,6 +266,19 @@ def settings_from_flags(
         compute_type=compute_type or settings.compute_type,
         threads=parse_threads(threads) if threads else settings.threads,
     )
+
+
+def drafts_from_flags(model: str | None, kind: Literal["ngram"] | None) -> Drafts:
+    """What drafts: the values of --draft-model and --draft.
+
+    Raises:
+        OptionError: Both are given.
+    """
+    from edgeapp.model_pool import Drafts
+
+    if model is not None and kind is not None:
+        raise OptionError("--draft-model and --draft exclude each other")
+    return Drafts(model, kind)
 
 
 def known_language(text: str | None, flag: str) -> str | None:

@@ -19,6 +19,8 @@ from edgeapp.commands.options import (
     ComputeType,
     Debug,
     Device,
+    Draft,
+    DraftModel,
     Language,
     Model,
     ModelDirectory,
@@ -27,6 +29,7 @@ from edgeapp.commands.options import (
     Threads,
     TranslateTo,
     TranslationModel,
+    drafts_from_flags,
     known_language,
     optional_float,
     optional_int,
@@ -35,7 +38,7 @@ from edgeapp.commands.options import (
     use_model_directory,
 )
 from edgeapp.commands.refused import REFUSED
-from edgeapp.console import print_note
+from edgeapp.console import print_draft_report, print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import journal_file
 from edgeapp.subtitles.formats import FORMATS
@@ -87,6 +90,8 @@ def transcribe(
     model: Model = None,
     model_dir: ModelDirectory = None,
     translation_model: TranslationModel = None,
+    draft_model: DraftModel = None,
+    draft: Draft = None,
     language: Language = None,
     task: Task = "transcribe",
     translate_to: TranslateTo = None,
@@ -158,7 +163,8 @@ def transcribe(
         Switch | None,
         typer.Option(
             "--verbose",
-            help="True: also print the text with its times; False: never print times.",
+            help="True: also print the text with its times, and what drafts did; False: never "
+            "print times.",
             rich_help_panel=INPUT_OUTPUT,
             **_SWITCH,
         ),
@@ -438,7 +444,8 @@ def transcribe(
         )
         destination.prepare()
         pool = ModelPool(settings)
-        transcriber = pool.transcriber(model, options.language, task)
+        drafts = drafts_from_flags(draft_model, draft)
+        transcriber = pool.transcriber(model, options.language, task, drafts)
         if target is not None and options.language is not None:
             # The language is known: load the translator now, so that errors come early.
             source = "en" if task == "translate" else options.language
@@ -475,7 +482,10 @@ def transcribe(
             for line in runner.plan(found):
                 typer.echo(line)
             raise typer.Exit
-        raise typer.Exit(runner.run(found))
+        exit_code = runner.run(found)
+        if verbose == "True":
+            print_draft_report(transcriber.draft_report)
+        raise typer.Exit(exit_code)
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

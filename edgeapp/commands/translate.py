@@ -25,17 +25,21 @@ from edgeapp.commands.options import (
     INPUT_OUTPUT,
     LANGUAGES,
     MODELS,
+    OTHER,
     ComputeType,
     Debug,
     Device,
+    Draft,
+    DraftModel,
     Model,
     ModelDirectory,
     Threads,
+    drafts_from_flags,
     known_language,
     settings_from_flags,
     use_model_directory,
 )
-from edgeapp.console import print_note
+from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES, is_subtitle_file
 from edgeapp.exit_codes import InputFailures, exit_with_code
 from edgeapp.subtitles.formats import FORMATS
@@ -43,7 +47,7 @@ from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
 from pipelines import InputError, OptionError
 
 if TYPE_CHECKING:
-    from edgeapp.model_pool import ModelPool
+    from edgeapp.model_pool import Drafts, ModelPool
     from pipelines import TranslateOptions, Translator
 
 __all__ = ["translate"]
@@ -72,6 +76,8 @@ def translate(
     ] = None,
     model: Model = None,
     model_dir: ModelDirectory = None,
+    draft_model: DraftModel = None,
+    draft: Draft = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -188,6 +194,10 @@ def translate(
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="At the end, say what drafts did.", rich_help_panel=OTHER),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Translate text: exactly one output line for each input line, in every format.
@@ -230,6 +240,7 @@ def translate(
                 alignments,
                 shortlist,
                 workers,
+                drafts_from_flags(draft_model, draft),
             )
             if not automatic:
                 models.load(source_code, _with_region(source, source_code))
@@ -262,6 +273,9 @@ def translate(
                         LanguageCheck(None if automatic else models.source_language),
                         opened,
                     ).run(path)
+            if verbose:
+                for translator in models.used:
+                    print_draft_report(translator.draft_report)
         raise typer.Exit(failures.exit_code())
 
 
@@ -276,6 +290,7 @@ class _Models:
         target: Language to translate into, as the model names it, or None.
         target_code: The code of that language, or None.
         beam_size, alignments, shortlist, workers: Options of the command line.
+        drafts: What drafts for the model.
     """
 
     stack: ExitStack
@@ -287,9 +302,11 @@ class _Models:
     alignments: bool
     shortlist: bool
     workers: int
+    drafts: Drafts
 
     def __post_init__(self) -> None:
         self._parallel: dict[int, LineTranslator] = {}
+        self.used: list[Translator] = []
 
     def load(self, source_code: str | None, source: str | None) -> None:
         """Load the model.
@@ -304,8 +321,10 @@ class _Models:
         from pipelines import TranslateOptions
 
         self.translator = self.pool.translator(
-            self.name, source_code, self.target_code, self.shortlist
+            self.name, source_code, self.target_code, self.shortlist, self.drafts
         )
+        if self.translator not in self.used:
+            self.used.append(self.translator)
         self.options = TranslateOptions(
             target=self.target if self.translator.target_codes else None,
             source_language=source or source_code,

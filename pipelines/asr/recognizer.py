@@ -17,7 +17,7 @@ from pipelines.asr.sequential import Clip, LanguageTools, SequentialPlan, decode
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.word_timestamps import WordAligner
-from pipelines.engine import EncodedSource, Engine
+from pipelines.engine import Drafting, EncodedSource, Engine, LoadedModel
 from pipelines.errors import CheckpointError, ModelError, NumericalError, OptionError
 
 __all__ = ["Recognizer"]
@@ -33,20 +33,31 @@ class Recognizer:
         model: The model, loaded in `engine`.
         tokenizer: The vocabulary of the model's folder.
         capabilities: Languages and tasks that the model was trained for.
+        drafting: Encodes windows, and drafts for their greedy decoding.
         alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
         window_frames: Length of the model's input window in frames of 10 ms.
     """
 
-    def __init__(self, folder: Path, engine: Engine, name: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        engine: Engine,
+        name: str,
+        *,
+        draft_folder: Path | None = None,
+        ngrams: bool = False,
+    ) -> None:
         """
         Args:
             folder: A model in Hugging Face's layout.
             engine: The engine that loads the model.
             name: The model's name in messages.
+            draft_folder: A smaller model of the same vocabulary, which drafts.
+            ngrams: Draft with n-grams of the text so far.
 
         Raises:
-            CheckpointError: The folder is incomplete or damaged.
-            ModelError: It holds a model of another kind.
+            CheckpointError: A folder is incomplete or damaged.
+            ModelError: It holds a model of another kind, or the draft model another vocabulary.
         """
         self.engine = engine
         self.model = engine.load(folder)
@@ -68,6 +79,19 @@ class Recognizer:
         self.window_frames = 2 * architecture.max_source_positions
         self._default_suppressed = tuple(config.get("suppress_tokens") or ())
         self.alignment_heads = alignment_heads(config, architecture)
+        self.drafting = Drafting(
+            self.model, None if draft_folder is None else self._draft_model(draft_folder), ngrams
+        )
+
+    def _draft_model(self, folder: Path) -> LoadedModel:
+        """The draft model, which has to mean the same by each id."""
+        tokenizer = WhisperTokenizer(folder)
+        if not tokenizer.has_same_vocabulary(self.tokenizer):
+            raise ModelError(
+                f"{folder.name} cannot draft for {self.capabilities.name}: it has another "
+                "vocabulary; choose a smaller Whisper model of the same version"
+            )
+        return self.engine.load(folder)
 
     @property
     def window_s(self) -> float:
@@ -132,6 +156,7 @@ class Recognizer:
             sot_sequence.append(special.no_timestamps)
         return WindowDecoder(
             self.engine,
+            self.drafting,
             self.tokenizer,
             options,
             sot_sequence=sot_sequence,

@@ -17,6 +17,7 @@ from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
 from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
 from pipelines.engine import (
+    Drafting,
     EncodedSource,
     Engine,
     ForcedPrefix,
@@ -84,6 +85,7 @@ class WindowDecoder:
     def __init__(
         self,
         engine: Engine,
+        drafting: Drafting,
         tokenizer: WhisperTokenizer,
         options: TranscribeOptions,
         *,
@@ -96,6 +98,7 @@ class WindowDecoder:
         """
         Args:
             engine: The engine with the loaded model.
+            drafting: Drafts for greedy decoding; it has encoded the windows.
             tokenizer: The model's vocabulary.
             options: How to decode.
             sot_sequence: Ids of start of transcript, and of language and task for multilingual
@@ -105,7 +108,7 @@ class WindowDecoder:
             last_timestamp: Id of the timestamp at the end of the window.
             alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
         """
-        self._engine = engine
+        self._engine, self._drafting = engine, drafting
         self._tokenizer = tokenizer
         self._options = options
         self._sot_sequence = tuple(sot_sequence)
@@ -239,6 +242,7 @@ class WindowDecoder:
             priority,
             tuple(draft),
             self._alignment_heads,
+            self._drafting.drafter_for(encoded, options),
         )
         result = self._engine.generate([request])[0]
         assert result.attention is not None, "the request names alignment heads"
@@ -300,7 +304,12 @@ class WindowDecoder:
         )
         detokenizer = StreamingDetokenizer(self._tokenizer)
         request = Request(
-            encoded, prompt, options, self._no_speech_probe(prompt), self._options.priority
+            encoded,
+            prompt,
+            options,
+            self._no_speech_probe(prompt),
+            self._options.priority,
+            drafter=self._drafting.drafter_for(encoded, options),
         )
         with self._engine.stream(request) as stream:
             while True:

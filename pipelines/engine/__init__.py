@@ -53,6 +53,7 @@ from pipelines.engine.decoding.speculative.drafters import (
 )
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.decoding.statistics import Statistics
+from pipelines.engine.drafting import Drafting, DraftReport
 from pipelines.engine.engine import Engine
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.process_pool import ProcessPool
@@ -66,7 +67,9 @@ __all__ = [
     "BadWords",
     "BoundFilter",
     "DebugEvent",
+    "DraftReport",
     "Drafter",
+    "Drafting",
     "DraftSession",
     "EncodedSource",
     "Engine",

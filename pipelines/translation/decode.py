@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from pipelines.engine import (
+    Drafting,
     EncodedSource,
     FinishReason,
     ForcedPrefix,
@@ -113,12 +114,18 @@ class SentenceDecoder:
         model: The loaded model.
         tokenizer: Its tokenizer.
         defaults: Its generation_config.json.
+        drafting: Encodes sentences, and drafts for their greedy decoding. None: without drafts.
     """
 
     def __init__(
-        self, model: LoadedModel, tokenizer: TextTokenizer, defaults: GenerationDefaults
+        self,
+        model: LoadedModel,
+        tokenizer: TextTokenizer,
+        defaults: GenerationDefaults,
+        drafting: Drafting | None = None,
     ) -> None:
         self.model, self.tokenizer, self.defaults = model, tokenizer, defaults
+        self.drafting = drafting or Drafting(model)
 
     def submit(self, request: SentenceRequest, encoded: EncodedSource) -> RunningSentence:
         """Start the first generation for a request whose source has been encoded."""
@@ -182,7 +189,7 @@ class SentenceDecoder:
         Returns:
             Target ids without eos.
         """
-        (encoded,) = self.model.encode([request.source_ids])
+        (encoded,) = self.drafting.encode([request.source_ids])
         start, forced = self._decoder_start(request)
         options = GenerationOptions(
             max_new_tokens=self._max_new_tokens(request),
@@ -190,7 +197,12 @@ class SentenceDecoder:
             logit_filters=(*self.defaults.logit_filters, ForcedPrefix(tuple(prefix) or forced)),
         )
         generation = Request(
-            encoded, (start,), options, priority=request.priority, draft=tuple(draft) or forced
+            encoded,
+            (start,),
+            options,
+            priority=request.priority,
+            draft=tuple(draft) or forced,
+            drafter=self.drafting.drafter_for(encoded, options),
         )
         detector, tokens = RepetitionDetector(request.source_ids), []
         with self.model.stream(generation) as stream:
@@ -255,7 +267,14 @@ class SentenceDecoder:
             logprobs=True,
         )
         return self.model.stream(
-            Request(encoded, (start, *prefix), options, priority=request.priority, draft=forced)
+            Request(
+                encoded,
+                (start, *prefix),
+                options,
+                priority=request.priority,
+                draft=forced,
+                drafter=self.drafting.drafter_for(encoded, options),
+            )
         )
 
     def _max_new_tokens(self, request: SentenceRequest) -> int:

@@ -150,7 +150,7 @@ def _translate_now(
     """Translate another text under the conditions of a request, and wait for the result."""
     ids = _encode(decoder, request, text)
     other = replace(request, source=text, source_ids=ids, is_part=is_part or request.is_part)
-    sentence = decoder.submit(other, decoder.model.encode([ids])[0])
+    sentence = decoder.submit(other, decoder.drafting.encode([ids])[0])
     *_, result = translate_sentence(decoder, sentence, live=False)
     assert isinstance(result, SentenceTranslation)
     return result

@@ -85,3 +85,13 @@ def test_failed_inputs_are_counted_and_have_one_code(
 def test_a_closed_pipe_ends_all_inputs() -> None:
     with pytest.raises(BrokenPipeError), InputFailures(2, debug=False).catch("a.mp3"):
         raise BrokenPipeError
+
+
+def test_drafts(capsys: pytest.CaptureFixture[str]) -> None:
+    _, plain, _ = run("--verbose", "True", capsys=capsys)
+    code, out, err = run("--verbose", "True", "--draft", "ngram", capsys=capsys)
+    assert (code, out) == (0, plain)
+    assert err.startswith("edgeapp: drafts: ")
+    code, _, err = run("--draft-model", "demo-en-de", capsys=capsys)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "cannot recognize speech" in err

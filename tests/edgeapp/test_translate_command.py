@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -131,3 +132,23 @@ def test_the_check_ends_with_the_first_lines() -> None:
     assert check.add("Das ist ein Test. Wo ist der Bahnhof, bitte?") is None
     assert LanguageCheck(None).add(GERMAN) is None
     assert "German" in (LanguageCheck("en").add(GERMAN) or "")
+
+
+def test_drafts(capfd: pytest.CaptureFixture[str]) -> None:
+    """They change no line, and say what they did."""
+    lines = ("--text", "I am here.") * 1 + ("--text", "I am here, I am here, I am here.") * 3
+    model = ("-m", "demo-en-de", "--compute-type", "float32")
+    _, plain, _ = run(*lines, *model, capfd=capfd)
+    for drafts in (("--draft", "ngram"), ("--draft-model", "demo-en-de")):
+        code, out, err = run(*lines, *model, *drafts, "--verbose", capfd=capfd)
+        assert (code, out) == (0, plain)
+        assert re.fullmatch(
+            r"edgeapp: drafts: \d+ of \d+ tokens accepted.* s (saved|lost).*\n", err
+        )
+    both = ("--draft", "ngram", "--draft-model", "demo-en-de")
+    code, _, err = run(*lines, *model, *both, capfd=capfd)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--draft-model and --draft exclude each other" in err
+    code, _, err = run(*lines, *model, "--draft-model", "demo", capfd=capfd)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "cannot translate text" in err

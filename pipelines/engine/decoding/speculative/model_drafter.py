@@ -59,6 +59,7 @@ class ModelDrafter:
         encoded: The request's source, encoded by the draft model.
         gamma: How many tokens to propose at once.
         adaptive: Propose more tokens after success and fewer after failure.
+        pauses: Propose none while drafting takes longer than it saves, by the time of steps.
 
     Raises:
         OptionError: `gamma` is below 1.
@@ -69,6 +70,7 @@ class ModelDrafter:
     encoded: EncodedSource
     gamma: int = 4
     adaptive: bool = False
+    pauses: bool = False
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
