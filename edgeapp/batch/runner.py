@@ -16,7 +16,7 @@ from edgeapp.batch.job_journal import Job, JobJournal, JobRecord, State
 from edgeapp.batch.outputs import write_atomically
 from edgeapp.batch.part_file import job_key
 from edgeapp.batch.transcript_output import TranscriptOutput
-from edgeapp.console import format_clock, print_note
+from edgeapp.console import format_clock, print_draft_report, print_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.formats import Transcript, render
 from edgeapp.subtitles.shaping import shaped
@@ -59,7 +59,7 @@ class TranscriptionRunner:
         layout: Layout of srt and vtt subtitles by words.
         verbose: True: text with its times goes to stdout as it is decoded, beside files too.
             False: text without times, when it is final. None: text on stdout, with times on a
-            terminal; none beside files.
+            terminal; none beside files. True also reports what drafts did, on stderr.
         pretty_json: Indent JSON.
         journal: Where finished work is kept, so that a run that was ended goes on; for results in
             files. None: nowhere.
@@ -102,6 +102,8 @@ class TranscriptionRunner:
                 if found.problem is not None:
                     raise InputError(found.problem)
                 self._journaled(found.path, name, single=len(inputs) == 1)
+        if self.verbose:
+            print_draft_report(self.transcriber.draft_report)
         return failures.exit_code()
 
     def plan(self, inputs: Sequence[FoundInput]) -> Iterator[str]:

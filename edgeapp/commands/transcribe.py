@@ -38,7 +38,7 @@ from edgeapp.commands.options import (
     use_model_directory,
 )
 from edgeapp.commands.refused import REFUSED
-from edgeapp.console import print_draft_report, print_note
+from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import journal_file
 from edgeapp.subtitles.formats import FORMATS
@@ -482,10 +482,7 @@ def transcribe(
             for line in runner.plan(found):
                 typer.echo(line)
             raise typer.Exit
-        exit_code = runner.run(found)
-        if verbose == "True":
-            print_draft_report(transcriber.draft_report)
-        raise typer.Exit(exit_code)
+        raise typer.Exit(runner.run(found))
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

@@ -246,6 +246,10 @@ class Transcriber:
         features = self._features(_without_tensors(audio))
         return self.recognizer.language_probs(features.first_window())
 
+    def encode(self, windows: Sequence[Tensor]) -> list[EncodedSource]:
+        """Encode windows [mels, frames] of equal length in one pass, for `window_decoder`."""
+        return self.recognizer.drafting.encode(windows)
+
     def top_language(self, encoded: EncodedSource) -> str:
         """The code of the most probable language of an encoded window."""
         return self.recognizer.top_language(encoded)
