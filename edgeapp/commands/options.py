@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "COMPUTING",
+    "DECODING",
     "INPUT_OUTPUT",
     "LANGUAGES",
     "MODELS",
@@ -27,9 +28,14 @@ __all__ = [
     "Device",
     "Draft",
     "DraftModel",
+    "ForcePhrase",
     "Language",
     "Model",
     "ModelDirectory",
+    "NBest",
+    "NoRepeatNgramSize",
+    "RepetitionPenalty",
+    "SuppressPhrase",
     "Switch",
     "Task",
     "Threads",
@@ -46,7 +52,7 @@ __all__ = [
 ]
 
 # Titles of the groups of options in the help.
-MODELS, LANGUAGES = "Models", "Languages"
+MODELS, LANGUAGES, DECODING = "Models", "Languages", "Decoding"
 INPUT_OUTPUT, COMPUTING, OTHER = "Input and output", "Computing", "Other"
 
 Switch = Literal["True", "False"]
@@ -192,6 +198,50 @@ Draft = Annotated[
         help="ngram: propose what followed the same words before; for texts that repeat.",
         case_sensitive=False,
         rich_help_panel=MODELS,
+    ),
+]
+NBest = Annotated[
+    int,
+    typer.Option(
+        "--n-best",
+        min=1,
+        help="Results of the search to report, in JSON; needs as many beams.",
+        rich_help_panel=DECODING,
+    ),
+]
+RepetitionPenalty = Annotated[
+    float,
+    typer.Option(
+        "--repetition-penalty",
+        help="Divides the score of what was written already; 1 is none.",
+        rich_help_panel=DECODING,
+    ),
+]
+NoRepeatNgramSize = Annotated[
+    int,
+    typer.Option(
+        "--no-repeat-ngram-size",
+        min=0,
+        help="No sequence of so many tokens occurs twice; 0: off.",
+        rich_help_panel=DECODING,
+    ),
+]
+SuppressPhrase = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--suppress-phrase",
+        help="Text that is not written; repeatable.",
+        metavar="TEXT",
+        rich_help_panel=DECODING,
+    ),
+]
+ForcePhrase = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--force-phrase",
+        help="Text that the first window, or the first sentence of a line, contains; repeatable.",
+        metavar="TEXT",
+        rich_help_panel=DECODING,
     ),
 ]
 Device = Annotated[

@@ -15,15 +15,21 @@ from edgeapp.batch.transcription_job import BATCH_SIZE
 from edgeapp.commands.command import SWITCH, GroupedCommand
 from edgeapp.commands.options import (
     COMPUTING,
+    DECODING,
     INPUT_OUTPUT,
     ComputeType,
     Debug,
     Device,
     Draft,
     DraftModel,
+    ForcePhrase,
     Language,
     Model,
     ModelDirectory,
+    NBest,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+    SuppressPhrase,
     Switch,
     Task,
     Threads,
@@ -48,7 +54,7 @@ from pipelines import OptionError, OutputError
 
 __all__ = ["TranscribeCommand", "transcribe"]
 
-_DECODING, _WORDS, _SILENCE = "Decoding", "Words and subtitles", "Silence"
+_WORDS, _SILENCE = "Words and subtitles", "Silence"
 
 
 class TranscribeCommand(GroupedCommand):
@@ -58,7 +64,7 @@ class TranscribeCommand(GroupedCommand):
 
 
 def _decoding(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_DECODING, **settings)
+    return typer.Option(*names, help=help, rich_help_panel=DECODING, **settings)
 
 
 def _silence(*names: str, help: str, **settings: Any) -> Any:
@@ -218,6 +224,11 @@ def transcribe(
             **_FLOAT,
         ),
     ] = None,
+    n_best: NBest = 1,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    no_repeat_ngram_size: NoRepeatNgramSize = 0,
+    suppress_phrase: SuppressPhrase = None,
+    force_phrase: ForcePhrase = None,
     condition_on_previous_text: Annotated[
         Switch,
         _decoding(
@@ -400,6 +411,8 @@ def transcribe(
             )
         output = None if output == "-" else output
         destination = TranscriptOutput.of(output, output_format, found, target)
+        if n_best > 1 and "json" not in destination.formats:
+            raise OptionError("--n-best is reported in JSON: -f json")
         from edgeapp.model_pool import ModelPool
         from pipelines import TranscribeOptions
 
@@ -438,6 +451,11 @@ def transcribe(
             initial_prompt=initial_prompt,
             suppress_blank=suppress_blank == "True",
             suppress_tokens=_token_ids(suppress_tokens),
+            n_best=n_best,
+            repetition_penalty=repetition_penalty,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            suppress_phrases=tuple(suppress_phrase or ()),
+            forced_phrases=tuple(force_phrase or ()),
             seed=seed,
             batch_size=_batch_size(_boolean(batched), batch_size, vad_filter == "False"),
             **{name: value for name, value in optional.items() if value is not None},

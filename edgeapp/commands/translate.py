@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -22,6 +22,7 @@ from edgeapp.batch.translation_job import LineTranslator, TranslationJob
 from edgeapp.commands.completion import complete_languages
 from edgeapp.commands.options import (
     COMPUTING,
+    DECODING,
     INPUT_OUTPUT,
     LANGUAGES,
     MODELS,
@@ -31,8 +32,13 @@ from edgeapp.commands.options import (
     Device,
     Draft,
     DraftModel,
+    ForcePhrase,
     Model,
     ModelDirectory,
+    NBest,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+    SuppressPhrase,
     Threads,
     drafts_from_flags,
     known_language,
@@ -154,6 +160,20 @@ def translate(
             rich_help_panel="Decoding",
         ),
     ] = 1,
+    n_best: NBest = 1,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    no_repeat_ngram_size: NoRepeatNgramSize = 0,
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--prefix",
+            help="Text with which the translation of each line begins.",
+            metavar="TEXT",
+            rich_help_panel=DECODING,
+        ),
+    ] = None,
+    suppress_phrase: SuppressPhrase = None,
+    force_phrase: ForcePhrase = None,
     format: Annotated[
         Literal["text", "tsv", "json"],
         typer.Option(
@@ -217,6 +237,8 @@ def translate(
         inputs = _inputs(files, text)
         style = style_of(subtitle_style)
         names = _planned(inputs, output, as_text)
+        if n_best > 1 and format != "json":
+            raise OptionError("--n-best is reported in JSON: --format json")
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
         if source is None and model is None and settings.translation_model is None:
@@ -227,7 +249,18 @@ def translate(
         # Takes half a second, while the model is loaded.
         threading.Thread(target=_load_language_detection, daemon=True).start()
         from edgeapp.model_pool import ModelPool
+        from pipelines import TranslateOptions
 
+        choices = TranslateOptions(
+            beam_size=beam_size,
+            word_alignments=alignments,
+            n_best=n_best,
+            repetition_penalty=repetition_penalty,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            prefix=prefix,
+            suppress_phrases=tuple(suppress_phrase or ()),
+            forced_phrases=tuple(force_phrase or ()),
+        )
         failures = InputFailures(len(inputs), debug)
         with ExitStack() as stack:
             models = _Models(
@@ -236,8 +269,7 @@ def translate(
                 model,
                 _with_region(target, target_code),
                 target_code,
-                beam_size,
-                alignments,
+                choices,
                 shortlist,
                 workers,
                 drafts_from_flags(draft_model, draft),
@@ -289,7 +321,8 @@ class _Models:
         name: The model that was named, or None.
         target: Language to translate into, as the model names it, or None.
         target_code: The code of that language, or None.
-        beam_size, alignments, shortlist, workers: Options of the command line.
+        choices: Options of the translations, apart from languages.
+        shortlist, workers: Options of the command line.
         drafts: What drafts for the model.
     """
 
@@ -298,8 +331,7 @@ class _Models:
     name: str | None
     target: str | None
     target_code: str | None
-    beam_size: int
-    alignments: bool
+    choices: TranslateOptions
     shortlist: bool
     workers: int
     drafts: Drafts
@@ -318,18 +350,15 @@ class _Models:
         Raises:
             EdgeError: As ModelPool.translator, and for languages that the model lacks.
         """
-        from pipelines import TranslateOptions
-
         self.translator = self.pool.translator(
             self.name, source_code, self.target_code, self.shortlist, self.drafts
         )
         if self.translator not in self.used:
             self.used.append(self.translator)
-        self.options = TranslateOptions(
+        self.options = replace(
+            self.choices,
             target=self.target if self.translator.target_codes else None,
             source_language=source or source_code,
-            beam_size=self.beam_size,
-            word_alignments=self.alignments,
         )
         _check_languages(self.translator, self.options)
         self.line_translator = self._with_workers(self.translator)

@@ -103,7 +103,8 @@ class Recognizer:
 
         Raises:
             UnsupportedTask: The model lacks the language or the task.
-            OptionError: `suppress_tokens` holds an id outside the vocabulary.
+            OptionError: `suppress_tokens` holds an id outside the vocabulary, or one that a forced
+                phrase needs.
         """
         self.capabilities.check(options)
         vocab_size = self.model.architecture.vocab_size
@@ -112,6 +113,12 @@ class Recognizer:
                 f"suppress_tokens: {outside[0]} is no token of {self.capabilities.name}, "
                 f"whose ids end at {vocab_size - 1}"
             )
+        suppressed = set(self.suppressed_tokens(options)) if options.forced_phrases else set()
+        for phrase, ids in zip(options.forced_phrases, self._forced_phrases(options), strict=True):
+            if suppressed.intersection(ids):
+                raise OptionError(
+                    f"forced_phrases: {phrase!r} has symbols that suppress_tokens forbids"
+                )
 
     def given_language(self, options: TranscribeOptions) -> str | None:
         """The language code of the options or of an English-only model. None: to be detected."""
@@ -185,8 +192,8 @@ class Recognizer:
             language: Code of the language; with `options.multilingual` each window has its own.
             options: How to decode.
             clips: The parts to decode.
-            begins_recording: Its first window is the recording's, so that `options.prefix` is for
-                it.
+            begins_recording: Its first window is the recording's, so that `options.prefix` and
+                `options.forced_phrases` are for it.
             last_speech: Seconds at which the speech before the chunk ended.
             resume_from: Where an earlier run stopped.
             checkpoints: Yield a Checkpoint after each window.
@@ -205,6 +212,7 @@ class Recognizer:
             self._text_ids(options.initial_prompt),
             options.carry_initial_prompt,
             self._text_ids(options.prefix) if begins_recording else (),
+            self._forced_phrases(options) if begins_recording else (),
             options.condition_on_previous_text,
             options.seed,
             options.hallucination_silence_threshold,
@@ -217,6 +225,9 @@ class Recognizer:
     def _text_ids(self, text: str | None) -> tuple[int, ...]:
         """The tokens of a text that the user gave, as openai-whisper encodes it."""
         return () if text is None else tuple(self.tokenizer.encode(" " + text.strip()))
+
+    def _forced_phrases(self, options: TranscribeOptions) -> tuple[tuple[int, ...], ...]:
+        return tuple(self._text_ids(text) for text in options.forced_phrases)
 
     def suppressed_tokens(self, options: TranscribeOptions) -> list[int]:
         """Ids that are never generated, sorted: those of the options, control tokens, timestamps

@@ -21,6 +21,7 @@ from pipelines.engine.decoding.request import (
     Request,
     Result,
 )
+from pipelines.engine.decoding.sampling.forced_phrases import ForcedPhrases
 from pipelines.engine.decoding.sampling.logit_filters import (
     AllowOnlyTokens,
     BadWords,
@@ -75,6 +76,7 @@ __all__ = [
     "Engine",
     "Event",
     "FinishReason",
+    "ForcedPhrases",
     "ForcedPrefix",
     "GenerationOptions",
     "GreedyProcessor",

@@ -12,12 +12,26 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, Unpack, overload
 
-from pipelines.engine import Drafting, DraftReport, Engine
+from pipelines.engine import (
+    BadWords,
+    Drafting,
+    DraftReport,
+    Engine,
+    ForcedPhrases,
+    LogitFilter,
+    NoRepeatNgram,
+    RepetitionPenalty,
+)
 from pipelines.errors import EngineError, ModelError, NumericalError, OptionError
 from pipelines.hub import folder_or_pull
 from pipelines.languages import pair_in_name, two_letter
 from pipelines.translation.assembler import TextAssembler, excerpt
-from pipelines.translation.decode import RunningSentence, SentenceDecoder, SentenceRequest
+from pipelines.translation.decode import (
+    RunningSentence,
+    SentenceChoices,
+    SentenceDecoder,
+    SentenceRequest,
+)
 from pipelines.translation.fallback import translate_sentence
 from pipelines.translation.generation_config import read_generation_defaults
 from pipelines.translation.in_flight import decode_ahead
@@ -311,7 +325,25 @@ class Translator:
             priority=options.priority,
             beam_size=options.beam_size,
             word_alignments=options.word_alignments,
+            first_choices=self._choices(options, first=True),
+            choices=self._choices(options, first=False),
         )
+
+    def _choices(self, options: TranslateOptions, first: bool) -> SentenceChoices:
+        """The choices of a text's first sentence, or of the others."""
+        encode, filters = self.tokenizer.encode_target, list[LogitFilter]()
+        if options.repetition_penalty != 1:
+            filters.append(RepetitionPenalty(options.repetition_penalty))
+        if options.no_repeat_ngram_size:
+            filters.append(NoRepeatNgram(options.no_repeat_ngram_size))
+        if options.suppress_phrases:
+            filters.append(BadWords(tuple(tuple(encode(p)) for p in options.suppress_phrases)))
+        filters += options.logit_filters
+        if first and options.forced_phrases:
+            phrases = tuple(tuple(encode(phrase)) for phrase in options.forced_phrases)
+            filters.append(ForcedPhrases(phrases, self._decoder.defaults.eos_ids))
+        prefix = tuple(encode(options.prefix)) if first and options.prefix else ()
+        return SentenceChoices(options.n_best, prefix, tuple(filters))
 
     @staticmethod
     def _requests(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -152,3 +153,21 @@ def test_drafts(capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(*lines, *model, "--draft-model", "demo", capfd=capfd)
     assert (code, err.count("\n")) == (3, 1)
     assert "cannot translate text" in err
+
+
+def test_choices_of_decoding(capfd: pytest.CaptureFixture[str]) -> None:
+    model = ("-m", "demo-en-de", "--compute-type", "float32")
+    code, out, err = run(
+        "--text", "Where is the station?", *model, "--beam-size", "3", "--n-best", "2",
+        "--format", "json", "--prefix", "Und", "--suppress-phrase", "Station",
+        "--force-phrase", "bitte", "--repetition-penalty", "1.1", "--no-repeat-ngram-size", "3",
+        capfd=capfd,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    (sentence,) = json.loads(out)["sentences"]
+    assert sentence["text"].startswith("Und")
+    assert "bitte" in sentence["text"]
+    assert [a["text"] for a in sentence["alternatives"]][0] == sentence["text"]
+    assert len(sentence["alternatives"]) == 2
+    code, _, err = run("--text", "Yes.", *model, "--beam-size", "3", "--n-best", "2", capfd=capfd)
+    assert (code, err) == (2, "edgeapp: --n-best is reported in JSON: --format json\n")
