@@ -15,6 +15,7 @@ from pipelines.engine import (
     MinPProcessor,
     MultinomialProcessor,
     NucleusProcessor,
+    TopAProcessor,
     TopKNucleusProcessor,
     TopKProcessor,
 )
@@ -34,6 +35,7 @@ _PROCESSORS: dict[str, tuple[type[LogitsProcessor], tuple[type, ...]]] = {
     "nucleus": (NucleusProcessor, (float, float)),
     "topknucleus": (TopKNucleusProcessor, (float, int, float)),
     "minp": (MinPProcessor, (float, float)),
+    "topa": (TopAProcessor, (float, float, float)),
 }
 _HELP = """\
 TEXT              decode it with all methods

@@ -14,6 +14,7 @@ from pipelines.engine.autoregressive import (
     speculative_generate,
     speculative_generate_encoder_decoder,
 )
+from pipelines.engine.decoding.contrastive import ContrastiveFilter
 from pipelines.engine.decoding.request import (
     Event,
     FinishReason,
@@ -41,6 +42,7 @@ from pipelines.engine.decoding.sampling.logits_processors import (
     MinPProcessor,
     MultinomialProcessor,
     NucleusProcessor,
+    TopAProcessor,
     TopKNucleusProcessor,
     TopKProcessor,
 )
@@ -67,6 +69,7 @@ __all__ = [
     "Architecture",
     "BadWords",
     "BoundFilter",
+    "ContrastiveFilter",
     "DebugEvent",
     "DraftReport",
     "Drafter",
@@ -102,6 +105,7 @@ __all__ = [
     "Stream",
     "SuppressAtBegin",
     "SuppressTokens",
+    "TopAProcessor",
     "TopKNucleusProcessor",
     "TopKProcessor",
     "apply_filters",

@@ -115,7 +115,7 @@ class Drafting:
             encoded: The source, from `encode`.
             options: The request's options.
         """
-        if options.temperature or options.max_sequences > 1:
+        if options.samples or options.max_sequences > 1:
             return None
         drafted = self._encoded.get(encoded)
         if drafted is not None and self._draft_model is not None:

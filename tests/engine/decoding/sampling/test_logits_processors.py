@@ -19,6 +19,7 @@ from pipelines.engine import (
     MultinomialProcessor,
     NucleusProcessor,
     Request,
+    TopAProcessor,
     TopKNucleusProcessor,
     TopKProcessor,
 )
@@ -31,11 +32,19 @@ PROCESSORS = [
     NucleusProcessor(1.5, 0.6),
     TopKNucleusProcessor(0.8, 5, 0.9),
     MinPProcessor(1.2, 0.2),
+    TopAProcessor(1.0, 0.3, 1.5),
 ]
 
 
+def top_a(logits: torch.Tensor, ratio: float, power: float) -> torch.Tensor:
+    """x-transformers' top_a."""
+    probs = logits.softmax(-1)
+    limit = probs.amax(-1, keepdim=True) ** power * ratio
+    return logits.masked_fill(probs < limit, -torch.inf)
+
+
 @pytest.mark.parametrize("processor", PROCESSORS)
-def test_probabilities_equal_transformers(processor: LogitsProcessor) -> None:
+def test_probabilities_equal_those_of_others(processor: LogitsProcessor) -> None:
     logits = torch.randn(4, 3, 12, generator=torch.Generator().manual_seed(0)) * 2
     before = logits.clone()
     theirs = logits.reshape(12, 12) / processor.temperature
@@ -46,6 +55,8 @@ def test_probabilities_equal_transformers(processor: LogitsProcessor) -> None:
         theirs = TopPLogitsWarper(options.top_p)(None, theirs)
     if options.min_p:
         theirs = MinPLogitsWarper(options.min_p)(None, theirs)
+    if options.top_a:
+        theirs = top_a(theirs, options.top_a, options.top_a_pow)
     torch.testing.assert_close(processor(logits), theirs.softmax(-1).view(4, 3, 12))
     assert torch.equal(logits, before), "the logits are left as they are"
 
@@ -71,7 +82,9 @@ def test_temperature_zero_is_greedy(processor: LogitsProcessor) -> None:
     assert GreedyProcessor(temperature=2.0).options(1).temperature == 0
 
 
-@pytest.mark.parametrize("processor", [TopKProcessor(1.0, 5), MinPProcessor(0.5, 0.3)])
+@pytest.mark.parametrize(
+    "processor", [TopKProcessor(1.0, 5), MinPProcessor(0.5, 0.3), TopAProcessor(1.0, 1.0, 1.04)]
+)
 def test_the_engine_draws_the_same(
     processor: LogitsProcessor, engine: Engine, marian: LoadedModel
 ) -> None:
@@ -114,6 +127,8 @@ def test_best_of_returns_the_most_probable_sample(engine: Engine, marian: Loaded
         (TopKProcessor, {"top_k": 0}),
         (NucleusProcessor, {"top_p": 0.0}),
         (MinPProcessor, {"min_p": 2.0}),
+        (TopAProcessor, {"top_a": 2.0}),
+        (TopAProcessor, {"top_a_pow": 0.0}),
         (MultinomialProcessor, {"temperature": -1.0}),
     ],
 )
