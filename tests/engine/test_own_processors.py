@@ -26,6 +26,7 @@ from pipelines.engine import (
 )
 from pipelines.errors import EngineError, OptionError, RequestError
 from tests.engine.conftest import token_sources
+from tests.engine.modules import made
 
 RUNS, TOKENS = 200, 2
 CHANCES = (0.5, 0.3, 0.2)
@@ -45,6 +46,12 @@ class Second(LogitsProcessor):
 
     def sample(self, probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return probabilities.topk(2, -1).indices[..., 1:]
+
+
+@pytest.fixture(scope="module")
+def marian(engine: Engine) -> LoadedModel:
+    """Of a small vocabulary, which is quick to draw from."""
+    return engine.wrap(made("marian"))
 
 
 @pytest.fixture(scope="module")
