@@ -57,6 +57,7 @@ class RunProgress:
         inputs: Paths of all files; "-" is stdin.
         unit: "audio": positions are seconds of sound; "lines": they are bytes of a text.
         output: Where progress is shown.
+        name_done: Print a note for each file that is done.
     """
 
     def __init__(
@@ -64,7 +65,10 @@ class RunProgress:
         inputs: Sequence[str] = (),
         unit: Literal["audio", "lines"] = "audio",
         output: ProgressOutput = ProgressOutput.NONE,
+        *,
+        name_done: bool = False,
     ) -> None:
+        self._name_done = name_done
         self._inputs, self._unit, self._output = inputs, unit, output
         self._sizes = {name: _size(name) for name in inputs}
         self._left = sum(self._sizes.values())  # bytes of files that are not finished
@@ -152,6 +156,8 @@ class RunProgress:
             self._event("skipped", file=self._name, reason=self._skipped)
             return
         self._counts["done"] += 1
+        if self._name_done:
+            print_note(f"{self._name}: done")
         if self._unit == "audio" and self._total:
             self._position = self._total  # also where silence ends the recording
         self._amount += self._amount_of_file()

@@ -106,7 +106,8 @@ class TranscriptionRunner:
         """
         failures = InputFailures(len(inputs), self.debug)
         self._following = self._next_to_decode(inputs)
-        run = RunProgress([found.path for found in inputs], "audio", self.progress_output)
+        names = [found.path for found in inputs]
+        run = RunProgress(names, "audio", self.progress_output, name_done=self.policy.name_done)
         with SoundPrefetch() as self._sounds, run as self._progress:
             for found, name in zip(inputs, self.output.names, strict=True):
                 with failures.catch(found.path), self._progress.file(found.path):

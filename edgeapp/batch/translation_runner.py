@@ -117,7 +117,8 @@ class TranslationRunner:
         on_terminal = sys.stderr.isatty() and not sys.stdout.isatty()
         if to_stdout and not (on_terminal and len(inputs) == 1):  # the text is progress enough
             shown = ProgressOutput.NONE
-        with RunProgress(names, "lines", shown) as self._progress:
+        run = RunProgress(names, "lines", shown, name_done=self.policy.name_done)
+        with run as self._progress:
             self._run_all(inputs, names, failures)
         return failures.exit_code()
 

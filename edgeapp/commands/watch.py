@@ -167,7 +167,7 @@ class _Worker:
         from pipelines import TranslateOptions
 
         self._pool: ModelPool = ModelPool(settings)
-        self._policy = JobPolicy(journal, name_skipped=False)
+        self._policy = JobPolicy(journal, name_skipped=False, name_done=True)
         self._outside, self._target, self._formats, self._debug = outside, target, formats, debug
         self._model, self._translation_model, self._language = model, translation_model, language
         self._models = TranslationModels(

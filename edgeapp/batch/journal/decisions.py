@@ -38,12 +38,14 @@ class JobPolicy:
         overwrite: Do again what is done, and replace files of other origin.
         retry_failed: Do only what has failed.
         name_skipped: Print a note for each input that is done already.
+        name_done: Print a note for each input when it is done.
     """
 
     journal: JobJournal | None = None
     overwrite: bool = False
     retry_failed: bool = False
     name_skipped: bool = True
+    name_done: bool = False
 
     def decide(self, record: JobRecord | None, source: str, wanted: Mapping[Path, str]) -> Decision:
         """What to do with an input.

@@ -126,6 +126,7 @@ def test_it_goes_on_until_it_is_interrupted_and_results_are_no_inputs(
     code, err = watch_once(inbox, inbox, "--translate-to", "de")
     assert code == 0
     assert "the same command goes on" in err
+    assert err.count(": done\n") == 2, "each file is named when it is done"
     assert {path.name for path in inbox.iterdir()} == {
         "talk.txt", "talk.de.txt", "late.txt", "late.de.txt"
     }  # fmt: skip
