@@ -198,6 +198,7 @@ def test_warnings_of_a_recording_come_with_its_results(
     found.close()
 
 
+@pytest.mark.slow
 def test_a_text_for_which_nan_is_computed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,6 +106,7 @@ def add_to_cache(hub_cache: Path, repository: str, folder: Path) -> None:
     (storage / "snapshots" / ("a" * 40)).symlink_to(folder)
 
 
+@pytest.mark.slow
 def test_a_better_model_that_appears_later_is_used(
     hub_cache: Path,
     whisper_folder: Callable[..., Path],

@@ -77,6 +77,7 @@ def test_a_server_that_knows_no_ranges(hub: Hub) -> None:
     assert hub.fetched().count(WEIGHTS) < 12
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_has_come(hub: Hub, hub_cache: Path) -> None:
     """Ctrl-C arrives in this thread, where the progress is told."""
     files = {**whisper_files(), WEIGHTS: os.urandom(25_000_000)}

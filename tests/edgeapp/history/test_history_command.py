@@ -94,6 +94,7 @@ def test_deleting(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert len(history.of("anna").list()) == 1
 
 
+@pytest.mark.slow
 def test_repairing(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("repair") == 0
     assert capsys.readouterr().err == "edgeapp: the history is sound\n"

@@ -68,6 +68,7 @@ def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
         assert [result.tokens for result in small.generate(requests)] == jobs.alone
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_order_of_joining_reading_and_cancelling(
@@ -410,6 +411,7 @@ def test_neighbors_of_a_damaged_request_compute_the_same_bits(
     assert [tokens for tokens, _ in found[0]] == jobs.alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
