@@ -42,7 +42,13 @@ def list_(model_dir: ModelDirectory = None, debug: Debug = False) -> None:
         console = results_console()
         if not console.is_terminal:
             for model in models:
-                fields = (model.name, model.task, model.size_bytes, model.source, model.folder)
+                fields = (
+                    model.name,
+                    model.task,
+                    model.size_bytes,
+                    model.tool or model.source,
+                    model.folder,
+                )
                 typer.echo("\t".join(map(str, fields)))
             return
         from rich.table import Table
@@ -53,7 +59,7 @@ def list_(model_dir: ModelDirectory = None, debug: Debug = False) -> None:
             table.add_column(column, justify="right" if column == "size" else "left")
         for model in models:
             size, folder = _size(model.size_bytes), str(model.folder)
-            row = (model.name, model.task, size, model.source, folder)
+            row = (model.name, model.task, size, model.tool or model.source, folder)
             table.add_row(*(Text(printable(field)) for field in row))
         console.print(table)
 

@@ -1,6 +1,7 @@
 """Named tensors of a Hugging Face model folder.
 
-Reads safetensors, or a PyTorch .bin with `weights_only=True`, which runs no code of the file.
+Reads safetensors, or a PyTorch .bin with `weights_only=True`, which runs no code of the file, and
+the files of other programs that `pipelines.formats` knows.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 from pipelines.errors import CheckpointError
+from pipelines.formats import PT_LINK, TensorReader, open_tensors, transformers_name
 from pipelines.json_files import check_regular, read_json_object
 from pipelines.notices import ignore_warning
 
@@ -113,7 +115,8 @@ class Weights:
 def open_weights(folder: Path) -> Weights:
     """Open the weights of a model folder; tensors are read on demand.
 
-    Looks for model.safetensors, its sharded index, then pytorch_model.bin and its sharded index.
+    Looks for model.safetensors, its sharded index, then pytorch_model.bin and its sharded index,
+    then for a link to weights of another program.
 
     Raises:
         CheckpointError: there is none of them, a file is damaged, or a .bin holds more than
@@ -125,9 +128,20 @@ def open_weights(folder: Path) -> Weights:
             return Weights(folder, _readers(single))
         if (folder / index).exists():
             return Weights(folder, _sharded_readers(folder / index))
+    if (folder / PT_LINK).exists():
+        return Weights(folder, _readers(folder / PT_LINK))
+    stored = open_tensors(folder)
+    if stored is not None:
+        return Weights(folder, {name: partial(_tensor, read) for name, read in stored.items()})
     raise CheckpointError(
         f"{folder} holds no weights: neither model.safetensors nor pytorch_model.bin is there"
     )
+
+
+def _tensor(read: TensorReader) -> Tensor:
+    array = read()
+    # An array that is a view of the bytes of a file may not be writable, which torch asks for.
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def _sharded_readers(index: Path) -> dict[str, _Reader]:
@@ -199,6 +213,9 @@ def _bin_readers(path: Path) -> dict[str, _Reader]:
         state = _torch_load(path, mmap=False)
     if not isinstance(state, dict):
         raise CheckpointError(f"{path} holds no named tensors")
+    inner = state.get("model_state_dict")
+    if isinstance(inner, dict):  # openai's files have the sizes of the model beside the tensors
+        state = {transformers_name(str(name)): value for name, value in inner.items()}
     tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
     return {name: partial(tensors.__getitem__, name) for name in tensors}
 

@@ -67,7 +67,7 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     if build is None:
         raise CheckpointError(
             f"{where}: model_type {_shorten(repr(family))} is not supported; this engine runs "
-            f"{', '.join(_BUILDERS)}"
+            f"{', '.join(family for family in _BUILDERS if family != 'opennmt')}"
         )
     try:
         return build(config)
@@ -119,6 +119,8 @@ _VARIANTS: dict[str, dict[str, Any]] = {
         "positions": "table", "position_offset": 2, "norm_first": True, "final_norm": True,
         "embedding_norm": True,
     },
+    # OpenNMT's, as CTranslate2 has them: positions interleave sines and cosines.
+    "opennmt": {"positions": "table", "norm_first": True, "final_norm": True},
     "m2m_100": {
         "positions": "fairseq", "position_offset": 2, "norm_first": True, "final_norm": True,
     },
@@ -138,6 +140,9 @@ def _stack(config: Mapping[str, Any], family: str, side: str, max_positions: int
         raise ValueError(
             f"activation_function {_shorten(activation)!r} is not one of {sorted(_ACTIVATIONS)}"
         )
+    variant = dict(_VARIANTS[family])
+    if family == "opennmt":
+        variant["norm_first"] = variant["final_norm"] = bool(config.get("normalize_before", True))
     return Stack(
         layers=_count(config, f"{side}_layers", _MAX_LAYERS),
         heads=heads,
@@ -147,7 +152,7 @@ def _stack(config: Mapping[str, Any], family: str, side: str, max_positions: int
         max_positions=max_positions,
         activation=_ACTIVATIONS[activation],
         embedding_scale=d_model**0.5 if config.get("scale_embedding") else 1.0,
-        **{"position_offset": 0, "embedding_norm": False} | _VARIANTS[family],
+        **{"position_offset": 0, "embedding_norm": False} | variant,
     )
 
 
@@ -163,9 +168,10 @@ def _bart(config: Mapping[str, Any]) -> Architecture:
         for key in ("max_source_positions", "max_target_positions")
     )
     vocab = _count(config, "vocab_size", _MAX_VOCABULARY)
-    shared = not marian or bool(config.get("share_encoder_decoder_embeddings", True))
+    pair = family in ("marian", "opennmt")
+    shared = not pair or bool(config.get("share_encoder_decoder_embeddings", True))
     start = config.get("decoder_start_token_id")
-    if start is None and (audio or marian):
+    if start is None and (audio or pair):
         raise KeyError("decoder_start_token_id")
     return Architecture(
         family=family,
