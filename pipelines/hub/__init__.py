@@ -17,10 +17,21 @@ from pipelines.hub.catalog import (
     resolve,
 )
 from pipelines.hub.defaults import choose_default
+from pipelines.hub.details import (
+    CheckedFile,
+    Leftover,
+    ModelDetails,
+    find_leftovers,
+    model_details,
+    verify_files,
+)
 from pipelines.hub.download import PullPlan, PullProgress, folder_or_pull, plan_pull, pull
 
 __all__ = [
+    "CheckedFile",
     "InsecureMirror",
+    "Leftover",
+    "ModelDetails",
     "ModelInfo",
     "PullPlan",
     "PullProgress",
@@ -29,13 +40,16 @@ __all__ = [
     "bundled_folder",
     "cache_folder",
     "choose_default",
+    "find_leftovers",
     "folder_of",
     "folder_or_pull",
     "list_models",
+    "model_details",
     "plan_pull",
     "pull",
     "read_json",
     "remove",
     "resolve",
     "use_cache_folder",
+    "verify_files",
 ]

@@ -13,6 +13,7 @@ import hashlib
 import json
 import shutil
 import stat
+import time
 import uuid
 import zipfile
 from contextlib import suppress
@@ -24,10 +25,17 @@ from pipelines.errors import CheckpointError, ModelError
 from pipelines.formats import foreign_model, is_foreign
 from pipelines.json_files import read_json_object
 
-__all__ = ["foreign_folder", "foreign_origin", "foreign_root", "holds_foreign_model"]
+__all__ = [
+    "foreign_folder",
+    "foreign_origin",
+    "foreign_root",
+    "holds_foreign_model",
+    "is_outdated",
+]
 
 _ORIGIN = "origin.json"  # in each folder: the program, the path and the kind of numbers
 _LAYOUT = "1"  # of the folders: a later version of the program writes new ones
+_ABANDONED_S = 3600.0  # a folder is written in seconds
 # Of an Argos package: the largest has 300 MB.
 _MOST_MEMBERS = 10_000
 _MOST_UNPACKED_BYTES = 4 << 30
@@ -96,6 +104,20 @@ def foreign_origin(folder: Path) -> dict[str, str] | None:
     except (FileNotFoundError, CheckpointError):
         return None
     return {key: str(origin.get(key)) for key in ("tool", "path", "kind")}
+
+
+def is_outdated(folder: Path) -> str | None:
+    """Why a folder below `foreign_root` is not needed, as the end of a sentence; None if it is."""
+    origin = foreign_origin(folder)
+    if origin is None:
+        old = time.time() - folder.stat().st_mtime > _ABANDONED_S
+        return "it was never completed" if old else None
+    path = Path(origin["path"])
+    try:
+        current = f"{_name(path)}-{_digest(path)}"
+    except OSError:
+        return f"{path} is gone"
+    return None if folder.name == current else f"{path} was changed"
 
 
 def _fill(folder: Path, path: Path) -> None:

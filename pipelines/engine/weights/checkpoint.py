@@ -22,7 +22,7 @@ from pipelines.formats import PT_LINK, TensorReader, open_tensors, transformers_
 from pipelines.json_files import check_regular, read_json_object
 from pipelines.notices import ignore_warning
 
-__all__ = ["Weights", "open_weights"]
+__all__ = ["SCALE", "Weights", "open_weights"]
 
 # A file is mapped into memory anew after this many bytes were read from it.
 _REMAP_BYTES = 16 << 20
@@ -31,6 +31,9 @@ _MOST_BYTES = 1 << 40  # of one file of weights
 
 # Tensors of at most this many bytes are copied out of the mapped file.
 _COPY_BYTES = 1 << 16
+
+SCALE = "_scale"
+"""Ends the name of the scales [rows] of a tensor that is stored in int8."""
 
 _Reader = Callable[[], Tensor]
 
@@ -50,13 +53,22 @@ class Weights:
         self, folder: Path, readers: dict[str, _Reader], translate: Callable[[str], str] = str
     ) -> None:
         self._folder = folder
-        self._readers = readers
+        self._readers = _with_scales(readers)
         self._translate = translate
         self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | QuantizedWeight] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
         """The same weights with another translation of names."""
         return Weights(self._folder, self._readers, translate)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The checkpoint's names."""
+        return tuple(self._readers)
+
+    def read(self, name: str) -> Tensor:
+        """The tensor of a checkpoint's name, in its stored dtype; int8 as float32."""
+        return self._readers[name]()
 
     def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
@@ -136,6 +148,29 @@ def open_weights(folder: Path) -> Weights:
     raise CheckpointError(
         f"{folder} holds no weights: neither model.safetensors nor pytorch_model.bin is there"
     )
+
+
+def _with_scales(readers: dict[str, _Reader]) -> dict[str, _Reader]:
+    """The readers, of which those of int8 tensors multiply by the scales stored beside them."""
+    scales = {
+        name: read
+        for name, read in readers.items()
+        if name.endswith(SCALE) and name.removesuffix(SCALE) in readers
+    }
+    if not scales:
+        return readers
+    return {
+        name: partial(_scaled, read, scales[f"{name}{SCALE}"])
+        if f"{name}{SCALE}" in scales
+        else read
+        for name, read in readers.items()
+        if name not in scales
+    }
+
+
+def _scaled(read: _Reader, read_scales: _Reader) -> Tensor:
+    tensor, scales = read(), read_scales()
+    return tensor.float() * scales.float()[(...,) + (None,) * (tensor.ndim - 1)]
 
 
 def _tensor(read: TensorReader) -> Tensor:
