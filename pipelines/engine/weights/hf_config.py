@@ -20,7 +20,7 @@ from pipelines.engine.weights.architecture import (
 from pipelines.errors import CheckpointError
 from pipelines.json_files import read_json_object
 
-__all__ = ["architecture_of", "checkpoint_names", "read_config"]
+__all__ = ["architecture_of", "checkpoint_names", "is_native", "read_config"]
 
 _MAX_POSITIONS = 1 << 15  # released models have 512 or 1024
 
@@ -50,6 +50,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         return read_json_object(path)
     except FileNotFoundError:
         raise CheckpointError(f"{folder} is not a model folder: it has no config.json") from None
+
+
+def is_native(folder: Path) -> bool:
+    """Whether the native model runs the family of a folder. Raises CheckpointError."""
+    return str(read_config(folder).get("model_type")) in _BUILDERS
 
 
 def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
