@@ -166,8 +166,9 @@ def unusable(folder: Path) -> str | None:
 
 
 def size_of(folder: Path) -> int:
-    """The size in bytes of the files in a model folder; links are followed."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    """The size in bytes of the files in a folder; links are followed, each file counts once."""
+    files = {file.resolve() for file in folder.rglob("*") if file.is_file()}
+    return sum(file.stat().st_size for file in files)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -16,7 +16,6 @@ import stat
 import time
 import uuid
 import zipfile
-from contextlib import suppress
 from pathlib import Path
 
 from platformdirs import user_cache_path
@@ -82,8 +81,12 @@ def foreign_folder(path: Path) -> Path:
         part.mkdir(parents=True)
         try:
             _fill(part, path)
-            with suppress(OSError):  # another process was faster: its folder is the same
+            try:
                 part.rename(folder)
+            except OSError:
+                if not (folder / _ORIGIN).is_file():
+                    raise
+                # Another process was faster: its folder is the same.
         finally:
             shutil.rmtree(part, ignore_errors=True)
     except OSError as error:

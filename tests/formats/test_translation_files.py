@@ -10,6 +10,7 @@ import pytest
 from pipelines import Translator
 from pipelines.engine import Engine, GenerationOptions, Request
 from pipelines.hub import resolve
+from pipelines.hub.cache import size_of
 from pipelines.translation.generation_config import read_generation_defaults
 from pipelines.translation.tokenizers.auto import open_tokenizer
 from tests.fixtures.checkpoints import write_many, write_marian
@@ -81,6 +82,8 @@ def test_argos_folder_and_package(package: Path, tmp_path: Path, beam_size: int)
     for path in (package, packed):
         folder = resolve(path).folder
         assert ours(folder, beam_size) == expected
+        # The sentencepiece model is linked twice, and in a package the weights once more.
+        assert size_of(folder) < 1.5 * size_of(package)
 
 
 def test_argos_states_its_languages(package: Path) -> None:
