@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from pipelines.errors import CheckpointError
 
-__all__ = ["CONFIG_BYTES", "TOKENIZER_BYTES", "check_regular", "read_json_object"]
+__all__ = ["CONFIG_BYTES", "TOKENIZER_BYTES", "check_regular", "read_json_list", "read_json_object"]
 
 CONFIG_BYTES = 8 << 20  # the largest index of weights has 1 MB
 TOKENIZER_BYTES = 256 << 20  # the largest tokenizers have 35 MB
@@ -32,6 +32,21 @@ def read_json_object(path: Path, largest: int = CONFIG_BYTES) -> dict[str, Any]:
         CheckpointError: It cannot be read, is no regular file, too large, or no JSON object, or it
             holds NaN, an infinite number, or too many nested brackets.
     """
+    value = _read_json(path, largest)
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} does not hold a JSON object")
+    return value
+
+
+def read_json_list(path: Path, largest: int = CONFIG_BYTES) -> list[Any]:
+    """The list in a JSON file. Args and Raises as `read_json_object`."""
+    value = _read_json(path, largest)
+    if not isinstance(value, list):
+        raise CheckpointError(f"{path} does not hold a JSON list")
+    return value
+
+
+def _read_json(path: Path, largest: int) -> Any:
     try:
         check_regular(path, largest)
         # O_NONBLOCK: to open a named pipe that was put there meanwhile must not wait for a writer.
@@ -39,7 +54,7 @@ def read_json_object(path: Path, largest: int = CONFIG_BYTES) -> dict[str, Any]:
             content = file.read(largest + 1)
         if len(content) > largest:
             raise ValueError(_too_large(largest))
-        value = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
+        return json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
     except FileNotFoundError:
         raise
     except RecursionError:
@@ -49,9 +64,6 @@ def read_json_object(path: Path, largest: int = CONFIG_BYTES) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise CheckpointError(f"{path} cannot be read: {reason}") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path} does not hold a JSON object")
-    return value
 
 
 def check_regular(path: Path, largest: int) -> None:

@@ -1,9 +1,12 @@
-"""`edgeapp models`: list, download and remove models."""
+"""`edgeapp models`: list, examine, convert, download and remove models."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -30,19 +33,39 @@ Name = Annotated[
     ),
 ]
 
+Json = Annotated[bool, typer.Option("--json", help="Print JSON objects, one a line.")]
+
 
 @app.command("list", cls=GroupedCommand)
-def list_(model_dir: ModelDirectory = None, debug: Debug = False) -> None:
-    """List the models on this machine: name, task, size, source, folder."""
+def list_(
+    as_json: Json = False,
+    model_dir: ModelDirectory = None,
+    debug: Debug = False,
+) -> None:
+    """List the models on this machine: name, task, size, source, folder.
+
+    The source is where they come from: bundled, the cache of downloads, or another program.
+    """
     with exit_with_code(debug):
         use_model_directory(model_dir)
         from pipelines.hub import list_models
 
         models = list_models()
+        if as_json:
+            for model in models:
+                record = asdict(model) | {"folder": str(model.folder)}
+                typer.echo(json.dumps(record, ensure_ascii=False))
+            return
         console = results_console()
         if not console.is_terminal:
             for model in models:
-                fields = (model.name, model.task, model.size_bytes, model.source, model.folder)
+                fields = (
+                    model.name,
+                    model.task,
+                    model.size_bytes,
+                    model.tool or model.source,
+                    model.folder,
+                )
                 typer.echo("\t".join(map(str, fields)))
             return
         from rich.table import Table
@@ -53,9 +76,132 @@ def list_(model_dir: ModelDirectory = None, debug: Debug = False) -> None:
             table.add_column(column, justify="right" if column == "size" else "left")
         for model in models:
             size, folder = _size(model.size_bytes), str(model.folder)
-            row = (model.name, model.task, size, model.source, folder)
+            row = (model.name, model.task, size, model.tool or model.source, folder)
             table.add_row(*(Text(printable(field)) for field in row))
         console.print(table)
+        total = sum(model.size_bytes for model in models)
+        console.print(f"{len(models)} models, {_size(total)} in all", style="dim")
+
+
+@app.command(cls=GroupedCommand)
+def info(
+    name: Name,
+    as_json: Json = False,
+    model_dir: ModelDirectory = None,
+    debug: Debug = False,
+) -> None:
+    """Show what is known of a model: family, languages, size, kind of numbers, license, origin."""
+    with exit_with_code(debug):
+        use_model_directory(model_dir)
+        from pipelines.hub import model_details
+
+        details = model_details(name)
+        if as_json:
+            typer.echo(json.dumps(asdict(details), ensure_ascii=False))
+            return
+        fields = {
+            "name": details.name,
+            "task": details.task,
+            "family": details.family,
+            "languages": " ".join(details.languages) or "not stated",
+            "size": _size(details.size_bytes),
+            "numbers": details.kind,
+            "license": details.license or "not stated",
+            "format": details.tool or "transformers",
+            "source": details.source,
+            "files": details.origin,
+        }
+        if details.commit:
+            fields["commit"] = details.commit
+        for key, value in fields.items():
+            typer.echo(f"{key + ':':<11}{printable(value)}")
+
+
+@app.command(cls=GroupedCommand)
+def verify(
+    name: Name,
+    against_transformers: Annotated[
+        bool,
+        typer.Option(
+            "--transformers", help="Also decode with transformers and compare token for token."
+        ),
+    ] = False,
+    model_dir: ModelDirectory = None,
+    debug: Debug = False,
+) -> None:
+    """Check that the files of a model are as they were published, by their hashes."""
+    with exit_with_code(debug):
+        use_model_directory(model_dir)
+        from pipelines import CheckpointError
+        from pipelines.hub import resolve, verify_files
+
+        changed = []
+        for file in verify_files(name):
+            state = {"unknown": "no published hash"}.get(file.state, file.state)
+            typer.echo(f"{printable(file.name)}\t{state}")
+            changed += [file.name] * (file.state == "changed")
+        if changed:
+            raise CheckpointError(
+                f"{name} is damaged or was changed: {changed[0]} does not have its published "
+                "hash; if you did not change it, remove the model and download it again"
+            )
+        if not against_transformers:
+            return
+        from pipelines.engine import compare_with_transformers
+
+        result = compare_with_transformers(resolve(name).folder)
+        if result.difference is not None:
+            raise CheckpointError(
+                f"{name} differs from transformers at token {result.difference + 1}; please "
+                "report this with the name of the model"
+            )
+        typer.echo(
+            f"transformers\t{result.tokens} of {result.tokens} tokens equal, "
+            f"logits within {result.max_logit_error:.1g}"
+        )
+
+
+@app.command(cls=GroupedCommand)
+def convert(
+    name: Name,
+    target: Annotated[Path, typer.Argument(help="The new folder.")],
+    compute_type: Annotated[
+        Literal["float32", "float16", "bfloat16", "int8"],
+        typer.Option(help="The kind of numbers to store; only this program reads int8."),
+    ] = "float16",
+    model_dir: ModelDirectory = None,
+    debug: Debug = False,
+) -> None:
+    """Write a model of any program as a folder in transformers' layout."""
+    with exit_with_code(debug):
+        use_model_directory(model_dir)
+        from pipelines.engine import convert_model
+        from pipelines.hub import resolve
+
+        typer.echo(convert_model(resolve(name).folder, target, compute_type))
+
+
+@app.command(cls=GroupedCommand)
+def prune(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be deleted.")
+    ] = False,
+    model_dir: ModelDirectory = None,
+    debug: Debug = False,
+) -> None:
+    """Delete what no model uses: interrupted downloads, folders for files that are gone."""
+    with exit_with_code(debug):
+        use_model_directory(model_dir)
+        from pipelines.hub import find_leftovers
+
+        found = find_leftovers()
+        for leftover in found:
+            if not dry_run:
+                leftover.remove()
+            size = _size(leftover.size_bytes)
+            typer.echo(f"{printable(str(leftover.path))}\t{size}\t{printable(leftover.reason)}")
+        freed = _size(sum(leftover.size_bytes for leftover in found))
+        print_note(f"{freed} {'would be ' if dry_run else ''}freed")
 
 
 @app.command(cls=GroupedCommand)

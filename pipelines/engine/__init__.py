@@ -62,13 +62,16 @@ from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.process_pool import ProcessPool
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
+from pipelines.engine.transformers_check import Comparison, compare_with_transformers
 from pipelines.engine.weights.architecture import Architecture
+from pipelines.engine.weights.convert import convert_model
 
 __all__ = [
     "AllowOnlyTokens",
     "Architecture",
     "BadWords",
     "BoundFilter",
+    "Comparison",
     "ContrastiveFilter",
     "DebugEvent",
     "DraftReport",
@@ -109,6 +112,8 @@ __all__ = [
     "TopKNucleusProcessor",
     "TopKProcessor",
     "apply_filters",
+    "compare_with_transformers",
+    "convert_model",
     "autoregressive_generate",
     "autoregressive_generate_encoder_decoder",
     "speculative_generate",

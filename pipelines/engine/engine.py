@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 import torch
 
+from pipelines.engine.backends.base import Backend
+from pipelines.engine.backends.module_loader import load_module
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.backends.transformers import TransformersBackend
 from pipelines.engine.decoding.batch import Batch
@@ -26,6 +28,7 @@ from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.model.precision import choose_device, choose_threads, compute_plan
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.stream import Stream
+from pipelines.engine.weights.hf_config import is_native
 from pipelines.errors import CheckpointError, EngineError, OptionError, RequestError
 
 __all__ = ["Engine"]
@@ -99,6 +102,9 @@ class Engine:
 
     def load(self, folder: str | Path, shortlist: Sequence[int] | None = None) -> LoadedModel:
         """Load the model in a Hugging Face folder; later calls return the same model.
+
+        A folder of a family that is not native is run by transformers, with a notice, where
+        transformers has such a model that generates.
 
         Args:
             folder: Holds config.json and the weights.
@@ -182,7 +188,12 @@ class Engine:
             "the source of this request was encoded by no model that this engine has loaded"
         )
 
-    def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
+    def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> Backend:
+        module = None if is_native(path) else load_module(path, self._device)
+        if module is not None:
+            if shortlist is not None:
+                raise OptionError(f"{path.name} is run by transformers, which takes no shortlist")
+            return TransformersBackend(module)
         try:
             return self._load_backend(path, shortlist)
         except torch.cuda.OutOfMemoryError:

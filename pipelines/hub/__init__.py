@@ -17,11 +17,22 @@ from pipelines.hub.catalog import (
     resolve,
 )
 from pipelines.hub.defaults import RECOMMENDED_RECOGNIZER, choose_default
+from pipelines.hub.details import (
+    CheckedFile,
+    Leftover,
+    ModelDetails,
+    find_leftovers,
+    model_details,
+    verify_files,
+)
 from pipelines.hub.download import PullPlan, PullProgress, folder_or_pull, plan_pull, pull
 
 __all__ = [
     "RECOMMENDED_RECOGNIZER",
+    "CheckedFile",
     "InsecureMirror",
+    "Leftover",
+    "ModelDetails",
     "ModelInfo",
     "PullPlan",
     "PullProgress",
@@ -30,13 +41,16 @@ __all__ = [
     "bundled_folder",
     "cache_folder",
     "choose_default",
+    "find_leftovers",
     "folder_of",
     "folder_or_pull",
     "list_models",
+    "model_details",
     "plan_pull",
     "pull",
     "read_json",
     "remove",
     "resolve",
     "use_cache_folder",
+    "verify_files",
 ]

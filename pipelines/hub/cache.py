@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import CheckpointError
+from pipelines.formats import LINKS
 from pipelines.hub.assets import Task
 from pipelines.hub.listing import is_shard_name
 from pipelines.hub.names import is_repository, shown
@@ -22,11 +23,13 @@ __all__ = [
     "TASKS",
     "cache_folder",
     "cached_models",
+    "cached_repositories",
     "cached_snapshot",
     "delete_cached",
     "read_json",
     "shard_names",
     "size_of",
+    "snapshots",
     "storage_folder",
     "task_of",
     "unusable",
@@ -40,14 +43,17 @@ TASKS: dict[str, Task] = {
     "m2m_100": "translation",
     "mbart": "translation",
     "t5": "translation",
+    "opennmt": "translation",
 }
 
-FAMILIES = " and ".join([", ".join([*TASKS][:-1]), [*TASKS][-1]])
+_NAMED = [family for family in TASKS if family != "opennmt"]  # which no config.json says
+FAMILIES = " and ".join([", ".join(_NAMED[:-1]), _NAMED[-1]])
 
 # A usable folder has at least one file of each group.
 _TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
     "whisper": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
     "marian": (("source.spm",), ("target.spm",), ("vocab.json",)),
+    "opennmt": (("source.spm",), ("target.spm",), ("vocab.json",)),
     "m2m_100": (("sentencepiece.bpe.model", "tokenizer.json"),),
     "mbart": (("sentencepiece.bpe.model", "tokenizer.json"),),
     "t5": (("spiece.model", "tokenizer.json"),),
@@ -79,20 +85,26 @@ def cached_snapshot(repository: str) -> Path | None:
     Returns:
         None if the cache has no snapshot of it.
     """
-    snapshots = storage_folder(repository) / "snapshots"
-    try:
-        folders = [folder for folder in snapshots.iterdir() if folder.is_dir()]
-    except OSError:
-        return None
-    main = _main_commit(repository)
-    # The commit of "main" first: a later download of an older commit does not replace it.
-    folders.sort(key=lambda folder: (folder.name == main, folder.stat().st_mtime), reverse=True)
+    folders = snapshots(repository)
     usable = (folder for folder in folders if unusable(folder) is None)
     return next(usable, folders[0] if folders else None)
 
 
-def cached_models() -> Iterator[tuple[str, Path]]:
-    """(repository, folder) of every usable model in the cache, sorted by repository."""
+def snapshots(repository: str) -> list[Path]:
+    """The folders of a cached repository, the newest first."""
+    try:
+        parent = storage_folder(repository) / "snapshots"
+        folders = [folder for folder in parent.iterdir() if folder.is_dir()]
+    except OSError:
+        return []
+    main = _main_commit(repository)
+    # The commit of "main" first: a later download of an older commit does not replace it.
+    folders.sort(key=lambda folder: (folder.name == main, folder.stat().st_mtime), reverse=True)
+    return folders
+
+
+def cached_repositories() -> Iterator[str]:
+    """The repositories in the cache, sorted; some may be incomplete."""
     try:
         entries = sorted(cache_folder().iterdir())
     except OSError:
@@ -100,8 +112,13 @@ def cached_models() -> Iterator[tuple[str, Path]]:
     for entry in entries:
         kind, _, name = entry.name.partition("--")
         repository = name.replace("--", "/")
-        if kind != "models" or not is_repository(repository):
-            continue
+        if kind == "models" and is_repository(repository):
+            yield repository
+
+
+def cached_models() -> Iterator[tuple[str, Path]]:
+    """(repository, folder) of every usable model in the cache, sorted by repository."""
+    for repository in cached_repositories():
         try:
             folder = cached_snapshot(repository)
             if folder is not None and unusable(folder) is None:
@@ -149,8 +166,9 @@ def unusable(folder: Path) -> str | None:
 
 
 def size_of(folder: Path) -> int:
-    """The size in bytes of the files in a model folder; links are followed."""
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    """The size in bytes of the files in a folder; links are followed, each file counts once."""
+    files = {file.resolve() for file in folder.rglob("*") if file.is_file()}
+    return sum(file.stat().st_size for file in files)
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -195,4 +213,6 @@ def _missing_weights(folder: Path) -> str | None:
                 if not (folder / shard).is_file():
                     return shard
             return None if shards else f"a readable {index.name}"
+    if any((folder / link).is_file() for link in LINKS):
+        return None
     return "weights (model.safetensors or pytorch_model.bin)"

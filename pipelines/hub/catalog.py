@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -13,6 +14,7 @@ from pipelines.hub.cache import (
     TASKS,
     cache_folder,
     cached_models,
+    cached_repositories,
     cached_snapshot,
     delete_cached,
     read_json,
@@ -20,11 +22,14 @@ from pipelines.hub.cache import (
     task_of,
     unusable,
 )
+from pipelines.hub.foreign import foreign_folder, foreign_origin, holds_foreign_model
 from pipelines.hub.names import is_repository, repository_of, short_name, similar_names
+from pipelines.hub.other_programs import find_elsewhere, other_models
 
 __all__ = [
     "ModelInfo",
     "ResolvedModel",
+    "elsewhere",
     "folder_of",
     "list_models",
     "remove",
@@ -32,7 +37,7 @@ __all__ = [
     "resolved",
 ]
 
-Origin = Literal["bundled", "cache", "folder", "hub"]
+Origin = Literal["bundled", "cache", "folder", "hub", "other"]
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,8 @@ class ResolvedModel:
         name: For display: the short name, the hub id or the folder's name.
         task: "asr" or "translation".
         folder: Holds config, tokenizer and weights.
-        source: "bundled", "cache" (the Hugging Face cache), "folder" (a path was given) or "hub"
-            (downloaded by this call).
+        source: "bundled", "cache" (the Hugging Face cache), "folder" (a path was given), "hub"
+            (downloaded by this call) or "other" (another program has it).
         note: One line for the user if the choice needs an explanation, else None.
         better: Name of a better model to download, which the note names too, or None.
     """
@@ -66,8 +71,10 @@ class ModelInfo:
         task: "asr" or "translation".
         size_bytes: Of all files in the folder.
         folder: Holds config, tokenizer and weights.
-        source: "bundled" or "cache".
-        repository: The hub id; None for bundled models.
+        source: "bundled", "cache", or "other" for the model of another program.
+        repository: The hub id; None where there is none.
+        tool: The program that the model's files belong to, such as "openai-whisper"; None for
+            files in transformers' layout.
     """
 
     name: str
@@ -76,6 +83,7 @@ class ModelInfo:
     folder: Path
     source: Origin
     repository: str | None
+    tool: str | None = None
 
 
 def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
@@ -83,8 +91,10 @@ def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
 
     Args:
         name: In this order: the path of a model folder; a bundled name; a short name (tiny … turbo,
-            distil-…, opus-mt-en-de); a path; a hub id. A string is a path if a folder exists
-            there, if it starts with "." or "~", or if it is absolute. A Path is always a path.
+            distil-…, opus-mt-en-de); a path; a hub id. A string is a path if a folder or the file
+            of a model exists there, if it starts with "." or "~", or if it is absolute. A Path is
+            always a path. Paths may lead to models of other programs, and a short name that is not
+            in the Hugging Face cache is looked for among those.
 
     Raises:
         OptionError: `name` is empty.
@@ -111,8 +121,15 @@ def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
 
 
 def folder_of(model: str | os.PathLike[str]) -> Path:
-    """The folder of a model: a Path is returned as it is, a string is resolved by `resolve`."""
-    return resolve(model).folder if isinstance(model, str) else Path(model)
+    """The folder of a model.
+
+    A string is resolved by `resolve`. A path is returned as it is, unless it leads to a model of
+    another program.
+    """
+    if isinstance(model, str):
+        return resolve(model).folder
+    path = Path(model)
+    return resolve(path).folder if _is_foreign(path) else path
 
 
 def resolved(
@@ -140,7 +157,28 @@ def list_models() -> list[ModelInfo]:
         except OSError:  # it is being removed, or a part of it cannot be read
             continue
         models.append(ModelInfo(model.name, model.task, size, folder, "cache", repository))
-    return models
+    return [*models, *_foreign_models()]
+
+
+def _foreign_models() -> Iterator[ModelInfo]:
+    """The models of other programs, in the Hugging Face cache and outside."""
+    for repository in cached_repositories():
+        folder = cached_snapshot(repository)
+        if folder is not None and _is_foreign(folder):
+            yield from _foreign_info(repository, folder, repository)
+    for model in other_models():
+        yield from _foreign_info(model.name, model.path, None)
+
+
+def _foreign_info(name: str, path: Path, repository: str | None) -> Iterator[ModelInfo]:
+    try:
+        folder = foreign_folder(path)
+        task, origin = task_of(folder), foreign_origin(folder)
+        if task is not None and origin is not None:
+            size, tool = size_of(folder), origin["tool"]
+            yield ModelInfo(name, task, size, folder, "other", repository, tool)
+    except (OSError, ModelError):  # damaged, or of a kind that does not run here
+        return
 
 
 def remove(name: str) -> int:
@@ -179,13 +217,23 @@ def remove(name: str) -> int:
 
 
 def _is_path(text: str) -> bool:
-    return text.startswith((".", "~")) or Path(text).is_absolute() or _is_folder(Path(text))
+    path = Path(text)
+    is_given = text.startswith((".", "~")) or path.is_absolute()
+    return is_given or _is_folder(path) or _is_foreign(path)
 
 
 def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:  # too long for a path, or inside a folder without permission
+        return False
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a path leads to a model of another program, and to none in transformers' layout."""
+    try:
+        return holds_foreign_model(path) and (path.is_file() or unusable(path) is not None)
+    except OSError:
         return False
 
 
@@ -204,6 +252,12 @@ def _is_file(path: Path) -> bool:
 def _cached(name: str, repository: str) -> ResolvedModel:
     """The cached model of a repository. name: as the caller gave it."""
     folder = cached_snapshot(repository)
+    if folder is not None and _is_foreign(folder):
+        return _foreign(folder, name)
+    if folder is None or unusable(folder) is not None:
+        found = elsewhere(short_name(repository))
+        if found is not None:
+            return found
     if folder is None:
         raise ModelNotFound(
             f"the model {name} is not on this machine: looked for {repository} in "
@@ -227,9 +281,12 @@ def _local(path: str) -> ResolvedModel:
     try:
         folder = Path(path).expanduser()
         exists, is_folder = folder.exists(), folder.is_dir()
+        foreign = exists and _is_foreign(folder)
     except (OSError, RuntimeError) as error:  # RuntimeError: ~user for an unknown user
         reason = getattr(error, "strerror", None) or str(error)
         raise ModelNotFound(f"no model at {path}: {reason}") from error
+    if foreign:
+        return _foreign(folder)
     if not is_folder:
         kind = "is a file, not a model folder" if exists else "does not exist"
         raise ModelNotFound(f"no model at {folder}: it {kind}; {_models_here()}")
@@ -238,6 +295,32 @@ def _local(path: str) -> ResolvedModel:
     if reason is not None or task is None:
         raise CheckpointError(f"{folder} is not a usable model folder: {reason}")
     return ResolvedModel(folder.resolve().name, task, folder.resolve(), "folder")
+
+
+def elsewhere(name: str) -> ResolvedModel | None:
+    """The model that another program has under a short name, with a note; None if none has it."""
+    model = find_elsewhere(name)
+    return None if model is None else _foreign(model.path, name, model.tool)
+
+
+def _foreign(path: Path, name: str | None = None, tool: str | None = None) -> ResolvedModel:
+    """A model of another program.
+
+    Args:
+        path: Its file or folder.
+        name: Under which it was looked for; None if the path was given.
+        tool: The program in whose cache it was found, for the note.
+    """
+    folder = foreign_folder(path)
+    task, reason = task_of(folder), unusable(folder)
+    if task is None or reason is not None:
+        raise CheckpointError(f"{path} cannot be used: {reason}")
+    if name is None:
+        return ResolvedModel(path.resolve().name, task, folder, "folder")
+    origin = foreign_origin(folder)
+    tool = tool or (origin["tool"] if origin else "another program")
+    note = f"using the model {name} that {tool} has in {path}"
+    return ResolvedModel(name, task, folder, "other", note)
 
 
 def _unknown(name: str) -> str:

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pipelines.errors import ModelNotFound, UnsupportedTask
 from pipelines.hub.assets import BUNDLED, Bundled, Task, bundled_folder
 from pipelines.hub.cache import cache_folder, cached_snapshot, unusable
-from pipelines.hub.catalog import ResolvedModel, resolve, resolved
+from pipelines.hub.catalog import ResolvedModel, elsewhere, resolve, resolved
 from pipelines.hub.names import multilingual_models, repository_of
 
 __all__ = ["RECOMMENDED_RECOGNIZER", "choose_default"]
@@ -152,7 +152,7 @@ def _in_cache(name: str, kind: str) -> ResolvedModel | None:
     assert repository is not None
     folder = cached_snapshot(repository)
     if folder is None or unusable(folder) is not None:
-        return None
+        return elsewhere(name)
     what = f"the best model {kind}".rstrip()
     note = f"using {name}, {what} in {cache_folder()}; name a model to use another"
     return resolved(repository, folder, "cache", note)

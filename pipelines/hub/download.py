@@ -108,7 +108,7 @@ def folder_or_pull(model: str | PathLike[str], download: bool) -> Path:
     """
     if not isinstance(model, str):
         folder = Path(model)
-        return folder if folder.is_dir() else resolve(model).folder
+        return folder_of(folder) if folder.is_dir() else resolve(folder).folder
     try:
         return folder_of(model)
     except ModelNotFound:

@@ -26,7 +26,7 @@ from pipelines.hub.names import shown
 if TYPE_CHECKING:
     from pipelines.hub.snapshot import Snapshot
 
-__all__ = ["RemoteRepository", "fetch_file", "fetch_listing"]
+__all__ = ["RemoteRepository", "content_digest", "fetch_file", "fetch_listing"]
 
 _OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
@@ -129,7 +129,7 @@ def _fetch_blob(
             partial.unlink()
         with partial.open("ab") as out:
             _receive(remote, url, file, out, report)
-        if _digest(partial, file) != file.digest:
+        if content_digest(partial, file) != file.digest:
             kind = "SHA-256" if len(file.digest) == 64 else "git SHA-1"
             raise remote.refusal(
                 f"{file.name} arrived damaged and was deleted: its {kind} is not the one that "
@@ -284,7 +284,7 @@ def _chunks(remote: RemoteRepository, response: Any, what: str) -> Iterator[byte
             since, received = now, 0
 
 
-def _digest(path: Path, file: RemoteFile) -> str:
+def content_digest(path: Path, file: RemoteFile) -> str:
     """The hash of a stored file: SHA-256 or git's SHA-1, as `file.digest` is."""
     with path.open("rb") as content:
         if len(file.digest) == 64:

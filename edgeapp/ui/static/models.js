@@ -4,7 +4,10 @@ import { reloadPickerOptions, make, problem, size } from "/edgeapp/static/parts.
 import { ask, on, send } from "/edgeapp/static/session.js";
 
 const REFRESH_MS = 3000;
-const SOURCES = { bundled: "bundled", cache: "downloaded", folder: "folder", hub: "downloaded" };
+const SOURCES = {
+  bundled: "bundled", cache: "downloaded", folder: "folder", hub: "downloaded",
+  other: "another program's",
+};
 const TASKS = { asr: "Recognition", translation: "Translation" };
 const KNOWN = ["tiny.en", "base.en", "small.en", "small", "medium", "large-v3-turbo", "large-v3",
   "distil-small.en", "distil-large-v3", "opus-mt-en-de", "opus-mt-de-en", "opus-mt-en-fr",

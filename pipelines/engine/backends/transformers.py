@@ -28,6 +28,9 @@ __all__ = ["TransformersBackend"]
 # For models whose config states no longest sequence (relative positions).
 _UNLIMITED_POSITIONS = 1 << 20
 
+# Families whose decoders take one token a pass once they have a cache.
+_ONE_TOKEN_A_PASS = frozenset({"fsmt", "prophetnet"})
+
 
 @dataclass(frozen=True, eq=False)
 class _Encoded(EncodedSource):
@@ -104,7 +107,7 @@ class TransformersBackend:
             ids = torch.tensor([list(source)], device=self._module.device)
             return encoder(input_ids=ids, attention_mask=torch.ones_like(ids), return_dict=True)
         tensor = torch.as_tensor(source).to(self._module.device, self._module.dtype)
-        return encoder(**{encoder.main_input_name: tensor[None]}, return_dict=True)
+        return encoder(**{_input_name(self._module): tensor[None]}, return_dict=True)
 
     def decode(
         self,
@@ -143,9 +146,28 @@ class TransformersBackend:
         past, slot.past = slot.past, None  # if the pass fails, the cache is half written
         if attention:
             inputs["output_attentions"] = True
-        out = self._module(**inputs, past_key_values=past, use_cache=True, return_dict=True)
+        if self._module.config.model_type in _ONE_TOKEN_A_PASS:
+            out = self._one_by_one(inputs, past)
+        else:
+            out = self._module(**inputs, past_key_values=past, use_cache=True, return_dict=True)
         slot.past = out.past_key_values
         slot.ids += new
+        return out
+
+    def _one_by_one(self, inputs: dict[str, Any], past: Any) -> Any:
+        """The output of a pass, computed in one pass a token."""
+        outs = []
+        for token in inputs["decoder_input_ids"].split(1, dim=1):
+            out = self._module(
+                **inputs | {"decoder_input_ids": token},
+                past_key_values=past,
+                use_cache=True,
+                return_dict=True,
+            )
+            past = out.past_key_values
+            outs.append(out)
+        out = outs[-1]
+        out.logits = torch.cat([each.logits for each in outs], dim=1)
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -168,7 +190,7 @@ def _architecture(module: Any) -> Architecture:
     encoder_decoder = bool(config.is_encoder_decoder)
     source: Literal["tokens", "none", "other"] = "none"
     if encoder_decoder:
-        tokens = module.get_encoder().main_input_name == "input_ids"
+        tokens = _input_name(module) == "input_ids"
         source = "tokens" if tokens else "other"
     defaults = module.generation_config
     start = _first(defaults, config, "decoder_start_token_id", "bos_token_id")
@@ -181,7 +203,7 @@ def _architecture(module: Any) -> Architecture:
         encoder=_stack(config if source == "tokens" else getattr(config, "encoder", config)),
         decoder=_stack(config.get_text_config(decoder=True)),
         vocab_size=int(module.get_output_embeddings().weight.shape[0]),
-        source_vocab_size=int(getattr(config, "vocab_size", 0) or 0),
+        source_vocab_size=_source_vocab_size(config),
         num_mel_bins=0,
         start_id=int(start or 0),
         eos_ids=tuple(eos) if isinstance(eos, list) else () if eos is None else (int(eos),),
@@ -189,6 +211,19 @@ def _architecture(module: Any) -> Architecture:
         separate_embeddings=False,
         tied_head=False,
     )
+
+
+def _input_name(module: Any) -> str:
+    """What the encoder calls its input; FSMT's does not say it, and has the module's."""
+    name = getattr(module.get_encoder(), "main_input_name", None)
+    return str(name or module.main_input_name)
+
+
+def _source_vocab_size(config: Any) -> int:
+    """FSMT has two vocabularies; encoder-decoders of two models keep sizes in their halves."""
+    halves = (config, getattr(config, "encoder", None))
+    sizes = (getattr(c, key, 0) for c in halves for key in ("src_vocab_size", "vocab_size"))
+    return int(next((size for size in sizes if size), 0))
 
 
 def _first(defaults: Any, config: Any, *names: str) -> Any:
@@ -208,10 +243,10 @@ def _stack(config: Any) -> Stack:
     # T5's config states a limit that its relative positions do not have.
     relative = getattr(config, "relative_attention_num_buckets", None) is not None
     return Stack(
-        layers=int(getattr(config, "num_hidden_layers", 0) or 0),
-        heads=int(getattr(config, "num_attention_heads", 1) or 1),
+        layers=_number(getattr(config, "num_hidden_layers", 0)),
+        heads=_number(getattr(config, "num_attention_heads", 1)) or 1,
         head_dim=0,
-        d_model=int(getattr(config, "hidden_size", 0) or 0),
+        d_model=_number(getattr(config, "hidden_size", 0)),
         ffn_dim=0,
         max_positions=_UNLIMITED_POSITIONS if relative or not limits else limits[0],
         activation="gelu",
@@ -222,3 +257,8 @@ def _stack(config: Any) -> Stack:
         final_norm=False,
         embedding_norm=False,
     )
+
+
+def _number(value: Any) -> int:
+    """A size; of several, one for each stage as in Swin encoders, the last."""
+    return int((value[-1] if isinstance(value, list | tuple) else value) or 0)

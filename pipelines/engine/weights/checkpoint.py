@@ -1,6 +1,7 @@
 """Named tensors of a Hugging Face model folder.
 
-Reads safetensors, or a PyTorch .bin with `weights_only=True`, which runs no code of the file.
+Reads safetensors, or a PyTorch .bin with `weights_only=True`, which runs no code of the file, and
+the files of other programs that `pipelines.formats` knows.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from torch import Tensor
 
 from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 from pipelines.errors import CheckpointError
+from pipelines.formats import PT_LINK, TensorReader, open_tensors, transformers_name
 from pipelines.json_files import check_regular, read_json_object
 from pipelines.notices import ignore_warning
 
-__all__ = ["Weights", "open_weights"]
+__all__ = ["SCALE", "Weights", "open_weights"]
 
 # A file is mapped into memory anew after this many bytes were read from it.
 _REMAP_BYTES = 16 << 20
@@ -29,6 +31,9 @@ _MOST_BYTES = 1 << 40  # of one file of weights
 
 # Tensors of at most this many bytes are copied out of the mapped file.
 _COPY_BYTES = 1 << 16
+
+SCALE = "_scale"
+"""Ends the name of the scales [rows] of a tensor that is stored in int8."""
 
 _Reader = Callable[[], Tensor]
 
@@ -48,13 +53,22 @@ class Weights:
         self, folder: Path, readers: dict[str, _Reader], translate: Callable[[str], str] = str
     ) -> None:
         self._folder = folder
-        self._readers = readers
+        self._readers = _with_scales(readers)
         self._translate = translate
         self._shared: dict[tuple[str, torch.device, torch.dtype], Tensor | QuantizedWeight] = {}
 
     def named(self, translate: Callable[[str], str]) -> Weights:
         """The same weights with another translation of names."""
         return Weights(self._folder, self._readers, translate)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The checkpoint's names."""
+        return tuple(self._readers)
+
+    def read(self, name: str) -> Tensor:
+        """The tensor of a checkpoint's name, in its stored dtype; int8 as float32."""
+        return self._readers[name]()
 
     def __contains__(self, name: str) -> bool:
         return self._find(name) is not None
@@ -113,7 +127,8 @@ class Weights:
 def open_weights(folder: Path) -> Weights:
     """Open the weights of a model folder; tensors are read on demand.
 
-    Looks for model.safetensors, its sharded index, then pytorch_model.bin and its sharded index.
+    Looks for model.safetensors, its sharded index, then pytorch_model.bin and its sharded index,
+    then for a link to weights of another program.
 
     Raises:
         CheckpointError: there is none of them, a file is damaged, or a .bin holds more than
@@ -125,9 +140,43 @@ def open_weights(folder: Path) -> Weights:
             return Weights(folder, _readers(single))
         if (folder / index).exists():
             return Weights(folder, _sharded_readers(folder / index))
+    if (folder / PT_LINK).exists():
+        return Weights(folder, _readers(folder / PT_LINK))
+    stored = open_tensors(folder)
+    if stored is not None:
+        return Weights(folder, {name: partial(_tensor, read) for name, read in stored.items()})
     raise CheckpointError(
         f"{folder} holds no weights: neither model.safetensors nor pytorch_model.bin is there"
     )
+
+
+def _with_scales(readers: dict[str, _Reader]) -> dict[str, _Reader]:
+    """The readers, of which those of int8 tensors multiply by the scales stored beside them."""
+    scales = {
+        name: read
+        for name, read in readers.items()
+        if name.endswith(SCALE) and name.removesuffix(SCALE) in readers
+    }
+    if not scales:
+        return readers
+    return {
+        name: partial(_scaled, read, scales[f"{name}{SCALE}"])
+        if f"{name}{SCALE}" in scales
+        else read
+        for name, read in readers.items()
+        if name not in scales
+    }
+
+
+def _scaled(read: _Reader, read_scales: _Reader) -> Tensor:
+    tensor, scales = read(), read_scales()
+    return tensor.float() * scales.float()[(...,) + (None,) * (tensor.ndim - 1)]
+
+
+def _tensor(read: TensorReader) -> Tensor:
+    array = read()
+    # An array that is a view of the bytes of a file may not be writable, which torch asks for.
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
 
 
 def _sharded_readers(index: Path) -> dict[str, _Reader]:
@@ -199,6 +248,9 @@ def _bin_readers(path: Path) -> dict[str, _Reader]:
         state = _torch_load(path, mmap=False)
     if not isinstance(state, dict):
         raise CheckpointError(f"{path} holds no named tensors")
+    inner = state.get("model_state_dict")
+    if isinstance(inner, dict):  # openai's files have the sizes of the model beside the tensors
+        state = {transformers_name(str(name)): value for name, value in inner.items()}
     tensors = {str(name): value for name, value in state.items() if isinstance(value, Tensor)}
     return {name: partial(tensors.__getitem__, name) for name in tensors}
 

@@ -20,7 +20,7 @@ from pipelines.engine.weights.architecture import (
 from pipelines.errors import CheckpointError
 from pipelines.json_files import read_json_object
 
-__all__ = ["architecture_of", "checkpoint_names", "read_config"]
+__all__ = ["architecture_of", "checkpoint_names", "is_native", "read_config"]
 
 _MAX_POSITIONS = 1 << 15  # released models have 512 or 1024
 
@@ -52,6 +52,11 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{folder} is not a model folder: it has no config.json") from None
 
 
+def is_native(folder: Path) -> bool:
+    """Whether the native model runs the family of a folder. Raises CheckpointError."""
+    return str(read_config(folder).get("model_type")) in _BUILDERS
+
+
 def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     """The architecture that a config.json describes.
 
@@ -67,7 +72,7 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     if build is None:
         raise CheckpointError(
             f"{where}: model_type {_shorten(repr(family))} is not supported; this engine runs "
-            f"{', '.join(_BUILDERS)}"
+            f"{', '.join(family for family in _BUILDERS if family != 'opennmt')}"
         )
     try:
         return build(config)
@@ -119,6 +124,8 @@ _VARIANTS: dict[str, dict[str, Any]] = {
         "positions": "table", "position_offset": 2, "norm_first": True, "final_norm": True,
         "embedding_norm": True,
     },
+    # OpenNMT's, as CTranslate2 has them: positions interleave sines and cosines.
+    "opennmt": {"positions": "table", "norm_first": True, "final_norm": True},
     "m2m_100": {
         "positions": "fairseq", "position_offset": 2, "norm_first": True, "final_norm": True,
     },
@@ -138,6 +145,9 @@ def _stack(config: Mapping[str, Any], family: str, side: str, max_positions: int
         raise ValueError(
             f"activation_function {_shorten(activation)!r} is not one of {sorted(_ACTIVATIONS)}"
         )
+    variant = dict(_VARIANTS[family])
+    if family == "opennmt":
+        variant["norm_first"] = variant["final_norm"] = bool(config.get("normalize_before", True))
     return Stack(
         layers=_count(config, f"{side}_layers", _MAX_LAYERS),
         heads=heads,
@@ -147,7 +157,7 @@ def _stack(config: Mapping[str, Any], family: str, side: str, max_positions: int
         max_positions=max_positions,
         activation=_ACTIVATIONS[activation],
         embedding_scale=d_model**0.5 if config.get("scale_embedding") else 1.0,
-        **{"position_offset": 0, "embedding_norm": False} | _VARIANTS[family],
+        **{"position_offset": 0, "embedding_norm": False} | variant,
     )
 
 
@@ -163,9 +173,10 @@ def _bart(config: Mapping[str, Any]) -> Architecture:
         for key in ("max_source_positions", "max_target_positions")
     )
     vocab = _count(config, "vocab_size", _MAX_VOCABULARY)
-    shared = not marian or bool(config.get("share_encoder_decoder_embeddings", True))
+    pair = family in ("marian", "opennmt")
+    shared = not pair or bool(config.get("share_encoder_decoder_embeddings", True))
     start = config.get("decoder_start_token_id")
-    if start is None and (audio or marian):
+    if start is None and (audio or pair):
         raise KeyError("decoder_start_token_id")
     return Architecture(
         family=family,

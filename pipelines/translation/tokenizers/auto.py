@@ -36,7 +36,7 @@ def open_tokenizer(
         CheckpointError: A file is missing or damaged.
         UnsupportedTask: The model is not one for translation.
     """
-    if family == "marian":
+    if family in ("marian", "opennmt"):
         return MarianTokenizer(folder)
     if family in _MULTILINGUAL:
         start_ids = (*defaults.forced_prefix, defaults.decoder_start_id)

@@ -1,4 +1,4 @@
-"""Marian's tokenizer: two sentencepiece models and a vocabulary, in a Hugging Face folder.
+"""Marian's tokenizer, and OpenNMT's: two sentencepiece models and a vocabulary in a folder.
 
 Equal to transformers' MarianTokenizer (without sacremoses), with two exceptions: "</s>" and the
 like in a text are read as characters, and a leading ">>" that begins none of the model's language
@@ -72,6 +72,13 @@ class MarianTokenizer:
                 raise CheckpointError(f"{folder / 'vocab.json'} lacks the token {special!r}")
         self.eos_id, self.unk_id = vocabulary[eos], vocabulary[unk]
         self._special = {eos, unk, pad}
+        # OpenNMT's models, which share this tokenizer, begin the decoder with another token and
+        # mostly read sources without eos.
+        bos = token_content(config.get("bos_token"), "")
+        self._special |= {bos} - {""}
+        has_bos = bool(config.get("add_source_bos")) and bos in vocabulary
+        self._source_bos = [vocabulary[bos]] if has_bos else []
+        self._source_eos = [self.eos_id] if config.get("add_source_eos", True) else []
         self._special_target_ids = {target_vocabulary.get(token) for token in self._special}
         self._language_tokens = {
             piece: index
@@ -99,7 +106,7 @@ class MarianTokenizer:
         ids = [self._ids.get(piece, self.unk_id) for piece in self._split(text)]
         if target_language is not None:
             ids.insert(0, self._language_tokens[f">>{target_language}<<"])
-        return [*ids, self.eos_id]
+        return [*self._source_bos, *ids, *self._source_eos]
 
     def encode_target(self, text: str) -> list[int]:
         pieces: list[str] = self._target.encode(text.translate(SURROGATES), out_type=str)

@@ -1,0 +1,62 @@
+"""Weights of other programs in a folder of links.
+
+The hub lays a folder beside the cache for each such model: config and tokenizer as transformers
+has them, and a link to the weights, whose name tells their format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipelines.formats.ctranslate2 import read_ctranslate2
+from pipelines.formats.ctranslate2_tensors import model_tensors
+from pipelines.formats.ggml import array_of, read_ggml
+from pipelines.formats.gguf import read_gguf
+from pipelines.formats.whisper_names import transformers_name
+
+__all__ = [
+    "CTRANSLATE2_LINK",
+    "GGML_LINK",
+    "GGUF_LINK",
+    "LINKS",
+    "PT_LINK",
+    "TensorReader",
+    "open_tensors",
+]
+
+TensorReader = Callable[[], NDArray[np.floating]]
+
+CTRANSLATE2_LINK = "weights.ctranslate2"
+GGML_LINK = "weights.ggml"
+GGUF_LINK = "weights.gguf"
+PT_LINK = "weights.pt"  # openai-whisper's; torch reads it
+LINKS = (CTRANSLATE2_LINK, GGML_LINK, GGUF_LINK, PT_LINK)
+
+
+def open_tensors(folder: Path) -> dict[str, TensorReader] | None:
+    """The tensors of the weights in a folder.
+
+    Returns:
+        transformers' name → a function that reads the tensor; None if the folder has no weights
+        in a format of this package, or openai-whisper's, which torch reads.
+
+    Raises:
+        CheckpointError: The file is damaged.
+    """
+    path = folder / CTRANSLATE2_LINK
+    if path.exists():
+        return dict(model_tensors(read_ctranslate2(path)))
+    for link in (GGML_LINK, GGUF_LINK):
+        path = folder / link
+        if path.exists():
+            arrays = read_ggml(path).arrays if link == GGML_LINK else read_gguf(path)
+            return {
+                transformers_name(name): partial(array_of, path, name, stored)
+                for name, stored in arrays.items()
+            }
+    return None

@@ -1,0 +1,84 @@
+"""Families that are not native equal transformers' `generate`: greedy, with beams, with drafts."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pipelines.engine import Engine, GenerationOptions, NgramDrafter, Request
+from pipelines.errors import CheckpointError
+from tests.engine.other_families import OTHER_FAMILIES, other_module, source_of
+
+pytestmark = [pytest.mark.oracle, pytest.mark.slow]
+
+LENGTH = 12
+
+
+def ours(engine: Engine, model: Any, family: str, beam_size: int = 1, drafts: bool = False) -> Any:
+    architecture = model.architecture
+    options = GenerationOptions(
+        max_new_tokens=LENGTH, eos_ids=architecture.eos_ids, beam_size=beam_size
+    )
+    encoded = model.encode([source_of(family)])[0]
+    drafter = NgramDrafter() if drafts else None
+    request = Request(encoded, (architecture.start_id,), options, drafter=drafter)
+    return [*engine.generate([request])[0].tokens]
+
+
+def theirs(module: Any, family: str, start: int, beam_size: int) -> list[int]:
+    source = source_of(family)
+    batch = torch.tensor([source]) if isinstance(source, list) else source[None]
+    ids = module.generate(
+        batch, max_new_tokens=LENGTH, num_beams=beam_size, do_sample=False,
+        decoder_start_token_id=start, forced_eos_token_id=None, forced_bos_token_id=None,
+        length_penalty=1.0, early_stopping=False,
+    )  # fmt: skip
+    return [*ids[0].tolist()[1:]]
+
+
+@pytest.mark.parametrize("family", OTHER_FAMILIES)
+def test_it_equals_generate(family: str) -> None:
+    module = other_module(family)
+    with Engine(device="cpu") as engine, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # transformers' own
+        model = engine.wrap(module)
+        start = model.architecture.start_id
+        greedy = ours(engine, model, family)
+        assert greedy
+        assert greedy == theirs(module, family, start, 1)[: len(greedy)]
+        assert ours(engine, model, family, drafts=True) == greedy
+        beams = ours(engine, model, family, beam_size=3)
+        assert beams == theirs(module, family, start, 3)[: len(beams)]
+
+
+@pytest.mark.parametrize("family", ["mt5", "fsmt", "moonshine", "bert2bert"])
+def test_a_folder_falls_back_to_transformers_and_says_so(family: str, tmp_path: Path) -> None:
+    module = other_module(family)
+    with Engine(device="cpu") as engine:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            module.save_pretrained(tmp_path)
+            expected = ours(engine, engine.wrap(module), family)
+        with pytest.warns(UserWarning, match="it is run by transformers") as said:
+            model = engine.load(tmp_path)
+        assert len([w for w in said if "run by transformers" in str(w.message)]) == 1
+        assert ours(engine, model, family) == expected
+        assert engine.load(tmp_path) is model
+
+
+def test_a_folder_of_a_family_that_generates_no_text_is_refused(tmp_path: Path) -> None:
+    config = '{"model_type": "bert", "architectures": ["BertForMaskedLM"]}'
+    (tmp_path / "config.json").write_text(config)
+    with Engine(device="cpu") as engine, pytest.raises(CheckpointError, match="not supported"):
+        engine.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["os", "Trainer", "__import__", "PreTrainedModel", "x.y"])
+def test_only_model_classes_of_transformers_are_used(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text(f'{{"model_type": "x", "architectures": ["{name}"]}}')
+    with Engine(device="cpu") as engine, pytest.raises(CheckpointError, match="not supported"):
+        engine.load(tmp_path)
