@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from pipelines import TranscribeOptions, Transcriber, Translator
 
-__all__ = ["FileOutcome", "TranscriptionRunner"]
+__all__ = ["FileOutcome", "TranscriptionRunner", "TranslatorSource"]
 
 _MIN_RESULT_BYTES = 1 << 20  # of each file of results
 _AUDIO_PER_TEXT = 20  # bytes of compressed sound at 1 kB/s for a byte of text with word times
