@@ -37,7 +37,8 @@ class PageApi:
         self._pool, self._sessions = pool, sessions
         self._can_change_models = can_change_models
         self._handlers: dict[str, Callable[[Message, History], Message]] = {
-            "picker_options": lambda message, history: picker_options().as_message(),
+            "picker_options": self._list_options,
+            "ping": lambda message, history: {},
             "models": self._list_models,
             "load": self._load_model,
             "unload": self._unload_model,
@@ -83,6 +84,9 @@ class PageApi:
             "limit": self._sessions.limit,
             "can_change": self._can_change_models,
         }
+
+    def _list_options(self, message: Message, history: History) -> Message:
+        return picker_options().as_message() | {"can_change": self._can_change_models}
 
     def _load_model(self, message: Message, history: History) -> Message:
         model = self._installed(message)
