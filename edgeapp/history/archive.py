@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from edgeapp.console import print_note
-from edgeapp.history.journal import Heading, Journal, Kind
+from edgeapp.history.journal import Heading, Journal, Kind, insert_entry
 from edgeapp.history.records import Record, Summary, to_record, to_summary
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
-from edgeapp.subtitles.formats import Cue, Transcript
+from edgeapp.subtitles.formats import Cue, Timed, Transcript
 
 __all__ = ["History"]
 
@@ -200,6 +200,44 @@ class History:
             "UPDATE records SET title = ?, plain = ? WHERE id = ? AND owner = ?",
             title, fold_text(title), record, self._owner,
         )  # fmt: skip
+
+    def edit(self, record: int, cues: Sequence[Timed], translation: Sequence[Timed] = ()) -> bool:
+        """Replace all of a record's text.
+
+        Args:
+            record: its id.
+            cues: of the text. Cues without text are left out.
+            translation: cues of the translation.
+
+        Returns:
+            Whether the record exists.
+        """
+        if self._store is None:
+            return False
+        store = self._store
+        rows = [(False, cue) for cue in cues] + [(True, cue) for cue in translation]
+
+        def work(db: sqlite3.Connection) -> bool:
+            found = db.execute(
+                "SELECT 1 FROM records WHERE id = ? AND owner = ?", (record, self._owner)
+            ).fetchone()
+            if found is None:
+                return False
+            if store.indexed:
+                db.execute(
+                    "INSERT INTO found (found, rowid, plain) SELECT 'delete', id, plain "
+                    "FROM entries WHERE record = ?",
+                    (record,),
+                )
+            db.execute("DELETE FROM entries WHERE record = ?", (record,))
+            for translated, cue in rows:
+                if cue.text.strip():
+                    text = strip_surrogates(cue.text)
+                    entry = (translated, cue.start, cue.end, text)
+                    insert_entry(db, record, entry, indexed=store.indexed)
+            return True
+
+        return store.run(work)
 
     def delete(self, record: int) -> bool:
         """Delete a record; its text is overwritten in the file.

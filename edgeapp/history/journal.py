@@ -15,7 +15,7 @@ from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.subtitles.formats import Cue, Timed
 from pipelines import OutputError
 
-__all__ = ["Heading", "Journal", "Kind", "from_microseconds"]
+__all__ = ["Heading", "Journal", "Kind", "from_microseconds", "insert_entry"]
 
 Kind = Literal["live", "file", "text"]
 
@@ -139,15 +139,8 @@ class Journal:
             )
             if not updated.rowcount:
                 return None
-        for translated, start, end, text in self._pending:
-            plain = fold_text(text)
-            entry = db.execute(
-                "INSERT INTO entries (record, translated, start, end, text, plain, indexed) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (record, translated, start, end, text, plain, self._store.indexed),
-            ).lastrowid
-            if self._store.indexed:
-                db.execute("INSERT INTO found (rowid, plain) VALUES (?, ?)", (entry, plain))
+        for entry in self._pending:
+            insert_entry(db, record, entry, indexed=self._store.indexed)
         return record
 
     def _insert_record(self, db: sqlite3.Connection) -> int | None:
@@ -159,6 +152,31 @@ class Journal:
             (head.owner, head.kind, title, fold_text(title), created, self._duration_s,
              self._language, head.target, head.model),
         ).lastrowid  # fmt: skip
+
+
+def insert_entry(
+    db: sqlite3.Connection,
+    record: int | None,
+    entry: tuple[bool, float, float, str],
+    *,
+    indexed: bool,
+) -> None:
+    """Add a cue to a record, in the caller's transaction.
+
+    Args:
+        db: the file.
+        record: its id.
+        entry: (translated, start, end, text), in seconds.
+        indexed: also add it to the search index.
+    """
+    plain = fold_text(entry[-1])
+    row = db.execute(
+        "INSERT INTO entries (record, translated, start, end, text, plain, indexed) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (record, *entry, plain, indexed),
+    ).lastrowid
+    if indexed:
+        db.execute("INSERT INTO found (rowid, plain) VALUES (?, ?)", (row, plain))
 
 
 def from_microseconds(microseconds: int) -> datetime:

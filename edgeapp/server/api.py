@@ -13,6 +13,7 @@ from edgeapp.process_memory import memory_in_use
 from edgeapp.server.model_list import download_plan, model_list
 from edgeapp.server.picker_options import picker_options
 from edgeapp.server.sessions import Message, Sessions
+from edgeapp.server.transcripts import transcript_of
 from pipelines import ModelError, OptionError, OutputError
 
 __all__ = ["PageApi"]
@@ -37,7 +38,8 @@ class PageApi:
         self._pool, self._sessions = pool, sessions
         self._can_change_models = can_change_models
         self._handlers: dict[str, Callable[[Message, History], Message]] = {
-            "picker_options": lambda message, history: picker_options().as_message(),
+            "picker_options": self._list_options,
+            "ping": lambda message, history: {},
             "models": self._list_models,
             "load": self._load_model,
             "unload": self._unload_model,
@@ -46,6 +48,7 @@ class PageApi:
             "history": self._list_records,
             "record": self._open_record,
             "rename": self._rename_record,
+            "edit": self._edit_record,
             "delete": self._delete_record,
             "clear": self._clear_history,
             "keep_text": self._add_text,
@@ -83,6 +86,9 @@ class PageApi:
             "limit": self._sessions.limit,
             "can_change": self._can_change_models,
         }
+
+    def _list_options(self, message: Message, history: History) -> Message:
+        return picker_options().as_message() | {"can_change": self._can_change_models}
 
     def _load_model(self, message: Message, history: History) -> Message:
         model = self._installed(message)
@@ -143,6 +149,14 @@ class PageApi:
     def _rename_record(self, message: Message, history: History) -> Message:
         title = _text_field(message, "title", _MAX_TITLE)
         return {"done": history.rename(_non_negative(message.get("record")), title)}
+
+    def _edit_record(self, message: Message, history: History) -> Message:
+        """Replace a record's text by the corrected "cues" and "translation"."""
+        record = _non_negative(message.get("record"))
+        if not isinstance(message.get("cues"), list):
+            raise OptionError("cues must be a list")
+        transcript = transcript_of(message)
+        return {"done": history.edit(record, transcript.segments, transcript.translation)}
 
     def _delete_record(self, message: Message, history: History) -> Message:
         return {"done": history.delete(_non_negative(message.get("record")))}

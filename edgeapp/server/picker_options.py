@@ -38,10 +38,12 @@ class RecognizerOption:
     Attributes:
         name: The model's name.
         languages: Codes of the languages that it recognizes.
+        bundled: It came with the program: a demonstration, trained on synthetic voices only.
     """
 
     name: str
     languages: tuple[str, ...]
+    bundled: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def picker_options() -> PickerOptions:
     """The options that the installed models allow."""
     models = list_models()
     recognizers = tuple(
-        RecognizerOption(model.name, _languages(model.folder))
+        RecognizerOption(model.name, _languages(model.folder), model.source == "bundled")
         for model in models
         if model.task == "asr"
     )

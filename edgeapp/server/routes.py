@@ -22,6 +22,7 @@ from edgeapp.server.sessions import Sessions
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
 from edgeapp.ui import STATIC
+from pipelines.hub import assets_folder
 
 if TYPE_CHECKING:
     from edgeapp.server.options import ServerOptions
@@ -78,6 +79,7 @@ def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | Non
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
         Route("/edgeapp/export", exports.export, methods=["POST"]),
         Route("/edgeapp/user", user),
+        Route("/edgeapp/sample", _sample),
         Route("/login", logins.login_page),
         Route("/login", logins.log_in, methods=["POST"]),
         Route("/logout", logins.log_out, methods=["POST"]),
@@ -86,6 +88,11 @@ def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | Non
         Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
     ]
     return AppRoutes(routes, logins.use, close)
+
+
+async def _sample(request: Request) -> Response:
+    """A recording to try the page with."""
+    return FileResponse(assets_folder() / "samples" / "talk.flac", media_type="audio/flac")
 
 
 async def _favicon(request: Request) -> Response:

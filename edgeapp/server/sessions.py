@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from edgeapp.console import print_traceback
 from edgeapp.exit_codes import unexpected
 from pipelines import EdgeError, OptionError
 
-__all__ = ["Message", "Send", "Session", "Sessions", "Task", "TaskCancelled", "TooManySessions"]
+__all__ = [
+    "Message", "ResumableTask", "Send", "Session", "Sessions", "Task", "TaskCancelled",
+    "TooManySessions",
+]  # fmt: skip
 
 Message = dict[str, Any]  # a JSON object with a "type"
 Send = Callable[[Message], None]
@@ -62,6 +65,21 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
+class ResumableTask(Protocol):
+    """A task that goes on while its tab is not connected.
+
+    Attributes:
+        resumable: Whether this one does.
+    """
+
+    resumable: bool
+
+    def resume(self, send: Send) -> None:
+        """Send what a tab that has connected again may have missed. From any thread."""
+        ...
+
+
 class Sessions:
     """All open sessions.
 
@@ -78,11 +96,12 @@ class Sessions:
 
     @property
     def running(self) -> int:
-        """The number of sessions with a running task."""
-        return len(self._running)
+        """The number of sessions with a running task, whose tab is connected."""
+        with self._lock:
+            return sum(not session.parked for session in self._running)
 
     def acquire(self, session: Session) -> None:
-        """Count a session as running, if it is not yet.
+        """Count a session as running, if it is not yet. A parked session gives its place away.
 
         Raises:
             TooManySessions: The limit is reached.
@@ -90,6 +109,7 @@ class Sessions:
         with self._lock:
             if session in self._running:
                 return
+            self._evict_for(session)
             if len(self._running) >= self.limit:
                 sessions = "1 session runs" if self.limit == 1 else f"{self.limit} sessions run"
                 raise TooManySessions(
@@ -101,6 +121,20 @@ class Sessions:
                     "others. Try again when one has ended."
                 )
             self._running.add(session)
+
+    def _evict_for(self, session: Session) -> None:
+        """End a parked session if the new one has no place otherwise. The lock is held."""
+        own = [each for each in self._running if each.person == session.person]
+        if len(self._running) >= self.limit:
+            candidates = list(self._running)
+        elif len(own) >= self._per_person:
+            candidates = own
+        else:
+            return
+        for parked in (each for each in candidates if each.parked):
+            self._running.discard(parked)
+            threading.Thread(target=parked.close, daemon=True).start()  # it takes its own lock
+            return
 
     def release(self, session: Session) -> None:
         """Count a session as idle."""
@@ -133,6 +167,52 @@ class Session:
         self._waiting: dict[str, Task] = {}
         self._threads: dict[str, threading.Thread] = {}  # by kind
         self._closed = False
+        self.parked = False
+        self._missed: list[Message] = []  # while it is parked: ends and errors
+        self._ended: list[Task] = []  # while it is parked
+
+    @property
+    def busy(self) -> bool:
+        """Whether a task is running."""
+        return bool(self._tasks)
+
+    @property
+    def closed(self) -> bool:
+        """Whether its tasks were cancelled for good."""
+        return self._closed
+
+    def park(self) -> bool:
+        """Let resumable tasks go on without the tab; cancel the others.
+
+        Returns:
+            Whether there are any. If not, the session is unchanged.
+        """
+        with self._lock:
+            tasks = list(self._tasks.values())
+            waiting = [task for task in tasks if _is_resumable(task)]
+            if self._closed or not waiting:
+                return False
+            self.parked, self._send = True, self._keep_missed
+        for task in tasks:
+            if task not in waiting:
+                task.cancel()
+        return True
+
+    def attach(self, send: Send) -> None:
+        """Continue with a tab that has connected again; it gets what it missed.
+
+        Args:
+            send: Sends a message to the tab; called from any thread.
+        """
+        with self._lock:
+            self.parked, self._send = False, send
+            tasks = [*self._ended, *self._tasks.values()]
+            missed, self._ended, self._missed = self._missed, [], []
+        for task in tasks:
+            if isinstance(task, ResumableTask) and task.resumable:
+                task.resume(send)
+        for message in missed:
+            send(message)
 
     def start(self, task: Task, *, replace: bool = False) -> None:
         """Run a task. A closed session cancels it instead.
@@ -225,6 +305,8 @@ class Session:
 
     def _end(self, task: Task) -> None:
         """No task of this kind runs any more. The lock is held."""
+        if self.parked:
+            self._ended.append(task)
         self._tasks.pop(task.kind, None)
         self._threads.pop(task.kind, None)
         if not self._tasks:
@@ -252,3 +334,12 @@ class Session:
     def _send_if_open(self, message: Message) -> None:
         if not self._closed:
             self._send(message)
+
+    def _keep_missed(self, message: Message) -> None:
+        """In place of sending, while the session is parked. Tasks repeat the rest themselves."""
+        if message["type"] in ("error", "idle"):
+            self._missed.append(message)
+
+
+def _is_resumable(task: Task) -> bool:
+    return isinstance(task, ResumableTask) and task.resumable

@@ -2,8 +2,9 @@
 
 Text frames are JSON objects with a "type"; binary frames are 16-bit little-endian mono audio. A
 message with a type of `_TASK_KINDS` starts a task; "stop" and "cancel" end one; any other type is
-a request with an "id", and its reply carries the same id. A closed connection is a closed tab:
-its tasks are cancelled.
+a request with an "id", and its reply carries the same id. When a connection is lost, tasks that the
+page has declared resumable go on for a while: a new connection takes them over with "resume". All
+other tasks are cancelled.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from edgeapp.server.access.auth import Logins
 from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.api import PageApi
 from edgeapp.server.fairness import FairThreads, MessageRates
+from edgeapp.server.parking import Parking
 from edgeapp.server.picker_options import ModelChoice
 from edgeapp.server.sessions import Message, Session, Sessions, Task, TooManySessions
 from edgeapp.server.tasks.file_task import FileTask
@@ -75,6 +77,8 @@ class PageSocket:
         self.pool, self.sessions, self.uploads, self.api = pool, sessions, uploads, api
         self.history, self.logins, self.threads = history, logins, threads
         self.rates = MessageRates()
+        self.parking = Parking()
+        self.connections: dict[str, _Connection] = {}  # by token
         self._tabs: Counter[str] = Counter()  # open connections by person
         self._login_checks: set[Callable[[], None]] = set()  # of the open connections
 
@@ -96,9 +100,11 @@ class PageSocket:
         self._tabs[person] += 1
         connection = _Connection(self, websocket, person)
         self._login_checks.add(connection.check_login)
+        self.connections[connection.token] = connection
         try:
             await connection.run()
         finally:
+            del self.connections[connection.token]
             self._login_checks.discard(connection.check_login)
             self._tabs[person] -= 1
             if not self._tabs[person]:
@@ -115,7 +121,8 @@ class PageSocket:
             history = History(None)
         if kind == "live":
             choice, rate = ModelChoice.from_message(message), _int_field(message, "rate")
-            return LiveTask(self.pool, history, choice, rate)
+            resumable = bool(message.get("resumable"))
+            return LiveTask(self.pool, history, choice, rate, resumable=resumable)
         if kind == "text":
             text, choice = str(message.get("text") or ""), ModelChoice.from_message(message)
             return TextTask(self.pool, choice, text, _int_field(message, "number"))
@@ -149,21 +156,21 @@ class _Connection:
         self._history = endpoint.history.of(self._user)
         self._outbox = Outbox()
         self._session = Session(endpoint.sessions, self._outbox.put, person)
-        self._token = endpoint.uploads.open(person)
+        self.token = endpoint.uploads.open(person)
         self._requests: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Serve until the browser leaves, the login ends, or the browser is too far behind."""
         limits = self._endpoint.uploads.limits | {"characters": LONGEST_TEXT}
-        hello = {"type": "hello", "session": self._token, "limits": limits}
+        hello = {"type": "hello", "session": self.token, "limits": limits}
         self._outbox.put(hello | {"history": self._history.on, "user": self._user})
         tasks = {asyncio.create_task(part()) for part in (self._read, self._write, self._overflow)}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
             # Now, not when the browser acknowledges the close frame: it may not.
-            self._session.close()
-            self._endpoint.uploads.close(self._token)
+            self._leave()
+            self._endpoint.uploads.close(self.token)
             for task in tasks:
                 task.cancel()
         await asyncio.wait(tasks)
@@ -174,6 +181,34 @@ class _Connection:
         if self._logins.user_of(self._websocket) is None:
             self._session.close()  # the writer may be waiting for a slow browser
             self._outbox.wake()
+
+    def _leave(self) -> None:
+        """Park the session, or close it."""
+        logged_in = self._logins.user_of(self._websocket) is not None
+        parking, session = self._endpoint.parking, self._session
+        if not (logged_in and parking.park(self.token, session, self._user)):
+            session.close()
+
+    def give_up_session(self) -> None:
+        """Park the session and close the connection: its page has opened another one."""
+        self._leave()
+        self._session = Session(self._endpoint.sessions, self._outbox.put, self._person)
+        self._outbox.full.set()
+
+    async def _resume(self, token: str) -> None:
+        """Continue with the tasks of a connection of this tab that was lost."""
+        endpoint = self._endpoint
+        previous = endpoint.connections.get(token)
+        # The server may not have noticed yet that it was lost.
+        if previous is not None and previous is not self and previous._user == self._user:
+            previous.give_up_session()
+        session = None if self._session.busy else endpoint.parking.take(token, self._user)
+        if session is None:
+            self._outbox.put({"type": "not_resumed"})
+            return
+        self._session = session
+        # In a thread: it waits until a running task has stored what it is about to send.
+        await endpoint.threads.run(self._person, lambda: session.attach(self._outbox.put))
 
     async def _close(self, code: int) -> None:
         """Close the connection, so that the page connects again. 0: the browser has closed it."""
@@ -236,8 +271,10 @@ class _Connection:
         if kind in ("stop", "cancel"):
             end = self._session.stop if kind == "stop" else self._session.cancel
             end(str(message.get("kind")))
+        elif kind == "resume":
+            await self._resume(str(message.get("session")))
         elif kind in _TASK_KINDS:
-            task = self._endpoint.make_task(message, self._token, self._history)
+            task = self._endpoint.make_task(message, self.token, self._history)
             try:
                 # A new text or recording replaces the previous one.
                 self._session.start(task, replace=kind in ("text", "file"))

@@ -125,6 +125,11 @@ def test_a_recording_becomes_text(desk: Desk) -> None:
     whole = json.loads(saved(page, ".ea-formats >> text=json")[1])
     assert whole["segments"][0]["text"] == " Something else."
     assert whole["translation"]["language"] == "de"
+    reads(page, "#ea-file .ea-left", "Saved.")
+    page.reload()
+    page.click("role=tab[name=History]")
+    page.locator(".ea-entry", has_text="talk.flac").first.click()
+    reads(page, ".ea-body", "Something else.")
 
 
 def test_a_file_without_audio_is_rejected(desk: Desk) -> None:

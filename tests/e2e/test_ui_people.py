@@ -113,6 +113,10 @@ def test_captions_survive_a_killed_server(browser: Any, office: Any) -> None:
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
         page.wait_for_selector(".ea-toasts:has-text('connection to EdgeApp is lost')")
+        page.wait_for_selector(".ea-kept:has-text('Reconnecting, ')")
+        page.click(".ea-start")
+        page.wait_for_selector(".ea-start:has-text('Give up')")
+        page.click(".ea-start")
         assert page.inner_text(".ea-start") == "Start"
         desk.close()
     with office() as server:

@@ -69,6 +69,7 @@ ALLOWED_ROUTES = (
     _route(r"/edgeapp/static/[a-z0-9-]{1,40}\.(css|js|png|svg)", "GET HEAD", public=True),
     _route(r"/edgeapp/session", "WEBSOCKET"),
     _route(r"/edgeapp/user", "GET"),
+    _route(r"/edgeapp/sample", "GET"),
     _route(r"/edgeapp/export", "POST"),
     _route(r"/edgeapp/upload/[\w-]{1,64}", "PUT"),
     _route(r"/", "GET HEAD", document=True, gradio=True),

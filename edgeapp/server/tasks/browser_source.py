@@ -37,6 +37,7 @@ class BrowserSource:
         self._resampler = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
         self._queue: deque[bytes] = deque()
         self._queued = 0  # samples at the browser's rate
+        self._received = 0  # samples at the browser's rate
         self._dropped = 0  # samples at the browser's rate
         self._changed = threading.Condition()
         self._stopped = self._flushed = False
@@ -58,6 +59,7 @@ class BrowserSource:
                 return
             self._queue.append(data)
             self._queued += count
+            self._received += count
             self._changed.notify()
 
     def read(self, wait_s: float) -> Samples | None:
@@ -93,6 +95,16 @@ class BrowserSource:
             self._queued = 0
             self._stopped = True
             self._changed.notify()
+
+    @property
+    def received(self) -> int:
+        """Samples at the browser's rate that were accepted: the position of the next one."""
+        return self._received
+
+    @property
+    def taken(self) -> int:
+        """Samples at the browser's rate that were read; the others are in the queue."""
+        return self._received - self._queued
 
     @property
     def dropped_s(self) -> float:

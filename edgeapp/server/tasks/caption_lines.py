@@ -18,7 +18,7 @@ from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter, ends_sentence
 from pipelines import CommittedText, PartialText, SpeechEnded, SpeechStarted
 
-__all__ = ["CaptionLine", "CaptionLines"]
+__all__ = ["CaptionLine", "CaptionLines", "line_message"]
 
 Message = dict[str, Any]
 
@@ -91,7 +91,7 @@ class CaptionLines:
         elif isinstance(event, TranslationPartial):
             if (line := self._line_to_translate()) is not None:
                 line.running = event.text
-                yield _line_message(line)
+                yield line_message(line)
         elif isinstance(event, TranslationFinal):
             yield from self._translate(event)
         elif isinstance(event, Status):
@@ -114,7 +114,7 @@ class CaptionLines:
         if not self._open or full:
             if last is not None and (last.tail or last.running):
                 last.tail = last.running = ""
-                yield _line_message(last)
+                yield line_message(last)
             self._begin_line(event.start)
         line = self.lines[-1]
         line.text = line.text + event.text if line.text else event.text.lstrip()
@@ -122,13 +122,13 @@ class CaptionLines:
         # The new tail, if there is one, arrives in an event of its own.
         line.tail = ""
         self._committed += _count_letters(event.text)
-        yield _line_message(line)
+        yield line_message(line)
         yield from self._add_cues(self._segmenter.add(event.text, event.start, event.end))
 
     def _set_tail(self, text: str) -> Iterator[Message]:
         if self.lines and self.lines[-1].tail != text:
             self.lines[-1].tail = text
-            yield _line_message(self.lines[-1])
+            yield line_message(self.lines[-1])
 
     def _translate(self, event: TranslationFinal) -> Iterator[Message]:
         line = self._line_to_translate()
@@ -138,7 +138,7 @@ class CaptionLines:
         if line is not None:
             line.translation = f"{line.translation} {event.text}".strip()
             line.running = ""
-            yield _line_message(line)
+            yield line_message(line)
 
     def _line_to_translate(self) -> CaptionLine | None:
         """The line of the next translation: sentences are translated in order."""
@@ -153,7 +153,8 @@ class CaptionLines:
             yield _cue_message(cue, translated=False)
 
 
-def _line_message(line: CaptionLine) -> Message:
+def line_message(line: CaptionLine) -> Message:
+    """A line for the page."""
     values = asdict(line) | {"start": round(line.start, 2), "end": round(line.end, 2)}
     return {"type": "live_line", **values}
 

@@ -172,7 +172,10 @@ class _PageView:
         elapsed, remaining = time.monotonic() - self._began, None
         if self._duration and segment.end:
             remaining = round(elapsed * max(0.0, self._duration - segment.end) / segment.end, 1)
-        self._send({"type": "file_segment", "segment": asdict(segment), "left": remaining})
+        record = self._journal.id  # None while nothing is stored
+        self._send({
+            "type": "file_segment", "segment": asdict(segment), "left": remaining, "record": record,
+        })  # fmt: skip
 
     def translating(self, text: str) -> None:
         self._send({"type": "file_translating", "text": text})

@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
-from edgeapp.server.tasks.caption_lines import CaptionLines
+from edgeapp.server.tasks.caption_lines import CaptionLines, line_message
 from edgeapp.subtitles.formats import Cue
 from pipelines import OptionError
 
@@ -84,6 +84,7 @@ class LiveTask:
         history: Where the captions are stored.
         choice: Models and languages.
         rate: The sample rate of the browser's audio, in Hz.
+        resumable: The captions wait for a page whose connection was lost.
 
     Raises:
         InputError: The sample rate is out of range.
@@ -91,15 +92,28 @@ class LiveTask:
 
     kind = "live"
 
-    def __init__(self, pool: ModelPool, history: History, choice: ModelChoice, rate: int) -> None:
+    def __init__(
+        self,
+        pool: ModelPool,
+        history: History,
+        choice: ModelChoice,
+        rate: int,
+        *,
+        resumable: bool = False,
+    ) -> None:
         self._pool, self._history, self._choice = pool, history, choice
+        self.resumable = resumable
         self._source = BrowserSource(rate)
         self._cancelled = threading.Event()
+        self._lines = CaptionLines()
+        self._began: Message | None = None
+        # Held while an event is applied and sent: a snapshot shows all of it or none.
+        self._lock = threading.Lock()
 
     def run(self, send: Send) -> None:
         from pipelines import SpeechEnded, UpdateDecoded
 
-        lines = CaptionLines()
+        lines = self._lines
         live = make_live_setup(self._pool, self._choice)
         with (
             self._pool.using(*live.models),
@@ -107,7 +121,10 @@ class LiveTask:
                 "live", language=live.language, target=self._choice.target, model=live.model_name
             ) as journal,
         ):
-            send({"type": "live_listening", "language": live.language, "model": live.model_name})
+            began = {"type": "live_listening", "language": live.language, "model": live.model_name}
+            with self._lock:
+                self._began = began
+                send(began)
             events = live.session.run(self._source)
             assert isinstance(events, Generator)  # so that it can be closed
             with closing(events):
@@ -118,10 +135,25 @@ class LiveTask:
                         raise TaskCancelled
                     if isinstance(event, UpdateDecoded):
                         continue
-                    messages = list(lines.update(event))
-                    _store(messages, journal)  # stored before it is shown
-                    for message in messages:
-                        send(message)
+                    with self._lock:
+                        messages = list(lines.update(event))
+                        _store(messages, journal)  # stored before it is shown
+                        for message in messages:
+                            if message["type"] == "live_status":
+                                message |= self._positions()
+                            send(message)
+
+    def resume(self, send: Send) -> None:
+        """Send all captions so far to a page that has connected again."""
+        with self._lock:
+            send({
+                "type": "live_resumed",
+                "began": self._began,
+                "lines": [line_message(line) for line in self._lines.lines],
+                "cues": [asdict(cue) for cue in self._lines.cues],
+                "translated": [asdict(cue) for cue in self._lines.translated],
+                **self._positions(),
+            })  # fmt: skip
 
     def put_audio(self, audio: bytes) -> None:
         self._source.put(audio)
@@ -132,6 +164,10 @@ class LiveTask:
     def cancel(self) -> None:
         self._cancelled.set()
         self._source.cancel()
+
+    def _positions(self) -> Message:
+        """Where the page goes on sending, in samples at its rate, and how far recognition is."""
+        return {"received": self._source.received, "taken": self._source.taken}
 
 
 def _store(messages: Iterable[Message], journal: Journal) -> None:

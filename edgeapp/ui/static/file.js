@@ -2,12 +2,13 @@
 
 import { Player } from "/edgeapp/static/player.js";
 import { clock, fillPickers, make, picked, problem, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
-import { hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { ask, hello, keeps, on, send } from "/edgeapp/static/session.js";
 import { Segments } from "/edgeapp/static/segments.js";
 
 const FORMATS = ["txt", "srt", "vtt", "tsv", "json"];
 const MB = 1 << 20;
 const AGAIN_MS = 600;
+const SAVE_MS = 600;
 
 class File {
   constructor(root) {
@@ -17,7 +18,11 @@ class File {
     this.segments = new Segments(this.find(".ea-segments"), (time) => this.player.play(time));
     this.player.moved = (time) => this.segments.mark(time);
     this.name = "";
+    this.record = null; // of the history, in which corrections are stored
+    this.edited = false;
     this.listen();
+    this.find(".ea-segments").addEventListener("input", () => this.changed());
+    addEventListener("pagehide", () => this.keep());
   }
 
   listen() {
@@ -27,6 +32,7 @@ class File {
     });
     this.find("[name=language]").onchange = () => fillPickers(this.root, this.options);
     on("hello", ({ limits }) => {
+      this.keep();
       const text = `up to ${limits.megabytes} MB and ${clock(60 * limits.minutes)} of audio`;
       this.find(".ea-limits").textContent = text;
     });
@@ -60,8 +66,9 @@ class File {
     });
     on("file_heard", ({ text }) => this.segments.append(text));
     on("file_retracted", () => this.segments.retract());
-    on("file_segment", ({ segment, left }) => {
+    on("file_segment", ({ segment, left, record }) => {
       this.segments.add(segment);
+      this.record = record ?? this.record;
       this.progress(segment.end);
       this.status(left === null ? "" : `about ${clock(left + 0.9)} left`);
     });
@@ -106,6 +113,8 @@ class File {
 
   async begin(file) {
     const choice = picked(this.root);
+    this.keep();
+    this.record = null;
     this.name = file.name;
     this.target = choice.target ?? "";
     this.duration = 0;
@@ -138,6 +147,32 @@ class File {
     }
   }
 
+  /** A correction was made: store it soon. While the work goes on, it waits for its end. */
+  changed() {
+    if (!this.record) return;
+    this.edited = true;
+    clearTimeout(this.saving);
+    if (!this.working) this.saving = setTimeout(() => this.keep(), SAVE_MS);
+  }
+
+  /** Store the corrections in the history. */
+  async keep() {
+    if (!this.edited || this.working) return;
+    clearTimeout(this.saving);
+    this.edited = false;
+    const short = ({ start, end, text }) => ({ start, end, text });
+    const { cues, translation } = this.segments.texts();
+    const { record } = this;
+    try {
+      const message = { type: "edit", record, cues: cues.map(short), translation: translation.map(short) };
+      const { done } = await ask(message);
+      if (record === this.record) this.status(done ? "Saved." : "");
+    } catch {
+      // Not connected: it is stored after the next correction or connection.
+      if (record === this.record) this.edited = true;
+    }
+  }
+
   cancel() {
     this.sending?.abort();
     send({ type: "cancel", kind: "file" });
@@ -149,6 +184,7 @@ class File {
     this.segments.retract();
     if (cancelled) this.status("Cancelled. The text so far is below.");
     this.state("done");
+    this.keep();
   }
 
   failed(message) {
@@ -158,6 +194,8 @@ class File {
   }
 
   reset() {
+    this.keep();
+    this.record = null;
     this.player.close();
     this.segments.clear(false);
     problem(this.root, "");

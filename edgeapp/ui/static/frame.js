@@ -1,11 +1,11 @@
 // Behaviour of the tab bar and the page's frame: the URL's hash is the open tab, arrow keys move
-// between tabs, toasts show short messages, and a button logs out.
+// between tabs, the title shows that the microphone is open, and a button logs out.
 
 import { on } from "/edgeapp/static/session.js";
 import { make } from "/edgeapp/static/parts.js";
+import { toast } from "/edgeapp/static/toast.js";
 
 const KEYS = { ArrowRight: 1, ArrowLeft: -1 };
-const TOAST_MS = 6000;
 
 const tabs = () => [...document.querySelectorAll("#ea-tabs [role=tab]")];
 
@@ -63,16 +63,6 @@ function whenAdded(selector, act) {
   observer.observe(document.documentElement, { childList: true, subtree: true });
 }
 
-/** Show a short message at the edge of the screen for 6 s. */
-export function toast(text) {
-  const place =
-    document.querySelector(".ea-toasts") ??
-    document.querySelector(".gradio-container main").appendChild(make("div", { class: "ea-toasts", role: "status" }));
-  const shown = make("p", {}, text);
-  place.append(shown);
-  setTimeout(() => shown.remove(), TOAST_MS);
-}
-
 whenAdded("#ea-tabs div[role=tablist]", setUpTabs);
 on("lost", () => toast("The connection to EdgeApp is lost. Reconnecting."));
 on("hello", ({ user }) => {
@@ -84,3 +74,9 @@ on("hello", ({ user }) => {
   whenAdded(".gradio-container main", (main) => main.append(form));
 });
 on("warning", ({ message }) => toast(message));
+
+const TITLE = document.title || "EdgeApp";
+new MutationObserver(() => {
+  const marks = { yes: "● ", paused: "❚❚ " };
+  document.title = (marks[document.body.dataset.recording] ?? "") + TITLE;
+}).observe(document.body, { attributeFilter: ["data-recording"] });

@@ -1,29 +1,38 @@
 // The Live tab: sends the microphone's audio and shows the captions.
 
-import { openMicrophone } from "/edgeapp/static/microphone.js";
-import { clock, fillPickers, make, picked, problem, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
-import { keeps, on, send, sendAudio } from "/edgeapp/static/session.js";
+import { Captions } from "/edgeapp/static/captions.js";
+import { DemoStrip } from "/edgeapp/static/demo-strip.js";
+import { LiveLine } from "/edgeapp/static/live-line.js";
+import { openMicrophone, openSample } from "/edgeapp/static/microphone.js";
+import { clock, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
+import { hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { toast } from "/edgeapp/static/toast.js";
 import { Wave } from "/edgeapp/static/wave.js";
+import { Welcome } from "/edgeapp/static/welcome.js";
 
-const NEAR_PX = 80;
+const LATE_S = 2;
+const SILENCE_S = 1.2; // ends the running line when the recording pauses
 
 class Live {
   constructor(root) {
     this.root = root;
     this.find = (selector) => root.querySelector(selector);
-    this.lines = new Map();
-    this.cut = new Map();
-    this.cues = [];
-    this.translated = [];
+    this.captions = new Captions(root);
+    this.captions.changed = () => this.update();
+    this.welcome = new Welcome(root, () => this.begin(openSample));
+    this.strip = new DemoStrip(this.find(".ea-demo"));
     this.language = "";
     this.target = "";
     this.microphone = null;
+    this.line = null;
+    this.paused = false;
     this.wave = new Wave(this.find(".ea-wave"));
-    this.follow = true;
     this.listen();
+    this.goOn();
   }
 
   listen() {
+    remember(this.root, "ea-live-choice");
     onPickerOptions((options) => {
       this.options = options;
       fillPickers(this.root, options);
@@ -35,43 +44,31 @@ class Live {
     };
     this.find("[name=target]").onchange = () => this.update();
     this.find(".ea-start").onclick = () => this.toggle();
+    this.find(".ea-pause").onclick = () => this.pause();
     this.find(".ea-clear").onclick = () => this.clear();
     this.find(".ea-save").onclick = () => this.save();
     this.find(".ea-beside").onclick = () => this.beside();
     this.find(".ea-big-on").onclick = () => this.big(true);
     this.find(".ea-big-off").onclick = () => this.big(false);
     addEventListener("keydown", (event) => event.key === "Escape" && this.big(false));
-    const captions = this.find(".ea-captions");
-    captions.onscroll = () => {
-      const left = captions.scrollHeight - captions.scrollTop - captions.clientHeight;
-      this.follow = left < NEAR_PX;
-      this.find(".ea-newest").hidden = this.follow;
-    };
-    this.find(".ea-newest").onclick = () => {
-      this.follow = true;
-      this.scroll();
-    };
-    on("live_listening", ({ language }) => {
-      this.language = language ?? "";
-      this.state("listening");
-    });
-    on("live_line", (line) => this.show(line));
-    on("live_cue", ({ translated, start, end, text }) => {
-      (translated ? this.translated : this.cues).push({ start, end, text });
+    addEventListener("pagehide", () => this.line?.store());
+    on("live_listening", (began) => this.listening(began));
+    on("live_line", (line) => this.captions.show(line));
+    on("live_cue", (cue) => {
+      this.captions.addCue(cue);
       this.update();
     });
     on("live_status", ({ lag }) => {
       this.find(".ea-lag").textContent = `lag ${lag.toFixed(1)} s`;
-      this.find(".ea-lag").classList.toggle("ea-late", lag > 2);
+      this.find(".ea-lag").hidden = lag <= LATE_S;
     });
     on("error", ({ kind, message }) => {
-      if (kind !== "live") return;
-      // A session that did not start sends no "idle".
-      if (this.root.dataset.state !== "listening") this.ended();
+      if (kind !== "live" || !this.line) return;
+      this.ended();
       problem(this.root, message);
     });
     on("idle", ({ kind }) => kind === "live" && this.ended());
-    on("lost", () => this.ended());
+    on("lost", () => this.tick());
   }
 
   state(name) {
@@ -79,6 +76,7 @@ class Live {
     const labels = { idle: "Start", starting: "Starting", listening: "Stop", stopping: "Finishing" };
     this.find(".ea-start-text").textContent = labels[name];
     this.find(".ea-start").disabled = name === "stopping";
+    this.find(".ea-pause").hidden = name !== "listening";
     for (const select of this.root.querySelectorAll(".ea-bar select")) {
       select.disabled = name !== "idle";
     }
@@ -86,39 +84,40 @@ class Live {
 
   toggle() {
     const state = this.root.dataset.state;
-    if (state === "idle") this.begin();
-    else if (state !== "stopping") this.stop();
+    if (state === "idle") this.begin(openMicrophone);
+    else if (state === "stopping") this.ended();
+    else this.stop();
   }
 
-  async begin() {
+  /** Start a session. open: opens the source of sound. */
+  async begin(open) {
     problem(this.root, "");
     this.state("starting");
+    this.update();
     const choice = picked(this.root);
     // A second click while the browser asks for the microphone makes this attempt stale.
     const attempt = (this.attempt = {});
     try {
+      await this.welcome.end();
       // Audio that is recorded before the server knows of the session.
       const early = [];
-      let deliver = (audio) => early.push(audio);
-      const microphone = await openMicrophone((audio, peak) => {
-        deliver(audio);
-        this.wave.add(peak);
+      const microphone = await this.record(open, (audio) => {
+        if (this.attempt === attempt) this.line ? this.line.add(audio) : early.push(audio);
       });
       if (this.attempt !== attempt) return await microphone.close();
       this.microphone = microphone;
-      const rate = Math.round(this.microphone.rate);
-      if (!send({ type: "live", ...choice, rate, keep: keeps() })) {
+      const request = { type: "live", ...choice, rate: Math.round(microphone.rate), keep: keeps() };
+      const line = new LiveLine(request, (snapshot) => this.resumed(snapshot));
+      this.captions.begin(this.seconds ?? 0);
+      if (!line.begin()) {
+        line.close();
         throw new Error("Not connected to EdgeApp yet; press Start again.");
       }
-      this.forget();
+      this.line = line;
+      this.began = this.captions.base.time;
+      early.forEach((audio) => line.add(audio));
       this.target = choice.target ?? "";
-      this.find(".ea-which").hidden = !this.target;
-      early.forEach(sendAudio);
-      deliver = sendAudio;
-      this.microphone.track.onended = () => this.stop();
-      this.began = performance.now();
-      this.ticking = setInterval(() => this.tick(), 250);
-      this.tick();
+      this.run();
     } catch (error) {
       if (this.attempt !== attempt) return;
       this.ended();
@@ -126,94 +125,149 @@ class Live {
     }
   }
 
+  record(open, deliver, rate = undefined) {
+    return open((audio, peak) => {
+      if (this.paused) return;
+      deliver(audio);
+      this.wave.add(peak);
+    }, rate);
+  }
+
+  /** The session runs: show it. */
+  run() {
+    this.find(".ea-which").hidden = !this.target;
+    this.microphone.onended = () => this.stop();
+    this.ticking = setInterval(() => this.tick(), 250);
+    document.body.dataset.recording = "yes";
+    navigator.wakeLock?.request("screen").then((lock) => (this.wake = lock), () => {});
+    this.tick();
+  }
+
+  /** Go on after a reload, if captions were running. */
+  async goOn() {
+    const line = LiveLine.restore((snapshot) => this.resumed(snapshot));
+    if (!line) return;
+    this.line = line;
+    this.began = 0;
+    this.target = line.request.target ?? "";
+    this.state("starting");
+    this.update();
+    if (hello()) line.connected();
+    try {
+      this.microphone = await this.record(openMicrophone, (audio) => line.add(audio), line.request.rate);
+      if (this.line === line) this.run();
+      else this.release();
+    } catch (error) {
+      this.stop();
+      problem(this.root, `The page was loaded again. ${error.message}`);
+    }
+  }
+
+  listening({ language }) {
+    this.language = language ?? "";
+    if (this.root.dataset.state === "starting") this.state("listening");
+  }
+
+  resumed(snapshot) {
+    if (snapshot?.began) this.listening(snapshot.began);
+    if (snapshot) this.captions.restore(snapshot);
+    else this.captions.begin(this.began + this.line.kept.start / this.line.request.rate);
+    this.update();
+  }
+
   tick() {
-    this.find(".ea-clock").textContent = clock((performance.now() - this.began) / 1000);
+    const { line } = this;
+    if (!line) return;
+    this.seconds = this.began + line.seconds;
+    this.find(".ea-clock").textContent = clock(this.seconds);
+    const broken = line.check() && this.root.dataset.state !== "idle";
+    const kept = this.find(".ea-kept");
+    kept.hidden = !broken;
+    if (broken) {
+      const text = `Reconnecting, ${Math.floor(line.waiting)} s kept`;
+      if (kept.textContent !== text) kept.textContent = text;
+    }
+    if (this.root.dataset.state === "stopping") {
+      // The end of a session that is not connected may be far away.
+      this.find(".ea-start-text").textContent = broken ? "Give up" : "Finishing";
+      this.find(".ea-start").disabled = !broken;
+    }
+  }
+
+  pause() {
+    this.paused = !this.paused;
+    const { line } = this;
+    if (this.paused) line?.add(new Int16Array(Math.round(SILENCE_S * line.request.rate)).buffer);
+    this.find(".ea-pause").textContent = this.paused ? "Continue" : "Pause";
+    this.find(".ea-pause").setAttribute("aria-pressed", this.paused);
+    document.body.dataset.recording = this.paused ? "paused" : "yes";
+    if (this.paused) this.wave.clear();
   }
 
   async stop() {
     this.state("stopping");
-    if (!this.microphone) return this.ended();
+    if (!this.line) return this.ended();
     await this.release();
-    if (!send({ type: "stop", kind: "live" })) this.ended();
+    this.line?.finish();
   }
 
   async release() {
-    clearInterval(this.ticking);
     const microphone = this.microphone;
     this.microphone = null;
+    if (this.paused) this.pause();
+    delete document.body.dataset.recording;
+    this.wake?.release().catch(() => {});
+    this.wake = null;
     await microphone?.close();
     this.wave.clear();
   }
 
   ended() {
+    const focused = document.activeElement === this.find(".ea-start") || document.activeElement === document.body;
+    clearInterval(this.ticking);
     this.attempt = null;
+    this.tick();
+    // A session that was given up is cancelled, when the server is there.
+    if (this.line && !this.line.finished) send({ type: "cancel", kind: "live" });
+    this.line?.close();
+    this.line = null;
     this.release();
+    this.find(".ea-kept").hidden = true;
+    const running = this.root.dataset.state !== "idle";
     this.state("idle");
     this.update();
-  }
-
-  show({ id, start, text, tail, translation, running }) {
-    const cut = this.cut.get(id) ?? { text: 0, translation: 0 };
-    let line = this.lines.get(id);
-    if (!line) {
-      line = make("li", { class: "ea-line-of" });
-      line.append(
-        make("time", { class: "ea-chip" }, clock(start)),
-        make("p", { class: "ea-said" }),
-        make("p", { class: "ea-meant" }),
-      );
-      this.lines.set(id, line);
-      this.find(".ea-lines").append(line);
-    }
-    line.hidden = !(text || tail).slice(cut.text);
-    fillText(line.querySelector(".ea-said"), text.slice(cut.text), tail);
-    fillText(line.querySelector(".ea-meant"), translation.slice(cut.translation), running);
-    line.dataset.text = text.length;
-    line.dataset.translation = translation.length;
-    this.update();
-    this.scroll();
-  }
-
-  scroll() {
-    const captions = this.find(".ea-captions");
-    if (this.follow) captions.scrollTop = captions.scrollHeight;
+    // A disabled button has lost the focus.
+    if (running && focused && document.body.dataset.tab === "live") this.find(".ea-start").focus();
   }
 
   update() {
     const idle = this.root.dataset.state === "idle";
-    this.find(".ea-empty").hidden = this.lines.size > 0 || !idle;
-    this.find(".ea-clear").hidden = !this.lines.size;
-    this.find(".ea-after").hidden = !this.lines.size || !idle;
-    this.find(".ea-save").disabled = !this.cues.length;
+    const { lines, cues } = this.captions;
+    this.find(".ea-empty").hidden = lines.size > 0 || !idle;
+    this.find(".ea-clear").hidden = !lines.size;
+    this.find(".ea-after").hidden = !cues.length || !idle;
     this.find(".ea-beside").hidden = !this.find("[name=target]").value;
+    this.welcome.update();
   }
 
   clear() {
-    // The text that the running line already has must not come back with its next words.
-    for (const [id, { dataset }] of this.lines) {
-      this.cut.set(id, { text: Number(dataset.text), translation: Number(dataset.translation) });
-    }
-    this.wipe();
-  }
-
-  forget() {
-    this.cut.clear();
-    this.wipe();
-  }
-
-  wipe() {
-    this.lines.clear();
-    this.cues = [];
-    this.translated = [];
-    this.find(".ea-lines").replaceChildren();
-    this.update();
+    if (this.root.dataset.state !== "idle") return this.captions.clear();
+    const { seconds } = this;
+    const back = this.captions.forget();
+    this.seconds = 0;
+    toast("The captions were cleared.", () => {
+      if (this.root.dataset.state !== "idle" || this.captions.lines.size) return;
+      this.seconds = seconds;
+      back();
+    });
+    this.find(".ea-start").focus();
   }
 
   async save() {
     const transcript = {
       language: this.language,
-      cues: this.cues,
-      translation: this.translated,
+      cues: this.captions.cues,
+      translation: this.captions.translated,
       target: this.target,
       translated: this.find("[name=which]").value && this.target,
     };
@@ -227,7 +281,7 @@ class Live {
     const wide = this.root.dataset.layout !== "beside";
     this.root.dataset.layout = wide ? "beside" : "below";
     this.find(".ea-beside").setAttribute("aria-pressed", wide);
-    this.scroll();
+    this.captions.scroll();
   }
 
   big(wanted) {
@@ -237,16 +291,8 @@ class Live {
     if (wanted) document.documentElement.requestFullscreen?.().catch(() => {});
     else if (document.fullscreenElement) document.exitFullscreen();
     this.find(wanted ? ".ea-big-off" : ".ea-big-on").focus();
-    this.scroll();
+    this.captions.scroll();
   }
-}
-
-/** Show final text and the tail that may still change, which is hidden from screen readers. */
-function fillText(place, final, tail) {
-  const parts = [final];
-  if (tail) parts.push(make("span", { class: "ea-tail", "aria-hidden": "true" }, tail));
-  if (final && tail && !/^\s/.test(tail)) parts.splice(1, 0, " ");
-  place.replaceChildren(...parts);
 }
 
 export const start = (element) => new Live(element.querySelector(".ea-live"));

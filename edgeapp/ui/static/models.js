@@ -71,7 +71,7 @@ class Models {
     const title = make("h2", {}, name, make("span", { class: "ea-chip" }, SOURCES[source]));
     row.append(make("div", { class: "ea-what" }, title, make("p", {}, facts)));
     const place = loaded && { cpu: "CPU", cuda: "GPU" }[loaded.device];
-    const state = loaded ? `${loaded.compute_type} on ${place}, ${size(loaded.bytes)} in memory` : "not loaded";
+    const state = loaded ? `${loaded.compute_type} on ${place}, ${loaded.bytes ? `${size(loaded.bytes)} in memory` : "in memory"}` : "not loaded";
     row.append(make("p", { class: "ea-state" }, state));
     const buttons = make("div", { class: "ea-buttons" });
     if (loaded) buttons.append(this.button("unload", "Unload", name, loaded.users > 0));

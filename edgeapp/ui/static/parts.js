@@ -50,6 +50,23 @@ export function fillPickers(root, { recognizers, pairs, languages }) {
   fill(root.querySelector("[name=model]"), models);
 }
 
+/** Keep the choices of a tab's pickers in this browser, and use them next time. Before the pickers
+ * are filled. */
+export function remember(root, key) {
+  const selects = [...root.querySelectorAll(".ea-bar select")];
+  const stored = JSON.parse(localStorage.getItem(key) ?? "{}");
+  for (const select of selects) {
+    const value = stored[select.name];
+    // A value is an option until the offers are known; `fill` drops it if it is not offered.
+    if (value) select.append(new Option(value, value, true, true));
+  }
+  root.addEventListener("change", ({ target }) => {
+    if (!selects.includes(target)) return;
+    const values = selects.map(({ name, value }) => [name, value]);
+    localStorage.setItem(key, JSON.stringify(Object.fromEntries(values)));
+  });
+}
+
 /** Language codes as [code, name] pairs, sorted by name. */
 export function named(codes, languages) {
   const pairs = [...codes].map((code) => [code, languages[code] ?? code]);

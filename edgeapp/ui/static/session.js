@@ -1,6 +1,7 @@
 // The WebSocket to the server, shared by all tabs of the page. Reconnects when it is closed.
 
-const RETRY_DELAYS_MS = [300, 1000, 3000, 8000];
+const RETRY_DELAYS_MS = [300, 1000, 2000, 4000];
+const CONNECTS_MS = 6000;
 
 const listeners = new Map(); // message type → set of functions
 const requests = new Map(); // id → {resolve, reject}
@@ -8,14 +9,17 @@ let socket = null;
 let serverHello = null;
 let attempts = 0;
 let lastId = 0;
+let retry = 0;
 
-/** Call `listener` with every message of a type. Type "lost": the connection was closed, and the
- * server has cancelled what was running. */
+/** Call `listener` with every message of a type. Type "lost": the connection was closed. What was
+ * running goes on only if it is resumable (see live-line.js). Returns a function that stops it. */
 export function on(type, listener) {
   if (!listeners.has(type)) listeners.set(type, new Set());
   listeners.get(type).add(listener);
   if (type === "hello" && serverHello) listener(serverHello);
+  return () => listeners.get(type).delete(listener);
 }
+
 
 /** The server's first message: {session, limits, history, user}; null while not connected. */
 export const hello = () => serverHello;
@@ -51,7 +55,7 @@ function fail(id) {
 }
 
 function notify(type, message) {
-  for (const listener of listeners.get(type) ?? []) listener(message);
+  for (const listener of [...(listeners.get(type) ?? [])]) listener(message);
 }
 
 function receive(message) {
@@ -72,17 +76,30 @@ function receive(message) {
 
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
+  clearTimeout(retry);
   socket = new WebSocket(`${scheme}://${location.host}/edgeapp/session`);
   socket.binaryType = "arraybuffer";
   socket.onmessage = (event) => receive(JSON.parse(event.data));
-  socket.onclose = () => {
-    const connected = serverHello !== null;
-    serverHello = null;
-    for (const id of [...requests.keys()]) fail(id);
-    if (connected) notify("lost", {});
-    else checkLogin();
-    setTimeout(connect, RETRY_DELAYS_MS[Math.min(attempts++, RETRY_DELAYS_MS.length - 1)]);
-  };
+  socket.onclose = closed;
+  // Over a line that swallows everything, an attempt would last for minutes.
+  retry = setTimeout(() => serverHello || reconnect(), CONNECTS_MS);
+}
+
+function closed() {
+  const connected = serverHello !== null;
+  serverHello = null;
+  for (const id of [...requests.keys()]) fail(id);
+  if (connected) notify("lost", {});
+  else checkLogin();
+  clearTimeout(retry);
+  retry = setTimeout(connect, RETRY_DELAYS_MS[Math.min(attempts++, RETRY_DELAYS_MS.length - 1)]);
+}
+
+/** Give the connection up and open another one. */
+export function reconnect() {
+  socket.onclose = socket.onmessage = null; // the closing handshake may take long, too
+  socket.close();
+  closed();
 }
 
 /** Show the login page if the login is not valid any more, as after a restart of the server. */
@@ -91,4 +108,5 @@ async function checkLogin() {
   if (response?.status === 401) location.reload();
 }
 
+addEventListener("online", () => serverHello || reconnect());
 connect();

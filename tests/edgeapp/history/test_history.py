@@ -45,6 +45,22 @@ def test_a_record_is_read_back(history: History) -> None:
     assert "Das Café" in render(record.transcript, "vtt", translated=True)
 
 
+def test_a_corrected_record_is_read_back_and_found(history: History) -> None:
+    record = talk(history)
+    corrected = (Cue(0.0, 1.5, " Good evening."), Cue(1.5, 2.0, " "))
+    assert history.edit(record, corrected, (Cue(0.0, 1.5, "Guten Abend."),))
+    read = history.open(record)
+    assert read is not None
+    assert (read.text, read.translation) == ("Good evening.", "Guten Abend.")
+    assert (read.title, read.duration_s) == ("talk.flac", 3.0), "the rest stays"
+    assert [one.id for one in history.search("evening abend")] == [record]
+    assert not history.search("closed"), "what was corrected is not found any more"
+    assert not history.of("ben").edit(record, ()), "only its owner corrects it"
+    assert history.open(record) == read
+    history.delete(record)
+    assert not history.edit(record, corrected), "a deleted record does not come back"
+
+
 def test_the_newest_come_first_in_pages(history: History) -> None:
     for number in range(5):
         history.add_text(f"text {number}", "")

@@ -1,0 +1,51 @@
+"""The first screen: what a newcomer sees, and how the demo model is replaced."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.hub import bundled_folder
+from tests.e2e.test_ui_access import AXE, violations
+from tests.fixtures.browser import Desk, serving
+from tests.fixtures.hub import Hosted, Hub
+
+
+@pytest.mark.slow
+def test_the_first_screen(
+    browser: Any, page_environment: dict[str, str], stand_in_hub: Hub, tmp_path: Path
+) -> None:
+    files = {path.name: path.read_bytes() for path in bundled_folder("demo").iterdir()}
+    stand_in_hub.repositories["openai/whisper-base"] = Hosted(files)
+    environment = page_environment | {"HF_HUB_CACHE": str(tmp_path / "models")}
+    with serving(environment, log=tmp_path / "log.txt") as server:
+        desk = Desk(browser, server.url)
+        page = desk.open("live")
+        page.wait_for_selector(".ea-demo:has-text('synthetic English voices only')")
+        page.evaluate(AXE)
+        page.click(".ea-test")
+        page.wait_for_selector(".ea-test-says:has-text('The microphone works.')")
+        assert not violations(page)
+        page.select_option("#ea-live [name=into]", "de")
+        assert page.input_value("#ea-live [name=target]") == "de"
+        page.click(".ea-sample")
+        page.wait_for_selector(".ea-said:has-text(' ')")
+        assert page.title().startswith("●"), "the title says that sound is taken"
+        page.click(".ea-pause")
+        assert not page.title().startswith("●")
+        page.click(".ea-start")
+        page.wait_for_selector(".ea-live[data-state=idle]")
+        assert page.evaluate("document.activeElement.innerText") == "Start"
+        page.click("#ea-live .ea-clear")
+        page.click(".ea-toasts >> text=Undo")
+        page.wait_for_selector(".ea-said:has-text(' ')")
+        page.click(".ea-demo button:has-text('Get base')")
+        page.wait_for_selector(".ea-toasts:has-text('base is here')")
+        page.wait_for_selector(".ea-demo", state="hidden")
+        models = page.locator("#ea-live [name=model] option").all_inner_texts()
+        assert models[0] == "Automatic"
+        assert "base" in models
+        desk.close()
+    del stand_in_hub.repositories["openai/whisper-base"]
