@@ -15,9 +15,9 @@ from starlette.staticfiles import StaticFiles
 from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
-from edgeapp.server.api import PageApi
 from edgeapp.server.exports import Exports
 from edgeapp.server.fairness import FairThreads
+from edgeapp.server.page_api import PageApi
 from edgeapp.server.sessions import Sessions
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
