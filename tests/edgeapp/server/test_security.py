@@ -424,7 +424,7 @@ def test_exports(serve: Callable[..., Client]) -> None:
 def test_models_cannot_be_changed_from_another_machine_without_a_login(
     serve: Callable[..., Client],
 ) -> None:
-    client = serve(host="0.0.0.0")
+    client = serve(host="0.0.0.0", open_to_all=True)
     with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
         socket.receive_json()
         for message in ({"type": "plan", "name": "tiny"}, {"type": "remove", "name": "demo"}):
