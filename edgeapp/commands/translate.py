@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from edgeapp.batch.html_job import HTML_SUFFIXES, HtmlJob, text_of_html_file
 from edgeapp.batch.language_check import LanguageCheck, language_name
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
@@ -193,7 +194,7 @@ def translate(
     """Translate text: exactly one output line for each input line, in every format.
 
     Subtitles (srt, vtt, ass, ttml …) are translated by whole sentences and keep their times:
-    film.srt becomes film.de.srt.
+    film.srt becomes film.de.srt. HTML keeps its tags.
 
     Each line is written as soon as it is translated. With -o, an interrupted run keeps its lines
     in a file that ends with .part; the same command resumes there if its input is a regular file.
@@ -241,6 +242,8 @@ def translate(
                     opened = None
                     if automatic and kind == "subtitles":
                         models.load(_detected(each, _said(Path(each.name))), None)
+                    elif automatic and kind == "html":
+                        models.load(_detected(each, text_of_html_file(Path(each.name))), None)
                     elif automatic:
                         opened = each.open(opened_files, with_head=True)
                         head = opened.head.decode(errors="ignore").strip()
@@ -251,6 +254,9 @@ def translate(
                     if kind == "subtitles":
                         translator, film = models.line_translator, Path(each.name)
                         SubtitleJob(translator, models.options, film, bilingual, style).run(path)
+                        continue
+                    if kind == "html":
+                        HtmlJob(models.line_translator, models.options, Path(each.name)).run(path)
                         continue
                     TranslationJob(
                         models.line_translator,
@@ -339,13 +345,15 @@ class _Models:
 
 
 def _kind(name: str) -> str:
-    """What an input is, by its suffix: "text" or "subtitles".
+    """What an input is, by its suffix: "text", "subtitles" or "html".
 
     Raises:
         InputError: Translation line by line would spoil its structure.
     """
     if is_subtitle_file(name):
         return "subtitles"
+    if Path(name).suffix.lower() in HTML_SUFFIXES:
+        return "html"
     if (suffix := Path(name).suffix.lower()) in UNREADABLE:
         raise InputError(
             f"{name}: a {suffix} file has a structure that translation line by line would spoil; "
@@ -368,7 +376,12 @@ def _inputs(files: Sequence[str] | None, texts: Sequence[str] | None) -> list[Te
     """The inputs, in their order. Words with a space that name no file are text themselves."""
     inputs = []
     for name in files or ():
-        named_like_a_file = Path(name).suffix.lower() in {".txt", *SUBTITLE_SUFFIXES, *UNREADABLE}
+        named_like_a_file = Path(name).suffix.lower() in {
+            ".txt",
+            *SUBTITLE_SUFFIXES,
+            *HTML_SUFFIXES,
+            *UNREADABLE,
+        }
         is_text = " " in name.strip() and not Path(name).exists() and not named_like_a_file
         inputs.append(TextSource("text", name) if is_text else TextSource(name))
     inputs += [TextSource("text", text) for text in texts or ()]

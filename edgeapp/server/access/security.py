@@ -86,6 +86,15 @@ ALLOWED_ROUTES = (
     _program(r"/v1/models/[\w./-]{1,200}", "GET HEAD", "/v1/models/{model}"),
     _program(r"/v1/audio/transcriptions", "POST", "/v1/audio/transcriptions"),
     _program(r"/v1/audio/translations", "POST", "/v1/audio/translations"),
+    # LibreTranslate's clients send their key in the body, which the handlers check.
+    _program(r"/translate", "POST", "/translate", public=True),
+    _program(r"/detect", "POST", "/detect", public=True),
+    _program(r"/translate_file", "POST", "/translate_file", public=True),
+    _program(
+        r"/download_file/[\w-]{1,64}/[^/\x00-\x1f]{1,200}", "GET", "/download_file", public=True
+    ),
+    _program(r"/languages", "GET HEAD", "/languages", public=True),
+    _program(r"/frontend/settings", "GET HEAD", "/frontend/settings", public=True),
     _program(r"/health", "GET HEAD", "/health", public=True),
     _program(r"/metrics", "GET HEAD", "/metrics"),
     # Gradio's page.

@@ -59,7 +59,8 @@ class OpenAIAudio:
         task: Literal["transcribe", "translate"] = (
             "transcribe" if endpoint == "transcriptions" else "translate"
         )
-        form = await service.uploads.read(request, service.logins.person_of(request))
+        person = service.logins.person_of(request)
+        form = await service.uploads.read(request, person)
         try:
             wanted = TranscriptionRequest.from_fields(form.fields, endpoint)
             model = installed_model(wanted.model, "asr")
@@ -72,7 +73,7 @@ class OpenAIAudio:
             service.pool, service.metrics, wanted, None if model is None else model.name, task,
             form.path, form.name, 60 * service.options.minutes,
         )  # fmt: skip
-        items = await service.start(request, Priority.BATCH, recognition.run, form.remove)
+        items = await service.start(request, person, Priority.BATCH, recognition.run, form.remove)
         if wanted.stream:
             return streamed_reply(request.scope["path"], items)
         started, *segments = await unless_client_leaves(request, collect(items))

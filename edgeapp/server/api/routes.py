@@ -10,6 +10,7 @@ from starlette.routing import BaseRoute
 from edgeapp.model_pool import ModelPool
 from edgeapp.process_memory import memory_in_use
 from edgeapp.server.access.auth import Logins
+from edgeapp.server.api.libretranslate import LibreTranslate
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.api.openai_audio import OpenAIAudio
 from edgeapp.server.api.service import ApiService
@@ -54,4 +55,8 @@ def make_service(
 
 def api_routes(service: ApiService) -> list[BaseRoute]:
     """All routes for programs."""
-    return [*OpenAIAudio(service).routes, *status_routes(service)]
+    return [
+        *OpenAIAudio(service).routes,
+        *LibreTranslate(service).routes,
+        *status_routes(service),
+    ]

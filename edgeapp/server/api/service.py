@@ -49,12 +49,18 @@ class ApiService:
     metrics: Metrics
 
     async def start(
-        self, request: Request, priority: int, work: Work[T], ended: Callable[[], None]
+        self,
+        request: Request,
+        person: str,
+        priority: int,
+        work: Work[T],
+        ended: Callable[[], None] = lambda: None,
     ) -> AsyncGenerator[T, None]:
         """Wait for a place in the line, then run work for a request in a thread.
 
         Args:
             request: Its body must have been read.
+            person: Whose request it is.
             priority: A lower number goes first.
             work: Makes the generator that computes.
             ended: Called once, from any thread, when the work has ended or does not begin.
@@ -65,7 +71,6 @@ class ApiService:
         Raises:
             QueueFull, ShuttingDown, ClientLeft: The work does not begin.
         """
-        person = self.logins.person_of(request)
         try:
             place = await unless_client_leaves(request, self.queue.enter(person, priority))
         except BaseException:
