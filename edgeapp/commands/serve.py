@@ -14,6 +14,7 @@ from edgeapp.commands.server_flags import (
     MaxMinutes,
     MaxSessions,
     MaxUploadMb,
+    MemoryLimitSize,
     NoAuth,
     SslCertfile,
     SslKeyfile,
@@ -38,6 +39,7 @@ def serve(
     max_sessions: MaxSessions = 4,
     max_upload_mb: MaxUploadMb = 512,
     max_minutes: MaxMinutes = 180.0,
+    memory_limit: MemoryLimitSize = None,
     trusted_proxy: TrustedProxy = None,
     keep_history: History = None,
     device: Device = None,
@@ -45,7 +47,7 @@ def serve(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Serve programs that speak OpenAI's audio interface.
+    """Serve programs that speak OpenAI's audio interface or LibreTranslate's.
 
     By default only this machine can reach the server. Other machines need a token (`edgeapp
     tokens new NAME`) or a login (--auth). Clients set their base URL to http://127.0.0.1:8000/v1;
@@ -57,6 +59,7 @@ def serve(
             keep_history=keep_history,
             auth=auth,
             trusted_proxy=trusted_proxy,
+            memory_limit=memory_limit,
             host=host,
             port=port,
             page=page,

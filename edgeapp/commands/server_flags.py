@@ -17,6 +17,7 @@ __all__ = [
     "MaxMinutes",
     "MaxSessions",
     "MaxUploadMb",
+    "MemoryLimitSize",
     "NoAuth",
     "SslCertfile",
     "SslKeyfile",
@@ -56,6 +57,15 @@ MaxUploadMb = Annotated[
 MaxMinutes = Annotated[
     float, typer.Option("--max-minutes", help="Maximum length of a recording in minutes.")
 ]
+MemoryLimitSize = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        metavar="SIZE",
+        help="Memory of the whole process, such as 6GB: idle models make room, and requests that "
+        "do not fit are told to try again.",
+    ),
+]
 TrustedProxy = Annotated[
     list[str] | None,
     typer.Option(
@@ -80,6 +90,7 @@ def run_server(
     keep_history: bool | None,
     auth: str | None,
     trusted_proxy: list[str] | None,
+    memory_limit: str | None,
     **options: Any,
 ) -> None:
     """Serve until the end.
@@ -89,6 +100,7 @@ def run_server(
         keep_history: Value of --history.
         auth: Value of --auth.
         trusted_proxy: Values of --trusted-proxy.
+        memory_limit: Value of --memory-limit.
         options: Further fields of ServerOptions.
 
     Raises:
@@ -97,9 +109,18 @@ def run_server(
     if keep_history is not None:
         # A history file that the settings name is kept.
         settings = replace(settings, history=keep_history and (settings.history or True))
+    from edgeapp.memory_limit import parse_size
     from edgeapp.server.access.addresses import TrustedProxies
     from edgeapp.server.options import ServerOptions, read_logins
     from edgeapp.server.serve import serve
 
     proxies = TrustedProxies.parse(trusted_proxy or settings.trusted_proxy.split(","))
-    serve(settings, ServerOptions(logins=read_logins(auth), proxies=proxies, **options))
+    serve(
+        settings,
+        ServerOptions(
+            logins=read_logins(auth),
+            proxies=proxies,
+            memory_bytes=parse_size(memory_limit),
+            **options,
+        ),
+    )

@@ -29,6 +29,7 @@ class ServerOptions:
         browser: Open the page in the browser.
         page: Serve the page beside the programming interfaces.
         proxies: Reverse proxies that say where a request comes from.
+        memory_bytes: Limit of the process's memory; None: no limit.
 
     Raises:
         OptionError: A value is out of range, or a file is missing.
@@ -46,6 +47,7 @@ class ServerOptions:
     browser: bool = True
     page: bool = True
     proxies: TrustedProxies = TrustedProxies()
+    memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.console import print_note
+from edgeapp.memory_limit import MemoryLimit
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.options import ServerOptions
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-__all__ = ["serve", "server_config"]
+__all__ = ["draining_server", "serve", "server_config"]
 
 _LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all interfaces
 _MAX_MESSAGE_BYTES = 4 << 20  # the longest text and its translation, in any script
@@ -47,7 +48,8 @@ def serve(settings: Settings, options: ServerOptions) -> None:
     listener = _bind(options.host, options.port, connections)
     from edgeapp.server.app import make_app
 
-    pool = ModelPool(settings, listed_only=True)
+    limit = MemoryLimit(options.memory_bytes)
+    pool = ModelPool(settings, listed_only=True, memory_limit=limit)
     app, routes = make_app(pool, options, history_file(settings), tokens)
     scheme, port = "https" if options.ssl_certfile else "http", listener.getsockname()[1]
     if not options.loopback:
@@ -65,14 +67,14 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         url = _url(scheme, _LOOPBACK_OF_ANY.get(options.host, options.host), port)
         threading.Timer(1.0, webbrowser.open, (url,)).start()
     try:
-        server = _draining_server(config, routes.service.queue.close)
+        server = draining_server(config, routes.service.queue.close)
         with _hangup_ends(server):
             server.run(sockets=[listener])
     finally:
         routes.close()
 
 
-def _draining_server(config: uvicorn.Config, drain: Callable[[], None]) -> uvicorn.Server:
+def draining_server(config: uvicorn.Config, drain: Callable[[], None]) -> uvicorn.Server:
     """A server that calls `drain` when a signal asks it to end."""
     import uvicorn
 

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from edgeapp.console import print_traceback
 from edgeapp.exit_codes import unexpected
+from edgeapp.memory_limit import MemoryLimitReached
 from edgeapp.server.api.work_queue import QueueFull, ShuttingDown
 from edgeapp.server.api.work_thread import ClientLeft, WorkCancelled
 from edgeapp.server.replies import error_reply
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ApiError", "Handler", "api_error_of", "with_error_replies"]
 
 Handler = Callable[["Request"], Awaitable[Response]]
+_MEMORY_RETRY_S = 10
 _CLIENT_LEFT = 499  # as nginx writes it into logs; no client reads the response
 
 
@@ -73,6 +75,8 @@ def api_error_of(error: BaseException) -> ApiError:
         return ApiError(429, str(error), retry_after_s=error.retry_after_s)
     if isinstance(error, (ShuttingDown, WorkCancelled)):
         return ApiError(503, "the server is shutting down; try again", retry_after_s=10)
+    if isinstance(error, MemoryLimitReached):
+        return ApiError(429, str(error), retry_after_s=_MEMORY_RETRY_S)
     if isinstance(error, LongAudio):
         return ApiError(400, str(error), code="audio_too_long", param="file")
     if isinstance(error, AudioError):

@@ -127,6 +127,20 @@ def test_nothing_starts_that_nobody_could_use(
         ServerOptions(logins=(("anna", "x"),), open_to_all=True)
 
 
+def test_a_signal_closes_the_line_before_the_server_ends() -> None:
+    import signal
+
+    import uvicorn
+
+    from edgeapp.server.serve import draining_server
+
+    drained: list[bool] = []
+    server = draining_server(uvicorn.Config("none"), lambda: drained.append(True))
+    server.handle_exit(signal.SIGTERM, None)
+    assert drained == [True]
+    assert server.should_exit
+
+
 def test_other_sites_and_other_names_are_refused(thread_server: Callable[..., str]) -> None:
     url = thread_server()
     for path in ("v1/models", "metrics", "health"):
