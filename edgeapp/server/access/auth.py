@@ -27,6 +27,7 @@ __all__ = ["Logins", "TooManyAttempts", "bearer_token"]
 
 _COOKIE = "edgeapp"
 _TOKEN_USER = "token "  # before the token's name; a user name from --auth may not begin with it
+_KEY_PROTOCOL = "openai-insecure-api-key."
 _MAX_FORM_BYTES = 4096
 _FAILURE_DELAY_S = 0.5  # after each failed attempt
 _IDLE_S = 12 * 3600.0  # a login ends that was not used for so long
@@ -187,9 +188,15 @@ class Logins:
 
 
 def bearer_token(connection: HTTPConnection) -> str:
-    """The token in the Authorization header, else ""."""
+    """The token in the Authorization header, or in the subprotocols of a WebSocket; else ""."""
     scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
-    return secret.strip() if scheme.lower() == "bearer" else ""
+    if scheme.lower() == "bearer":
+        return secret.strip()
+    # In a browser a WebSocket has no other headers; OpenAI's clients name the key so.
+    for offered in connection.headers.get("sec-websocket-protocol", "").split(","):
+        if offered.strip().startswith(_KEY_PROTOCOL):
+            return offered.strip().removeprefix(_KEY_PROTOCOL)
+    return ""
 
 
 def _address(connection: HTTPConnection) -> str:

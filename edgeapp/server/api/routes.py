@@ -13,6 +13,7 @@ from edgeapp.server.access.auth import Logins
 from edgeapp.server.api.libretranslate import LibreTranslate
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.api.openai_audio import OpenAIAudio
+from edgeapp.server.api.realtime.socket import RealtimeSocket
 from edgeapp.server.api.service import ApiService
 from edgeapp.server.api.status import status_routes
 from edgeapp.server.api.uploads import FormUploads
@@ -58,5 +59,6 @@ def api_routes(service: ApiService) -> list[BaseRoute]:
     return [
         *OpenAIAudio(service).routes,
         *LibreTranslate(service).routes,
+        *RealtimeSocket(service).routes,
         *status_routes(service),
     ]
