@@ -86,6 +86,8 @@ ALLOWED_ROUTES = (
     _program(r"/v1/models/[\w./-]{1,200}", "GET HEAD", "/v1/models/{model}"),
     _program(r"/v1/audio/transcriptions", "POST", "/v1/audio/transcriptions"),
     _program(r"/v1/audio/translations", "POST", "/v1/audio/translations"),
+    _program(r"/v1/openapi\.json", "GET HEAD", "/v1/openapi.json"),
+    _program(r"/v1/docs", "GET HEAD", "/v1/docs", document=True),
     _program(r"/v1/realtime", "WEBSOCKET", "/v1/realtime"),
     # LibreTranslate's clients send their key in the body, which the handlers check.
     _program(r"/translate", "POST", "/translate", public=True),

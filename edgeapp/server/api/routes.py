@@ -13,6 +13,7 @@ from edgeapp.server.access.auth import Logins
 from edgeapp.server.api.libretranslate import LibreTranslate
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.api.openai_audio import OpenAIAudio
+from edgeapp.server.api.openapi import openapi_routes
 from edgeapp.server.api.realtime.socket import RealtimeSocket
 from edgeapp.server.api.service import ApiService
 from edgeapp.server.api.status import status_routes
@@ -61,4 +62,5 @@ def api_routes(service: ApiService) -> list[BaseRoute]:
         *LibreTranslate(service).routes,
         *RealtimeSocket(service).routes,
         *status_routes(service),
+        *openapi_routes(),
     ]
