@@ -79,7 +79,8 @@ History = Annotated[
     bool | None,
     typer.Option(
         "--history/--no-history",
-        help="Keep past sessions on this machine. Default: as in the settings, which is yes.",
+        help="Keep past sessions on this machine. Default: as in the settings, which is yes; no "
+        "where --no-auth lets other machines in.",
     ),
 ]
 
@@ -114,13 +115,13 @@ def run_server(
     from edgeapp.server.options import ServerOptions, read_logins
     from edgeapp.server.serve import serve
 
-    proxies = TrustedProxies.parse(trusted_proxy or settings.trusted_proxy.split(","))
-    serve(
-        settings,
-        ServerOptions(
-            logins=read_logins(auth),
-            proxies=proxies,
-            memory_bytes=parse_size(memory_limit),
-            **options,
-        ),
+    chosen = ServerOptions(
+        logins=read_logins(auth),
+        proxies=TrustedProxies.parse(trusted_proxy or settings.trusted_proxy.split(",")),
+        memory_bytes=parse_size(memory_limit),
+        **options,
     )
+    if keep_history is None and chosen.open_to_all and not chosen.loopback:
+        # All visitors would be one user, and read each other's.
+        settings = replace(settings, history=False)
+    serve(settings, chosen)

@@ -161,8 +161,8 @@ def _check_login(options: ServerOptions, tokens: TokenFile) -> None:
 def _warn_of_open_server(options: ServerOptions) -> None:
     if options.open_to_all:
         print_note(
-            "WARNING: --no-auth: everybody who reaches this machine can use its models, without "
-            "a password or a token"
+            "WARNING: --no-auth: everybody who reaches this machine can use its models; "
+            "--auth asks for a password, `edgeapp tokens` makes tokens"
         )
     if options.ssl_certfile is None:
         print_note(

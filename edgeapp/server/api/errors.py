@@ -10,6 +10,7 @@ from starlette.responses import Response
 from edgeapp.console import print_traceback
 from edgeapp.exit_codes import unexpected
 from edgeapp.memory_limit import MemoryLimitReached
+from edgeapp.server.access.auth import TooManyAttempts
 from edgeapp.server.api.work_queue import QueueFull, ShuttingDown
 from edgeapp.server.api.work_thread import ClientLeft, WorkCancelled
 from edgeapp.server.replies import error_reply
@@ -75,6 +76,8 @@ def api_error_of(error: BaseException) -> ApiError:
         return ApiError(429, str(error), retry_after_s=error.retry_after_s)
     if isinstance(error, (ShuttingDown, WorkCancelled)):
         return ApiError(503, "the server is shutting down; try again", retry_after_s=10)
+    if isinstance(error, TooManyAttempts):
+        return ApiError(429, "too many wrong tokens; wait for a minute", retry_after_s=60)
     if isinstance(error, MemoryLimitReached):
         return ApiError(429, str(error), retry_after_s=_MEMORY_RETRY_S)
     if isinstance(error, LongAudio):

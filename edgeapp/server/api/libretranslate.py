@@ -16,7 +16,6 @@ from starlette.routing import BaseRoute, Route
 from edgeapp.documents.html.translation import html_text
 from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
 from edgeapp.priorities import Priority
-from edgeapp.server.access.auth import TooManyAttempts
 from edgeapp.server.api.errors import ApiError, with_error_replies
 from edgeapp.server.api.service import ApiService, log_fields
 from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
@@ -224,6 +223,7 @@ class LibreTranslate:
 
         Raises:
             ApiError: A token is required, and is missing or wrong.
+            TooManyAttempts: Many wrong ones came from this address.
         """
         logins = self._service.logins
         if isinstance(key, str) and (user := logins.user_of_token(key)) is not None:
@@ -231,12 +231,7 @@ class LibreTranslate:
         if logins.use(request) is not None:
             return logins.person_of(request)
         if key:
-            try:
-                logins.count_wrong_token(request)
-            except TooManyAttempts:
-                raise ApiError(
-                    429, "too many wrong keys; wait for a minute", retry_after_s=60
-                ) from None
+            logins.count_wrong_token(request)
             raise ApiError(403, "Invalid API key")
         raise ApiError(403, "an API key is required: a token of this server, as api_key")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
+import threading
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,6 +70,7 @@ class FormUploads:
         self._max_bytes = files * megabytes * _MB
         self._max_bytes_per_person = files_per_person * megabytes * _MB
         self._bytes: Counter[str] = Counter()  # declared lengths, by person
+        self._lock = threading.Lock()  # files are removed in the threads of the work
         self._folder = make_temporary_folder("api")
 
     async def read(self, request: Request, person: str, *, megabytes: int = 0) -> UploadedForm:
@@ -102,7 +104,7 @@ class FormUploads:
                 )
         except BaseException:
             path.unlink(missing_ok=True)
-            self._bytes[person] -= length
+            self._release(person, length)
             raise
         return UploadedForm(fields, path, name, size, self, person, length)
 
@@ -137,19 +139,27 @@ class FormUploads:
             await form.close()
 
     def _reserve(self, person: str, length: int) -> None:
-        busy = sum(self._bytes.values()) + length > self._max_bytes
-        if busy or self._bytes[person] + length > self._max_bytes_per_person:
-            raise ApiError(
-                429, "too many files wait here; try again later", retry_after_s=_BUSY_RETRY_S
-            )
-        self._bytes[person] += length
+        with self._lock:
+            busy = sum(self._bytes.values()) + length > self._max_bytes
+            if not busy and self._bytes[person] + length <= self._max_bytes_per_person:
+                self._bytes[person] += length
+                return
+        raise ApiError(
+            429, "too many files wait here; try again later", retry_after_s=_BUSY_RETRY_S
+        )
+
+    def _release(self, person: str, length: int) -> None:
+        with self._lock:
+            self._bytes[person] -= length
+            if self._bytes[person] <= 0:
+                del self._bytes[person]
 
     def _remove(self, form: UploadedForm) -> None:
         try:
             form.path.unlink()
         except FileNotFoundError:
             return  # removed before
-        self._bytes[form._person] -= form._declared
+        self._release(form._person, form._declared)
 
 
 def _copy(file: UploadFile, path: Path) -> None:

@@ -78,6 +78,8 @@ class RealtimeSocket:
             await _Session(self._service, websocket).run()
         finally:
             self._open[person] -= 1
+            if not self._open[person]:
+                del self._open[person]
 
     async def _refuse(self, websocket: WebSocket, error: ApiError, code: int) -> None:
         await websocket.send_json(_error_event(error))

@@ -135,6 +135,8 @@ def test_a_key_in_the_body_is_a_token(thread_server: Callable[..., str], tmp_pat
     assert detect(api_key=secret).status_code == 200
     assert [detect(api_key="wrong").status_code for _ in range(11)][-1] == 429
     assert detect(api_key=secret).status_code == 200
+    headers = {"authorization": "Bearer wrong"}
+    assert httpx.post(f"{url}detect", data={"q": "x"}, headers=headers).status_code == 429
 
 
 def test_pairs_through_english(monkeypatch: pytest.MonkeyPatch) -> None:
