@@ -41,7 +41,6 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         OptionError: The address cannot be used, or other machines could use the server without
             a login or a token.
     """
-
     tokens = TokenFile(tokens_file())
     _check_login(options, tokens)
     connections = Connections(proxies=options.proxies)

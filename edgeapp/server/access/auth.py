@@ -7,6 +7,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from edgeapp.server.access.addresses import visitor_key
 from edgeapp.server.access.login_attempts import LoginAttempts
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.ui import STATIC
+from pipelines import InputError
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
@@ -76,6 +78,7 @@ class Logins:
         self.on_logout: Callable[[], None] = lambda: None
         self._logins: dict[str, _Login] = {}  # by cookie, in the order of their beginnings
         self._attempts = LoginAttempts()
+        self._token_attempts = LoginAttempts()  # apart: wrong tokens lock no login page
 
     def user_of(self, connection: HTTPConnection) -> str | None:
         """The user of a connection; "" if no login is needed, None if a login is missing."""
@@ -101,8 +104,11 @@ class Logins:
         return user
 
     def user_of_token(self, secret: str) -> str | None:
-        """The user of a program with this token; None: there is no such token."""
-        name = self._tokens.name_of(secret) if self._tokens is not None and secret else None
+        """The user of a program with this token; None: there is none, or the file is damaged."""
+        name = None
+        if self._tokens is not None and secret:
+            with suppress(InputError):
+                name = self._tokens.name_of(secret)
         return None if name is None else _TOKEN_USER + name
 
     def count_wrong_token(self, connection: HTTPConnection) -> None:
@@ -111,7 +117,7 @@ class Logins:
         Raises:
             TooManyAttempts: Many did. Right tokens from the same address are still accepted.
         """
-        if self._attempts.begin(_address(connection)) is None:
+        if self._token_attempts.begin(_address(connection)) is None:
             raise TooManyAttempts
 
     def person_of(self, connection: HTTPConnection) -> str:
@@ -171,9 +177,11 @@ class Logins:
 
     def _may_come_in(self, user: str) -> bool:
         """Whether the password or the token of a login is still valid."""
-        if user.startswith(_TOKEN_USER) and self._tokens is not None:
+        if not user.startswith(_TOKEN_USER) or self._tokens is None:
+            return True
+        with suppress(InputError):
             return self._tokens.has(user.removeprefix(_TOKEN_USER))
-        return True
+        return False
 
     def _begin_login(self, user: str) -> str:
         """A new cookie for a user. Logins that have ended are forgotten."""

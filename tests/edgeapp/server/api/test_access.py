@@ -55,11 +55,17 @@ def test_tokens_are_stored_as_hashes_that_only_the_user_can_read(tokens: TokenFi
         tokens.revoke("phone")
 
 
-def test_a_damaged_file_lets_nobody_in(tokens: TokenFile) -> None:
+def test_a_damaged_file_lets_nobody_in(
+    thread_server: Callable[..., str], tokens: TokenFile
+) -> None:
     secret = tokens.add("laptop")
     tokens._path.write_text("[{}]", "utf-8")
     with pytest.raises(InputError, match="no file of tokens"):
         tokens.name_of(secret)
+    url = local(thread_server(tokens=tokens, **AWAY)) + "v1/models"
+    assert httpx.get(url, headers=bearer(secret)).status_code == 401
+    here = thread_server(tokens=tokens) + "v1/models"
+    assert httpx.get(here, headers=bearer("unused")).status_code == 200
 
 
 def test_the_command(
@@ -103,6 +109,9 @@ def test_wrong_tokens_are_throttled_and_right_ones_are_not(
         codes = [client.get(url, headers=bearer(f"guess {i}")).status_code for i in range(12)]
         assert codes == [401] * 10 + [429] * 2
         assert client.get(url, headers=bearer(secret)).status_code == 200
+        form = {"user": "laptop", "password": secret}
+        login = client.post(url.replace("v1/models", "login"), data=form)
+        assert login.status_code == 303, "wrong tokens lock no login page"
 
 
 def test_a_token_logs_in_on_the_page(thread_server: Callable[..., str], tokens: TokenFile) -> None:
@@ -150,6 +159,51 @@ def test_other_sites_and_other_names_are_refused(thread_server: Callable[..., st
         assert httpx.get(url + path, headers={"host": "evil.example"}).status_code == 400
     error = httpx.get(f"{url}v1/unknown").json()["error"]
     assert error["type"] == "invalid_request_error"
+
+
+@pytest.mark.slow
+def test_beyond_the_line_requests_are_told_when_to_come_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from edgeapp.server.api import routes
+    from edgeapp.server.api.recognition import Recognition, RecognitionStarted
+
+    begun, go_on = threading.Event(), threading.Event()
+
+    def waiting(self: Recognition, cancelled: Callable[[], bool]) -> Any:
+        begun.set()
+        assert go_on.wait(60)
+        yield RecognitionStarted("en", 1.0, "demo")
+
+    monkeypatch.setattr(Recognition, "run", waiting)
+    monkeypatch.setattr(routes, "MAX_WAITING", 2)
+    answers: list[httpx.Response] = []
+    with serving_routes(tmp_path, sessions=1) as url:
+
+        def send() -> None:
+            answers.append(
+                httpx.post(
+                    f"{url}v1/audio/transcriptions",
+                    files={"file": b"x"},
+                    data={"model": "whisper-1"},
+                    timeout=60,
+                )
+            )
+
+        threads = [threading.Thread(target=send) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 30
+        while not answers:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        go_on.set()
+        for thread in threads:
+            thread.join(60)
+    assert sorted(answer.status_code for answer in answers) == [200, 200, 200, 429]
+    assert answers[0].status_code == 429
+    assert 1 <= int(answers[0].headers["retry-after"]) <= 120
+    assert answers[0].json()["error"]["code"] == "rate_limit_exceeded"
 
 
 @pytest.mark.slow
