@@ -219,6 +219,11 @@ class ModelPool:
         """The models in memory."""
         return () if self._engine is None else self._engine.models
 
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes that the caches of all models hold."""
+        return 0 if self._engine is None else self._engine.cache_bytes
+
     def use_count(self, folder: Path) -> int:
         """The number of running tasks that use the model in a folder."""
         return self._use_counts[folder]

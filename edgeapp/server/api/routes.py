@@ -46,6 +46,7 @@ def make_service(
         "waiting": ("Requests of programs in the line.", lambda: queue.waiting),
         "sessions": ("Sessions of the page that run.", sessions),
         "memory_bytes": ("Memory of the process, GPU memory included.", memory_in_use),
+        "cache_bytes": ("Caches of all models.", lambda: pool.cache_bytes),
         "models": ("Models in memory.", lambda: len(pool.loaded)),
     }
     files = max(4, options.sessions)

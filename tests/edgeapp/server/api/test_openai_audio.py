@@ -253,6 +253,9 @@ def test_health_and_metrics(api: Api) -> None:
     text = api.get("metrics").text
     route = 'route="/v1/audio/transcriptions",status="200"'
     assert re.search(rf"edgeapp_requests_total{{{route}}} \d+", text)
+    cache = re.search(r"^edgeapp_cache_bytes (\S+)$", text, re.MULTILINE)
+    assert cache is not None
+    assert float(cache[1]) > 0
     for name in ("queue_seconds_count", "tokens_total", "real_time_factor_sum", "memory_bytes"):
         assert f"edgeapp_{name}" in text
     for line in text.splitlines():
