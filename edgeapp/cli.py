@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands import bench, history, models, subtitles, tokens
-from edgeapp.commands.command import GroupedCommand
+from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.demo import demo
 from edgeapp.commands.doctor import doctor
 from edgeapp.commands.jobs import jobs
@@ -25,6 +25,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="edgeapp",
+    cls=CommandGroup,
     help="Speech in, text and translation out: live, private, on your own machine.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -32,7 +33,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EXIT_CODES, no_args_is_help=True, cls=TranscribeCommand)(transcribe)
+app.command(epilog=EXIT_CODES, cls=TranscribeCommand)(transcribe)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(translate)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)

@@ -14,12 +14,19 @@ from edgeapp.output_errors import output_errors
 from pipelines import OptionError, OutputError
 
 __all__ = [
+    "FOREIGN_SUFFIXES",
     "check_no_collisions",
     "output_names",
     "plan_translations",
     "prepare_folder",
     "write_atomically",
 ]
+
+FOREIGN_SUFFIXES = frozenset(
+    ".7z .bmp .bz2 .doc .docx .epub .exe .gif .gz .jpeg .jpg .mobi .odp .ods .odt .pdf .png .ppt "
+    ".pptx .rar .rtf .svg .tar .tgz .tif .tiff .webp .xls .xlsx .xz .zip".split()
+)
+"""Suffixes of documents, pictures and archives, which text is not written to."""
 
 
 def prepare_folder(folder: Path) -> None:
@@ -82,6 +89,8 @@ def plan_translations(
         return [None]
     path = Path(output)
     if len(inputs) == 1 and not path.is_dir() and not output.endswith(("/", os.sep)):
+        if path.suffix.lower() in FOREIGN_SUFFIXES:
+            raise OptionError(f"{output}: {path.suffix.lower()} files cannot be written, only text")
         prepare_folder(path.parent)
         check_no_collisions([path], inputs)
         return [lambda _: path]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.console import LiveLine, print_note, progress, results_console, timed_line
-from edgeapp.exit_codes import named
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
@@ -80,8 +80,10 @@ class ProgressBarView:
 
     def __init__(self, name: str) -> None:
         self._name, self._stack = name, ExitStack()
+        self._warnings = RepeatedWarnings(name)
 
     def __enter__(self) -> ProgressBarView:
+        self._stack.enter_context(self._warnings)
         self._bar = self._stack.enter_context(progress())
         self._task = self._bar.add_task(self._name, total=None)
         return self
@@ -106,4 +108,4 @@ class ProgressBarView:
     def untranslated(self, cue: Cue) -> None: ...
 
     def warned(self, message: str) -> None:
-        print_note(named(message, self._name))
+        self._warnings.add(message)

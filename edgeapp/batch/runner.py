@@ -281,4 +281,6 @@ class TranscriptionRunner:
                 print_note(str(error))
                 return
             if (folder := self.output.folder) is not None:
-                print_note(f"{name}: the first part is in {folder}, in files that end with .part")
+                print_note(
+                    f"{name}: what was finished is in {folder}, in files that end with .part"
+                )

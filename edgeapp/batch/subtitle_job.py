@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.outputs import write_atomically
+from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.translation_job import LineTranslator
-from edgeapp.console import print_note, progress
-from edgeapp.documents.subtitle_file import read
+from edgeapp.console import progress
+from edgeapp.documents.subtitle_file import SubtitleFile, parse, read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import OptionError
@@ -38,6 +39,7 @@ class SubtitleJob:
         source: The file.
         bilingual: Keep the original lines above their translation.
         style: Width of the lines, and reading speed.
+        content: What `source` holds, where it was read from a pipe; None: it is a file.
     """
 
     line_translator: LineTranslator
@@ -45,6 +47,17 @@ class SubtitleJob:
     source: Path
     bilingual: bool = False
     style: SubtitleStyle = DEFAULT_STYLE
+    content: bytes | None = None
+
+    def read(self) -> SubtitleFile:
+        """The subtitles.
+
+        Raises:
+            InputError: It is no subtitle file.
+        """
+        if self.content is None:
+            return read(self.source)
+        return parse(self.content, self.source.suffix.removeprefix("."), self.source.stem)
 
     def run(self, target: Path | None) -> None:
         """Translate the file.
@@ -62,11 +75,16 @@ class SubtitleJob:
                 f"{self.source} stays {self.source.suffix.lower()} when it is translated: "
                 f"{target} has another ending"
             )
-        file = read(self.source)
+        file = self.read()
         options = replace(self.options, word_alignments=True)
         content = b""
-        with progress(shown=target is not None or not sys.stdout.isatty()) as bar:
-            task = bar.add_task(str(self.source), total=len(passages(file)))
+        found = passages(file)
+        with (
+            progress(shown=target is not None or not sys.stdout.isatty()) as bar,
+            RepeatedWarnings(str(self.source)) as warnings,
+        ):
+            task = bar.add_task(str(self.source), total=len(found))
+            cues = (f"cue {passage.fragments[0].cue + 1}" for passage in found)
 
             def translate_lines(texts: Iterable[str]) -> Iterator[Translation]:
                 return self.line_translator.translate_lines(texts, options)
@@ -77,8 +95,9 @@ class SubtitleJob:
                 if isinstance(done, bytes):
                     content = done
                     continue
+                cue = next(cues)
                 for warning in done.warnings:
-                    print_note(f"{self.source}: {warning}")
+                    warnings.add(warning, cue)
                 bar.advance(task)
         if target is None:
             sys.stdout.buffer.write(content)

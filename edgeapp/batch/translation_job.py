@@ -15,6 +15,7 @@ from edgeapp.batch.inputs import TextUnit, read_units
 from edgeapp.batch.language_check import LanguageCheck
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.part_file import PartFile, job_key
+from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.console import print_note, progress
 from pipelines import InputError, NumericalError
@@ -142,7 +143,10 @@ class TranslationJob:
         failed, in_a_row, translated = 0, 0, bytes_done > 0
         waiting: list[str] = []
         shown = not to_stdout or not sys.stdout.isatty()
-        with progress(shown=shown and size is not None) as bar:
+        with (
+            progress(shown=shown and size is not None) as bar,
+            RepeatedWarnings(self.source.shown) as warnings,
+        ):
             task = bar.add_task(self.source.shown, total=size, completed=bytes_done)
             for unit, result in self._results(units):
                 if isinstance(result, NumericalError):
@@ -152,7 +156,7 @@ class TranslationJob:
                 else:
                     translation = result
                     for warning in translation.warnings:
-                        print_note(f"{self._position(unit)}: {warning}")
+                        warnings.add(warning, f"line {unit.number}")
                     if unit.text.strip():
                         in_a_row, translated = 0, True
                 if in_a_row == _MAX_FAILED_IN_A_ROW:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeapp.commands.options import Debug
-from edgeapp.console import format_clock, print_note
+from edgeapp.console import counted, format_clock, print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import journal_file, load_settings
 
@@ -44,7 +44,7 @@ def jobs(
         journal = JobJournal(path)
         if clear:
             count = journal.clear(State.FAILED if failed else None)
-            print_note(f"{count} {'job' if count == 1 else 'jobs'} deleted")
+            print_note(f"{counted(count, 'job')} deleted")
             raise typer.Exit
         records = [r for r in journal.records() if not failed or r.state is State.FAILED]
         if not records:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from edgeapp.commands.command import CommandGroup
 from edgeapp.commands.options import Debug
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[str, typer.Argument(help="Who uses the token, such as laptop.")]
 

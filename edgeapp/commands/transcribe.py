@@ -375,6 +375,11 @@ def transcribe(
     them.
     """
     with exit_with_code(debug):
+        if not audio and from_list is None:
+            raise OptionError(
+                "name a recording, a folder or a list of recordings: edgeapp transcribe talk.mp3; "
+                "`edgeapp transcribe --help` lists the options"
+            )
         if device_index is not None:
             device = _device_with_index(device, device_index)
         if fp16 is not None:
@@ -386,8 +391,6 @@ def transcribe(
         found = find_inputs(
             [*(audio or ()), *(read_list(from_list) if from_list else ())], MEDIA_SUFFIXES
         )
-        if not found:
-            raise OptionError("name a recording, a folder or a list of recordings")
         if target is not None and multilingual == "True":
             raise OptionError(
                 "--multilingual and --translate-to exclude each other: one model translates all"
@@ -437,6 +440,8 @@ def transcribe(
             **{name: value for name, value in optional.items() if value is not None},
         )
         destination.prepare()
+        if output is None and destination.folder is not None:
+            print_note(f"results go to this folder: {destination.listing()}; -o names another")
         pool = ModelPool(settings)
         transcriber = pool.transcriber(model, options.language, task)
         if target is not None and options.language is not None:

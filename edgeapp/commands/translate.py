@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
 from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES as UNREADABLE
 from edgeapp.batch.subtitle_job import SubtitleJob
-from edgeapp.batch.text_source import TextSource
+from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.batch.translation_job import LineTranslator, TranslationJob
 from edgeapp.commands.completion import complete_languages
 from edgeapp.commands.options import (
@@ -37,7 +38,7 @@ from edgeapp.commands.options import (
     use_model_directory,
 )
 from edgeapp.console import print_note
-from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES, is_subtitle_file
+from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES, is_subtitle_file, subtitle_format
 from edgeapp.exit_codes import InputFailures, exit_with_code
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
@@ -193,11 +194,12 @@ def translate(
 ) -> None:
     """Translate text: exactly one output line for each input line, in every format.
 
-    Subtitles (srt, vtt, ass, ttml …) are translated by whole sentences and keep their times:
-    film.srt becomes film.de.srt. HTML keeps its tags.
-
     Each line is written as soon as it is translated. With -o, an interrupted run keeps its lines
     in a file that ends with .part; the same command resumes there if its input is a regular file.
+
+    Subtitles (srt, vtt, ass, ttml …), also from a pipe, are translated by whole sentences and keep
+    their times: film.srt becomes film.de.srt. They are written when all is translated, so an
+    interrupted run begins anew. HTML keeps its tags.
     """
     with exit_with_code(debug):
         # Languages first: an error about them must not wait for a model or an input.
@@ -207,6 +209,17 @@ def translate(
         target_code = known_language(target, "--to")
         inputs = _inputs(files, text)
         style = style_of(subtitle_style)
+        for_text = {
+            "--format": format != "text", "--document": document, "--alignments": alignments
+        }  # fmt: skip
+        for_subtitles = {
+            "--bilingual": bilingual, "--subtitle-style": style.name != DEFAULT_STYLE.name
+        }  # fmt: skip
+        applicable = _Applicable(for_text, for_subtitles)
+        for each in inputs:
+            if as_text or each.text is not None or os.path.isfile(each.name):  # noqa: PTH113
+                literal = as_text or each.text is not None
+                applicable.check(each.shown, "text" if literal else _kind_of_name(each.name))
         names = _planned(inputs, output, as_text)
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
@@ -239,24 +252,32 @@ def translate(
             for each, name in zip(inputs, names, strict=True):
                 with failures.catch(each.shown), ExitStack() as opened_files:
                     kind = "text" if as_text or each.text is not None else _kind(each.name)
-                    opened = None
-                    if automatic and kind == "subtitles":
-                        models.load(_detected(each, _said(Path(each.name))), None)
-                    elif automatic and kind == "html":
-                        models.load(_detected(each, text_of_html_file(Path(each.name))), None)
-                    elif automatic:
+                    film, content, opened = Path(each.name), None, None
+                    if kind == "text" and not as_text and each.text is None:
                         opened = each.open(opened_files, with_head=True)
+                        if (form := _subtitles_in(each, opened)) is not None:
+                            film, content = Path(f"{each.shown}.{form}"), _rest(opened)
+                            kind = "subtitles"
+                    applicable.check(each.shown, kind)
+                    if automatic and kind == "subtitles":
+                        models.load(_detected(each, _said(film, content)), None)
+                    elif automatic and kind == "html":
+                        models.load(_detected(each, text_of_html_file(film)), None)
+                    elif automatic:
+                        opened = opened or each.open(opened_files, with_head=True)
                         head = opened.head.decode(errors="ignore").strip()
                         models.load(_detected(each, head), None)
                     path = None if name is None else name(models.suffix)
                     if automatic:
                         _check_outputs([path], inputs)
                     if kind == "subtitles":
-                        translator, film = models.line_translator, Path(each.name)
-                        SubtitleJob(translator, models.options, film, bilingual, style).run(path)
+                        translator = models.line_translator
+                        SubtitleJob(
+                            translator, models.options, film, bilingual, style, content
+                        ).run(path)
                         continue
                     if kind == "html":
-                        HtmlJob(models.line_translator, models.options, Path(each.name)).run(path)
+                        HtmlJob(models.line_translator, models.options, film).run(path)
                         continue
                     TranslationJob(
                         models.line_translator,
@@ -350,16 +371,63 @@ def _kind(name: str) -> str:
     Raises:
         InputError: Translation line by line would spoil its structure.
     """
-    if is_subtitle_file(name):
-        return "subtitles"
-    if Path(name).suffix.lower() in HTML_SUFFIXES:
-        return "html"
-    if (suffix := Path(name).suffix.lower()) in UNREADABLE:
+    kind, suffix = _kind_of_name(name), Path(name).suffix.lower()
+    if kind == "text" and suffix in UNREADABLE:
         raise InputError(
             f"{name}: a {suffix} file has a structure that translation line by line would spoil; "
             "--as-text does it all the same"
         )
-    return "text"
+    return kind
+
+
+def _kind_of_name(name: str) -> str:
+    if is_subtitle_file(name):
+        return "subtitles"
+    return "html" if Path(name).suffix.lower() in HTML_SUFFIXES else "text"
+
+
+@dataclass(frozen=True)
+class _Applicable:
+    """Options that are given, and apply to one kind of input only.
+
+    Attributes:
+        text: Those for text, each with whether it is given.
+        subtitles: Those for subtitles.
+    """
+
+    text: Mapping[str, bool]
+    subtitles: Mapping[str, bool]
+
+    def check(self, name: str, kind: str) -> None:
+        """Raise OptionError if an option has no effect on an input of this kind."""
+        other, options = {
+            "text": ("subtitles", self.subtitles),
+            "subtitles": ("text", self.text),
+            "html": ("text or subtitles", {**self.text, **self.subtitles}),
+        }[kind]
+        wrong = [option for option, given in options.items() if given]
+        if wrong:
+            raise OptionError(f"{name}: {', '.join(wrong)} applies to {other}, and this is {kind}")
+
+
+def _subtitles_in(source: TextSource, opened: OpenText) -> str | None:
+    """The format of the subtitles that an input without the name of a subtitle file holds.
+
+    Raises:
+        InputError: It is a regular file, whose name should say so.
+    """
+    form = subtitle_format(opened.head)
+    if form is not None and opened.size is not None:
+        raise InputError(
+            f"{source.name} holds {form} subtitles: rename it to {Path(source.name).stem}.{form}, "
+            "or translate its lines with --as-text"
+        )
+    return form
+
+
+def _rest(opened: OpenText) -> bytes:
+    """All bytes of an input of which the first have been read."""
+    return opened.head + opened.file.read()
 
 
 def _check_not_a_format(source: str | None) -> None:
@@ -375,17 +443,27 @@ def _check_not_a_format(source: str | None) -> None:
 def _inputs(files: Sequence[str] | None, texts: Sequence[str] | None) -> list[TextSource]:
     """The inputs, in their order. Words with a space that name no file are text themselves."""
     inputs = []
-    for name in files or ():
-        named_like_a_file = Path(name).suffix.lower() in {
-            ".txt",
-            *SUBTITLE_SUFFIXES,
-            *HTML_SUFFIXES,
-            *UNREADABLE,
-        }
-        is_text = " " in name.strip() and not Path(name).exists() and not named_like_a_file
+    names = list(files or ())
+    if len(names) > 1 and all(map(_is_a_word, names)):
+        text = " ".join(names)
+        raise OptionError(f'no file is called {names[0]}; quote a text: edgeapp translate "{text}"')
+    for name in names:
+        is_text = " " in name.strip() and not _may_be_a_file(name)
         inputs.append(TextSource("text", name) if is_text else TextSource(name))
     inputs += [TextSource("text", text) for text in texts or ()]
     return inputs or [TextSource("-")]
+
+
+def _may_be_a_file(name: str) -> bool:
+    """Whether an argument is, or ends like, the name of a file."""
+    suffixes = {".txt", *SUBTITLE_SUFFIXES, *HTML_SUFFIXES, *UNREADABLE}
+    # Not Path.exists, which raises for a text that is too long for a name.
+    return os.path.exists(name) or Path(name).suffix.lower() in suffixes  # noqa: PTH110
+
+
+def _is_a_word(name: str) -> bool:
+    """Whether an argument is a word of a text that was not quoted."""
+    return not (name == "-" or set(name) & {" ", os.sep} or _may_be_a_file(name))
 
 
 def _planned(
@@ -404,12 +482,12 @@ def _check_outputs(paths: Sequence[Path | None], inputs: Sequence[TextSource]) -
     check_no_collisions([path for path in paths if path is not None], read)
 
 
-def _said(film: Path) -> str:
+def _said(film: Path, content: bytes | None) -> str:
     """What the first cues of a subtitle file say."""
-    from edgeapp.documents.subtitle_file import read
+    from edgeapp.documents.subtitle_file import parse, read
     from edgeapp.documents.subtitle_markup import plain_text
 
-    file = read(film)
+    file = read(film) if content is None else parse(content, film.suffix[1:], film.stem)
     return "\n".join(plain_text(cue.text, file.format) for cue in file.cues[:50])
 
 

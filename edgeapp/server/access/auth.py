@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Logins", "TooManyAttempts", "bearer_token"]
 
 _COOKIE = "edgeapp"
-_TOKEN_USER = "token "  # before the token's name; a user name from --auth may not begin with it
+_TOKEN_USER = "token "  # before the token's name; no user with a password has such a name
 _KEY_PROTOCOL = "openai-insecure-api-key."
 _MAX_FORM_BYTES = 4096
 _FAILURE_DELAY_S = 0.5  # after each failed attempt

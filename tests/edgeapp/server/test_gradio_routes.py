@@ -22,6 +22,8 @@ from edgeapp.server.options import ServerOptions
 from edgeapp.server.request_log import RequestLog
 from edgeapp.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 # Gradio's routes that the page needs, each with an example path: the requests of headless Chromium
 # that opens the page and goes through its tabs.
 NEEDED = {

@@ -97,3 +97,8 @@ def test_the_command_line_reads_html(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert ended.value.code == 0, capsys.readouterr().err
     result = (tmp_path / "d.html").read_bytes().decode()
     assert "<b>Bahnhof</b>?</p>\r\n" in result
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as refused:
+        main(["translate", "--to", "de", "--bilingual", str(page)])
+    assert refused.value.code == 2
+    assert "--bilingual applies to text or subtitles" in capsys.readouterr().err
