@@ -17,6 +17,7 @@ from edgeapp.commands.serve import serve
 from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
+from edgeapp.commands.watch import watch
 from edgeapp.console import show_warnings_as_notes
 from edgeapp.exit_codes import EXIT_CODES, INTERRUPTED, end_of_output, end_signals_interrupt
 from edgeapp.standard_streams import check_standard_streams
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 app.command(epilog=EXIT_CODES, cls=TranscribeCommand)(transcribe)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(translate)
+app.command(epilog=EXIT_CODES, cls=GroupedCommand)(watch)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(serve)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.outputs import write_atomically
+from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.translation_job import LineTranslator
 from edgeapp.console import print_note
 from edgeapp.documents.html.translation import html_text, translate_html
@@ -31,11 +31,13 @@ class HtmlJob:
         line_translator: Translates blocks of text.
         options: Options of the translation.
         source: The file, in UTF-8.
+        writer: Writes the output.
     """
 
     line_translator: LineTranslator
     options: TranslateOptions
     source: Path
+    writer: ResultWriter = field(default_factory=ResultWriter)
 
     def run(self, target: Path | None) -> None:
         """Translate the file.
@@ -65,7 +67,7 @@ class HtmlJob:
             sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()
         else:
-            write_atomically(target, content)
+            self.writer.write(target, content)
 
 
 def text_of_html_file(source: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from types import TracebackType
 
 from edgeapp.console import print_note
 from edgeapp.exit_codes import named
@@ -45,12 +44,11 @@ class RepeatedWarnings:
     def __enter__(self) -> RepeatedWarnings:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
+        self.print_counts()
+
+    def print_counts(self) -> None:
+        """Print how often each kind was seen again."""
         for warning, places in self._places.items():
             if places:
                 print_note(f"{self._name}: {_counted(places)}: {warning}")

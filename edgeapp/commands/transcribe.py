@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, find_inputs, read_list
-from edgeapp.batch.job_journal import JobJournal
-from edgeapp.batch.runner import TranscriptionRunner
+from edgeapp.batch.journal.decisions import JobPolicy
+from edgeapp.batch.runner import TranscriptionRunner, TranslatorSource
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.batch.transcription_job import BATCH_SIZE
+from edgeapp.commands.batch_options import (
+    DryRun,
+    Events,
+    FromList,
+    NoJournal,
+    Overwrite,
+    RetryFailed,
+    open_journal,
+)
 from edgeapp.commands.command import SWITCH, GroupedCommand
 from edgeapp.commands.options import (
     COMPUTING,
+    DECODING,
     INPUT_OUTPUT,
     ComputeType,
     Debug,
     Device,
+    Draft,
+    DraftModel,
+    ForcePhrase,
     Language,
     Model,
     ModelDirectory,
+    NBest,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+    SuppressPhrase,
     Switch,
     Task,
     Threads,
     TranslateTo,
     TranslationModel,
+    drafts_from_flags,
     known_language,
     optional_float,
     optional_int,
@@ -37,15 +54,19 @@ from edgeapp.commands.options import (
 from edgeapp.commands.refused import REFUSED
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.settings import journal_file
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import OptionError, OutputError
+from pipelines import OptionError
+
+if TYPE_CHECKING:
+    from edgeapp.cluster.remote_models import Cluster
+    from edgeapp.settings import Settings
+    from pipelines import Transcriber
 
 __all__ = ["TranscribeCommand", "transcribe"]
 
-_DECODING, _WORDS, _SILENCE = "Decoding", "Words and subtitles", "Silence"
+_WORDS, _SILENCE = "Words and subtitles", "Silence"
 
 
 class TranscribeCommand(GroupedCommand):
@@ -55,7 +76,7 @@ class TranscribeCommand(GroupedCommand):
 
 
 def _decoding(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_DECODING, **settings)
+    return typer.Option(*names, help=help, rich_help_panel=DECODING, **settings)
 
 
 def _silence(*names: str, help: str, **settings: Any) -> Any:
@@ -87,6 +108,8 @@ def transcribe(
     model: Model = None,
     model_dir: ModelDirectory = None,
     translation_model: TranslationModel = None,
+    draft_model: DraftModel = None,
+    draft: Draft = None,
     language: Language = None,
     task: Task = "transcribe",
     translate_to: TranslateTo = None,
@@ -112,42 +135,12 @@ def transcribe(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
-    from_list: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-list",
-            help="File that names recordings, one a line.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Do again what is done; without it an ended run goes on where it was.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = False,
-    retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed", help="Do only what has failed.", rich_help_panel=INPUT_OUTPUT
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Say what would be done, and end.", rich_help_panel=INPUT_OUTPUT
-        ),
-    ] = False,
-    no_journal: Annotated[
-        bool,
-        typer.Option(
-            "--no-journal",
-            help="Keep nothing but the results: an ended run then begins anew.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = False,
+    from_list: FromList = None,
+    overwrite: Overwrite = False,
+    retry_failed: RetryFailed = False,
+    dry_run: DryRun = False,
+    no_journal: NoJournal = False,
+    events: Events = False,
     pretty_json: Annotated[
         Switch,
         typer.Option(
@@ -158,7 +151,8 @@ def transcribe(
         Switch | None,
         typer.Option(
             "--verbose",
-            help="True: also print the text with its times; False: never print times.",
+            help="True: also print the text with its times, and what drafts did; False: never "
+            "print times.",
             rich_help_panel=INPUT_OUTPUT,
             **_SWITCH,
         ),
@@ -212,6 +206,11 @@ def transcribe(
             **_FLOAT,
         ),
     ] = None,
+    n_best: NBest = 1,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    no_repeat_ngram_size: NoRepeatNgramSize = 0,
+    suppress_phrase: SuppressPhrase = None,
+    force_phrase: ForcePhrase = None,
     condition_on_previous_text: Annotated[
         Switch,
         _decoding(
@@ -359,6 +358,15 @@ def transcribe(
         ),
     ] = None,
     threads: Threads = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            help="Machines of a Ray cluster, or local: one recording on each at a time.",
+            metavar="ADDRESS|local",
+            rich_help_panel=COMPUTING,
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Transcribe recordings.
@@ -397,6 +405,8 @@ def transcribe(
             )
         output = None if output == "-" else output
         destination = TranscriptOutput.of(output, output_format, found, target)
+        if n_best > 1 and "json" not in destination.formats:
+            raise OptionError("--n-best is reported in JSON: -f json")
         from edgeapp.model_pool import ModelPool
         from pipelines import TranscribeOptions
 
@@ -435,6 +445,11 @@ def transcribe(
             initial_prompt=initial_prompt,
             suppress_blank=suppress_blank == "True",
             suppress_tokens=_token_ids(suppress_tokens),
+            n_best=n_best,
+            repetition_penalty=repetition_penalty,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            suppress_phrases=tuple(suppress_phrase or ()),
+            forced_phrases=tuple(force_phrase or ()),
             seed=seed,
             batch_size=_batch_size(_boolean(batched), batch_size, vad_filter == "False"),
             **{name: value for name, value in optional.items() if value is not None},
@@ -443,22 +458,25 @@ def transcribe(
         if output is None and destination.folder is not None:
             print_note(f"results go to this folder: {destination.listing()}; -o names another")
         pool = ModelPool(settings)
-        transcriber = pool.transcriber(model, options.language, task)
-        if target is not None and options.language is not None:
+        drafts = drafts_from_flags(draft_model, draft)
+        if cluster is not None and (draft_model or draft):
+            raise OptionError("--draft and --draft-model do nothing on the machines of a cluster")
+        machines = _machines(cluster, destination, settings, (model, options.language, task))
+        transcriber = machines or pool.transcriber(model, options.language, task, drafts)
+        if machines is None and target is not None and options.language is not None:
             # The language is known: load the translator now, so that errors come early.
             source = "en" if task == "translate" else options.language
             if source != target:  # else no translator is needed
                 pool.translator(translation_model, source, target)
-        journal = None
-        if destination.folder is not None and not no_journal:
-            path = journal_file(settings)
-            try:
-                journal = None if path is None else JobJournal(path)
-            except OutputError as error:
-                print_note(f"going on without the journal: {error}")
+        in_files = destination.folder is not None
+        if events and (not in_files or verbose == "True"):
+            raise OptionError(
+                "--json needs stdout for itself: write results to files with -o, without --verbose"
+            )
+        journal = open_journal(settings, wanted=in_files and not no_journal)
         runner = TranscriptionRunner(
             pool,
-            transcriber,
+            cast("Transcriber", transcriber),
             options,
             target,
             translation_model,
@@ -467,10 +485,10 @@ def transcribe(
             layout,
             verbose=_boolean(verbose),
             pretty_json=pretty_json == "True",
-            journal=journal,
-            overwrite=overwrite,
-            retry_failed=retry_failed,
+            policy=JobPolicy(journal, overwrite, retry_failed),
             style=style,
+            events=events,
+            translators=cast(TranslatorSource | None, machines),
         )
         if retry_failed and journal is None:
             raise OptionError(
@@ -480,7 +498,28 @@ def transcribe(
             for line in runner.plan(found):
                 typer.echo(line)
             raise typer.Exit
+        if machines is not None:
+            from edgeapp.cluster.cluster_run import run_on_cluster
+
+            with machines:
+                raise typer.Exit(run_on_cluster(runner, machines, found))
         raise typer.Exit(runner.run(found))
+
+
+def _machines(
+    address: str | None,
+    destination: TranscriptOutput,
+    settings: Settings,
+    model: tuple[str | None, str | None, str],
+) -> Cluster | None:
+    """The machines of a cluster, or None without an address."""
+    if address is None:
+        return None
+    if destination.folder is None:
+        raise OptionError("--cluster needs results in files: -o FOLDER")
+    from edgeapp.cluster.remote_models import Cluster
+
+    return Cluster(address, settings, *model)
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

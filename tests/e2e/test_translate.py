@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -129,12 +130,12 @@ def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
     count = 600 if workers == "1" else 1200
     lines = [f"Tom has {n} green apples and likes to eat them at home." for n in range(count)]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
+    environment["XDG_DATA_HOME"] = str(tmp_path / "data")
     command = [sys.executable, "-m", "edgeapp", "translate", "long.txt", "-o", "long.de.txt",
                "-m", "demo-en-de", "--workers", workers]  # fmt: skip
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
-    part = tmp_path / "long.de.txt.part"
     deadline = time.monotonic() + 180
-    while not (part.exists() and part.stat().st_size > 2000):
+    while not _kept_lines(tmp_path):
         assert process.poll() is None, "it was done before it could be interrupted"
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -142,15 +143,27 @@ def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
     _, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert b"Traceback" not in err
-    kept = part.read_bytes()
-    assert not (tmp_path / "long.de.txt").exists()
+    kept = _kept_lines(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"long.txt", "data"}
     done = edgeapp("translate", "long.txt", "-o", "long.de.txt", "-m", "demo-en-de")
     assert done.returncode == 0
-    assert re.search(r"resuming after \d+ translated lines", done.stderr)
-    whole = (tmp_path / "long.de.txt").read_bytes()
-    assert whole.startswith(kept[: kept.rfind(b"\n") + 1])
-    assert whole.count(b"\n") == count
-    assert not part.exists()
+    assert f"resuming after {len(kept)} translated lines" in done.stderr
+    whole = (tmp_path / "long.de.txt").read_text("utf-8")
+    assert whole.startswith("".join(kept))
+    assert whole.count("\n") == count
+
+
+def _kept_lines(folder: Path) -> list[str]:
+    """The lines that the journal keeps of an ended run."""
+    path = folder / "data" / "edgeapp" / "jobs.db"
+    if not path.exists():
+        return []
+    with closing(sqlite3.connect(path)) as journal:
+        try:
+            rows = journal.execute("SELECT content FROM pieces ORDER BY number").fetchall()
+        except sqlite3.OperationalError:  # it is being made
+            return []
+    return [line for (content,) in rows for line in json.loads(content)["lines"]]
 
 
 def test_a_line_is_written_as_soon_as_it_is_done(environment: dict[str, str]) -> None:

@@ -17,7 +17,16 @@ TALK = Path(__file__).resolve().parents[3] / "assets" / "samples" / "talk.flac"
 
 def _subtitles(tmp_path: Path, *arguments: str) -> Path:
     target = tmp_path / "talk.srt"
-    command = ["transcribe", str(TALK), "-m", "demo", "-o", str(target), "--no-journal"]
+    command = [
+        "transcribe",
+        str(TALK),
+        "-m",
+        "demo",
+        "-o",
+        str(target),
+        "--no-journal",
+        "--overwrite",
+    ]
     result = CliRunner().invoke(app, [*command, *arguments])
     assert result.exit_code == 0, result.stderr
     return target

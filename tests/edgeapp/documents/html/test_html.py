@@ -101,4 +101,4 @@ def test_the_command_line_reads_html(tmp_path: Path, capsys: pytest.CaptureFixtu
     with pytest.raises(SystemExit) as refused:
         main(["translate", "--to", "de", "--bilingual", str(page)])
     assert refused.value.code == 2
-    assert "--bilingual applies to text or subtitles" in capsys.readouterr().err
+    assert "--bilingual is for text or subtitles only" in capsys.readouterr().err
