@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands import bench, history, models, subtitles
+from edgeapp.commands import bench, history, models, subtitles, tokens
 from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.demo import demo
 from edgeapp.commands.doctor import doctor
 from edgeapp.commands.jobs import jobs
 from edgeapp.commands.live import live
+from edgeapp.commands.serve import serve
 from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
@@ -38,12 +39,14 @@ app.command(epilog=EXIT_CODES, cls=GroupedCommand)(translate)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(watch)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)
+app.command(epilog=EXIT_CODES, cls=GroupedCommand)(serve)
 app.command(cls=GroupedCommand)(demo)
 app.command(cls=GroupedCommand)(doctor)
 app.command(cls=GroupedCommand)(jobs)
 app.add_typer(bench.app, name="bench", help="How fast models are here, and how late captions.")
 app.add_typer(subtitles.app, name="subtitles", help="Subtitle files: check them against a style.")
 app.add_typer(history.app, name="history", help="Past sessions: list, export, delete, repair.")
+app.add_typer(tokens.app, name="tokens", help="Tokens of programs: new, list, revoke.")
 app.add_typer(models.app, name="models", help="Models on this machine: list, pull, rm, path.")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from edgeapp.console import print_note
 from edgeapp.exit_codes import pull_command
+from edgeapp.memory_limit import MemoryLimit
 from edgeapp.process_memory import memory_in_use, release_memory
 from edgeapp.settings import Settings
 from pipelines import ModelError, OptionError, UnsupportedTask
@@ -66,10 +67,18 @@ class ModelPool:
         settings: Device, compute type, threads, and the default models.
         listed_only: Accept only the names of installed models and of the settings' models. A
             server sets it, so that a page cannot name a folder of this machine.
+        memory_limit: Of the process. Models that are not in use make room for others.
     """
 
-    def __init__(self, settings: Settings, *, listed_only: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        listed_only: bool = False,
+        memory_limit: MemoryLimit | None = None,
+    ) -> None:
         self.settings = settings
+        self.memory_limit = memory_limit or MemoryLimit()
         self._listed_only = listed_only
         self._lock = threading.RLock()
         self._engine: Engine | None = None
@@ -90,7 +99,10 @@ class ModelPool:
 
                 s = self.settings
                 self._engine = Engine(
-                    device=s.device, compute_type=s.compute_type, threads=s.threads
+                    device=s.device,
+                    compute_type=s.compute_type,
+                    threads=s.threads,
+                    cache_budget_bytes=self.memory_limit.cache_bytes,
                 )
                 if self._engine.needs_compiling:
                     once = ", this once" if self._engine.kernel_cache_is_writable else ""
@@ -240,6 +252,11 @@ class ModelPool:
         """The models in memory."""
         return () if self._engine is None else self._engine.models
 
+    @property
+    def cache_bytes(self) -> int:
+        """Bytes that the caches of all models hold."""
+        return 0 if self._engine is None else self._engine.cache_bytes
+
     def use_count(self, folder: Path) -> int:
         """The number of running tasks that use the model in a folder."""
         return self._use_counts[folder]
@@ -269,6 +286,7 @@ class ModelPool:
     def _load_transcriber(self, resolved: ResolvedModel, drafts: Drafts) -> Transcriber:
         from pipelines import Transcriber
 
+        self._make_room(resolved)
         with self._measured():
             return Transcriber(
                 resolved.folder,
@@ -283,6 +301,7 @@ class ModelPool:
     ) -> Translator:
         from pipelines import Translator
 
+        self._make_room(resolved)
         with self._measured():
             return Translator(
                 resolved.folder,
@@ -293,6 +312,24 @@ class ModelPool:
                 draft_model=_draft_folder(drafts, "translation", "translate text"),
                 draft=drafts.kind,
             )
+
+    def _make_room(self, resolved: ResolvedModel) -> None:
+        """Unload models that no task uses until another one fits into the memory limit.
+
+        Raises:
+            MemoryLimitReached: It does not fit beside those that are in use.
+        """
+        limit = self.memory_limit
+        folder = resolved.folder.resolve()
+        if limit.limit is None or any(model.folder == folder for model in self.loaded):
+            return
+        need = sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+        for model in self.loaded:
+            if limit.free_bytes >= need:
+                break
+            if not self._use_counts[model.folder]:
+                self.unload(model.folder)
+        limit.check(need, resolved.name)
 
     def _print_note_once(self, resolved: ResolvedModel, *, automatic: bool) -> None:
         choice = (resolved.folder.resolve(), automatic)

@@ -29,6 +29,7 @@ __all__ = [
     "journal_file",
     "load_settings",
     "parse_threads",
+    "tokens_file",
 ]
 
 _ON, _OFF = ("true", "on", "yes", "1"), ("false", "off", "no", "0")
@@ -85,6 +86,15 @@ def journal_file(settings: Settings) -> Path | None:
     from platformdirs import user_data_path
 
     return user_data_path("edgeapp") / "jobs.db"
+
+
+def tokens_file() -> Path:
+    """Path of the access tokens: EDGEAPP_TOKENS, else in the platform's folder for data."""
+    if path := os.environ.get("EDGEAPP_TOKENS"):
+        return Path(path).expanduser()
+    from platformdirs import user_data_path
+
+    return user_data_path("edgeapp") / "tokens.json"
 
 
 def load_settings() -> Settings:

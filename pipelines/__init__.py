@@ -73,7 +73,12 @@ if TYPE_CHECKING:
         two_letter,
     )
     from pipelines.notices import Notice, collect_notices
-    from pipelines.text_language import TextLanguage, detect_text_language, text_language_other_than
+    from pipelines.text_language import (
+        TextLanguage,
+        detect_text_language,
+        rank_text_languages,
+        text_language_other_than,
+    )
     from pipelines.translation.live import LiveTranslation, LiveTranslator
     from pipelines.translation.options import TranslateOptions, TranslateOverrides
     from pipelines.translation.parallel import ParallelTranslator
@@ -118,6 +123,7 @@ _HOMES = dict.fromkeys(asr.__all__, "pipelines.asr") | {
     "collect_notices": "pipelines.notices",
     "TextLanguage": "pipelines.text_language",
     "detect_text_language": "pipelines.text_language",
+    "rank_text_languages": "pipelines.text_language",
     "text_language_other_than": "pipelines.text_language",
     "LiveTranslation": "pipelines.translation.live",
     "LiveTranslator": "pipelines.translation.live",
@@ -207,6 +213,7 @@ __all__ = [
     "load_audio_isolated",
     "model_languages",
     "pair_in_name",
+    "rank_text_languages",
     "text_language_other_than",
     "two_letter",
 ]

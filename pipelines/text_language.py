@@ -16,7 +16,12 @@ from typing import Any
 
 from pipelines.languages import two_letter
 
-__all__ = ["TextLanguage", "detect_text_language", "text_language_other_than"]
+__all__ = [
+    "TextLanguage",
+    "detect_text_language",
+    "rank_text_languages",
+    "text_language_other_than",
+]
 
 # A detected language has at least this probability, and this multiple of the next language's.
 _SURE, _AHEAD = 0.15, 3.0
@@ -55,6 +60,19 @@ def detect_text_language(text: str) -> TextLanguage | None:
     best, second = _rank(text)[:2]
     ahead = best.probability >= _AHEAD * second.probability
     return best if ahead and best.probability >= _SURE else None
+
+
+def rank_text_languages(text: str, limit: int = 3) -> list[TextLanguage]:
+    """The languages that a text may be in.
+
+    Args:
+        text: Some words.
+        limit: The number of languages.
+
+    Returns:
+        The most likely first; of a short text even the first may be wrong.
+    """
+    return _rank(text)[:limit]
 
 
 def text_language_other_than(text: str, expected: str) -> TextLanguage | None:

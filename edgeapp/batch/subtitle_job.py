@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["SubtitleJob", "UNREADABLE_SUFFIXES"]
 
 UNREADABLE_SUFFIXES = frozenset(
-    ".csv .docx .epub .htm .html .ini .json .jsonl .md .odt .pdf .po .pptx .rst .rtf .tex .toml "
+    ".csv .docx .epub .ini .json .jsonl .md .odt .pdf .po .pptx .rst .rtf .tex .toml "
     ".tsv .xlf .xliff .xlsx .xml .yaml .yml".split()
 )
 """Suffixes of files with structure that line by line translation would spoil."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgeapp.batch.html_job import HTML_SUFFIXES
 from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES
 from edgeapp.batch.text_source import OpenText, TextSource
 from edgeapp.documents.subtitle_file import is_subtitle_file, subtitle_format
@@ -28,7 +29,11 @@ class ApplicableOptions:
 
     def check(self, name: str, kind: str) -> None:
         """Raise OptionError if an option has no effect on an input of this kind."""
-        other, options = ("subtitles", self.subtitles) if kind == "text" else ("text", self.text)
+        other, options = {
+            "text": ("subtitles", self.subtitles),
+            "subtitles": ("text", self.text),
+            "html": ("text or subtitles", {**self.text, **self.subtitles}),
+        }[kind]
         wrong = [option for option, given in options.items() if given]
         if wrong:
             verb = "is" if len(wrong) == 1 else "are"
@@ -36,13 +41,15 @@ class ApplicableOptions:
 
 
 def kind_of(name: str) -> str:
-    """What an input is, by its suffix: "text" or "subtitles".
+    """What an input is, by its suffix: "text", "subtitles" or "html".
 
     Raises:
         InputError: Translation line by line would spoil its structure.
     """
     if is_subtitle_file(name):
         return "subtitles"
+    if Path(name).suffix.lower() in HTML_SUFFIXES:
+        return "html"
     if (suffix := Path(name).suffix.lower()) in UNREADABLE_SUFFIXES:
         raise InputError(
             f"{name}: a {suffix} file has a structure that translation line by line would spoil; "

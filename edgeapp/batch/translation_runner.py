@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeapp.batch.find_inputs import FoundInput
+from edgeapp.batch.html_job import HtmlJob, text_of_html_file
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
 from edgeapp.batch.journal.pieces import LinesPiece, PassagesPiece
 from edgeapp.batch.language_check import LanguageCheck, language_name
@@ -158,7 +159,7 @@ class TranslationRunner:
         """Translate one text, from where an earlier run stopped."""
         job, path = self._job(each, stack)
         journal = self.policy.journal
-        if path is None or journal is None or not _is_file(each.source):
+        if isinstance(job, HtmlJob) or path is None or journal is None or not _is_file(each.source):
             if self.policy.retry_failed:
                 return
             if path is not None:
@@ -207,7 +208,7 @@ class TranslationRunner:
 
     def _job(
         self, each: TextInput, stack: ExitStack
-    ) -> tuple[TranslationJob | SubtitleJob, Path | None]:
+    ) -> tuple[TranslationJob | SubtitleJob | HtmlJob, Path | None]:
         """The work on a text, and the path of its result. Loads the model for its language."""
         source = each.source
         film, content, opened = Path(source.name), None, None
@@ -221,6 +222,8 @@ class TranslationRunner:
         self.applicable.check(source.shown, kind)
         if self.automatic and kind == "subtitles":
             self.models.load(_detected(source, first_cues(film, content)), None)
+        elif self.automatic and kind == "html":
+            self.models.load(_detected(source, text_of_html_file(film)), None)
         elif self.automatic:
             opened = opened or source.open(stack, with_head=True)
             head = opened.head.decode(errors="ignore").strip()
@@ -242,6 +245,10 @@ class TranslationRunner:
                 ),
                 path,
             )
+        if kind == "html":
+            return HtmlJob(
+                self.models.line_translator, self.models.options, film, self._writer
+            ), path
         language = None if self.automatic else self.models.source_language
         return (
             TranslationJob(
@@ -259,8 +266,10 @@ class TranslationRunner:
             path,
         )
 
-    def _decision(self, job: TranslationJob | SubtitleJob, path: Path | None) -> Decision:
+    def _decision(self, job: TranslationJob | SubtitleJob | HtmlJob, path: Path | None) -> Decision:
         journal = self.policy.journal
+        if isinstance(job, HtmlJob):
+            return Decision.BEGIN  # a page is short: nothing of it is kept in the journal
         if path is None or journal is None or not Path(_name(job)).is_file():
             return Decision.BEGIN
         record = journal.record(self._key(job))

@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from edgeapp.batch.find_inputs import FoundInput, find_inputs, read_list
+from edgeapp.batch.html_job import HTML_SUFFIXES
 from edgeapp.batch.journal.decisions import JobPolicy
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
@@ -240,7 +241,7 @@ def translate(
     """Translate text: exactly one output line for each input line, in every format.
 
     Subtitles (srt, vtt, ass, ttml …), also from a pipe, are translated by whole sentences and keep
-    their times: film.srt becomes film.de.srt.
+    their times: film.srt becomes film.de.srt. HTML keeps its tags.
 
     On stdout each line is written as soon as it is translated, subtitles when all are. A run with
     files as results that was ended goes on where it was if the same command is given again;
@@ -263,6 +264,8 @@ def translate(
             name, literal = each.source.name, as_text or each.source.text is not None
             if literal or os.path.isfile(name):  # noqa: PTH113
                 kind = "subtitles" if is_subtitle_file(name) and not literal else "text"
+                if Path(name).suffix.lower() in HTML_SUFFIXES and not literal:
+                    kind = "html"
                 applicable.check(each.source.shown, kind)
         if n_best > 1 and format != "json":
             raise OptionError("--n-best is reported in JSON: --format json")
@@ -351,7 +354,7 @@ def _may_be_a_file(name: str) -> bool:
     """Whether an argument is, or ends like, the name of a file."""
     # Not Path.exists, which raises for a text that is too long for a name.
     exists = os.path.exists(name)  # noqa: PTH110
-    return exists or Path(name).suffix.lower() in {*TEXT_SUFFIXES, *UNREADABLE}
+    return exists or Path(name).suffix.lower() in {*TEXT_SUFFIXES, *HTML_SUFFIXES, *UNREADABLE}
 
 
 def _is_a_word(name: str) -> bool:

@@ -3,45 +3,66 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
 
 from edgeapp.model_pool import ModelPool
 from edgeapp.temporary_folders import make_temporary_folder
 
 if TYPE_CHECKING:
-    from edgeapp.server.access.security import SecurityMiddleware
+    from starlette.routing import BaseRoute
+
+    from edgeapp.server.access.tokens import TokenFile
     from edgeapp.server.options import ServerOptions
+    from edgeapp.server.request_log import RequestLog
+    from edgeapp.server.routes import AppRoutes
 
 __all__ = ["make_app"]
 
 
 def make_app(
-    pool: ModelPool, options: ServerOptions, history_path: Path | None
-) -> tuple[SecurityMiddleware, Callable[[], None]]:
+    pool: ModelPool,
+    options: ServerOptions,
+    history_path: Path | None,
+    tokens: TokenFile | None = None,
+) -> tuple[RequestLog, AppRoutes]:
     """Make the application.
 
     Args:
         pool: The shared models, restricted to installed ones.
         options: Options of the server.
         history_path: The history file. None: no history is kept.
+        tokens: Of programs.
 
     Returns:
-        The application, and a function to call when the server has ended.
+        The application, and the routes in it, which must be closed when the server has ended.
     """
-    _configure_gradio()
+    if options.page:
+        _configure_gradio()  # before the first import of Gradio
+    from edgeapp.server.access.security import SecurityMiddleware, program_route
+    from edgeapp.server.request_log import RequestLog
+    from edgeapp.server.routes import app_routes
+
+    own = app_routes(pool, options, history_path, tokens)
+    app = _app_with_page(own.routes, options) if options.page else Starlette(routes=own.routes)
+    # Outside the application's own middleware: replies to uncaught errors get the headers too.
+    secured = SecurityMiddleware(
+        app, user_of=own.user_of, loopback=options.loopback, proxies=options.proxies
+    )
+    return RequestLog(secured, own.service.metrics, program_route), own
+
+
+def _app_with_page(routes: list[BaseRoute], options: ServerOptions) -> Starlette:
     import gradio as gr
     from fastapi import FastAPI
 
-    from edgeapp.server.access.security import SecurityMiddleware
-    from edgeapp.server.routes import app_routes
     from edgeapp.ui.page import make_page
     from edgeapp.ui.theme import head, style, theme
 
-    own = app_routes(pool, options, history_path)
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.router.routes += own.routes
+    app.router.routes += routes
     gr.mount_gradio_app(
         app,
         make_page(),
@@ -60,11 +81,7 @@ def make_app(
         css=style(),
         head=head(),
     )
-    # Outside FastAPI's own middleware, so that replies to uncaught errors get the headers too.
-    secured = SecurityMiddleware(
-        app, user_of=own.user_of, loopback=options.loopback, proxies=options.proxies
-    )
-    return secured, own.close
+    return app
 
 
 def _configure_gradio() -> None:

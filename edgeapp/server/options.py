@@ -19,14 +19,17 @@ class ServerOptions:
     Attributes:
         host: The address to listen on.
         port: The TCP port, 0 for any free one.
-        logins: (user, password) pairs. Empty: no login is needed.
+        logins: (user, password) pairs.
+        open_to_all: Off loopback, too, neither a login nor a token is needed.
         ssl_certfile: The TLS certificate, for https.
         ssl_keyfile: The key of the certificate.
         sessions: The number of sessions that may have running tasks at the same time.
         upload_mb: The largest recording that is accepted, in MiB.
         minutes: The longest recording that is accepted.
         browser: Open the page in the browser.
+        page: Serve the page beside the programming interfaces.
         proxies: Reverse proxies that say where a request comes from.
+        memory_bytes: Limit of the process's memory; None: no limit.
 
     Raises:
         OptionError: A value is out of range, or a file is missing.
@@ -35,13 +38,16 @@ class ServerOptions:
     host: str = "127.0.0.1"
     port: int = 7860
     logins: tuple[tuple[str, str], ...] = ()
+    open_to_all: bool = False
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
     sessions: int = 4
     upload_mb: int = 512
     minutes: float = 180.0
     browser: bool = True
+    page: bool = True
     proxies: TrustedProxies = TrustedProxies()
+    memory_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -50,6 +56,8 @@ class ServerOptions:
             raise OptionError("--max-sessions, --max-upload-mb and --max-minutes must be above 0")
         if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
             raise OptionError("--ssl-certfile and --ssl-keyfile go together")
+        if self.open_to_all and self.logins:
+            raise OptionError("--auth and --no-auth exclude each other")
         for path in (self.ssl_certfile, self.ssl_keyfile):
             if path is not None and not path.is_file():
                 raise OptionError(f"{path} is not a file")
@@ -58,6 +66,11 @@ class ServerOptions:
     def loopback(self) -> bool:
         """Whether only this machine can reach the page: not through a proxy either."""
         return is_loopback(self.host) and not self.proxies.networks
+
+    @property
+    def login_required(self) -> bool:
+        """Whether a login or a token is needed."""
+        return bool(self.logins) or not (self.loopback or self.open_to_all)
 
     @property
     def shared(self) -> bool:
@@ -77,7 +90,7 @@ class ServerOptions:
     @property
     def trusted(self) -> bool:
         """Whether users of the page may change the models on this machine."""
-        return self.loopback or bool(self.logins)
+        return self.loopback or self.login_required
 
 
 def read_logins(text: str | None) -> tuple[tuple[str, str], ...]:
@@ -101,4 +114,6 @@ def read_logins(text: str | None) -> tuple[tuple[str, str], ...]:
     pairs = [line.strip().partition(":") for line in lines if line.strip()]
     if not pairs or not all(user and colon and password for user, colon, password in pairs):
         raise OptionError("--auth takes user:password, or a file with such lines")
+    if any(user.startswith("token ") for user, _, _ in pairs):
+        raise OptionError("--auth: a user name cannot begin with 'token ', as users of tokens do")
     return tuple((user, password) for user, _, password in pairs)

@@ -1,4 +1,4 @@
-"""EdgeApp's own routes: WebSocket, uploads, exports, login, static files."""
+"""EdgeApp's own routes: for programs; WebSocket, uploads, exports, login, files of the page."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from starlette.staticfiles import StaticFiles
 from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
-from edgeapp.server.api import PageApi
+from edgeapp.server.access.tokens import TokenFile
+from edgeapp.server.api.routes import api_routes, make_service
+from edgeapp.server.api.service import ApiService
 from edgeapp.server.exports import Exports
 from edgeapp.server.fairness import FairThreads
+from edgeapp.server.page_api import PageApi
 from edgeapp.server.sessions import Sessions
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
@@ -37,25 +40,34 @@ class AppRoutes:
     Attributes:
         routes: The routes.
         user_of: The user of a request, None if a login is missing. The login counts as used.
+        service: What the interfaces for programs share.
         close: To be called when the server has ended.
     """
 
     routes: list[BaseRoute]
     user_of: Callable[[HTTPConnection], str | None]
+    service: ApiService
     close: Callable[[], None]
 
 
-def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | None) -> AppRoutes:
+def app_routes(
+    pool: ModelPool,
+    options: ServerOptions,
+    history_path: Path | None,
+    tokens: TokenFile | None = None,
+) -> AppRoutes:
     """Make all routes that are not Gradio's.
 
     Args:
         pool: The shared models.
         options: Options of the server.
         history_path: The history file. None: no history is kept.
+        tokens: Of programs.
     """
     sessions = Sessions(options.sessions, options.sessions_per_person)
     history, threads = History(history_path), FairThreads()
-    logins = Logins(dict(options.logins))
+    logins = Logins(dict(options.logins), tokens, required=options.login_required)
+    service = make_service(pool, options, logins, lambda: sessions.running)
     uploads = Uploads(
         options.upload_mb, options.minutes, options.sessions, options.uploads_per_person
     )
@@ -68,6 +80,7 @@ def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | Non
 
     def close() -> None:
         sessions.close()
+        service.close()
         threads.close()
         uploads.remove_all()
         history.close()
@@ -75,6 +88,7 @@ def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | Non
     socket = PageSocket(pool, sessions, uploads, api, history, logins, threads)
     logins.on_logout = socket.recheck_logins
     routes: list[BaseRoute] = [
+        *api_routes(service),
         WebSocketRoute("/edgeapp/session", socket.serve),
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
         Route("/edgeapp/export", exports.export, methods=["POST"]),
@@ -87,7 +101,7 @@ def app_routes(pool: ModelPool, options: ServerOptions, history_path: Path | Non
         Route("/favicon.ico", _favicon),
         Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
     ]
-    return AppRoutes(routes, logins.use, close)
+    return AppRoutes(routes, logins.use, service, close)
 
 
 async def _sample(request: Request) -> Response:

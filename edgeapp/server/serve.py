@@ -6,42 +6,50 @@ import signal
 import socket
 import threading
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.console import print_note
+from edgeapp.memory_limit import MemoryLimit
 from edgeapp.model_pool import ModelPool
+from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.options import ServerOptions
 from edgeapp.server.transport.connections import Connections, LimitedListener
-from edgeapp.settings import Settings, history_file
+from edgeapp.settings import Settings, history_file, tokens_file
 from pipelines import EdgeError, OptionError
 
 if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
-__all__ = ["serve", "server_config"]
+__all__ = ["draining_server", "serve", "server_config"]
 
 _LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all interfaces
 _MAX_MESSAGE_BYTES = 4 << 20  # the longest text and its translation, in any script
+_DRAIN_S = 30  # at the end, for requests that were accepted
 _BACKLOG = 128  # connections that wait while the application is being made
 
 
 def serve(settings: Settings, options: ServerOptions) -> None:
-    """Serve the page until Ctrl-C.
+    """Serve the page and the interfaces for programs until Ctrl-C.
+
+    At the end, requests that were accepted are finished, for up to half a minute.
 
     Raises:
-        OptionError: The address cannot be used.
+        OptionError: The address cannot be used, or other machines could use the server without
+            a login or a token.
     """
-    import uvicorn
-
+    tokens = TokenFile(tokens_file())
+    _check_login(options, tokens)
     connections = Connections(proxies=options.proxies)
     listener = _bind(options.host, options.port, connections)
     from edgeapp.server.app import make_app
 
-    pool = ModelPool(settings, listed_only=True)
-    app, close = make_app(pool, options, history_file(settings))
+    limit = MemoryLimit(options.memory_bytes)
+    pool = ModelPool(settings, listed_only=True, memory_limit=limit)
+    app, routes = make_app(pool, options, history_file(settings), tokens)
     scheme, port = "https" if options.ssl_certfile else "http", listener.getsockname()[1]
     if not options.loopback:
         _warn_of_open_server(options)
@@ -49,17 +57,32 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         app, connections, ssl_certfile=options.ssl_certfile, ssl_keyfile=options.ssl_keyfile
     )
     threading.Thread(target=_warm_up, args=(pool,), daemon=True).start()
-    print_note(f"the page is at {_url(scheme, options.host, port)} ; Ctrl-C ends")
+    url = _url(scheme, options.host, port)
+    print_note(f"the {'page' if options.page else 'server'} is at {url} ; Ctrl-C ends")
+    if options.page:
+        print_note(f"programs use {url}v1 (OpenAI) and {url} (LibreTranslate)")
     if options.browser:
         # 0.0.0.0 is an address to listen on, not to connect to.
         url = _url(scheme, _LOOPBACK_OF_ANY.get(options.host, options.host), port)
         threading.Timer(1.0, webbrowser.open, (url,)).start()
     try:
-        server = uvicorn.Server(config)
+        server = draining_server(config, routes.service.queue.close)
         with _hangup_ends(server):
             server.run(sockets=[listener])
     finally:
-        close()
+        routes.close()
+
+
+def draining_server(config: uvicorn.Config, drain: Callable[[], None]) -> uvicorn.Server:
+    """A server that calls `drain` when a signal asks it to end."""
+    import uvicorn
+
+    class DrainingServer(uvicorn.Server):
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            drain()
+            super().handle_exit(sig, frame)
+
+    return DrainingServer(config)
 
 
 @contextmanager
@@ -100,7 +123,7 @@ def server_config(app: ASGIApp, connections: Connections, **options: Any) -> uvi
         proxy_headers=False,  # the middleware reads them, from the configured proxies only
         server_header=False,
         backlog=_BACKLOG,
-        timeout_graceful_shutdown=2,
+        timeout_graceful_shutdown=_DRAIN_S,
         **options,
     )
 
@@ -124,15 +147,26 @@ def _bind(host: str, port: int, connections: Connections) -> socket.socket:
     return listener
 
 
+def _check_login(options: ServerOptions, tokens: TokenFile) -> None:
+    """Raise OptionError where a login is required that is possible for nobody."""
+    if options.login_required and not options.logins and not tokens.tokens:
+        raise OptionError(
+            f"other machines reach {options.host}, so that a login or a token is required: --auth "
+            "asks for a password, `edgeapp tokens new NAME` makes a token, --no-auth lets "
+            "everybody in"
+        )
+
+
 def _warn_of_open_server(options: ServerOptions) -> None:
-    if not options.logins:
+    if options.open_to_all:
         print_note(
-            "everybody who reaches this machine can use the page: --auth asks for a password"
+            "WARNING: --no-auth: everybody who reaches this machine can use its models; "
+            "--auth asks for a password, `edgeapp tokens` makes tokens"
         )
     if options.ssl_certfile is None:
         print_note(
-            "other machines' browsers give a microphone to https pages only: "
-            "--ssl-certfile and --ssl-keyfile"
+            "other machines' browsers give a microphone to https pages only, and passwords and "
+            "tokens are readable on the way: --ssl-certfile and --ssl-keyfile"
         )
 
 

@@ -25,8 +25,8 @@ from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
 from edgeapp.server.access.security import CLOSE_FORBIDDEN
-from edgeapp.server.api import PageApi
 from edgeapp.server.fairness import FairThreads, MessageRates
+from edgeapp.server.page_api import PageApi
 from edgeapp.server.parking import Parking
 from edgeapp.server.picker_options import ModelChoice
 from edgeapp.server.sessions import Message, Session, Sessions, Task, TooManySessions

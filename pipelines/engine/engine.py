@@ -95,6 +95,11 @@ class Engine:
         return cache_is_writable()
 
     @property
+    def cache_bytes(self) -> int:
+        """Bytes that the caches of all models hold, or may come to need for running requests."""
+        return self._budget.reserved_bytes
+
+    @property
     def models(self) -> tuple[LoadedModel, ...]:
         """The loaded and wrapped models."""
         with self._lock:

@@ -48,7 +48,7 @@ def busy(server: Server, desk: Desk, page: Any) -> str:
 
 
 def test_side_by_side(browser: Any, office: Any, tmp_path: Path, long_recording: Path) -> None:
-    with office("--max-sessions", "2", "--host", "0.0.0.0") as server:
+    with office("--max-sessions", "2", "--host", "0.0.0.0", "--no-auth") as server:
         said = (tmp_path / "log.txt").read_text("utf-8")
         assert "--auth asks for a password" in said
         assert "--ssl-certfile" in said

@@ -1,4 +1,4 @@
-"""Login with user name and password; a random cookie identifies the user afterwards."""
+"""Who sends a request: a login with a cookie in the browser, or the token of a program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import hmac
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -17,14 +18,18 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from edgeapp.server.access.addresses import visitor_key
 from edgeapp.server.access.login_attempts import LoginAttempts
+from edgeapp.server.access.tokens import TokenFile
 from edgeapp.ui import STATIC
+from pipelines import InputError
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
 
-__all__ = ["Logins"]
+__all__ = ["Logins", "TooManyAttempts", "bearer_token"]
 
 _COOKIE = "edgeapp"
+_TOKEN_USER = "token "  # before the token's name; no user with a password has such a name
+_KEY_PROTOCOL = "openai-insecure-api-key."
 _MAX_FORM_BYTES = 4096
 _FAILURE_DELAY_S = 0.5  # after each failed attempt
 _IDLE_S = 12 * 3600.0  # a login ends that was not used for so long
@@ -44,35 +49,76 @@ class _Login:
         return now - self.used < _IDLE_S and now - self.began < _LONGEST_S
 
 
+class TooManyAttempts(Exception):
+    """Too many wrong tokens came from this address."""
+
+
 class Logins:
-    """The users who are logged in.
+    """The users who are logged in, and the programs that have a token.
 
     Args:
-        passwords: user → password. Empty: no login is needed, and every user is "".
+        passwords: user → password.
+        tokens: Of programs. On the login page a token is a password, with its name as the user.
+        required: Whether a login or a token is needed. None: if there are passwords. If it is not
+            needed, the user of a request without one is "".
 
     Attributes:
         on_logout: Called after each logout.
     """
 
-    def __init__(self, passwords: dict[str, str]) -> None:
-        self._passwords = passwords
+    def __init__(
+        self,
+        passwords: dict[str, str],
+        tokens: TokenFile | None = None,
+        *,
+        required: bool | None = None,
+    ) -> None:
+        self._passwords, self._tokens = passwords, tokens
+        self._required = bool(passwords) if required is None else required
         self.on_logout: Callable[[], None] = lambda: None
         self._logins: dict[str, _Login] = {}  # by cookie, in the order of their beginnings
         self._attempts = LoginAttempts()
+        self._token_attempts = LoginAttempts()  # apart: wrong tokens lock no login page
 
     def user_of(self, connection: HTTPConnection) -> str | None:
         """The user of a connection; "" if no login is needed, None if a login is missing."""
-        if not self._passwords:
-            return ""
+        if (user := self.user_of_token(bearer_token(connection))) is not None:
+            return user
         login = self._logins.get(connection.cookies.get(_COOKIE, ""))
-        return login.user if login is not None and login.valid(time.monotonic()) else None
+        if login is not None and login.valid(time.monotonic()) and self._may_come_in(login.user):
+            return login.user
+        return None if self._required else ""
 
     def use(self, connection: HTTPConnection) -> str | None:
-        """As `user_of`, for something that the user does: the login does not count as idle."""
+        """As `user_of`, for something that the user does: the login does not count as idle.
+
+        Raises:
+            TooManyAttempts: The token is wrong, and many from this address were.
+        """
         user = self.user_of(connection)
-        if user:
-            self._logins[connection.cookies[_COOKIE]].used = time.monotonic()
+        if user is None and bearer_token(connection):
+            self.count_wrong_token(connection)
+        login = self._logins.get(connection.cookies.get(_COOKIE, ""))
+        if user and login is not None and login.user == user:
+            login.used = time.monotonic()
         return user
+
+    def user_of_token(self, secret: str) -> str | None:
+        """The user of a program with this token; None: there is none, or the file is damaged."""
+        name = None
+        if self._tokens is not None and secret:
+            with suppress(InputError):
+                name = self._tokens.name_of(secret)
+        return None if name is None else _TOKEN_USER + name
+
+    def count_wrong_token(self, connection: HTTPConnection) -> None:
+        """Note that a wrong token came from an address.
+
+        Raises:
+            TooManyAttempts: Many did. Right tokens from the same address are still accepted.
+        """
+        if self._token_attempts.begin(_address(connection)) is None:
+            raise TooManyAttempts
 
     def person_of(self, connection: HTTPConnection) -> str:
         """Whom limits apply to: a user, or an address where no login is needed."""
@@ -94,19 +140,14 @@ class Logins:
             return _login_page("Too many attempts. Wait for a minute.", status=429)
         form = await _read_form(request)
         user, password = str(form.get("user", "")), str(form.get("password", ""))
-        expected = self._passwords.get(user, "")
-        # A name or a password from a command line may not be valid Unicode.
-        equal = hmac.compare_digest(
-            expected.encode("utf-8", "surrogatepass"), password.encode("utf-8", "replace")
-        )
-        if not equal or not expected:
+        if (name := self._user_with_password(user, password)) is None:
             await asyncio.sleep(_FAILURE_DELAY_S)
             return _login_page("Wrong name or password. Try again.", user, status=403)
         self._attempts.succeed(address, attempt)
         response = RedirectResponse("/", 303)
         response.set_cookie(
             _COOKIE,
-            self._begin_login(user),
+            self._begin_login(name),
             max_age=int(_LONGEST_S),
             httponly=True,
             samesite="strict",
@@ -122,6 +163,26 @@ class Logins:
         response.delete_cookie(_COOKIE)
         return response
 
+    def _user_with_password(self, user: str, password: str) -> str | None:
+        """The user who logs in; None if name and password do not belong together."""
+        expected = self._passwords.get(user, "")
+        # A name or a password from a command line may not be valid Unicode.
+        equal = hmac.compare_digest(
+            expected.encode("utf-8", "surrogatepass"), password.encode("utf-8", "replace")
+        )
+        if equal and expected:
+            return user
+        token_user = self.user_of_token(password)
+        return token_user if token_user == _TOKEN_USER + user else None
+
+    def _may_come_in(self, user: str) -> bool:
+        """Whether the password or the token of a login is still valid."""
+        if not user.startswith(_TOKEN_USER) or self._tokens is None:
+            return True
+        with suppress(InputError):
+            return self._tokens.has(user.removeprefix(_TOKEN_USER))
+        return False
+
     def _begin_login(self, user: str) -> str:
         """A new cookie for a user. Logins that have ended are forgotten."""
         now = time.monotonic()
@@ -132,6 +193,18 @@ class Logins:
         cookie = secrets.token_urlsafe(32)
         self._logins[cookie] = _Login(user, now, now)
         return cookie
+
+
+def bearer_token(connection: HTTPConnection) -> str:
+    """The token in the Authorization header, or in the subprotocols of a WebSocket; else ""."""
+    scheme, _, secret = connection.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return secret.strip()
+    # In a browser a WebSocket has no other headers; OpenAI's clients name the key so.
+    for offered in connection.headers.get("sec-websocket-protocol", "").split(","):
+        if offered.strip().startswith(_KEY_PROTOCOL):
+            return offered.strip().removeprefix(_KEY_PROTOCOL)
+    return ""
 
 
 def _address(connection: HTTPConnection) -> str:

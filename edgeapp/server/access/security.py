@@ -13,14 +13,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import RedirectResponse
 
 from edgeapp.server.access.addresses import TrustedProxies, is_loopback
+from edgeapp.server.access.auth import TooManyAttempts
+from edgeapp.server.replies import error_reply
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,6 +33,7 @@ __all__ = [
     "SECURITY_HEADERS",
     "AllowedRoute",
     "SecurityMiddleware",
+    "program_route",
 ]
 
 CLOSE_FORBIDDEN = 4403  # WebSocket close code: a page of another site, or a missing login
@@ -47,6 +50,8 @@ class AllowedRoute:
         methods: HTTP methods, or WEBSOCKET.
         public: Served without a login.
         document: A link on another site may lead here.
+        program: The name of a route for programs, which is in logs and metrics. A WebSocket of
+            programs may have no Origin.
         gradio: Served by Gradio; the query string is removed.
     """
 
@@ -54,11 +59,16 @@ class AllowedRoute:
     methods: frozenset[str]
     public: bool = False
     document: bool = False
+    program: str | None = None
     gradio: bool = False
 
 
-def _route(path: str, methods: str, **options: bool) -> AllowedRoute:
+def _route(path: str, methods: str, **options: Any) -> AllowedRoute:
     return AllowedRoute(re.compile(path, re.ASCII), frozenset(methods.split()), **options)
+
+
+def _program(path: str, methods: str, name: str, **options: bool) -> AllowedRoute:
+    return _route(path, methods, program=name, **options)
 
 
 ALLOWED_ROUTES = (
@@ -72,6 +82,26 @@ ALLOWED_ROUTES = (
     _route(r"/edgeapp/sample", "GET"),
     _route(r"/edgeapp/export", "POST"),
     _route(r"/edgeapp/upload/[\w-]{1,64}", "PUT"),
+    # Programs.
+    _program(r"/v1/models", "GET HEAD", "/v1/models"),
+    _program(r"/v1/models/[\w./-]{1,200}", "GET HEAD", "/v1/models/{model}"),
+    _program(r"/v1/audio/transcriptions", "POST", "/v1/audio/transcriptions"),
+    _program(r"/v1/audio/translations", "POST", "/v1/audio/translations"),
+    _program(r"/v1/openapi\.json", "GET HEAD", "/v1/openapi.json"),
+    _program(r"/v1/docs", "GET HEAD", "/v1/docs", document=True),
+    _program(r"/v1/realtime", "WEBSOCKET", "/v1/realtime"),
+    # LibreTranslate's clients send their key in the body, which the handlers check.
+    _program(r"/translate", "POST", "/translate", public=True),
+    _program(r"/detect", "POST", "/detect", public=True),
+    _program(r"/translate_file", "POST", "/translate_file", public=True),
+    _program(
+        r"/download_file/[\w-]{1,64}/[^/\x00-\x1f]{1,200}", "GET", "/download_file", public=True
+    ),
+    _program(r"/languages", "GET HEAD", "/languages", public=True),
+    _program(r"/frontend/settings", "GET HEAD", "/frontend/settings", public=True),
+    _program(r"/health", "GET HEAD", "/health", public=True),
+    _program(r"/metrics", "GET HEAD", "/metrics"),
+    # Gradio's page.
     _route(r"/", "GET HEAD", document=True, gradio=True),
     _route(r"/theme\.css", "GET", gradio=True),
     _route(r"/assets/[\w-]{1,80}\.(css|js)", "GET", gradio=True),
@@ -154,11 +184,15 @@ class SecurityMiddleware:
         elif status == 401 and scope["path"] == "/":
             await RedirectResponse("/login", 303)(scope, receive, send_with_headers)
         else:
-            allowed = {"allow": ", ".join(sorted(route.methods))} if route else None
-            headers = allowed if status == 405 else None
-            await JSONResponse({"error": reason}, status, headers)(
-                scope, receive, send_with_headers
-            )
+            headers = {}
+            if status == 405 and route is not None:
+                headers["allow"] = ", ".join(sorted(route.methods))
+            elif status == 401:
+                headers["www-authenticate"] = "Bearer"
+            elif status == 429:
+                headers["retry-after"] = "60"
+            reply = error_reply(scope["path"], status, reason, headers=headers)
+            await reply(scope, receive, send_with_headers)
 
     def _check(self, connection: HTTPConnection, route: AllowedRoute | None) -> tuple[int, str]:
         """(0, "") for a request that is allowed, else the HTTP status and the reason."""
@@ -174,8 +208,11 @@ class SecurityMiddleware:
         method = _method(connection.scope)
         if method not in route.methods:
             return 405, f"{method[:20]} is not allowed here"
-        if not route.public and self._user_of(connection) is None:
-            return 401, "log in first"
+        try:
+            if not route.public and self._user_of(connection) is None:
+                return 401, "log in first, or send a token: Authorization: Bearer …"
+        except TooManyAttempts:
+            return 429, "too many wrong tokens; wait for a minute"
         return 0, ""
 
 
@@ -185,6 +222,12 @@ def _find_route(scope: Scope) -> AllowedRoute | None:
         return None
     path = scope["path"]
     return next((route for route in ALLOWED_ROUTES if route.path.fullmatch(path)), None)
+
+
+def program_route(path: str) -> str | None:
+    """The name of a program's route, without parameters; None: the path is not a program's."""
+    unknown = "/v1/unknown" if path.startswith("/v1/") else None
+    return next((r.program for r in ALLOWED_ROUTES if r.path.fullmatch(path)), unknown)
 
 
 def _method(scope: Scope) -> str:
@@ -198,7 +241,7 @@ def _is_cross_site(connection: HTTPConnection, host: str, route: AllowedRoute) -
     if origin is not None:
         return urlsplit(origin).netloc != host
     if connection.scope["type"] == "websocket":
-        return True  # browsers always send the origin of a WebSocket
+        return route.program is None  # browsers always send the origin of a WebSocket
     if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
         return False
     link = headers.get("sec-fetch-mode") == "navigate"

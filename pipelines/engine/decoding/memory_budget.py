@@ -73,6 +73,13 @@ class MemoryBudget:
         with self._lock:
             self._owners.add(owner)
 
+    @property
+    def reserved_bytes(self) -> int:
+        """Bytes that the caches of all batches hold, or may come to need."""
+        with self._lock:
+            owners = list(self._owners)
+        return sum(owner.reserved_bytes for owner in owners)
+
     def _others(self, owner: CacheOwner) -> list[CacheOwner]:
         with self._lock:
             return [other for other in self._owners if other is not owner]

@@ -389,12 +389,12 @@ def _write_routes(path: Path) -> str:
     async def make() -> Any:
         return make_app(ModelPool(Settings(), listed_only=True), ServerOptions(), None)
 
-    app, close = asyncio.new_event_loop().run_until_complete(make())
-    mounts = [route for route in app.app.routes if isinstance(route, Mount)]
+    app, own = asyncio.new_event_loop().run_until_complete(make())
+    mounts = [route for route in app.app.app.routes if isinstance(route, Mount)]
     (gradio,) = [mount.app for mount in mounts if isinstance(mount.app, App)]
     paths = sorted(set(declared(gradio.routes)) | in_the_source())
     requests = [list(request) for of in paths for request in requests_for(of)]
     http = [request for request in requests if request[0] != "WEBSOCKET" and " " not in request[1]]
     path.write_text(json.dumps(http), "utf-8")
-    close()
+    own.close()
     return ""

@@ -53,11 +53,11 @@ def test_as_text_it_is_lines(film: Path) -> None:
 
 
 def test_a_structure_without_a_reader_is_refused(tmp_path: Path, film: Path) -> None:
-    page = tmp_path / "page.html"
-    page.write_text("<p>Hello</p>", encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text("# Hello", encoding="utf-8")
     code, _, err = _translate(str(page), str(film), "-o", str(tmp_path / "out"))
     assert code == 1
-    assert "page.html" in err
+    assert "page.md" in err
     assert "--as-text" in err
-    assert not (tmp_path / "out" / "page.de.html").exists()
+    assert not (tmp_path / "out" / "page.de.md").exists()
     assert (tmp_path / "out" / "film.de.srt").exists()

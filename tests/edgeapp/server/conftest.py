@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.access.security import SecurityMiddleware
+from edgeapp.server.access.security import SecurityMiddleware, program_route
+from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.options import ServerOptions
+from edgeapp.server.request_log import RequestLog
 from edgeapp.server.routes import app_routes
 from edgeapp.server.serve import server_config
 from edgeapp.server.transport.connections import Connections, LimitedListener
@@ -41,49 +43,61 @@ def server_environment(folder: Path) -> dict[str, str]:
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of an `edgeapp ui` for all networks, which all tests of a session share."""
     folder = tmp_path_factory.mktemp("server")
-    options = ("--host", "0.0.0.0", "--threads", "1")
+    options = ("--host", "0.0.0.0", "--no-auth", "--threads", "1")
     with serving(server_environment(folder), *options, log=folder / "log.txt") as server:
         yield server.url.replace("0.0.0.0", "127.0.0.1")
 
 
+@contextmanager
+def serving_routes(
+    folder: Path,
+    *,
+    connections: Connections | None = None,
+    tokens: TokenFile | None = None,
+    log: Callable[[str], None] = lambda line: None,
+    **options: Any,
+) -> Iterator[str]:
+    """EdgeApp's own routes, without Gradio's page, on uvicorn in a thread of this process.
+
+    folder: for the history. log: gets the lines of the log. options: of the server. Yields the
+    server's address.
+    """
+    chosen = ServerOptions(**options)
+    connections = connections or Connections(proxies=chosen.proxies)
+    listener = LimitedListener(connections, socket.AF_INET)
+    listener.bind((chosen.host, 0))
+    listener.listen()
+    own = app_routes(ModelPool(Settings(), listed_only=True), chosen, folder / "history.db", tokens)
+    secured = SecurityMiddleware(
+        Starlette(routes=own.routes),
+        user_of=own.user_of,
+        loopback=chosen.loopback,
+        proxies=chosen.proxies,
+    )
+    app = RequestLog(secured, own.service.metrics, program_route, log)
+    tls = {"ssl_certfile": chosen.ssl_certfile, "ssl_keyfile": chosen.ssl_keyfile}
+    server = uvicorn.Server(server_config(app, connections, lifespan="off", **tls))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        deadline = time.monotonic() + 20
+        while not server.started:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        yield f"http://{chosen.host}:{listener.getsockname()[1]}/"
+    finally:
+        server.should_exit = True
+        thread.join(40)
+        own.close()
+        assert not thread.is_alive()
+
+
 @pytest.fixture
 def thread_server(tmp_path: Path) -> Iterator[Callable[..., str]]:
-    """Starts EdgeApp's own routes, without Gradio's page, on uvicorn in a thread of this process.
-
-    The function takes options of the server and returns its address.
-    """
+    """Starts `serving_routes` with some options, and returns its address."""
     with ExitStack() as stack:
 
-        def start(*, connections: Connections | None = None, **options: Any) -> str:
-            chosen = ServerOptions(**options)
-            connections = connections or Connections(proxies=chosen.proxies)
-            listener = LimitedListener(connections, socket.AF_INET)
-            listener.bind((chosen.host, 0))
-            listener.listen()
-            history = tmp_path / "history.db"
-            own = app_routes(ModelPool(Settings(), listed_only=True), chosen, history)
-            app = SecurityMiddleware(
-                Starlette(routes=own.routes),
-                user_of=own.user_of,
-                loopback=chosen.loopback,
-                proxies=chosen.proxies,
-            )
-            tls = {"ssl_certfile": chosen.ssl_certfile, "ssl_keyfile": chosen.ssl_keyfile}
-            server = uvicorn.Server(server_config(app, connections, lifespan="off", **tls))
-            thread = threading.Thread(target=server.run, args=([listener],))
-            thread.start()
-
-            def end() -> None:
-                server.should_exit = True
-                thread.join(20)
-                own.close()
-                assert not thread.is_alive()
-
-            stack.callback(end)
-            deadline = time.monotonic() + 20
-            while not server.started:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
-            return f"http://{chosen.host}:{listener.getsockname()[1]}/"
+        def start(**options: Any) -> str:
+            return stack.enter_context(serving_routes(tmp_path, **options))
 
         yield start

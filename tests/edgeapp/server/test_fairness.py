@@ -64,7 +64,7 @@ def upload(url: str, tab: Any, **options: Any) -> int:
 def test_uploads_of_one_person_leave_slots_for_others(
     thread_server: Callable[..., str], finished: bool
 ) -> None:
-    url = thread_server(host="0.0.0.0").replace("0.0.0.0", "127.0.0.1")
+    url = thread_server(host="0.0.0.0", open_to_all=True).replace("0.0.0.0", "127.0.0.1")
     with attacks.tiny_uploads(url, finished=finished) as statuses, attacks.open_tab(url) as tab:
         assert statuses == ([200, 200, 503, 503] if finished else [])
         assert upload(url, tab) == 200
@@ -135,7 +135,9 @@ def test_texts_that_replace_each_other_use_one_thread(real_server: str) -> None:
 
 
 def test_a_user_cannot_take_all_sessions(thread_server: Callable[..., str]) -> None:
-    url = thread_server(host="0.0.0.0", sessions=3).replace("0.0.0.0", "127.0.0.1")
+    url = thread_server(host="0.0.0.0", open_to_all=True, sessions=3).replace(
+        "0.0.0.0", "127.0.0.1"
+    )
     live = json.dumps({"type": "live", "rate": 16_000})
 
     def begins(tab: Any) -> str:

@@ -17,8 +17,9 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import BaseRoute, Host, Mount
 
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.access.security import ALLOWED_ROUTES, SecurityMiddleware
+from edgeapp.server.access.security import ALLOWED_ROUTES
 from edgeapp.server.options import ServerOptions
+from edgeapp.server.request_log import RequestLog
 from edgeapp.settings import Settings
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,7 @@ QUERIES = ("size=99999999", "v=" + "9" * 10_000, "deep_link=x&page=%00")
 class Served:
     """The application. reached: the requests that passed the middleware to Gradio's mount."""
 
-    app: SecurityMiddleware
+    app: RequestLog
     gradio: Any
     loop: asyncio.AbstractEventLoop
     reached: list[tuple[str, str, bytes]] = field(default_factory=list)
@@ -91,8 +92,8 @@ def served() -> Iterator[Served]:
         async def make() -> Any:  # outside a loop, Gradio makes loops, and does not close them
             return make_app(ModelPool(Settings(), listed_only=True), ServerOptions(), None)
 
-        app, close = loop.run_until_complete(make())
-    inner: Any = app.app
+        app, own = loop.run_until_complete(make())
+    inner: Any = app.app.app
     mounts = [route for route in inner.routes if isinstance(route, Mount)]
     (mount,) = [mount for mount in mounts if isinstance(mount.app, App)]
     page = Served(app, mount.app, loop)
@@ -105,7 +106,7 @@ def served() -> Iterator[Served]:
 
     mount.app = record
     yield page
-    close()
+    own.close()
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
 

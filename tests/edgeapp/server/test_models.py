@@ -11,8 +11,8 @@ import pytest
 
 import edgeapp.server
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.api import PageApi
 from edgeapp.server.model_list import download_plan, model_list
+from edgeapp.server.page_api import PageApi
 from edgeapp.server.picker_options import ModelChoice, language_name, picker_options
 from edgeapp.server.sessions import Sessions, TaskCancelled
 from edgeapp.server.tasks.text_task import TextTask

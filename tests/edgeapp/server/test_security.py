@@ -316,7 +316,7 @@ def test_an_unexpected_error_is_reported_to_its_tab(
     def fail(*arguments: object) -> None:
         raise OSError(5, "Input/output error", "/srv/secret")
 
-    monkeypatch.setattr("edgeapp.server.api.PageApi.reply", fail)
+    monkeypatch.setattr("edgeapp.server.page_api.PageApi.reply", fail)
     monkeypatch.setattr("edgeapp.server.socket.TextTask", fail)
     said = "unexpected error (OSError: Input/output error)"
     with serve().websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
@@ -424,7 +424,7 @@ def test_exports(serve: Callable[..., Client]) -> None:
 def test_models_cannot_be_changed_from_another_machine_without_a_login(
     serve: Callable[..., Client],
 ) -> None:
-    client = serve(host="0.0.0.0")
+    client = serve(host="0.0.0.0", open_to_all=True)
     with client.websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:
         socket.receive_json()
         for message in ({"type": "plan", "name": "tiny"}, {"type": "remove", "name": "demo"}):

@@ -55,6 +55,14 @@ def test_the_flag_keeps_the_file_of_the_setting(served: Any, tmp_path: Path) -> 
     assert history_file(served("--no-history", settings='history = "notes.db"')[0]) is None
 
 
+def test_strangers_see_no_history(served: Any) -> None:
+    away = ("--host", "0.0.0.0", "--no-auth")
+    assert history_file(served(*away)[0]) is None
+    assert history_file(served(*away, "--history")[0]) is not None
+    assert history_file(served("--no-auth")[0]) is not None, "this machine only"
+    assert history_file(served("--host", "0.0.0.0", "--auth", "anna:x")[0]) is not None
+
+
 def test_trusted_proxies(served: Any) -> None:
     flags = ("--trusted-proxy", "10.0.0.1", "--trusted-proxy", "fd00::/8")
     _, options = served(*flags, settings='trusted_proxy = "192.0.2.1"')

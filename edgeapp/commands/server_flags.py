@@ -1,0 +1,127 @@
+"""Flags that `edgeapp serve` and `edgeapp ui` share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from edgeapp.settings import Settings
+
+__all__ = [
+    "Auth",
+    "History",
+    "Host",
+    "MaxMinutes",
+    "MaxSessions",
+    "MaxUploadMb",
+    "MemoryLimitSize",
+    "NoAuth",
+    "SslCertfile",
+    "SslKeyfile",
+    "TrustedProxy",
+    "run_server",
+]
+
+Host = Annotated[str, typer.Option("--host", help="Address to serve on; 0.0.0.0: all networks.")]
+Auth = Annotated[
+    str | None,
+    typer.Option("--auth", help="user:password, or a file with one such line per user."),
+]
+NoAuth = Annotated[
+    bool,
+    typer.Option(
+        "--no-auth",
+        help="Let other machines in without a login or a token (`edgeapp tokens`).",
+    ),
+]
+SslCertfile = Annotated[
+    Path | None, typer.Option("--ssl-certfile", help="TLS certificate; serves https.")
+]
+SslKeyfile = Annotated[
+    Path | None, typer.Option("--ssl-keyfile", help="Private key of the certificate.")
+]
+MaxSessions = Annotated[
+    int,
+    typer.Option(
+        "--max-sessions",
+        help="Maximum number of sessions of the page, and of requests of programs, at work at "
+        "the same time; 64 more requests may wait.",
+    ),
+]
+MaxUploadMb = Annotated[
+    int, typer.Option("--max-upload-mb", help="Maximum size of an upload in MB.")
+]
+MaxMinutes = Annotated[
+    float, typer.Option("--max-minutes", help="Maximum length of a recording in minutes.")
+]
+MemoryLimitSize = Annotated[
+    str | None,
+    typer.Option(
+        "--memory-limit",
+        metavar="SIZE",
+        help="Memory of the whole process, such as 6GB: idle models make room, and requests that "
+        "do not fit are told to try again.",
+    ),
+]
+TrustedProxy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trusted-proxy",
+        metavar="ADDRESS",
+        help="Reverse proxy, an address or a network, whose X-Forwarded-For is believed; "
+        "may be repeated.",
+    ),
+]
+History = Annotated[
+    bool | None,
+    typer.Option(
+        "--history/--no-history",
+        help="Keep past sessions on this machine. Default: as in the settings, which is yes; no "
+        "where --no-auth lets other machines in.",
+    ),
+]
+
+
+def run_server(
+    settings: Settings,
+    *,
+    keep_history: bool | None,
+    auth: str | None,
+    trusted_proxy: list[str] | None,
+    memory_limit: str | None,
+    **options: Any,
+) -> None:
+    """Serve until the end.
+
+    Args:
+        settings: With the flags for computing.
+        keep_history: Value of --history.
+        auth: Value of --auth.
+        trusted_proxy: Values of --trusted-proxy.
+        memory_limit: Value of --memory-limit.
+        options: Further fields of ServerOptions.
+
+    Raises:
+        OptionError: A flag is invalid.
+    """
+    if keep_history is not None:
+        # A history file that the settings name is kept.
+        settings = replace(settings, history=keep_history and (settings.history or True))
+    from edgeapp.memory_limit import parse_size
+    from edgeapp.server.access.addresses import TrustedProxies
+    from edgeapp.server.options import ServerOptions, read_logins
+    from edgeapp.server.serve import serve
+
+    chosen = ServerOptions(
+        logins=read_logins(auth),
+        proxies=TrustedProxies.parse(trusted_proxy or settings.trusted_proxy.split(",")),
+        memory_bytes=parse_size(memory_limit),
+        **options,
+    )
+    if keep_history is None and chosen.open_to_all and not chosen.loopback:
+        # All visitors would be one user, and read each other's.
+        settings = replace(settings, history=False)
+    serve(settings, chosen)

@@ -1,0 +1,1 @@
+"""HTML in another language: text is translated by blocks, tags stay."""

@@ -1,0 +1,1 @@
+"""Programming interfaces: OpenAI's audio endpoints, LibreTranslate's, health and metrics."""

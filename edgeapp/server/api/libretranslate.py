@@ -1,0 +1,349 @@
+"""LibreTranslate's interface: /translate, /detect, /languages, /translate_file and its settings."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from edgeapp.documents.html.translation import html_text
+from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
+from edgeapp.priorities import Priority
+from edgeapp.server.api.errors import ApiError, with_error_replies
+from edgeapp.server.api.service import ApiService, log_fields
+from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
+from edgeapp.server.api.work_thread import ClientLeft, collect, unless_client_leaves
+from edgeapp.server.exports import declared_length
+from edgeapp.server.picker_options import language_name
+from edgeapp.temporary_folders import make_temporary_folder
+from pipelines import TextLanguage, rank_text_languages
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["LibreTranslate"]
+
+_MAX_CHARACTERS = 200_000  # of all texts of a request
+_MAX_TEXTS = 256
+_MAX_ALTERNATIVES = 4
+_MAX_BODY_BYTES = 2 << 20
+_MAX_FILE_MB = 8
+_FILE_SUFFIXES = (".txt", ".html", ".htm", *SUBTITLE_SUFFIXES)
+_DOWNLOAD_S = 600.0  # a translated file is kept for so long
+_MAX_DOWNLOADS = 64
+_AUTO = "auto"
+_DETECTED = 8  # languages that are considered
+
+
+@dataclass(frozen=True)
+class _Download:
+    path: Path
+    name: str
+    made_at: float  # time.monotonic
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A request for translation.
+
+    Attributes:
+        texts: The texts.
+        batch: They came as a list, and so goes the reply.
+        html: They are HTML.
+        source: Code of their language, or "auto".
+        target: Code of the language to translate into.
+        alternatives: How many other translations are wanted.
+    """
+
+    texts: tuple[str, ...]
+    batch: bool
+    html: bool
+    source: str
+    target: str
+    alternatives: int
+
+
+class LibreTranslate:
+    """The handlers of LibreTranslate's interface.
+
+    Args:
+        service: What they share with the other interfaces.
+    """
+
+    def __init__(self, service: ApiService) -> None:
+        self._service = service
+        self._folder = make_temporary_folder("translated")
+        self._downloads: dict[str, _Download] = {}  # by token, the oldest first
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """The routes."""
+        return [
+            Route("/translate", with_error_replies(self._translate), methods=["POST"]),
+            Route("/detect", with_error_replies(self._detect), methods=["POST"]),
+            Route("/translate_file", with_error_replies(self._translate_file), methods=["POST"]),
+            Route(
+                "/download_file/{token}/{name}",
+                with_error_replies(self._download),
+                name="download_file",
+            ),
+            Route("/languages", with_error_replies(self._languages)),
+            Route("/frontend/settings", with_error_replies(self._settings)),
+        ]
+
+    async def _translate(self, request: Request) -> Response:
+        values = await _body(request)
+        person = self._person(request, values.get("api_key"))
+        asked = _asked(values)
+        pairs = translatable_pairs()
+        found: list[TextLanguage] = []
+        if asked.source == _AUTO:
+            found = [_detected(text, asked.html, pairs, asked.target) for text in asked.texts]
+        codes = [language.code for language in found] or [asked.source] * len(asked.texts)
+        for code in dict.fromkeys(codes):
+            _check_pair(pairs, code, asked.target)
+        results: list[Any] = [None] * len(codes)
+        pivots = set()
+        for code in dict.fromkeys(codes):  # one piece of work for each language
+            indices = [index for index, each in enumerate(codes) if each == code]
+            work = self._translation(code, asked.target)
+            texts = [asked.texts[index] for index in indices]
+            items = await self._service.start(
+                request,
+                person,
+                Priority.INTERACTIVE,
+                work.texts(texts, html=asked.html, alternatives=asked.alternatives),
+            )
+            done = await unless_client_leaves(request, collect(items))
+            for index, result in zip(indices, done, strict=True):
+                results[index] = result
+            pivots.add(work.pivot)
+        log_fields(request)["characters"] = sum(map(len, asked.texts))
+        reply: dict[str, Any] = {"translatedText": [result.text for result in results]}
+        if found:
+            reply["detectedLanguage"] = [_as_detected(language) for language in found]
+        if asked.alternatives:
+            reply["alternatives"] = [list(result.alternatives) for result in results]
+        if not asked.batch:
+            reply = {name: value[0] for name, value in reply.items()}
+        if via := next((pivot for pivot in pivots if pivot is not None), None):
+            reply["via"] = via  # ours: no installed model translates directly
+        return JSONResponse(reply)
+
+    async def _detect(self, request: Request) -> Response:
+        values = await _body(request)
+        self._person(request, values.get("api_key"))
+        text = values.get("q")
+        if not isinstance(text, str) or not text.strip():
+            raise ApiError(400, "Invalid request: missing q parameter")
+        if len(text) > _MAX_CHARACTERS:
+            raise _too_long(len(text))
+        ranked = [each for each in rank_text_languages(text) if each.probability >= 0.01]
+        return JSONResponse([_as_detected(each) for each in ranked])
+
+    async def _translate_file(self, request: Request) -> Response:
+        service = self._service
+        form = await service.uploads.read(
+            request, service.logins.person_of(request), megabytes=_MAX_FILE_MB
+        )
+        try:
+            values = dict(form.fields)
+            person = self._person(request, values.get("api_key"))
+            suffix = Path(form.name).suffix.lower()
+            if suffix not in _FILE_SUFFIXES:
+                raise ApiError(
+                    400,
+                    f"Invalid request: file format {suffix or form.name!r} is not supported; "
+                    f"there are {', '.join(_FILE_SUFFIXES)}",
+                )
+            pairs = translatable_pairs()
+            source, target = _languages_of(values)
+            if source == _AUTO:
+                text = form.path.read_text("utf-8", "replace")[:20_000]
+                source = _detected(text, suffix in (".html", ".htm"), pairs, target).code
+            _check_pair(pairs, source, target)
+        except BaseException:
+            form.remove()
+            raise
+        work = self._translation(source, target).file(form.path, form.name)
+        items = await service.start(request, person, Priority.BATCH, work, form.remove)
+        content = b"".join(await unless_client_leaves(request, collect(items)))
+        name = f"{Path(form.name).stem}_{target}{suffix}"
+        token = self._store(content, name)
+        url = request.url_for("download_file", token=token, name=name)
+        return JSONResponse({"translatedFileUrl": str(url)})
+
+    async def _download(self, request: Request) -> Response:
+        self._forget_old()
+        download = self._downloads.get(request.path_params["token"])
+        if download is None or download.name != request.path_params["name"]:
+            raise ApiError(404, "this file is not here any more; translate it again")
+        # As an attachment: a browser must not show a translated page as one of this server.
+        return FileResponse(
+            download.path, filename=download.name, media_type="application/octet-stream"
+        )
+
+    async def _languages(self, request: Request) -> Response:
+        return JSONResponse([
+            {"code": source, "name": language_name(source), "targets": sorted({*targets, source})}
+            for source, targets in sorted(translatable_pairs().items())
+        ])  # fmt: skip
+
+    async def _settings(self, request: Request) -> Response:
+        required = self._service.options.login_required
+        pairs = translatable_pairs()
+        source = "en" if "en" in pairs else next(iter(sorted(pairs)), "en")
+        target = next(iter(sorted(pairs.get(source, ()))), source)
+        return JSONResponse({
+            "apiKeys": required,
+            "charLimit": _MAX_CHARACTERS,
+            "filesTranslation": True,
+            "frontendTimeout": 500,
+            "keyRequired": required,
+            "language": {
+                "source": {"code": source, "name": language_name(source)},
+                "target": {"code": target, "name": language_name(target)},
+            },
+            "suggestions": False,
+            "supportedFilesFormat": list(_FILE_SUFFIXES),
+        })  # fmt: skip
+
+    def _translation(self, source: str, target: str) -> TextTranslation:
+        return TextTranslation(self._service.pool, self._service.metrics, source, target)
+
+    def _person(self, request: Request, key: object) -> str:
+        """Whose request it is: by a token in the body, else as for other requests.
+
+        Raises:
+            ApiError: A token is required, and is missing or wrong.
+            TooManyAttempts: Many wrong ones came from this address.
+        """
+        logins = self._service.logins
+        if isinstance(key, str) and (user := logins.user_of_token(key)) is not None:
+            return f"user {user}"
+        if logins.use(request) is not None:
+            return logins.person_of(request)
+        if key:
+            logins.count_wrong_token(request)
+            raise ApiError(403, "Invalid API key")
+        raise ApiError(403, "an API key is required: a token of this server, as api_key")
+
+    def _store(self, content: bytes, name: str) -> str:
+        """Keep a translated file for a while; the token with which it can be fetched."""
+        self._forget_old()
+        token = secrets.token_urlsafe(24)
+        path = self._folder / token
+        path.write_bytes(content)
+        self._downloads[token] = _Download(path, name, time.monotonic())
+        return token
+
+    def _forget_old(self) -> None:
+        oldest = time.monotonic() - _DOWNLOAD_S
+        for token, download in list(self._downloads.items()):
+            if download.made_at < oldest or len(self._downloads) >= _MAX_DOWNLOADS:
+                download.path.unlink(missing_ok=True)
+                del self._downloads[token]
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    """The fields of a request, from JSON or a form.
+
+    Raises:
+        ApiError: It is neither, or too large.
+    """
+    length = declared_length(request)
+    if length is None or length < 0:
+        raise ApiError(411, "the request needs a Content-Length")
+    if length > _MAX_BODY_BYTES:
+        raise ApiError(413, f"the request is larger than {_MAX_BODY_BYTES >> 20} MB")
+    try:
+        if request.headers.get("content-type", "").startswith("application/json"):
+            values = json.loads(await request.body())
+        else:
+            form = await request.form(max_files=0, max_fields=64, max_part_size=_MAX_BODY_BYTES)
+            values = dict(form.multi_items())
+            many = [value for name, value in form.multi_items() if name == "q"]
+            values |= {"q": many} if len(many) > 1 else {}
+    except ClientDisconnect:
+        raise ClientLeft from None
+    except (ValueError, RecursionError):
+        raise ApiError(400, "Invalid JSON format") from None
+    if not isinstance(values, dict):
+        raise ApiError(400, "Invalid JSON format")
+    return values
+
+
+def _asked(values: dict[str, Any]) -> _Asked:
+    q = values.get("q")
+    batch = isinstance(q, list)
+    texts = tuple(q) if isinstance(q, list) else (q,)
+    if not texts or not all(isinstance(text, str) for text in texts):
+        raise ApiError(400, "Invalid request: missing q parameter")
+    if len(texts) > _MAX_TEXTS:
+        raise ApiError(
+            400, f"Invalid request: request ({len(texts)}) exceeds batch limit ({_MAX_TEXTS})"
+        )
+    if (length := sum(map(len, texts))) > _MAX_CHARACTERS:
+        raise _too_long(length)
+    kind = values.get("format") or "text"
+    if kind not in ("text", "html"):
+        raise ApiError(400, f"{str(kind)[:40]} format is not supported: there are text and html")
+    try:
+        alternatives = int(values.get("alternatives") or 0)
+    except (TypeError, ValueError):
+        raise ApiError(400, "Invalid request: 'alternatives' must be a number") from None
+    if not 0 <= alternatives <= _MAX_ALTERNATIVES:
+        raise ApiError(
+            400, f"Invalid request: 'alternatives' must be from 0 to {_MAX_ALTERNATIVES}"
+        )
+    source, target = _languages_of(values)
+    return _Asked(texts, batch, kind == "html", source, target, alternatives)
+
+
+def _languages_of(values: dict[str, Any]) -> tuple[str, str]:
+    codes = []
+    for name in ("source", "target"):
+        value = values.get(name)
+        if not isinstance(value, str) or not value:
+            raise ApiError(400, f"Invalid request: missing {name} parameter")
+        codes.append(value.strip().lower())
+    return codes[0], codes[1]
+
+
+def _detected(text: str, html: bool, pairs: dict[str, set[str]], target: str) -> TextLanguage:
+    """The most likely language of a text among those that can be translated."""
+    ranked = rank_text_languages(html_text(text) if html else text, _DETECTED)
+    best = ranked[0]
+    if best.code == target:
+        return best
+    return next((each for each in ranked if target in pairs.get(each.code, ())), best)
+
+
+def _as_detected(language: TextLanguage) -> dict[str, Any]:
+    return {"confidence": round(100 * language.probability, 1), "language": language.code}
+
+
+def _check_pair(pairs: dict[str, set[str]], source: str, target: str) -> None:
+    known = {*pairs, *(code for targets in pairs.values() for code in targets)}
+    for code in (source, target):
+        if code not in known:
+            raise ApiError(400, f"{code[:40]} is not supported")
+    if source != target and target not in pairs.get(source, ()):
+        raise ApiError(
+            400,
+            f"{language_name(target)} ({target}) is not available as a target language from "
+            f"{language_name(source)} ({source}); GET /languages lists what is installed",
+        )
+
+
+def _too_long(length: int) -> ApiError:
+    return ApiError(
+        400, f"Invalid request: request ({length}) exceeds text limit ({_MAX_CHARACTERS})"
+    )

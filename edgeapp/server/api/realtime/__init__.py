@@ -1,0 +1,1 @@
+"""OpenAI's Realtime interface: transcription sessions over a WebSocket."""

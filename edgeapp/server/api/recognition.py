@@ -1,0 +1,173 @@
+"""A recording → its language, duration and segments, as a generator for a thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from edgeapp.memory_limit import MemoryLimitReached
+from edgeapp.model_pool import ModelPool
+from edgeapp.priorities import Priority
+from edgeapp.server.api.metrics import Metrics
+from edgeapp.server.api.transcription_request import TranscriptionRequest
+
+if TYPE_CHECKING:
+    from pipelines import Samples, Segment, Transcriber
+
+__all__ = ["Recognition", "RecognitionStarted"]
+
+_DECODING_BYTES = 1 << 30  # address space of the decoder process; its libraries take 200 MB
+_DECODING_S = 600.0
+_decoding = threading.Lock()
+
+
+@dataclass(frozen=True)
+class RecognitionStarted:
+    """The first item of a recognition.
+
+    Attributes:
+        language: Code of the spoken language.
+        duration: Of the recording, in seconds.
+        model: Name of the model that recognizes it.
+    """
+
+    language: str
+    duration: float
+    model: str
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """One recording to be recognized.
+
+    Attributes:
+        pool: The shared models.
+        metrics: Where it is counted.
+        request: What the client asks for.
+        model: Name of an installed model; None: the best.
+        task: "transcribe", or "translate" into English.
+        path: The recording.
+        name: Its name, for messages.
+        max_duration_s: The longest recording that is accepted.
+    """
+
+    pool: ModelPool
+    metrics: Metrics
+    request: TranscriptionRequest
+    model: str | None
+    task: Literal["transcribe", "translate"]
+    path: Path
+    name: str
+    max_duration_s: float
+
+    def run(
+        self, cancelled: Callable[[], bool]
+    ) -> Generator[RecognitionStarted | Segment, None, None]:
+        """Recognize it.
+
+        A model that does not translate transcribes; a translation model makes it English.
+
+        Args:
+            cancelled: Whether the work is to end.
+
+        Yields:
+            RecognitionStarted, then the segments that have text.
+
+        Raises:
+            EdgeError: The recording cannot be decoded or recognized.
+        """
+        from pipelines import SegmentDone, TranscriptionInfo
+
+        samples = self._load(cancelled)
+        if samples is None:
+            return
+        began, tokens = time.monotonic(), 0
+        duration = len(samples) / 16_000
+        transcriber, task = self._transcriber()
+        translate: Callable[[Segment], Segment] | None = None
+        with ExitStack() as stack:
+            stack.enter_context(self.pool.using(transcriber))
+            events = transcriber.stream(samples, self.request.options(task, Priority.BATCH))
+            stack.callback(events.close)
+            for event in events:
+                if cancelled():
+                    return
+                if isinstance(event, TranscriptionInfo):
+                    if self.task == "translate" and task == "transcribe" and event.language != "en":
+                        translate = self._into_english(event.language, stack)
+                    yield RecognitionStarted(
+                        event.language, duration, self.pool.name_of(transcriber)
+                    )
+                elif isinstance(event, SegmentDone):
+                    tokens += len(event.segment.tokens)
+                    if event.segment.text.strip():
+                        yield translate(event.segment) if translate else event.segment
+        self.metrics.count_recognition(duration, time.monotonic() - began, tokens)
+
+    def _transcriber(self) -> tuple[Transcriber, Literal["transcribe", "translate"]]:
+        """The recognizer, and what it does."""
+        from pipelines import ModelNotFound
+
+        language = self.request.language
+        if self.task == "translate":
+            try:
+                transcriber = self.pool.transcriber(self.model, language, "translate")
+            except ModelNotFound:
+                if self.model is not None:
+                    raise
+            else:
+                if transcriber.capabilities.translates:
+                    return transcriber, "translate"
+        return self.pool.transcriber(self.model, language), "transcribe"
+
+    def _into_english(self, language: str, stack: ExitStack) -> Callable[[Segment], Segment]:
+        """A function that translates a segment. Times and probabilities stay the recognition's."""
+        from pipelines import TranslateOptions
+
+        translator = self.pool.translator(None, language, "en")
+        stack.enter_context(self.pool.using(translator))
+        options = TranslateOptions(
+            target="en" if translator.target_codes else None,
+            source_language=language if translator.source_codes else None,
+            priority=Priority.BATCH,
+        )
+
+        def translate(segment: Segment) -> Segment:
+            translation = translator.translate(segment.text.strip(), options)
+            self.metrics.count_translation(sum(len(s.tokens) for s in translation.sentences))
+            return replace(segment, text=f" {translation.text.strip()}", tokens=(), words=())
+
+        return translate
+
+    def _load(self, cancelled: Callable[[], bool]) -> Samples | None:
+        """The samples at 16 kHz; None if the work was cancelled meanwhile."""
+        from pipelines import DecodingCancelled, LongAudio, load_audio_isolated
+
+        limit = self.pool.memory_limit
+        # With a limit one at a time: the memory of each is known before the next one.
+        with _decoding if limit.limit is not None else nullcontext():
+            fits_s = limit.longest_sound_s
+            try:
+                return load_audio_isolated(
+                    self.path,
+                    name=self.name,
+                    max_duration_s=min(self.max_duration_s, fits_s),
+                    memory_bytes=_DECODING_BYTES,
+                    time_s=_DECODING_S,
+                    cancelled=cancelled,
+                    warned=lambda message, category: None,
+                )
+            except DecodingCancelled:
+                return None
+            except LongAudio:
+                if fits_s >= self.max_duration_s:
+                    raise
+                raise MemoryLimitReached(
+                    f"{self.name} lasts more than {fits_s:.0f} s, for which the memory limit of "
+                    "this server has room now; try again later"
+                ) from None

@@ -1,0 +1,93 @@
+"""What all programming interfaces share: the models, the line, files, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from starlette.requests import HTTPConnection, Request
+
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.access.auth import Logins
+from edgeapp.server.api.metrics import Metrics
+from edgeapp.server.api.uploads import FormUploads
+from edgeapp.server.api.work_queue import WorkQueue
+from edgeapp.server.api.work_thread import RunningWork, Work, in_thread, unless_client_leaves
+
+if TYPE_CHECKING:
+    from edgeapp.server.options import ServerOptions
+
+__all__ = ["LOG_FIELDS", "ApiService", "log_fields"]
+
+T = TypeVar("T")
+LOG_FIELDS = (
+    "edgeapp.log"  # in the scope of a request: what its line in the log says beside the usual
+)
+
+
+@dataclass(frozen=True)
+class ApiService:
+    """The parts of the server that requests of programs use.
+
+    Attributes:
+        pool: The shared models.
+        options: Of the server.
+        logins: Who sends a request.
+        queue: The line in which requests wait.
+        running: Their work.
+        uploads: Their files.
+        metrics: What was done.
+    """
+
+    pool: ModelPool
+    options: ServerOptions
+    logins: Logins
+    queue: WorkQueue
+    running: RunningWork
+    uploads: FormUploads
+    metrics: Metrics
+
+    async def start(
+        self,
+        request: Request,
+        person: str,
+        priority: int,
+        work: Work[T],
+        ended: Callable[[], None] = lambda: None,
+    ) -> AsyncGenerator[T, None]:
+        """Wait for a place in the line, then run work for a request in a thread.
+
+        Args:
+            request: Its body must have been read.
+            person: Whose request it is.
+            priority: A lower number goes first.
+            work: Makes the generator that computes.
+            ended: Called once, from any thread, when the work has ended or does not begin.
+
+        Returns:
+            The items of the generator.
+
+        Raises:
+            QueueFull, ShuttingDown, ClientLeft: The work does not begin.
+        """
+        try:
+            place = await unless_client_leaves(request, self.queue.enter(person, priority))
+        except BaseException:
+            ended()
+            raise
+        self.metrics.count_wait(place.waited_s)
+        log_fields(request)["queue_s"] = round(place.waited_s, 3)
+        return in_thread(work, place, self.running, ended)
+
+    def close(self) -> None:
+        """Cancel all work and delete all files."""
+        self.queue.close()
+        self.running.cancel_all()
+        self.uploads.remove_all()
+
+
+def log_fields(connection: HTTPConnection) -> dict[str, Any]:
+    """What the log says of a request; a handler adds to it, but no content."""
+    fields: dict[str, Any] = connection.scope.setdefault(LOG_FIELDS, {})
+    return fields

@@ -1,0 +1,137 @@
+"""Recognized segments → the replies of OpenAI's audio endpoints."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from math import ceil
+from typing import TYPE_CHECKING, Any, Literal
+
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+
+from edgeapp.server.api.errors import api_error_of
+from edgeapp.server.api.recognition import RecognitionStarted
+from edgeapp.server.api.transcription_request import TranscriptionRequest
+from edgeapp.server.replies import error_content
+from edgeapp.subtitles.formats import Transcript, render
+from edgeapp.subtitles.shaping import shaped
+from pipelines import LANGUAGES
+
+if TYPE_CHECKING:
+    from pipelines import Segment
+
+__all__ = ["complete_reply", "streamed_reply"]
+
+
+def complete_reply(
+    request: TranscriptionRequest,
+    task: Literal["transcribe", "translate"],
+    started: RecognitionStarted,
+    segments: Sequence[Segment],
+) -> Response:
+    """The reply in the format that was asked for.
+
+    Args:
+        request: The format, and the granularities of verbose_json.
+        task: "transcribe", or "translate" into English.
+        started: Language and duration.
+        segments: All that have text.
+    """
+    text = _text(segments)
+    if request.response_format == "text":
+        return PlainTextResponse(f"{text}\n")
+    if request.response_format in ("srt", "vtt"):
+        transcript = shaped(Transcript(started.language, tuple(segments)))
+        kind = "text/vtt" if request.response_format == "vtt" else "text/plain"
+        return Response(render(transcript, request.response_format), media_type=kind)
+    content: dict[str, Any] = {"text": text, "usage": _usage(started)}
+    if request.response_format == "verbose_json":
+        language = "en" if task == "translate" else started.language
+        content = {
+            "task": task,
+            "language": LANGUAGES.get(language, language),
+            "duration": started.duration,
+            "text": text,
+            "usage": _usage(started),
+        }
+        if "segment" in request.granularities:
+            content["segments"] = [_segment(segment) for segment in segments]
+        if "word" in request.granularities:
+            content["words"] = [
+                {"word": word.word.strip(), "start": word.start, "end": word.end}
+                for segment in segments
+                for word in segment.words
+            ]
+    return JSONResponse(content)
+
+
+def streamed_reply(
+    path: str, items: AsyncGenerator[RecognitionStarted | Segment, None]
+) -> Response:
+    """Server-sent events: a delta for each segment, then one `transcript.text.done`.
+
+    A delta is final: the model may withdraw text within a segment, which is not sent before.
+
+    Args:
+        path: Of the request, which decides the shape of an error.
+        items: The recognition; it is closed when the client leaves.
+    """
+
+    async def events() -> AsyncGenerator[str, None]:
+        started: RecognitionStarted | None = None
+        text = ""
+        try:
+            async with aclosing(items):
+                async for item in items:
+                    if isinstance(item, RecognitionStarted):
+                        started = item
+                        continue
+                    # The deltas add up to the text, which does not begin with a space.
+                    delta = item.text if text else item.text.lstrip()
+                    text += delta
+                    yield _event({"type": "transcript.text.delta", "delta": delta})
+        except Exception as error:
+            refusal = api_error_of(error)
+            yield _event(
+                error_content(
+                    path, refusal.status, refusal.message, code=refusal.code, param=refusal.param
+                )
+            )
+            return
+        done: dict[str, Any] = {"type": "transcript.text.done", "text": text}
+        if started is not None:
+            done["usage"] = _usage(started)
+        yield _event(done)
+        yield "data: [DONE]\n\n"
+
+    # A proxy must not hold the events back.
+    headers = {"cache-control": "no-cache", "x-accel-buffering": "no"}
+    return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
+
+
+def _event(content: dict[str, Any]) -> str:
+    return f"data: {json.dumps(content)}\n\n"
+
+
+def _text(segments: Sequence[Segment]) -> str:
+    return "".join(segment.text for segment in segments).strip()
+
+
+def _usage(started: RecognitionStarted) -> dict[str, Any]:
+    return {"type": "duration", "seconds": ceil(started.duration)}
+
+
+def _segment(segment: Segment) -> dict[str, Any]:
+    return {
+        "id": segment.id,
+        "seek": segment.seek,
+        "start": segment.start,
+        "end": segment.end,
+        "text": segment.text,
+        "tokens": list(segment.tokens),
+        "temperature": segment.temperature,
+        "avg_logprob": segment.avg_logprob,
+        "compression_ratio": segment.compression_ratio,
+        "no_speech_prob": segment.no_speech_prob,
+    }

@@ -1,0 +1,276 @@
+"""The fields of OpenAI's audio endpoints: each one has an effect or is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from edgeapp.server.api.errors import ApiError
+from pipelines import OptionError, TranscribeOptions, language_code
+
+__all__ = ["RESPONSE_FORMATS", "TranscriptionRequest"]
+
+Endpoint = Literal["transcriptions", "translations"]
+
+RESPONSE_FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+_STREAMED_FORMATS = ("json", "text")
+_GRANULARITIES = ("segment", "word")
+# Fields of both endpoints, and of transcriptions only. Those of _LISTS are also accepted with [].
+_COMMON = ("model", "prompt", "temperature", "response_format")
+_TRANSCRIPTIONS = (
+    "language", "timestamp_granularities", "include", "chunking_strategy", "stream", "keywords",
+    "languages", "known_speaker_names", "known_speaker_references",
+)  # fmt: skip
+_LISTS = frozenset(
+    {
+        "timestamp_granularities",
+        "include",
+        "keywords",
+        "languages",
+        "known_speaker_names",
+        "known_speaker_references",
+    }  # fmt: skip
+)
+_REFUSED = {
+    "languages": "several possible languages are not supported; name one in 'language'",
+    "known_speaker_names": "speakers are not told apart here",
+    "known_speaker_references": "speakers are not told apart here",
+}
+_CHUNKING = re.compile(r"chunking_strategy\[(\w+)\]")  # how the openai package sends an object
+_VAD_FIELDS = ("type", "threshold", "prefix_padding_ms", "silence_duration_ms")
+_BATCH_SIZE = 8  # chunks decoded in parallel
+
+
+@dataclass(frozen=True)
+class TranscriptionRequest:
+    """What a client asks for.
+
+    Attributes:
+        model: Name of the model, as the client gives it.
+        language: Code of the spoken language; None: detected.
+        prompt: Text before the first words.
+        keywords: Words to prefer.
+        temperature: Of sampling; 0: greedy, with temperature fallback.
+        response_format: One of RESPONSE_FORMATS.
+        granularities: Of the times in verbose_json: "segment", "word" or both.
+        stream: Send the text as it is decoded.
+        vad: Limits of voice activity detection: fields of TranscribeOptions.
+    """
+
+    model: str
+    language: str | None = None
+    prompt: str | None = None
+    keywords: tuple[str, ...] = ()
+    temperature: float = 0.0
+    response_format: str = "json"
+    granularities: tuple[str, ...] = ("segment",)
+    stream: bool = False
+    vad: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def from_fields(
+        cls, fields: Iterable[tuple[str, str]], endpoint: Endpoint
+    ) -> TranscriptionRequest:
+        """Read the fields of a form, without its file.
+
+        Raises:
+            ApiError: A field is unknown, invalid or not supported.
+        """
+        values, lists = _sorted_fields(fields, endpoint)
+        for name, reason in _REFUSED.items():
+            if lists.get(name):
+                raise ApiError(400, f"'{name}': {reason}", param=name)
+        if not values.get("model"):
+            raise ApiError(400, "the field 'model' is missing; whisper-1 is the default model",
+                           code="missing_required_parameter", param="model")  # fmt: skip
+        request = cls(
+            model=values["model"],
+            language=_language(values.get("language")),
+            prompt=values.get("prompt") or None,
+            keywords=tuple(lists.get("keywords", ())),
+            temperature=_temperature(values.get("temperature")),
+            response_format=_response_format(values.get("response_format") or "json"),
+            granularities=_granularities(lists.get("timestamp_granularities", [])),
+            stream=_boolean(values.get("stream")),
+            vad=_chunking(values.get("chunking_strategy")),
+        )
+        request._check_combination(lists)
+        return request
+
+    def options(self, task: Literal["transcribe", "translate"], priority: int) -> TranscribeOptions:
+        """How to recognize the speech.
+
+        Args:
+            task: "transcribe", or "translate" into English.
+            priority: Of the requests to the engine.
+        """
+        values: dict[str, Any] = dict(self.vad)
+        if self.temperature:
+            values["temperature"] = self.temperature
+        return TranscribeOptions(
+            language=self.language,
+            task=task,
+            initial_prompt=self.prompt,
+            hotwords=", ".join(self.keywords) or None,
+            word_timestamps=self.needs_words,
+            batch_size=_BATCH_SIZE,
+            priority=priority,
+            **values,
+        )
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether the times of words are needed: subtitles break between words."""
+        if self.response_format == "verbose_json":
+            return "word" in self.granularities
+        return self.response_format in ("srt", "vtt")
+
+    def _check_combination(self, lists: dict[str, list[str]]) -> None:
+        if lists.get("timestamp_granularities") and self.response_format != "verbose_json":
+            raise ApiError(
+                400,
+                "'timestamp_granularities' needs 'response_format' verbose_json",
+                param="timestamp_granularities",
+            )
+        if self.stream and self.response_format not in _STREAMED_FORMATS:
+            raise ApiError(
+                400,
+                f"'stream' needs 'response_format' json or text, not {self.response_format}",
+                param="stream",
+            )
+        for name in lists.get("include", ()):
+            reason = "it is not known; there is logprobs"
+            if name == "logprobs":
+                reason = (
+                    "log-probabilities of tokens are not returned; verbose_json has the mean "
+                    "of each segment"
+                )
+            raise ApiError(400, f"'include' {name[:40]!r}: {reason}", param="include")
+
+
+def _sorted_fields(
+    fields: Iterable[tuple[str, str]], endpoint: Endpoint
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """The fields with one value, and those with a list."""
+    allowed = _COMMON if endpoint == "translations" else (*_COMMON, *_TRANSCRIPTIONS)
+    values: dict[str, str] = {}
+    lists: dict[str, list[str]] = {}
+    chunking: dict[str, str] = {}
+    for name, value in fields:
+        plain = name.removesuffix("[]")
+        part = _CHUNKING.fullmatch(name)
+        if part is not None and "chunking_strategy" in allowed:
+            chunking[part[1]] = value
+        elif plain not in allowed or (plain != name and plain not in _LISTS):
+            raise ApiError(
+                400, f"unknown field {name[:60]!r}", code="unknown_parameter", param=name[:60]
+            )
+        elif plain in _LISTS:
+            lists.setdefault(plain, []).append(value)
+        elif plain in values:
+            raise ApiError(400, f"the field '{plain}' is given twice", param=plain)
+        else:
+            values[plain] = value
+    if chunking:
+        values["chunking_strategy"] = json.dumps(chunking)
+    return values, lists
+
+
+def _language(text: str | None) -> str | None:
+    try:
+        return language_code(text) if text else None
+    except OptionError as error:
+        raise ApiError(400, f"'language': {error}", param="language") from None
+
+
+def _temperature(text: str | None) -> float:
+    value = _number(text or "0", "temperature")
+    if not 0 <= value <= 1:
+        raise ApiError(400, f"'temperature' must be from 0 to 1, not {value:g}",
+                       param="temperature")  # fmt: skip
+    return value
+
+
+def _response_format(text: str) -> str:
+    if text == "diarized_json":
+        raise ApiError(
+            400,
+            "'response_format' diarized_json: speakers are not told apart here",
+            param="response_format",
+        )
+    if text not in RESPONSE_FORMATS:
+        raise ApiError(
+            400,
+            f"'response_format' is one of {', '.join(RESPONSE_FORMATS)}, not {text[:40]!r}",
+            param="response_format",
+        )
+    return text
+
+
+def _granularities(values: list[str]) -> tuple[str, ...]:
+    for value in values:
+        if value not in _GRANULARITIES:
+            raise ApiError(
+                400,
+                f"'timestamp_granularities' takes word and segment, not {value[:40]!r}",
+                param="timestamp_granularities",
+            )
+    return tuple(dict.fromkeys(values)) or ("segment",)
+
+
+def _boolean(text: str | None) -> bool:
+    plain = (text or "false").lower()
+    if plain not in ("true", "false", "1", "0"):
+        raise ApiError(400, f"'stream' is true or false, not {plain[:40]!r}", param="stream")
+    return plain in ("true", "1")
+
+
+def _chunking(text: str | None) -> dict[str, float]:
+    """The limits of voice activity detection that a chunking strategy names."""
+    if not text or text == "auto":
+        return {}
+    try:
+        strategy = json.loads(text)
+    except ValueError:
+        strategy = text
+    if strategy == "auto":
+        return {}
+    if not isinstance(strategy, dict) or strategy.get("type") != "server_vad":
+        raise _chunking_error("it is auto, or an object with the type server_vad")
+    for name in strategy:
+        if name not in _VAD_FIELDS:
+            raise _chunking_error(f"unknown field {str(name)[:40]!r}")
+    limits: dict[str, float] = {}
+    if "threshold" in strategy:
+        threshold = _number(strategy["threshold"], "chunking_strategy")
+        if not 0 < threshold < 1:
+            raise _chunking_error(f"threshold must lie between 0 and 1, not be {threshold:g}")
+        limits["vad_threshold"] = threshold
+    for name, option in (
+        ("prefix_padding_ms", "vad_speech_pad_ms"),
+        ("silence_duration_ms", "vad_min_silence_duration_ms"),
+    ):
+        if name in strategy:
+            milliseconds = _number(strategy[name], "chunking_strategy")
+            if not 0 <= milliseconds <= 60_000:
+                raise _chunking_error(f"{name} must be from 0 to 60000, not {milliseconds:g}")
+            limits[option] = int(milliseconds)
+    return limits
+
+
+def _chunking_error(reason: str) -> ApiError:
+    return ApiError(400, f"'chunking_strategy': {reason}", param="chunking_strategy")
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ApiError(400, f"'{name}' takes a number, not {str(value)[:40]!r}", param=name)
+    return number

@@ -1,0 +1,172 @@
+"""Multipart forms of programs: bounded, with the file in a private temporary folder."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import threading
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from edgeapp.server.api.errors import ApiError
+from edgeapp.server.api.work_thread import ClientLeft
+from edgeapp.server.exports import declared_length
+from edgeapp.temporary_folders import make_temporary_folder
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+__all__ = ["FormUploads", "UploadedForm"]
+
+_MB = 1 << 20
+_MAX_FIELDS = 64
+_MAX_FIELD_BYTES = 1 << 16
+_FORM_BYTES = 1 << 20  # for everything in a form beside the file
+_BUSY_RETRY_S = 10
+
+
+@dataclass(frozen=True)
+class UploadedForm:
+    """A form that has arrived.
+
+    Attributes:
+        fields: (name, value) of each field that is no file, in order.
+        path: The file; `remove` deletes it.
+        name: The file's name on the client's machine.
+        size: Of the file, in bytes.
+    """
+
+    fields: tuple[tuple[str, str], ...]
+    path: Path
+    name: str
+    size: int
+    _uploads: FormUploads
+    _person: str
+    _declared: int
+
+    def remove(self) -> None:
+        """Delete the file. From any thread; again is no error."""
+        self._uploads._remove(self)
+
+
+class FormUploads:
+    """Reads forms with one file.
+
+    Args:
+        megabytes: The largest file, in MiB.
+        files: How many files of that size fit on the disk at the same time.
+        files_per_person: How many of them may be one client's.
+    """
+
+    def __init__(self, megabytes: int, files: int, files_per_person: int) -> None:
+        self._megabytes = megabytes
+        self._max_bytes = files * megabytes * _MB
+        self._max_bytes_per_person = files_per_person * megabytes * _MB
+        self._bytes: Counter[str] = Counter()  # declared lengths, by person
+        self._lock = threading.Lock()  # files are removed in the threads of the work
+        self._folder = make_temporary_folder("api")
+
+    async def read(self, request: Request, person: str, *, megabytes: int = 0) -> UploadedForm:
+        """Read the form of a request.
+
+        Args:
+            request: multipart/form-data with one field named "file" that is a file.
+            person: Whose request it is.
+            megabytes: The largest file, if that is less than usual.
+
+        Raises:
+            ApiError: It is no such form, or too large, or too many wait here.
+            ClientLeft: The client broke off.
+        """
+        limit = min(megabytes, self._megabytes) if megabytes else self._megabytes
+        length = declared_length(request)
+        if length is None or length < 0:
+            raise ApiError(411, "the request needs a Content-Length")
+        if length > limit * _MB + _FORM_BYTES:
+            raise ApiError(413, f"the file is larger than the limit of {limit} MB", param="file")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "multipart/form-data":
+            raise ApiError(400, "the request must be multipart/form-data with a field named file")
+        self._reserve(person, length)
+        path = self._folder / secrets.token_hex(16)
+        try:
+            fields, name, size = await self._store(request, path)
+            if size > limit * _MB:
+                raise ApiError(
+                    413, f"the file is larger than the limit of {limit} MB", param="file"
+                )
+        except BaseException:
+            path.unlink(missing_ok=True)
+            self._release(person, length)
+            raise
+        return UploadedForm(fields, path, name, size, self, person, length)
+
+    def remove_all(self) -> None:
+        """Delete all files."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    async def _store(
+        self, request: Request, path: Path
+    ) -> tuple[tuple[tuple[str, str], ...], str, int]:
+        """Parse a request's form into its fields, and the name and the size of its file."""
+        try:
+            form = await request.form(
+                max_files=1, max_fields=_MAX_FIELDS, max_part_size=_MAX_FIELD_BYTES
+            )
+        except ClientDisconnect:
+            raise ClientLeft from None
+        except HTTPException as error:  # from starlette: not a form
+            raise ApiError(400, f"the form cannot be read: {error.detail}") from None
+        try:
+            file = form.get("file")
+            if not isinstance(file, UploadFile):
+                raise ApiError(400, "the form has no file in its field 'file'", param="file")
+            await asyncio.to_thread(_copy, file, path)
+            pairs = [(k, v) for k, v in form.multi_items() if isinstance(v, str)]
+            return tuple(pairs), _plain_name(file.filename), path.stat().st_size
+        except OSError as error:
+            raise ApiError(
+                507, f"the file cannot be stored here: {error.strerror}", retry_after_s=60
+            ) from error
+        finally:
+            await form.close()
+
+    def _reserve(self, person: str, length: int) -> None:
+        with self._lock:
+            busy = sum(self._bytes.values()) + length > self._max_bytes
+            if not busy and self._bytes[person] + length <= self._max_bytes_per_person:
+                self._bytes[person] += length
+                return
+        raise ApiError(
+            429, "too many files wait here; try again later", retry_after_s=_BUSY_RETRY_S
+        )
+
+    def _release(self, person: str, length: int) -> None:
+        with self._lock:
+            self._bytes[person] -= length
+            if self._bytes[person] <= 0:
+                del self._bytes[person]
+
+    def _remove(self, form: UploadedForm) -> None:
+        try:
+            form.path.unlink()
+        except FileNotFoundError:
+            return  # removed before
+        self._release(form._person, form._declared)
+
+
+def _copy(file: UploadFile, path: Path) -> None:
+    with path.open("xb") as target:
+        shutil.copyfileobj(file.file, target, _MB)
+
+
+def _plain_name(name: str | None) -> str:
+    """A file's name for messages: its last part, short."""
+    return (name or "").replace("\\", "/").rpartition("/")[2][:200] or "the file"

@@ -1,0 +1,170 @@
+"""The line in which requests of programs wait: bounded, by priority, fair to each client."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from math import ceil
+
+__all__ = ["MAX_WAITING", "Place", "QueueFull", "ShuttingDown", "WorkQueue"]
+
+MAX_WAITING = 64
+_MAX_RETRY_AFTER_S = 120.0
+_SMOOTHING = 0.2  # weight of the newest request in the mean duration
+
+
+class QueueFull(Exception):
+    """No more requests may wait.
+
+    Attributes:
+        retry_after_s: When it is worth trying again, in whole seconds.
+    """
+
+    def __init__(self, message: str, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class ShuttingDown(Exception):
+    """The server is ending; it finishes what it has accepted."""
+
+
+@dataclass(eq=False)
+class Place:
+    """A request's place, first in the line and then at work.
+
+    Attributes:
+        person: Whose request it is.
+        priority: A lower number goes first.
+        waited_s: Seconds in the line.
+    """
+
+    person: str
+    priority: int
+    waited_s: float = 0.0
+    _queue: WorkQueue | None = field(default=None, repr=False)
+    _turn: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
+    _began: float = 0.0
+
+    def release(self) -> None:
+        """Give the place back. In the thread of the event loop; again is no error."""
+        if (queue := self._queue) is not None:
+            self._queue = None
+            queue._leave(self)
+
+
+class WorkQueue:
+    """The requests that are at work, and those that wait. Used in the event loop's thread.
+
+    Args:
+        at_work: The number of requests at work at the same time.
+        waiting: The number that may wait.
+        per_person: How many of those at work may be one client's. None: all.
+        waiting_per_person: How many of those that wait may be one client's. None: all.
+    """
+
+    def __init__(
+        self,
+        at_work: int,
+        waiting: int = MAX_WAITING,
+        per_person: int | None = None,
+        waiting_per_person: int | None = None,
+    ) -> None:
+        self._limit, self._max_waiting = at_work, waiting
+        self._per_person = per_person or at_work
+        self._waiting_per_person = waiting if waiting_per_person is None else waiting_per_person
+        self._working: set[Place] = set()
+        self._line: list[Place] = []  # in the order of arrival
+        self._counts: Counter[str] = Counter()  # at work, by person
+        self._mean_s = 2.0  # of a request at work
+        self._closed = False
+
+    @property
+    def working(self) -> int:
+        """The number of requests at work."""
+        return len(self._working)
+
+    @property
+    def waiting(self) -> int:
+        """The number of requests in the line."""
+        return len(self._line)
+
+    @property
+    def closed(self) -> bool:
+        """Whether no more requests are accepted."""
+        return self._closed
+
+    async def enter(self, person: str, priority: int) -> Place:
+        """Wait for a place at work; its `release` must be called.
+
+        Args:
+            person: Whose request it is.
+            priority: A lower number goes first; within one, who has the least at work.
+
+        Raises:
+            QueueFull: Too many wait already.
+            ShuttingDown: `close` was called.
+        """
+        if self._closed:
+            raise ShuttingDown
+        place = Place(person, priority, _queue=self, _began=time.monotonic())
+        self._line.append(place)
+        self._admit()
+        if place in self._working:
+            return place
+        try:
+            self._check_room(person)
+            await place._turn.wait()
+        except BaseException:
+            place.release()
+            raise
+        return place
+
+    def close(self) -> None:
+        """Accept no more requests."""
+        self._closed = True
+
+    def _check_room(self, person: str) -> None:
+        if len(self._line) > self._max_waiting:
+            raise QueueFull(
+                f"{self._max_waiting} requests wait here already; try again later",
+                self._retry_after_s(len(self._line)),
+            )
+        own = sum(place.person == person for place in self._line)
+        if own > self._waiting_per_person:
+            raise QueueFull(
+                f"{self._waiting_per_person} of your requests wait here already; try again later",
+                self._retry_after_s(own),
+            )
+
+    def _retry_after_s(self, ahead: int) -> int:
+        return ceil(min(_MAX_RETRY_AFTER_S, max(1.0, self._mean_s * ahead / self._limit)))
+
+    def _leave(self, place: Place) -> None:
+        if place in self._working:
+            self._working.remove(place)
+            self._counts[place.person] -= 1
+            if not self._counts[place.person]:
+                del self._counts[place.person]
+            taken = time.monotonic() - place._began
+            self._mean_s += _SMOOTHING * (taken - self._mean_s)
+        else:
+            self._line.remove(place)
+        self._admit()
+
+    def _admit(self) -> None:
+        """Give free places to those who are first in the line."""
+        while len(self._working) < self._limit:
+            ready = [p for p in self._line if self._counts[p.person] < self._per_person]
+            if not ready:
+                return
+            # min returns the first of equals: who came first.
+            place = min(ready, key=lambda p: (p.priority, self._counts[p.person]))
+            self._line.remove(place)
+            self._working.add(place)
+            self._counts[place.person] += 1
+            now = time.monotonic()
+            place.waited_s, place._began = now - place._began, now
+            place._turn.set()

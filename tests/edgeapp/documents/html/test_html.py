@@ -1,0 +1,104 @@
+"""HTML is translated by blocks, and its markup stays byte for byte."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from edgeapp.cli import main
+from edgeapp.documents.html.blocks import Block, parse
+from edgeapp.documents.html.translation import html_text, translate_html
+from pipelines import Alignment, Translation
+
+TAG = re.compile(r"<[^<>]*>")
+
+
+def reversed_words(texts: Iterable[str]) -> Iterator[Translation]:
+    """A language with the words of English in reverse order, in capitals."""
+    for text in texts:
+        words = [m.span() for m in re.finditer(r"\S+", text)]
+        translated = " ".join(text[a:b].upper() for a, b in reversed(words))
+        targets = tuple(m.span() for m in re.finditer(r"\S+", translated))
+        links = tuple((i, len(words) - 1 - i) for i in range(len(words)))
+        yield Translation(text, translated, alignment=Alignment(tuple(words), targets, links))
+
+
+def same(texts: Iterable[str]) -> Iterator[Translation]:
+    """No change, and no alignment."""
+    for text in texts:
+        yield Translation(text, text)
+
+
+def test_blocks() -> None:
+    html = "<h1>A title</h1><p>One <b>two</b>\n  three.<br>Four</p><td>five"
+    assert html_text(html) == "A title\nOne two three.\nFour\nfive"
+    blocks = [part for part in parse(html) if isinstance(part, Block)]
+    (bold,) = blocks[1].elements
+    assert blocks[1].text[bold.start : bold.end] == "two"
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<p>one <b>two</b> three</p>", "<p>THREE <b>TWO</b> ONE</p>"),
+        ("<p><i>one two</i> three</p>", "<p>THREE <i>TWO ONE</i></p>"),
+        ("<p><a href='/x'>one <b>two</b></a> three</p>",
+         "<p>THREE <a href='/x'><b>TWO</b> ONE</a></p>"),
+        ("one <img src=x> two", "<img src=x>TWO ONE"),
+        ("<b>one &amp; two</b>", "<b>TWO &amp; ONE</b>"),
+        ("a &lt;b&gt; c", "C &lt;B&gt; A"),
+        ("one <code>ls -l</code> two", "TWO <code>ls -l</code> ONE"),
+        ('one <span translate="no">two</span>', '<span translate="no">two</span> ONE'),
+        ("<script>one two</script><style>p {a: b}</style>",
+         "<script>one two</script><style>p {a: b}</style>"),
+        ("<pre>one  two</pre>", "<pre>one  two</pre>"),
+        ("<!DOCTYPE html>\n<!-- one --><br/>  one two\n",
+         "<!DOCTYPE html>\n<!-- one --><br/>  TWO ONE\n"),
+        ("<p>&nbsp;</p> <hr>", "<p>&nbsp;</p> <hr>"),
+        ("", ""),
+    ],
+)  # fmt: skip
+def test_elements_follow_their_words(html: str, expected: str) -> None:
+    assert translate_html(html, reversed_words) == expected
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            ["<b>", "</b>", "<i x='1'>", "</i>", "<p>", "</p>", "<br>", "one ", "two. "]
+        ),
+        max_size=25,
+    ).map("".join)
+)  # fmt: skip
+def test_every_tag_comes_back_once(html: str) -> None:
+    for translate in (reversed_words, same):
+        result = translate_html(html, translate)
+        assert sorted(TAG.findall(result)) == sorted(TAG.findall(html))
+        words = re.findall(r"\w+", TAG.sub(" ", result).lower())
+        assert sorted(words) == sorted(re.findall(r"\w+", TAG.sub(" ", html)))
+
+
+@given(st.text(alphabet="<>/&;!-ab \n\"'=", max_size=60))
+def test_broken_markup_raises_nothing(html: str) -> None:
+    translate_html(html, reversed_words)
+
+
+@pytest.mark.slow
+def test_the_command_line_reads_html(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("<title>Good morning.</title><p>Where is the <b>station</b>?</p>\r\n", "utf-8")
+    with pytest.raises(SystemExit) as ended:
+        main(["translate", "--from", "en", "--to", "de", str(page), "-o", str(tmp_path / "d.html")])
+    assert ended.value.code == 0, capsys.readouterr().err
+    result = (tmp_path / "d.html").read_bytes().decode()
+    assert "<b>Bahnhof</b>?</p>\r\n" in result
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as refused:
+        main(["translate", "--to", "de", "--bilingual", str(page)])
+    assert refused.value.code == 2
+    assert "--bilingual is for text or subtitles only" in capsys.readouterr().err
