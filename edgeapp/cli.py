@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands import bench, history, models, subtitles
-from edgeapp.commands.command import GroupedCommand
+from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.demo import demo
 from edgeapp.commands.doctor import doctor
 from edgeapp.commands.jobs import jobs
@@ -16,6 +16,7 @@ from edgeapp.commands.live import live
 from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
 from edgeapp.commands.ui import ui
+from edgeapp.commands.watch import watch
 from edgeapp.console import show_warnings_as_notes
 from edgeapp.exit_codes import EXIT_CODES, INTERRUPTED, end_of_output, end_signals_interrupt
 from edgeapp.standard_streams import check_standard_streams
@@ -24,6 +25,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     name="edgeapp",
+    cls=CommandGroup,
     help="Speech in, text and translation out: live, private, on your own machine.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
@@ -31,8 +33,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EXIT_CODES, no_args_is_help=True, cls=TranscribeCommand)(transcribe)
+app.command(epilog=EXIT_CODES, cls=TranscribeCommand)(transcribe)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(translate)
+app.command(epilog=EXIT_CODES, cls=GroupedCommand)(watch)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)
 app.command(cls=GroupedCommand)(demo)

@@ -22,6 +22,7 @@ _UNPRINTABLE = re.compile(
 
 __all__ = [
     "LiveLine",
+    "counted",
     "format_clock",
     "print_note",
     "print_traceback",
@@ -73,6 +74,11 @@ def show_warnings_as_notes() -> None:
         print_note(str(message))
 
     warnings.showwarning = show
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: "1 cue", "2 cues", "1,200 cues"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def format_clock(seconds: float) -> str:
@@ -137,7 +143,7 @@ class LiveLine:
         if self._live is not None:
             from rich.text import Text
 
-            self._live.update(Text(self._text.strip(), style=self._style))
+            self._live.update(Text(printable(self._text.strip()), style=self._style))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import typer
 
 from edgeapp.console import print_note
 from edgeapp.standard_streams import StdoutError, discard_stdout
-from pipelines import EdgeError, ModelError, OptionError
+from pipelines import EdgeError, ModelError, ModelNotFound, OptionError
 
 __all__ = [
     "DONE",
@@ -31,6 +31,7 @@ __all__ = [
     "exit_with_code",
     "named",
     "print_error",
+    "pull_command",
     "unexpected",
 ]
 
@@ -54,12 +55,19 @@ def print_error(error: BaseException, name: str | None, debug: bool) -> None:
     """
     if isinstance(error, EdgeError):
         message = str(error) or type(error).__name__
+        if isinstance(error, ModelNotFound) and error.download is not None:
+            message += f": {pull_command(error.download)}"
         print_note(named(message, name) if name else message)
     else:
         message = unexpected(error) + ("" if debug else "; --debug shows the traceback")
         print_note(f"{name}: {message}" if name else message)
     if debug:
         traceback.print_exception(error, file=sys.stderr)
+
+
+def pull_command(model: str) -> str:
+    """The command that downloads a model, for messages on the command line."""
+    return f"`edgeapp models pull {model}`"
 
 
 def named(message: str, name: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.console import print_note
+from edgeapp.exit_codes import pull_command
 from edgeapp.process_memory import memory_in_use, release_memory
 from edgeapp.settings import Settings
 from pipelines import ModelError, OptionError, UnsupportedTask
@@ -254,7 +255,8 @@ class ModelPool:
         choice = (resolved.folder.resolve(), automatic)
         if resolved.note and choice not in self._noted:
             self._noted.add(choice)
-            print_note(resolved.note)
+            command = f": {pull_command(resolved.better)}" if resolved.better else ""
+            print_note(resolved.note + command)
 
     @contextmanager
     def _measured(self) -> Iterator[None]:
@@ -277,9 +279,12 @@ class ModelPool:
 
 def _check_task(resolved: ResolvedModel, task: str, ability: str) -> None:
     if resolved.task != task:
+        from pipelines.hub import list_models
+
+        able = [model.name for model in list_models() if model.task == task]
         raise ModelError(
             f"{resolved.name} is a model for {resolved.task}, it cannot {ability}; "
-            "`edgeapp models list` shows which can"
+            f"on this machine {', '.join(able) or 'none'} can"
         )
 
 

@@ -95,7 +95,16 @@ class ModelError(EdgeError):
 
 
 class ModelNotFound(ModelError):
-    """The model is not on this machine and could not be downloaded."""
+    """The model is not on this machine and could not be downloaded.
+
+    Args:
+        message: What is missing.
+        download: Name of the model to download, where that would help; it is in the message too.
+    """
+
+    def __init__(self, message: str, *, download: str | None = None) -> None:
+        super().__init__(message)
+        self.download = download
 
 
 class CheckpointError(ModelError):

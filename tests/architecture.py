@@ -15,10 +15,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-__all__ = ["ALLOWED", "LAYERS", "Tree", "circles", "drawing", "main"]
+__all__ = ["ALLOWED", "LAYERS", "Tree", "circles", "drawing", "main", "syntax_of"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGES = ("edgeapp", "pipelines")
@@ -166,7 +166,7 @@ class Tree:
 
     def imports(self, file: Path) -> Iterator[tuple[int, str]]:
         """(line, module) of each import in a file, also inside functions and for types."""
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        for node in ast.walk(syntax_of(file)):
             if isinstance(node, ast.Import):
                 yield from ((node.lineno, name.name) for name in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -234,6 +234,12 @@ class Tree:
 
     def _shown(self, file: Path) -> str:
         return str(file.relative_to(self.root)) if file.is_relative_to(self.root) else file.name
+
+
+@cache
+def syntax_of(file: Path) -> ast.Module:
+    """The syntax tree of a file, which is read once."""
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def _open(to: str, layer: str) -> bool:

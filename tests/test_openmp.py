@@ -47,5 +47,6 @@ def test_the_user_may_choose_otherwise() -> None:
     assert policy("import pipelines", GOMP_SPINCOUNT="1000") == "None"
 
 
+@pytest.mark.slow
 def test_nothing_is_set_when_torch_has_read_it_already() -> None:
     assert policy("import torch, pipelines") == "None"

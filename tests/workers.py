@@ -1,5 +1,8 @@
 """A pytest plugin: markers by folder and fixture, and which test runs where with `pytest -n`.
 
+A file whose tests are all left out by `-m "not (…)"` is not imported: `make fast` starts without
+transformers.
+
 A file's tests run in one worker, for they share fixtures; all tests with a browser in one, for they
 share a server and a browser; and all with real weights, which share what those have written. The
 files that take long come first.
@@ -7,6 +10,7 @@ files that take long come first.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +23,38 @@ if TYPE_CHECKING:
 
 # Folder of tests/, or fixture → marker of its tests.
 _FOLDERS = {"e2e": "e2e", "real": "real"}
-_FIXTURES = {"browser": "browser", "fitted": "oracle", "pulse_microphone": "slow"}
+_FIXTURES = {
+    "browser": "browser",
+    "fitted": "oracle",
+    "pulse_microphone": "slow",
+    "real_server": "slow",
+}
+_OF_A_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", re.MULTILINE)
 _TOGETHER = ("tests/e2e/test_ui", "tests/real/")  # beginnings of names of files for one worker
 # The markers of files that take long, the longest first.
 _LONG = ("browser", "e2e", "real", "slow", "oracle")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """True for files of which the marker expression leaves no test, None for all others."""
+    left_out = re.fullmatch(r"not \((\w+(?: or \w+)*)\)", config.option.markexpr)
+    if left_out is None or collection_path.suffix != ".py":
+        return None
+    marks = set(_OF_A_FILE.findall(collection_path.read_text(encoding="utf-8")))
+    marks.add(_FOLDERS.get(_folder(collection_path), ""))
+    return True if marks & set(left_out[1].split(" or ")) else None
+
+
+def _folder(path: Path) -> str:
+    """The folder of tests/ in which a test lies, "" elsewhere."""
+    tests = Path(__file__).parent
+    return path.relative_to(tests).parts[0] if path.is_relative_to(tests) else ""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        folder = _folder(item.path)
         if folder in _FOLDERS:
             item.add_marker(_FOLDERS[folder])
         for name in _FIXTURES.keys() & set(getattr(item, "fixturenames", ())):

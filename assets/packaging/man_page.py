@@ -21,9 +21,17 @@ from edgeapp.settings import Settings
 
 PAGE = Path(__file__).with_name("edgeapp.1")
 
+_VARIABLES = (
+    ("EDGEAPP_CONFIG", "The settings file, instead of config.toml."),
+    ("EDGEAPP_KERNELS", "torch: no compiled kernels; a folder: they are kept there."),
+    ("EDGEAPP_TOKEN_OVER_HTTP", "1: the hub's token is sent over plain http too."),
+    ("HF_ENDPOINT", "Address of the hub, instead of https://huggingface.co."),
+    ("HF_HUB_CACHE", "Folder of the downloaded models."),
+)
 _FILES = (
     ("config.toml", "Settings, in the configuration folder of the platform (~/.config/edgeapp)."),
     ("history.db", "Past sessions of the page, in the data folder (~/.local/share/edgeapp)."),
+    ("jobs.db", "Finished work of the last 30 days, in the data folder."),
     ("kernels/", "Compiled kernels, in the cache folder (~/.cache/edgeapp)."),
 )
 
@@ -46,7 +54,8 @@ def page() -> str:
     lines.append(".SH ENVIRONMENT")
     for field in Settings.__dataclass_fields__:
         lines += [".TP", f".B EDGEAPP_{field.upper()}", f"The setting {text(field)}."]
-    lines += [".TP", ".B EDGEAPP_CONFIG", text("The settings file, instead of config.toml.")]
+    for name, meaning in _VARIABLES:
+        lines += [".TP", f".B {name}", text(meaning)]
     lines.append(".SH FILES")
     for name, meaning in _FILES:
         lines += [".TP", f".I {text(name)}", text(meaning)]
@@ -74,6 +83,8 @@ def section(name: str, command: Any) -> list[str]:
     context = typer.Context(command, info_name=name)
     for parameter in (*arguments, *options):
         names, meaning = parameter.get_help_record(context)
+        if parameter in arguments:
+            names = (parameter.metavar or parameter.name).upper()
         lines += [".TP", f".B {text(names)}", text(" ".join(meaning.split()))]
     return lines
 

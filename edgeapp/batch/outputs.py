@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,12 +15,19 @@ from edgeapp.output_errors import output_errors
 from pipelines import OptionError, OutputError
 
 __all__ = [
+    "FOREIGN_SUFFIXES",
     "check_no_collisions",
     "output_names",
     "plan_translations",
     "prepare_folder",
     "write_atomically",
 ]
+
+FOREIGN_SUFFIXES = frozenset(
+    ".7z .bmp .bz2 .doc .docx .epub .exe .gif .gz .jpeg .jpg .mobi .odp .ods .odt .pdf .png .ppt "
+    ".pptx .rar .rtf .svg .tar .tgz .tif .tiff .webp .xls .xlsx .xz .zip".split()
+)
+"""Suffixes of documents, pictures and archives, which text is not written to."""
 
 
 def prepare_folder(folder: Path) -> None:
@@ -55,7 +63,11 @@ def output_names(inputs: Sequence[str]) -> list[str]:
 
 
 def plan_translations(
-    inputs: Sequence[str], output: str | None, *, subtitles: bool = True
+    inputs: Sequence[str],
+    output: str | None,
+    *,
+    subtitles: bool = True,
+    names: Sequence[str | None] | None = None,
 ) -> list[Callable[[str], Path] | None]:
     """Where the translation of each text file goes.
 
@@ -64,6 +76,8 @@ def plan_translations(
         output: A file, or a folder, which is created. None is stdout, for one input only;
             translations of subtitles lie beside them.
         subtitles: Whether subtitle files are translated as such.
+        names: For each input its name below the output folder, without its suffix; None for an
+            input that was given by itself.
 
     Returns:
         For each input a function from the target language to the path of its output: the
@@ -73,36 +87,37 @@ def plan_translations(
         OptionError: Several inputs without a folder, or the output is the input.
         OutputError: The folder cannot be created or written to.
     """
+    names = names or [None] * len(inputs)
     if output is None:
         if subtitles and all(map(is_subtitle_file, inputs)):
             paths = [Path(name) for name in inputs]
-            return [partial(_new_translation_path, p.parent, p.stem, p.suffix) for p in paths]
-        if len(inputs) > 1:
+            return [partial(_translation_path, p.parent, p.stem, p.suffix) for p in paths]
+        if len(inputs) > 1 or names[0] is not None:
             raise OptionError("several files need a folder to write to: -o FOLDER")
         return [None]
     path = Path(output)
-    if len(inputs) == 1 and not path.is_dir() and not output.endswith(("/", os.sep)):
+    alone = len(inputs) == 1 and names[0] is None
+    if alone and not path.is_dir() and not output.endswith(("/", os.sep)):
+        if path.suffix.lower() in FOREIGN_SUFFIXES:
+            raise OptionError(f"{output}: {path.suffix.lower()} files cannot be written, only text")
         prepare_folder(path.parent)
         check_no_collisions([path], inputs)
         return [lambda _: path]
     prepare_folder(path)
-    suffixes = [Path(name).suffix or ".txt" if name != "-" else ".txt" for name in inputs]
-    return [
-        partial(_translation_path, path, name.removesuffix(suffix), suffix)
-        for name, suffix in zip(output_names(inputs), suffixes, strict=True)
-    ]
+    plain = iter(output_names([i for i, name in zip(inputs, names, strict=True) if name is None]))
+    planned: list[Callable[[str], Path] | None] = []
+    for each, name in zip(inputs, names, strict=True):
+        suffix = Path(each).suffix or ".txt" if each != "-" else ".txt"
+        own = path / (next(plain) if name is None else name)
+        prepare_folder(own.parent)
+        planned.append(
+            partial(_translation_path, own.parent, own.name.removesuffix(suffix), suffix)
+        )
+    return planned
 
 
 def _translation_path(folder: Path, stem: str, suffix: str, language: str) -> Path:
     return folder / f"{stem}.{language}{suffix}"
-
-
-def _new_translation_path(folder: Path, stem: str, suffix: str, language: str) -> Path:
-    """As _translation_path, for a name that nobody has given. Raises OptionError if it exists."""
-    path = _translation_path(folder, stem, suffix, language)
-    if path.exists():
-        raise OptionError(f"{path} exists, perhaps corrected by hand: -o {path} replaces it")
-    return path
 
 
 def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> None:
@@ -122,20 +137,40 @@ def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> 
         taken.add(path)
 
 
-def write_atomically(path: Path, content: str | bytes) -> None:
+def write_atomically(
+    path: Path,
+    content: str | bytes | Iterable[bytes],
+    before_rename: Callable[[str], None] | None = None,
+) -> None:
     """Write a file, text as UTF-8, under a temporary name, then rename it.
 
-    A reader sees the old file or the new one, never a part of it.
+    A reader sees the old file or the new one, never a part of it; after a power cut too.
+
+    Args:
+        path: The file.
+        content: All of it, or its parts.
+        before_rename: Gets the SHA-256 of the content while the old file is still there.
 
     Raises:
         OutputError: The file cannot be written.
     """
+    if isinstance(content, str):
+        content = content.encode()
+    parts = [content] if isinstance(content, bytes) else content
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    digest = hashlib.sha256()
     with output_errors(path):
         try:
-            temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
+            with temporary.open("wb") as file:
+                for part in parts:
+                    file.write(part)
+                    digest.update(part)
+                file.flush()
+                os.fsync(file.fileno())
+            if before_rename is not None:
+                before_rename(digest.hexdigest())
             temporary.replace(path)
-        except OSError:
+        except BaseException:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from edgeapp.console import LiveLine, print_note, progress, results_console, timed_line
-from edgeapp.exit_codes import named
+from edgeapp.batch.repeated_warnings import RepeatedWarnings
+from edgeapp.batch.run_progress import RunProgress
+from edgeapp.console import LiveLine, print_note, results_console, timed_line
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
@@ -72,28 +72,32 @@ class LiveTextView:
 
 
 class ProgressBarView:
-    """A ProgressView for results that go to files: a progress bar on stderr. A context manager.
+    """A ProgressView for results that go to files: the run's progress. A context manager.
 
     Args:
-        name: Base name of the recording, shown beside the bar.
+        name: Base name of the recording, for warnings.
+        run: The progress of the run.
+        resumed_s: Seconds that an earlier run has done.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name, self._stack = name, ExitStack()
+    def __init__(self, name: str, run: RunProgress, resumed_s: float = 0.0) -> None:
+        self._run, self._resumed_s = run, resumed_s
+        self._warnings = RepeatedWarnings(name)
 
     def __enter__(self) -> ProgressBarView:
-        self._bar = self._stack.enter_context(progress())
-        self._task = self._bar.add_task(self._name, total=None)
+        self._warnings.__enter__()
         return self
 
     def __exit__(self, *exc: object) -> None:
-        self._stack.close()
+        self._warnings.print_counts()
 
     def started(self, info: TranscriptionInfo) -> None:
-        self._bar.update(self._task, total=info.duration)
+        if info.duration is not None:
+            self._resumed_s = min(self._resumed_s, info.duration)
+            self._run.total(info.duration, self._resumed_s)
 
     def segment(self, segment: Segment) -> None:
-        self._bar.update(self._task, completed=segment.end)
+        self._run.advance_to(max(segment.end, self._resumed_s))
 
     def text_delta(self, text: str) -> None: ...
 
@@ -106,4 +110,4 @@ class ProgressBarView:
     def untranslated(self, cue: Cue) -> None: ...
 
     def warned(self, message: str) -> None:
-        print_note(named(message, self._name))
+        self._warnings.add(message)

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
+import math
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from enum import Enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from edgeapp.batch.find_inputs import FoundInput
-from edgeapp.batch.job_journal import Job, JobJournal, JobRecord, State
+from edgeapp.batch.journal.decisions import Decision, JobPolicy
+from edgeapp.batch.journal.job_journal import Job, JobRecord, State
+from edgeapp.batch.journal.part_file import job_key
+from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
-from edgeapp.batch.part_file import job_key
+from edgeapp.batch.result_writer import ResultWriter
+from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
+from edgeapp.batch.sound_prefetch import SoundPrefetch
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.console import format_clock, print_note
 from edgeapp.exit_codes import InputFailures
@@ -22,7 +28,7 @@ from edgeapp.subtitles.formats import Transcript, render
 from edgeapp.subtitles.shaping import shaped
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import InputError, OutputError
+from pipelines import EdgeError, InputError, OutputError
 
 if TYPE_CHECKING:
     from edgeapp.batch.progress import LiveTextView, ProgressBarView
@@ -30,18 +36,16 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from pipelines import TranscribeOptions, Transcriber, Translator
 
-__all__ = ["Decision", "TranscriptionRunner"]
+__all__ = ["FileOutcome", "TranscriptionRunner"]
+
+_MIN_RESULT_BYTES = 1 << 20  # of each file of results
+_AUDIO_PER_TEXT = 20  # bytes of compressed sound at 1 kB/s for a byte of text with word times
 
 
-class Decision(Enum):
-    """What a run does with a recording."""
+class TranslatorSource(Protocol):
+    """A ModelPool, or the machines of a cluster."""
 
-    TRANSCRIBE = "transcribe"
-    RESUME = "go on where an earlier run stopped"
-    RETRY = "try again, it has failed"
-    WRITE = "decoded already, write the files"
-    SKIP_DONE = "done already"
-    SKIP_OTHERS = "has not failed"
+    def translator(self, name: str | None, source: str, target: str) -> Translator: ...
 
 
 @dataclass
@@ -61,10 +65,9 @@ class TranscriptionRunner:
             False: text without times, when it is final. None: text on stdout, with times on a
             terminal; none beside files.
         pretty_json: Indent JSON.
-        journal: Where finished work is kept, so that a run that was ended goes on; for results in
-            files. None: nowhere.
-        overwrite: Do again what is done.
-        retry_failed: Do only what has failed.
+        policy: How earlier runs are treated; for results in files.
+        events: Print the progress as JSON lines on stdout.
+        translators: Loads translators instead of `pool`.
         style: Rules of srt and vtt subtitles. None: one cue for each segment, as openai-whisper
             writes.
     """
@@ -79,10 +82,15 @@ class TranscriptionRunner:
     layout: WordCueLayout
     verbose: bool | None = None
     pretty_json: bool = False
-    journal: JobJournal | None = None
-    overwrite: bool = False
-    retry_failed: bool = False
+    policy: JobPolicy = field(default_factory=JobPolicy)
     style: SubtitleStyle | None = DEFAULT_STYLE
+    events: bool = False
+    translators: TranslatorSource | None = None
+
+    def __post_init__(self) -> None:
+        self._progress, self._sounds = RunProgress(), SoundPrefetch()
+        self._following: Mapping[str, str] = {}
+        self._writer = ResultWriter(self.policy.journal, self.policy.overwrite)
 
     def run(self, inputs: Sequence[FoundInput]) -> int:
         """Transcribe recordings in order. A recording that fails does not stop the others.
@@ -97,12 +105,52 @@ class TranscriptionRunner:
             BrokenPipeError: The reader of stdout is gone.
         """
         failures = InputFailures(len(inputs), self.debug)
-        for found, name in zip(inputs, self.output.names, strict=True):
-            with failures.catch(found.path):
-                if found.problem is not None:
-                    raise InputError(found.problem)
-                self._journaled(found.path, name, single=len(inputs) == 1)
+        self._following = self._next_to_decode(inputs)
+        run = RunProgress([found.path for found in inputs], "audio", self.progress_output)
+        with SoundPrefetch() as self._sounds, run as self._progress:
+            for found, name in zip(inputs, self.output.names, strict=True):
+                with failures.catch(found.path), self._progress.file(found.path):
+                    if found.problem is not None:
+                        raise InputError(found.problem)
+                    self._journaled(found.path, name, single=len(inputs) == 1)
         return failures.exit_code()
+
+    @property
+    def progress_output(self) -> ProgressOutput:
+        """Where the progress is shown: not where the text is."""
+        if self.events:
+            return ProgressOutput.EVENTS
+        to_stdout = self.output.folder is None
+        if not self.output.formats or (self.verbose and not to_stdout):
+            return ProgressOutput.NONE
+        if to_stdout and not sys.stderr.isatty():  # notes are for results in files
+            return ProgressOutput.NONE
+        return ProgressOutput.TERMINAL
+
+    def run_one(self, found: FoundInput, name: str) -> FileOutcome:
+        """Transcribe one recording of several, to files; for runs that share a journal.
+
+        Args:
+            found: The recording.
+            name: Base name of its results.
+
+        Raises:
+            EdgeError: It failed.
+        """
+        if found.problem is not None:
+            raise InputError(found.problem)
+        self._journaled(found.path, name, single=False)
+        return self._progress.outcome
+
+    def _next_to_decode(self, inputs: Sequence[FoundInput]) -> Mapping[str, str]:
+        """For each recording the next one that probably has to be decoded."""
+        journal = self.policy.journal
+        done = set[str]()
+        if journal is not None and not self.policy.overwrite:
+            done = {r.input for r in journal.records() if r.state is State.DONE}
+        paths = [each.path for each in inputs if each.problem is None and each.path != "-"]
+        paths = [path for path in paths if path not in done and Path(path).is_file()]
+        return dict(pairwise(paths))
 
     def plan(self, inputs: Sequence[FoundInput]) -> Iterator[str]:
         """What `run` would do, one line for each recording."""
@@ -110,32 +158,36 @@ class TranscriptionRunner:
             if found.problem is not None:
                 yield found.problem
                 continue
-            source, record = found.path, None
-            if self.journal is not None and source != "-" and Path(source).is_file():
-                record = self.journal.record(self._key(source))
-            yield f"{source}: {self._decision(record, source, name).value}"
-
-    def _has_failed(self, record: JobRecord | None, source: str) -> bool:
-        """Whether a recording has failed, or another one with its name, which may be mended now."""
-        if record is not None:
-            return record.state is State.FAILED
-        assert self.journal is not None, "--retry-failed needs it"
-        return any(r.input == source and r.state is State.FAILED for r in self.journal.records())
+            source, record, journal = found.path, None, self.policy.journal
+            if journal is not None and source != "-" and Path(source).is_file():
+                record = journal.record(self._key(source))
+            decision = self._decision(record, source, name)
+            yield self._writer.plan(source, decision, "transcribe", self._renderings(name))
 
     def _decision(self, record: JobRecord | None, source: str, name: str) -> Decision:
         """What to do with a recording of which the journal has a record, or none."""
-        if self.retry_failed and not self._has_failed(record, source):
-            return Decision.SKIP_OTHERS
-        if record is None or self.overwrite:
-            return Decision.TRANSCRIBE
-        if record.state is State.DONE:
-            wanted = {str(path.absolute()): how for path, how in self._renderings(name).items()}
-            if wanted.items() <= record.outputs.items() and all(map(os.path.exists, wanted)):
-                return Decision.SKIP_DONE
-            return Decision.WRITE
-        if record.state is State.FAILED:
-            return Decision.RETRY
-        return Decision.RESUME
+        if record is not None and self._is_outdated(record):
+            record = None
+        return self.policy.decide(record, source, self._renderings(name))
+
+    def _is_outdated(self, record: JobRecord) -> bool:
+        """Whether its translation is by another model than would be chosen now."""
+        from pipelines.hub import choose_default, resolve
+
+        chosen = record.choices
+        if "translator" not in chosen or self.translators is not None:
+            return False  # folders on other machines have other paths
+        try:
+            if self.translation_model is not None:
+                model = resolve(self.translation_model)
+            else:
+                preferred = self.pool.settings.translation_model
+                model = choose_default(
+                    "translation", chosen["spoken"], self.target, preferred=preferred
+                )
+        except EdgeError:  # it is said where the model is needed
+            return False
+        return str(model.folder.resolve()) != chosen["translator"]
 
     def _renderings(self, name: str) -> dict[Path, str]:
         """The files of a recording, each with how it is rendered."""
@@ -147,7 +199,11 @@ class TranscriptionRunner:
         }
 
     def _key(self, source: str) -> str:
-        """The key of a recording's job: its content, the models, and the options that matter."""
+        """The key of a recording's job: its content, the models, and the options that matter.
+
+        The model that translates is chosen by the spoken language, which may not be known yet: it
+        stands among the job's choices.
+        """
         from pipelines import TranscribeOptions, __version__
 
         default, options = asdict(TranscribeOptions()), asdict(self.options)
@@ -166,28 +222,43 @@ class TranscriptionRunner:
 
     def _journaled(self, source: str, name: str, *, single: bool) -> None:
         """Transcribe one recording, from where an earlier run stopped."""
-        if self.journal is None or source == "-" or not Path(source).is_file():
-            if not self.retry_failed:
+        files = self._renderings(name)
+        journal = self.policy.journal
+        if journal is None or source == "-" or not Path(source).is_file():
+            if not self.policy.retry_failed:
+                self._check_outputs(source, files)
                 self._transcribe(source, name, None, single=single)
             return
         key = self._key(source)
-        decision = self._decision(self.journal.record(key), source, name)
-        if decision in (Decision.SKIP_DONE, Decision.SKIP_OTHERS):
-            if decision is Decision.SKIP_DONE:
+        decision = self._decision(journal.record(key), source, name)
+        if decision.skips:
+            self._progress.skip(decision.value)
+            if decision is Decision.SKIP_DONE and self.policy.name_skipped:
                 print_note(f"{source}: {decision.value}; --overwrite does it again")
             return
+        self._check_outputs(source, files)
         model = self.transcriber.recognizer.capabilities.name
-        with self.journal.job(key, "transcribe", source, model) as job:
+        with journal.job(key, "transcribe", source, model, TranscriptPiece) as job:
             if job is None:
                 raise InputError(f"{source}: another run is at it")
-            if self.overwrite:
+            if decision is Decision.BEGIN:
                 job.forget()
-            if decision in (Decision.RESUME, Decision.RETRY) and job.pieces:
-                ends = [s.end for piece in job.pieces for s in piece.segments]
-                print_note(f"{source}: resuming at {format_clock(max(ends, default=0.0))}")
+            goes_on = decision in (Decision.RESUME, Decision.RETRY)
+            if goes_on and (end_s := _end_of(job.pieces)) > 0:
+                print_note(f"{source}: resuming at {format_clock(end_s)}")
             self._transcribe(source, name, job, single=single)
 
-    def _transcribe(self, source: str, name: str, entry: Job | None, *, single: bool) -> None:
+    def _check_outputs(self, source: str, files: Mapping[Path, str]) -> None:
+        """Check that the results can be written, before any work is done."""
+        self._writer.check(files)
+        path = Path(source)
+        size = path.stat().st_size if source != "-" and path.is_file() else 0
+        needed = len(files) * (_MIN_RESULT_BYTES + size // _AUDIO_PER_TEXT)
+        self._writer.check_space({path.parent for path in files}, needed)
+
+    def _transcribe(
+        self, source: str, name: str, entry: Job[TranscriptPiece] | None, *, single: bool
+    ) -> None:
         """Transcribe one recording and write its results.
 
         Args:
@@ -201,17 +272,23 @@ class TranscriptionRunner:
         job = TranscriptionJob(
             self.transcriber,
             self.options,
-            self._translator_for if self.target is not None else None,
+            partial(self._translator_for, entry) if self.target is not None else None,
             self.target,
             pieces=() if entry is None else tuple(entry.pieces),
-            keep=None if entry is None else entry.add,
+            keep=None if entry is None else _keeping(entry),
         )
         if entry is not None:
             entry.running()
         audio: Any = sys.stdin.buffer if source == "-" else source
+        if (sound := self._sounds.take(source)) is not None:
+            audio, job.warnings = sound.samples, sound.warnings
+            del sound  # its samples are held by the job alone
+        if source in self._following:
+            self._sounds.begin(self._following[source])
         if not single and self.output.folder is None:
             print_note(source)
-        view = self._view(name)
+        decoded = entry is not None and entry.record.state is State.DONE
+        view = self._view(name, math.inf if decoded else _end_of(job.pieces))
         try:
             with view:
                 job.run(audio, view)
@@ -228,33 +305,50 @@ class TranscriptionRunner:
             if entry is not None:
                 entry.stopped(job.duration, error)
             raise
+        self._progress.wrote(list(self._renderings(name)))
         if entry is not None:
-            entry.done(job.duration, self._renderings(name))
+            try:
+                entry.done(job.duration, self._renderings(name))
+            except OutputError as error:  # the results are there
+                print_note(str(error))
 
-    def _view(self, name: str) -> LiveTextView | ProgressBarView:
+    def _view(self, name: str, resumed_s: float) -> LiveTextView | ProgressBarView:
         """Text as it is decoded, or a progress bar where stdout is for results in a format."""
         from edgeapp.batch.progress import LiveTextView, ProgressBarView
 
         to_stdout = self.output.folder is None
         terminal = sys.stdout.isatty()
         if to_stdout and self.output.formats:
-            return ProgressBarView(name)
+            return ProgressBarView(name, self._progress, resumed_s)
         if to_stdout:
             timed = terminal if self.verbose is None else self.verbose
             return LiveTextView(timed=timed, provisional=self.verbose is not False)
-        return LiveTextView(timed=True) if self.verbose else ProgressBarView(name)
+        return (
+            LiveTextView(timed=True)
+            if self.verbose
+            else ProgressBarView(name, self._progress, resumed_s)
+        )
 
-    def _translator_for(self, spoken: str) -> Translator:
-        return self.pool.translator(self.translation_model, spoken, self.target)
+    def _translator_for(self, entry: Job[TranscriptPiece] | None, spoken: str) -> Translator:
+        assert self.target is not None, "there is a target language"
+        translator = (self.translators or self.pool).translator(
+            self.translation_model, spoken, self.target
+        )
+        if entry is not None:
+            entry.choose(spoken=spoken, translator=str(translator.model.folder.resolve()))
+        return translator
 
     def _write(self, transcript: Transcript, name: str, suffix: str = "") -> None:
         """Write a transcript in all formats, to files with `suffix` or to stdout."""
         if self.output.folder is not None:
             for file in self.output.files(name):
                 text = self._render(transcript, file.format, file.translated)
-                write_atomically(file.path.with_name(file.path.name + suffix), text)
-                if not suffix:  # what an interrupted run has left
-                    file.path.with_name(file.path.name + ".part").unlink(missing_ok=True)
+                part = file.path.with_name(file.path.name + ".part")
+                if suffix:
+                    write_atomically(part, text)
+                else:
+                    self._writer.write(file.path, text)
+                    part.unlink(missing_ok=True)  # what an interrupted run has left
             return
         for fmt in self.output.formats:
             text = self._render(transcript, fmt, translated=False)
@@ -281,4 +375,28 @@ class TranscriptionRunner:
                 print_note(str(error))
                 return
             if (folder := self.output.folder) is not None:
-                print_note(f"{name}: the first part is in {folder}, in files that end with .part")
+                print_note(
+                    f"{name}: what was finished is in {folder}, in files that end with .part"
+                )
+
+
+def _end_of(pieces: Sequence[TranscriptPiece]) -> float:
+    """Seconds up to which pieces reach."""
+    return max((segment.end for piece in pieces for segment in piece.segments), default=0.0)
+
+
+def _keeping(entry: Job[TranscriptPiece]) -> Callable[[TranscriptPiece], None]:
+    """Adds pieces to the journal. If it fails, the work goes on without it."""
+    failed = False
+
+    def keep(piece: TranscriptPiece) -> None:
+        nonlocal failed
+        if failed:  # a later piece would leave a gap
+            return
+        try:
+            entry.add(piece)
+        except OutputError as error:
+            failed = True
+            print_note(f"going on without the journal: {error}")
+
+    return keep

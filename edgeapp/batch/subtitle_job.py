@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.outputs import write_atomically
+from edgeapp.batch.journal.job_journal import Job
+from edgeapp.batch.journal.part_file import job_key
+from edgeapp.batch.journal.pieces import PassagesPiece, PieceCollector
+from edgeapp.batch.repeated_warnings import RepeatedWarnings
+from edgeapp.batch.result_writer import ResultWriter
+from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.translation_job import LineTranslator
-from edgeapp.console import print_note, progress
-from edgeapp.documents.subtitle_file import read
+from edgeapp.console import print_note
+from edgeapp.documents.subtitle_file import SubtitleFile, parse, read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from pipelines import TranslateOptions, Translation
+    from pipelines import TranslateOptions, Translation, Translator
 
 __all__ = ["SubtitleJob", "UNREADABLE_SUFFIXES"]
 
@@ -28,7 +33,7 @@ UNREADABLE_SUFFIXES = frozenset(
 """Suffixes of files with structure that line by line translation would spoil."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class SubtitleJob:
     """One subtitle file.
 
@@ -38,6 +43,11 @@ class SubtitleJob:
         source: The file.
         bilingual: Keep the original lines above their translation.
         style: Width of the lines, and reading speed.
+        content: What `source` holds, where it was read from a pipe; None: it is a file.
+        entry: The job in the journal, with the passages of earlier runs; None: nothing is kept.
+        writer: Writes the output.
+        lines: Cues of the file, once it is read.
+        progress: Of the run.
     """
 
     line_translator: LineTranslator
@@ -45,6 +55,31 @@ class SubtitleJob:
     source: Path
     bilingual: bool = False
     style: SubtitleStyle = DEFAULT_STYLE
+    content: bytes | None = None
+    entry: Job[PassagesPiece] | None = None
+    writer: ResultWriter = field(default_factory=ResultWriter)
+    lines: int = 0
+    progress: RunProgress = field(default_factory=RunProgress)
+
+    def key(self, translator: Translator) -> str:
+        """The key of the passages: all that their translations depend on."""
+        return job_key(
+            self.source,
+            verb="translate subtitles",
+            suffix=self.source.suffix.lower(),
+            model=str(translator.model.folder),
+            compute_type=translator.model.compute_type,
+            shortlist=translator.shortlist,
+            source_language=self.options.source_language or translator.source,
+            target=self.options.target,
+            beam_size=self.options.beam_size,
+        )
+
+    def _read(self) -> SubtitleFile:
+        """The subtitles. Raises InputError if they are none."""
+        if self.content is None:
+            return read(self.source)
+        return parse(self.content, self.source.suffix.removeprefix("."), self.source.stem)
 
     def run(self, target: Path | None) -> None:
         """Translate the file.
@@ -62,14 +97,29 @@ class SubtitleJob:
                 f"{self.source} stays {self.source.suffix.lower()} when it is translated: "
                 f"{target} has another ending"
             )
-        file = read(self.source)
+        file = self._read()
+        self.lines = len(file.cues)
         options = replace(self.options, word_alignments=True)
-        content = b""
-        with progress(shown=target is not None or not sys.stdout.isatty()) as bar:
-            task = bar.add_task(str(self.source), total=len(passages(file)))
+        content, entry = b"", self.entry
+        earlier = [t for piece in entry.stored() for t in piece.translations] if entry else []
+        collector = PieceCollector["Translation"](
+            lambda done: None if entry is None else entry.add(PassagesPiece(tuple(done)))
+        )
+        found = passages(file)
+        with collector, RepeatedWarnings(str(self.source)) as warnings:
+            self.progress.total(len(found), len(earlier))
+            cues = (f"cue {passage.fragments[0].cue + 1}" for passage in found)
+            if earlier:
+                print_note(f"{self.source}: resuming after {len(earlier)} translated passages")
 
             def translate_lines(texts: Iterable[str]) -> Iterator[Translation]:
-                return self.line_translator.translate_lines(texts, options)
+                texts = iter(texts)
+                for translation, _ in zip(earlier, texts, strict=False):
+                    yield translation
+                for translation in self.line_translator.translate_lines(texts, options):
+                    collector.add(translation)
+                    self.progress.advance(1, lines=1)
+                    yield translation
 
             for done in translate_subtitles(
                 file, translate_lines, style=self.style, bilingual=self.bilingual
@@ -77,11 +127,11 @@ class SubtitleJob:
                 if isinstance(done, bytes):
                     content = done
                     continue
+                cue = next(cues)
                 for warning in done.warnings:
-                    print_note(f"{self.source}: {warning}")
-                bar.advance(task)
+                    warnings.add(warning, cue)
         if target is None:
             sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()
         else:
-            write_atomically(target, content)
+            self.writer.write(target, content)

@@ -6,12 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from edgeapp.batch.find_inputs import FoundInput
-from edgeapp.batch.outputs import check_no_collisions, output_names, prepare_folder
+from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, FoundInput
+from edgeapp.batch.outputs import (
+    FOREIGN_SUFFIXES,
+    check_no_collisions,
+    output_names,
+    prepare_folder,
+)
 from edgeapp.subtitles.formats import FORMATS, formats_of
 from pipelines import OptionError
 
 __all__ = ["OutputFile", "TranscriptOutput"]
+
+# Formats of text and subtitles that are not among FORMATS.
+_OTHER_TEXT = frozenset(
+    ".ass .dfxp .htm .html .log .md .rst .sbv .ssa .stl .sub .tex .text .toml .ttml .xml .yaml "
+    ".yml".split()
+)
 
 
 @dataclass(frozen=True)
@@ -111,6 +122,11 @@ class TranscriptOutput:
                 if (parent := (self.folder / name).parent) != self.folder:
                     prepare_folder(parent)
 
+    def listing(self) -> str:
+        """The names of the files, or how many there are."""
+        paths = [file.path for name in self.names for file in self.files(name)]
+        return ", ".join(map(str, paths)) if len(paths) <= len(FORMATS) else f"{len(paths)} files"
+
     def files(self, name: str) -> Iterator[OutputFile]:
         """The files of the recording with this base name; none where results go to stdout.
 
@@ -127,9 +143,18 @@ class TranscriptOutput:
 
 
 def _format_in_name(output: str) -> str | None:
-    """The format with which the name of a file ends; None for the name of a folder."""
+    """The format with which the name of a file ends; None for the name of a folder.
+
+    Raises:
+        OptionError: It ends as a file of a format that cannot be written.
+    """
     path = Path(output)
-    ending = path.suffix.lower().removeprefix(".")
-    if ending not in FORMATS or path.is_dir() or output.endswith(("/", "\\")):
+    suffix = path.suffix.lower()
+    if path.is_dir() or output.endswith(("/", "\\")):
         return None
-    return ending
+    if suffix in FOREIGN_SUFFIXES | MEDIA_SUFFIXES | _OTHER_TEXT:
+        raise OptionError(
+            f"{output}: {suffix} files cannot be written; the formats are {', '.join(FORMATS)}, "
+            f"and a folder of that name is {output}/"
+        )
+    return suffix.removeprefix(".") if suffix.removeprefix(".") in FORMATS else None

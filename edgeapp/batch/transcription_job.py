@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from edgeapp.batch.job_journal import Piece
+from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.segmenter import SentenceJoiner
 
@@ -67,6 +67,7 @@ class TranscriptionJob:
         target: Language to translate into, or None.
         pieces: What an earlier run has finished; the work goes on after it.
         keep: Called with what is finished, wherever a later run can go on.
+        warnings: About the recording, where its sound was decoded before.
         language: Spoken language; "" until it is known.
         duration: Seconds of audio; None until it is known.
         tokens: Number of decoded tokens, recognition and translation together.
@@ -76,8 +77,9 @@ class TranscriptionJob:
     options: TranscribeOptions
     translator_for: Callable[[str], Translator] | None = None
     target: str | None = None
-    pieces: Sequence[Piece] = ()
-    keep: Callable[[Piece], None] | None = None
+    pieces: Sequence[TranscriptPiece] = ()
+    keep: Callable[[TranscriptPiece], None] | None = None
+    warnings: Sequence[str] = ()
     language: str = ""
     duration: float | None = None
     tokens: int = 0
@@ -122,7 +124,7 @@ class TranscriptionJob:
             if isinstance(event, TranscriptionInfo):
                 self.language, self.duration = event.language, event.duration
                 view.started(event)
-                for warning in event.warnings:
+                for warning in (*self.warnings, *event.warnings):
                     view.warned(warning)
                 if self.translator_for is not None:
                     # Loaded before anything is decoded: a missing model must not waste the work.
@@ -176,7 +178,9 @@ class TranscriptionJob:
     def _keep_piece(self, checkpoint: Checkpoint) -> None:
         segments, cues = self._kept
         if self.keep is not None and (segments, cues) != (len(self._segments), len(self._cues)):
-            piece = Piece(tuple(self._segments[segments:]), tuple(self._cues[cues:]), checkpoint)
+            piece = TranscriptPiece(
+                tuple(self._segments[segments:]), tuple(self._cues[cues:]), checkpoint
+            )
             self.keep(piece)
             self._kept = (len(self._segments), len(self._cues))
 

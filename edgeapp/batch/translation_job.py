@@ -12,11 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.inputs import TextUnit, read_units
+from edgeapp.batch.journal.job_journal import Job
+from edgeapp.batch.journal.part_file import PartFile, job_key
+from edgeapp.batch.journal.pieces import LinesPiece, PieceCollector
 from edgeapp.batch.language_check import LanguageCheck
 from edgeapp.batch.line_formats import WRITERS
-from edgeapp.batch.part_file import PartFile, job_key
+from edgeapp.batch.repeated_warnings import RepeatedWarnings
+from edgeapp.batch.result_writer import ResultWriter
+from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.text_source import OpenText, TextSource
-from edgeapp.console import print_note, progress
+from edgeapp.console import print_note
 from pipelines import InputError, NumericalError
 
 if TYPE_CHECKING:
@@ -45,10 +50,15 @@ class TranslationJob:
         translator: The loaded model.
         options: Options of the translation.
         source: The input.
-        opened: The input, where it is open already.
         document: Join wrapped lines into paragraphs.
         format: Of the output lines, a key of WRITERS.
         language_check: Warns of text in another language.
+        opened: The input, where it is open already.
+        entry: The job in the journal, with the lines of earlier runs; None: the lines so far are
+            kept beside the output, as a PartFile.
+        writer: Writes the output of a job in the journal.
+        lines: Lines of the output so far.
+        progress: Of the run.
     """
 
     line_translator: LineTranslator
@@ -59,13 +69,16 @@ class TranslationJob:
     format: str
     language_check: LanguageCheck = field(default_factory=lambda: LanguageCheck(None))
     opened: OpenText | None = None
+    entry: Job[LinesPiece] | None = None
+    writer: ResultWriter = field(default_factory=ResultWriter)
+    lines: int = 0
+    progress: RunProgress = field(default_factory=RunProgress)
 
     def run(self, target: Path | None) -> None:
         """Translate the input.
 
         Args:
-            target: The output file; None is stdout. It is written as a PartFile, so that an
-                interrupted run of a regular file is resumed.
+            target: The output file; None is stdout.
 
         Raises:
             InputError: It cannot be read, or some lines failed: those for which the model computes
@@ -75,29 +88,65 @@ class TranslationJob:
         """
         with ExitStack() as stack:
             opened = self.opened or self.source.open(stack)
-            size = opened.size
             units = read_units(opened.file, document=self.document, head=opened.head)
             if target is None:
-                self._check(self._translate(units, _write_to_stdout, size, 0))
-                return
-            part = stack.enter_context(PartFile(target, self._key() if size is not None else None))
-            if part.done:
-                print_note(f"{target}: resuming after {part.done} translated lines")
-            bytes_done = 0
-            for unit in islice((u for u in units if u is not None), part.done):
-                bytes_done += unit.size
-            try:
-                failed = self._translate(units, part.write, size, bytes_done)
-            except (KeyboardInterrupt, Exception):
-                if part.part.stat().st_size:
-                    resume = "" if size is None else "; the same command resumes there"
-                    print_note(f"the translated lines are in {part.part}{resume}")
-                raise
-            part.finish()
-            self._check(failed)
+                self._check(self._translate(units, _write_to_stdout, opened.size, 0))
+            elif self.entry is not None:
+                self._check(self._run_in_journal(units, self.entry, target, opened.size))
+            else:
+                self._check(self._run_with_part(units, stack, target, opened.size))
 
-    def _key(self) -> str:
-        """The key of the PartFile: all that its lines depend on, by names that stay the same."""
+    def _run_in_journal(
+        self,
+        units: Iterator[TextUnit | None],
+        entry: Job[LinesPiece],
+        target: Path,
+        size: int | None,
+    ) -> int:
+        """Keep the lines in the journal until all are there. Returns the number of failed ones."""
+        failed = 0
+        for piece in entry.stored():
+            self.lines += len(piece.lines)
+            failed += piece.failed
+        if self.lines:
+            print_note(f"{self.source.shown}: resuming after {self.lines} translated lines")
+        bytes_done = _skip(units, self.lines)
+
+        def keep(lines: list[tuple[str, bool]]) -> None:
+            entry.add(LinesPiece(tuple(line for line, _ in lines), sum(bad for _, bad in lines)))
+
+        with PieceCollector(keep) as collector:
+
+            def write(line: str, bad: bool) -> None:
+                collector.add((line, bad))
+                self.lines += 1
+
+            failed += self._translate(units, write, size, bytes_done)
+        content = ("".join(piece.lines).encode(errors="replace") for piece in entry.stored())
+        self.writer.write(target, content)
+        return failed
+
+    def _run_with_part(
+        self, units: Iterator[TextUnit | None], stack: ExitStack, target: Path, size: int | None
+    ) -> int:
+        """Keep the lines in a PartFile until all are there. Returns the number of failed ones."""
+        part = stack.enter_context(PartFile(target, self.key() if size is not None else None))
+        if part.done:
+            print_note(f"{target}: resuming after {part.done} translated lines")
+        bytes_done = _skip(units, part.done)
+        try:
+            failed = self._translate(units, lambda line, _: part.write(line), size, bytes_done)
+        except (KeyboardInterrupt, Exception):
+            if part.part.stat().st_size:
+                resume = "" if size is None else "; the same command resumes there"
+                print_note(f"the translated lines are in {part.part}{resume}")
+            raise
+        self.writer.note(target, part.part)
+        part.finish()
+        return failed
+
+    def key(self) -> str:
+        """The key of the lines: all that they depend on, by names that stay the same."""
         options, translator = self.options, self.translator
         return job_key(
             Path(self.source.name),
@@ -116,18 +165,18 @@ class TranslationJob:
     def _translate(
         self,
         units: Iterator[TextUnit | None],
-        write: Callable[[str], None],
+        write: Callable[[str, bool], None],
         size: int | None,
         bytes_done: int,
     ) -> int:
-        """Translate units and write each line at once, with a progress bar where `size` is known.
+        """Translate units and write each line at once.
 
         A failed unit has an empty translation. In a file its line waits until a later text has
         been translated, so that a damaged model leaves no file of empty lines.
 
         Args:
             units: Units to translate; None where reading on would block.
-            write: Writes a line with its ending.
+            write: Takes a line with its ending, and whether it failed.
             size: Bytes of the whole input, or None.
             bytes_done: Bytes of the input before the first unit.
 
@@ -140,11 +189,12 @@ class TranslationJob:
         """
         to_stdout = write is _write_to_stdout
         failed, in_a_row, translated = 0, 0, bytes_done > 0
-        waiting: list[str] = []
-        shown = not to_stdout or not sys.stdout.isatty()
-        with progress(shown=shown and size is not None) as bar:
-            task = bar.add_task(self.source.shown, total=size, completed=bytes_done)
+        waiting: list[tuple[str, bool]] = []
+        if size is not None:
+            self.progress.total(size, bytes_done)
+        with RepeatedWarnings(self.source.shown) as warnings:
             for unit, result in self._results(units):
+                bad = isinstance(result, NumericalError)
                 if isinstance(result, NumericalError):
                     print_note(f"{self._position(unit)}: {result}")
                     failed, in_a_row = failed + 1, in_a_row + 1
@@ -152,22 +202,22 @@ class TranslationJob:
                 else:
                     translation = result
                     for warning in translation.warnings:
-                        print_note(f"{self._position(unit)}: {warning}")
+                        warnings.add(warning, f"line {unit.number}")
                     if unit.text.strip():
                         in_a_row, translated = 0, True
                 if in_a_row == _MAX_FAILED_IN_A_ROW:
                     raise NumericalError(
                         f"{self.source.shown}: {in_a_row} lines in a row could not be translated"
                     )
-                waiting.append(WRITERS[self.format](translation) + unit.ending)
+                waiting.append((WRITERS[self.format](translation) + unit.ending, bad))
                 if to_stdout or not in_a_row:
                     while waiting:
-                        write(waiting.pop(0))
-                bar.advance(task, unit.size)
+                        write(*waiting.pop(0))
+                self.progress.advance(unit.size, lines=1)
         if failed and not translated:
             raise NumericalError(f"{self.source.shown}: no line could be translated")
         for line in waiting:
-            write(line)
+            write(*line)
         return failed
 
     def _results(
@@ -243,6 +293,11 @@ def _empty_translation(unit: TextUnit, error: NumericalError) -> Translation:
     return Translation(unit.text, "", warnings=(str(error),))
 
 
-def _write_to_stdout(line: str) -> None:
+def _skip(units: Iterator[TextUnit | None], count: int) -> int:
+    """Skip units that are translated already; returns their bytes."""
+    return sum(unit.size for unit in islice((u for u in units if u is not None), count))
+
+
+def _write_to_stdout(line: str, _: bool) -> None:
     sys.stdout.buffer.write(line.encode(errors="replace"))
     sys.stdout.buffer.flush()

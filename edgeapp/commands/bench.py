@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgeapp.commands.command import GroupedCommand
+from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.completion import complete_models
 from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, settings_from_flags
 from edgeapp.console import print_note, results_console
@@ -29,7 +29,7 @@ _TABLE_WIDTH = 120  # columns of the widest table
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table as Markdown.")]
 
 
-app = typer.Typer(rich_markup_mode=None, no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, rich_markup_mode=None, no_args_is_help=True)
 
 
 @app.command(epilog=EXIT_CODES, cls=GroupedCommand)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from edgeapp.console import print_note
 from edgeapp.exit_codes import USAGE
 
-__all__ = ["SWITCH", "GroupedCommand", "Refused"]
+__all__ = ["SWITCH", "CommandGroup", "GroupedCommand", "Refused"]
 
 # The metavar of a switch: an option of openai-whisper whose value is True or False.
 SWITCH = "[True|False]"
@@ -29,6 +29,17 @@ class Refused:
 
     reason: str
     accepted: tuple[str, ...] = ()
+
+
+class CommandGroup(TyperGroup):
+    """A group whose help has the first sentence of each command, uncut."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, _first_sentence(each)) for name, each in commands if each is not None]
+            )
 
 
 class GroupedCommand(TyperCommand):
@@ -48,6 +59,8 @@ class GroupedCommand(TyperCommand):
             record = param.get_help_record(ctx)
             if record is not None:
                 argument = param.param_type_name == "argument"
+                if argument:  # "FILE", without the type of Python
+                    record = ((param.metavar or param.name).upper(), record[1])
                 title = "Arguments" if argument else getattr(param, "rich_help_panel", None)
                 groups.setdefault(title or "Other", []).append(record)
         for title, records in groups.items():
@@ -90,6 +103,11 @@ class GroupedCommand(TyperCommand):
             return
         print_note(f"{name} is refused: {refused.reason}")
         raise typer.Exit(USAGE)
+
+
+def _first_sentence(command: Any) -> str:
+    paragraph = " ".join((command.help or "").strip().split("\n\n")[0].split())
+    return paragraph.split(". ")[0].rstrip(".") + "."
 
 
 class _Words:

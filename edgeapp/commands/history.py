@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeapp.batch.outputs import write_atomically
+from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.options import Debug
-from edgeapp.console import format_clock, print_note, results_console
+from edgeapp.console import counted, format_clock, print_note, printable, results_console
 from edgeapp.exit_codes import SOME_FAILED, exit_with_code
 from edgeapp.settings import history_file, load_settings
 from edgeapp.subtitles.formats import formats_of, render
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Owner = Annotated[
     str, typer.Option("--owner", help="User name, where the page asks for a password.")
@@ -30,7 +31,7 @@ Owner = Annotated[
 _ALL = 1_000_000  # records
 
 
-@app.command("list")
+@app.command("list", cls=GroupedCommand)
 def list_(
     search: Annotated[
         str, typer.Argument(help="Words that the title or the text must contain.")
@@ -40,24 +41,31 @@ def list_(
     debug: Debug = False,
 ) -> None:
     """List past sessions, recordings and texts: id, time, kind, duration, languages, title."""
-    with exit_with_code(debug), _history(owner) as history:
-        rows = [_row(summary) for summary in history.search(search, limit)]
+    with exit_with_code(debug):
+        rows = []
+        if _path().exists():
+            with _history(owner) as history:
+                rows = [_row(summary) for summary in history.search(search, limit)]
+        if not rows:
+            print_note(f"no record has {search!r}" if search else "the history is empty")
+            return
         console = results_console()
         if not console.is_terminal:
             for row in rows:
                 typer.echo("\t".join(row))
             return
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=None, pad_edge=False, header_style="bold")
         for column in ("id", "time", "kind", "duration", "languages", "title"):
             table.add_column(column, justify="right" if column in ("id", "duration") else "left")
         for row in rows:
-            table.add_row(*row)
+            table.add_row(*(Text(printable(field)) for field in row))
         console.print(table)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def export(
     record: Annotated[int, typer.Argument(help="Id of the record, as `list` prints it.")],
     output_format: Annotated[
@@ -92,7 +100,7 @@ def export(
             typer.echo(text, nl=not text.endswith("\n"))
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def delete(
     records: Annotated[list[int] | None, typer.Argument(help="Ids of the records.")] = None,
     every: Annotated[bool, typer.Option("--all", help="Delete all records.")] = False,
@@ -106,7 +114,7 @@ def delete(
         if every:
             count = len(history.list(_ALL))
             history.clear()
-            print_note(f"{count} records deleted")
+            print_note(f"{counted(count, 'record')} deleted")
             return
         missing = [record for record in records or () if not history.delete(record)]
         for record in missing:
@@ -115,7 +123,7 @@ def delete(
             raise typer.Exit(SOME_FAILED)
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def repair(debug: Debug = False) -> None:
     """Check the whole file and repair it: a damaged page costs what was on it.
 
@@ -128,13 +136,19 @@ def repair(debug: Debug = False) -> None:
         print_note("the history is repaired")
 
 
+def _path() -> Path:
+    """The file of the history. Raises OptionError if it is switched off."""
+    path = history_file(load_settings())
+    if path is None:
+        raise OptionError("the history is switched off: EDGEAPP_HISTORY or the settings turn it on")
+    return path
+
+
 @contextmanager
 def _history(owner: str) -> Iterator[History]:
     from edgeapp.history import History
 
-    path = history_file(load_settings())
-    if path is None:
-        raise OptionError("the history is switched off: EDGEAPP_HISTORY or the settings turn it on")
+    path = _path()
     if not path.exists():
         # It would be created, and remain empty.
         raise InputError(f"there is no history yet: {path} does not exist")

@@ -1,4 +1,4 @@
-"""`edgeapp jobs`: what was transcribed, when, how fast, with which model, and why not."""
+"""`edgeapp jobs`: what was done, when, how fast, with which model, and why not."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeapp.commands.options import Debug
-from edgeapp.console import format_clock, print_note
+from edgeapp.console import counted, format_clock, print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import journal_file, load_settings
 
 if TYPE_CHECKING:
-    from edgeapp.batch.job_journal import JobRecord
+    from edgeapp.batch.journal.job_journal import JobRecord
 
 __all__ = ["jobs"]
 
@@ -30,7 +30,7 @@ def jobs(
     ] = False,
     debug: Debug = False,
 ) -> None:
-    """List what `edgeapp transcribe` has done, and what it can go on with, the latest last.
+    """List what `transcribe` and `translate` have done, and can go on with, the latest last.
 
     The journal keeps the texts of finished work for 30 days, on this machine only.
     """
@@ -39,12 +39,12 @@ def jobs(
         if path is None or not path.exists():
             print_note("there are no jobs")
             raise typer.Exit
-        from edgeapp.batch.job_journal import JobJournal, State
+        from edgeapp.batch.journal.job_journal import JobJournal, State
 
         journal = JobJournal(path)
         if clear:
             count = journal.clear(State.FAILED if failed else None)
-            print_note(f"{count} {'job' if count == 1 else 'jobs'} deleted")
+            print_note(f"{counted(count, 'job')} deleted")
             raise typer.Exit
         records = [r for r in journal.records() if not failed or r.state is State.FAILED]
         if not records:
@@ -59,12 +59,16 @@ def jobs(
 
 def _line(record: JobRecord, state: str) -> str:
     """When, what, with which model, how fast, or why not."""
-    from edgeapp.batch.job_journal import State
+    from edgeapp.batch.journal.job_journal import State
 
     when = datetime.fromtimestamp(record.started).strftime("%Y-%m-%d %H:%M")
     parts = [when, state.ljust(7), record.input, f"({record.model})"]
     if record.audio_s is not None:
         parts.append(format_clock(record.audio_s))
+    if record.lines is not None:
+        parts.append(f"{record.lines} {'line' if record.lines == 1 else 'lines'}")
+        if record.state is State.DONE and record.worked_s:
+            parts.append(f"{record.lines / record.worked_s:.1f} a second")
     if record.state is State.DONE and record.audio_s and record.worked_s:
         parts.append(f"{record.audio_s / record.worked_s:.1f} x real time")
     if record.message:

@@ -27,6 +27,7 @@ from edgeapp.commands.options import (
     settings_from_flags,
     use_model_directory,
 )
+from edgeapp.console import print_note
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code
 from pipelines import OptionError
 
@@ -294,7 +295,10 @@ def _signals_stop() -> Iterator[_Stop]:
 def _list_devices() -> None:
     from edgeapp.live.microphone import list_devices
 
-    for device in list_devices():
+    devices = list_devices()
+    if not devices:
+        print_note("no microphone was found")
+    for device in devices:
         mark = "*" if device.default else " "
         typer.echo(
             f"{mark} {device.index}\t{device.name}\t{device.channels} channels\t{device.rate:g} Hz"

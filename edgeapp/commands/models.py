@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgeapp.commands.command import GroupedCommand
+from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.completion import complete_models
 from edgeapp.commands.options import Debug, ModelDirectory, use_model_directory
 from edgeapp.console import print_note, printable, progress, results_console
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Name = Annotated[
     str,

@@ -8,14 +8,15 @@ from typing import Annotated
 
 import typer
 
+from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.options import Debug
-from edgeapp.console import print_note
+from edgeapp.console import counted, print_note
 from edgeapp.exit_codes import DONE, SOME_FAILED, exit_code_of, exit_with_code, print_error
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, no_args_is_help=True, rich_markup_mode=None)
 
 Style = Annotated[
     str, typer.Option("--style", help=f"The rules: {', '.join(STYLES)}.", metavar="NAME")
@@ -27,7 +28,7 @@ def _app() -> None:
     """Subtitle files: check them against the rules of a style."""
 
 
-@app.command()
+@app.command(cls=GroupedCommand)
 def check(
     files: Annotated[list[Path], typer.Argument(help="Subtitle files: srt, vtt, ass, ttml …")],
     style: Style = DEFAULT_STYLE.name,
@@ -67,8 +68,8 @@ def check(
                         f"{violation.message}"
                     )
             print_note(
-                f"{path}: {len(cues)} cues, {len(found)} "
-                f"{'violation' if len(found) == 1 else 'violations'} of {limits.name}"
+                f"{path}: {counted(len(cues), 'cue')}, "
+                f"{counted(len(found), 'violation')} of {limits.name}"
             )
             if found:
                 code = max(code, SOME_FAILED)

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, find_inputs, read_list
-from edgeapp.batch.job_journal import JobJournal
-from edgeapp.batch.runner import TranscriptionRunner
+from edgeapp.batch.journal.decisions import JobPolicy
+from edgeapp.batch.runner import TranscriptionRunner, TranslatorSource
 from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.batch.transcription_job import BATCH_SIZE
+from edgeapp.commands.batch_options import (
+    DryRun,
+    Events,
+    FromList,
+    NoJournal,
+    Overwrite,
+    RetryFailed,
+    open_journal,
+)
 from edgeapp.commands.command import SWITCH, GroupedCommand
 from edgeapp.commands.options import (
     COMPUTING,
@@ -37,11 +45,15 @@ from edgeapp.commands.options import (
 from edgeapp.commands.refused import REFUSED
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.settings import journal_file
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
-from pipelines import OptionError, OutputError
+from pipelines import OptionError
+
+if TYPE_CHECKING:
+    from edgeapp.cluster.remote_models import Cluster
+    from edgeapp.settings import Settings
+    from pipelines import Transcriber
 
 __all__ = ["TranscribeCommand", "transcribe"]
 
@@ -112,42 +124,12 @@ def transcribe(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
-    from_list: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-list",
-            help="File that names recordings, one a line.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option(
-            "--overwrite",
-            help="Do again what is done; without it an ended run goes on where it was.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = False,
-    retry_failed: Annotated[
-        bool,
-        typer.Option(
-            "--retry-failed", help="Do only what has failed.", rich_help_panel=INPUT_OUTPUT
-        ),
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Say what would be done, and end.", rich_help_panel=INPUT_OUTPUT
-        ),
-    ] = False,
-    no_journal: Annotated[
-        bool,
-        typer.Option(
-            "--no-journal",
-            help="Keep nothing but the results: an ended run then begins anew.",
-            rich_help_panel=INPUT_OUTPUT,
-        ),
-    ] = False,
+    from_list: FromList = None,
+    overwrite: Overwrite = False,
+    retry_failed: RetryFailed = False,
+    dry_run: DryRun = False,
+    no_journal: NoJournal = False,
+    events: Events = False,
     pretty_json: Annotated[
         Switch,
         typer.Option(
@@ -359,6 +341,15 @@ def transcribe(
         ),
     ] = None,
     threads: Threads = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            help="Machines of a Ray cluster, or local: one recording on each at a time.",
+            metavar="ADDRESS|local",
+            rich_help_panel=COMPUTING,
+        ),
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Transcribe recordings.
@@ -375,6 +366,11 @@ def transcribe(
     them.
     """
     with exit_with_code(debug):
+        if not audio and from_list is None:
+            raise OptionError(
+                "name a recording, a folder or a list of recordings: edgeapp transcribe talk.mp3; "
+                "`edgeapp transcribe --help` lists the options"
+            )
         if device_index is not None:
             device = _device_with_index(device, device_index)
         if fp16 is not None:
@@ -386,8 +382,6 @@ def transcribe(
         found = find_inputs(
             [*(audio or ()), *(read_list(from_list) if from_list else ())], MEDIA_SUFFIXES
         )
-        if not found:
-            raise OptionError("name a recording, a folder or a list of recordings")
         if target is not None and multilingual == "True":
             raise OptionError(
                 "--multilingual and --translate-to exclude each other: one model translates all"
@@ -437,23 +431,25 @@ def transcribe(
             **{name: value for name, value in optional.items() if value is not None},
         )
         destination.prepare()
+        if output is None and destination.folder is not None:
+            print_note(f"results go to this folder: {destination.listing()}; -o names another")
         pool = ModelPool(settings)
-        transcriber = pool.transcriber(model, options.language, task)
-        if target is not None and options.language is not None:
+        machines = _machines(cluster, destination, settings, (model, options.language, task))
+        transcriber = machines or pool.transcriber(model, options.language, task)
+        if machines is None and target is not None and options.language is not None:
             # The language is known: load the translator now, so that errors come early.
             source = "en" if task == "translate" else options.language
             if source != target:  # else no translator is needed
                 pool.translator(translation_model, source, target)
-        journal = None
-        if destination.folder is not None and not no_journal:
-            path = journal_file(settings)
-            try:
-                journal = None if path is None else JobJournal(path)
-            except OutputError as error:
-                print_note(f"going on without the journal: {error}")
+        in_files = destination.folder is not None
+        if events and (not in_files or verbose == "True"):
+            raise OptionError(
+                "--json needs stdout for itself: write results to files with -o, without --verbose"
+            )
+        journal = open_journal(settings, wanted=in_files and not no_journal)
         runner = TranscriptionRunner(
             pool,
-            transcriber,
+            cast("Transcriber", transcriber),
             options,
             target,
             translation_model,
@@ -462,10 +458,10 @@ def transcribe(
             layout,
             verbose=_boolean(verbose),
             pretty_json=pretty_json == "True",
-            journal=journal,
-            overwrite=overwrite,
-            retry_failed=retry_failed,
+            policy=JobPolicy(journal, overwrite, retry_failed),
             style=style,
+            events=events,
+            translators=cast(TranslatorSource | None, machines),
         )
         if retry_failed and journal is None:
             raise OptionError(
@@ -475,7 +471,28 @@ def transcribe(
             for line in runner.plan(found):
                 typer.echo(line)
             raise typer.Exit
+        if machines is not None:
+            from edgeapp.cluster.cluster_run import run_on_cluster
+
+            with machines:
+                raise typer.Exit(run_on_cluster(runner, machines, found))
         raise typer.Exit(runner.run(found))
+
+
+def _machines(
+    address: str | None,
+    destination: TranscriptOutput,
+    settings: Settings,
+    model: tuple[str | None, str | None, str],
+) -> Cluster | None:
+    """The machines of a cluster, or None without an address."""
+    if address is None:
+        return None
+    if destination.folder is None:
+        raise OptionError("--cluster needs results in files: -o FOLDER")
+    from edgeapp.cluster.remote_models import Cluster
+
+    return Cluster(address, settings, *model)
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

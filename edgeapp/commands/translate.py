@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-from edgeapp.batch.language_check import LanguageCheck, language_name
+from edgeapp.batch.find_inputs import FoundInput, find_inputs, read_list
+from edgeapp.batch.journal.decisions import JobPolicy
 from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
 from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES as UNREADABLE
-from edgeapp.batch.subtitle_job import SubtitleJob
+from edgeapp.batch.text_kind import ApplicableOptions
 from edgeapp.batch.text_source import TextSource
-from edgeapp.batch.translation_job import LineTranslator, TranslationJob
+from edgeapp.batch.translation_models import TranslationModels
+from edgeapp.batch.translation_runner import (
+    TEXT_SUFFIXES,
+    OutputName,
+    TextInput,
+    TranslationRunner,
+)
+from edgeapp.commands.batch_options import (
+    DryRun,
+    Events,
+    FromList,
+    NoJournal,
+    Overwrite,
+    RetryFailed,
+    open_journal,
+)
 from edgeapp.commands.completion import complete_languages
 from edgeapp.commands.options import (
     COMPUTING,
@@ -36,20 +52,15 @@ from edgeapp.commands.options import (
     use_model_directory,
 )
 from edgeapp.console import print_note
-from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES, is_subtitle_file
-from edgeapp.exit_codes import InputFailures, exit_with_code
+from edgeapp.documents.subtitle_file import is_subtitle_file
+from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
-from pipelines import InputError, OptionError
-
-if TYPE_CHECKING:
-    from edgeapp.model_pool import ModelPool
-    from pipelines import TranslateOptions, Translator
+from pipelines import OptionError
 
 __all__ = ["translate"]
 
 _AUTO = "auto"
-OutputName = Callable[[str], Path]  # from the target language
 
 
 def translate(
@@ -57,8 +68,8 @@ def translate(
         list[str] | None,
         typer.Argument(
             metavar="FILE",
-            help="Text files; none or - reads stdin. Words with a space that name no file are "
-            "text.",
+            help="Text files, subtitles, folders, or quoted patterns; none or - reads stdin. "
+            "Words with a space that name no file are text.",
         ),
     ] = None,
     text: Annotated[
@@ -106,6 +117,12 @@ def translate(
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
+    from_list: FromList = None,
+    overwrite: Overwrite = False,
+    retry_failed: RetryFailed = False,
+    dry_run: DryRun = False,
+    no_journal: NoJournal = False,
+    events: Events = False,
     document: Annotated[
         bool,
         typer.Option(
@@ -192,11 +209,12 @@ def translate(
 ) -> None:
     """Translate text: exactly one output line for each input line, in every format.
 
-    Subtitles (srt, vtt, ass, ttml …) are translated by whole sentences and keep their times:
-    film.srt becomes film.de.srt.
+    Subtitles (srt, vtt, ass, ttml …), also from a pipe, are translated by whole sentences and keep
+    their times: film.srt becomes film.de.srt.
 
-    Each line is written as soon as it is translated. With -o, an interrupted run keeps its lines
-    in a file that ends with .part; the same command resumes there if its input is a regular file.
+    On stdout each line is written as soon as it is translated, subtitles when all are. A run with
+    files as results that was ended goes on where it was if the same command is given again;
+    `edgeapp jobs` lists what was done.
     """
     with exit_with_code(debug):
         # Languages first: an error about them must not wait for a model or an input.
@@ -204,23 +222,31 @@ def translate(
         automatic = source is not None and source.strip().lower() == _AUTO
         source_code = None if automatic else known_language(source, "--from")
         target_code = known_language(target, "--to")
-        inputs = _inputs(files, text)
+        listed = read_list(from_list) if from_list else []
+        inputs = _inputs([*(files or ()), *listed], text or (), output, as_text)
         style = style_of(subtitle_style)
-        names = _planned(inputs, output, as_text)
+        applicable = ApplicableOptions(
+            {"--format": format != "text", "--document": document, "--alignments": alignments},
+            {"--bilingual": bilingual, "--subtitle-style": style.name != DEFAULT_STYLE.name},
+        )
+        for each in inputs:
+            name, literal = each.source.name, as_text or each.source.text is not None
+            if literal or os.path.isfile(name):  # noqa: PTH113
+                kind = "subtitles" if is_subtitle_file(name) and not literal else "text"
+                applicable.check(each.source.shown, kind)
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
         if source is None and model is None and settings.translation_model is None:
             # Text is in English where nothing else is said, and English needs no translation.
             automatic = target_code == "en"
-        if [each.name for each in inputs] == ["-"] and sys.stdin.isatty():
+        if [each.source.name for each in inputs] == ["-"] and sys.stdin.isatty():
             print_note("reading from the terminal; press Ctrl-D to end")
         # Takes half a second, while the model is loaded.
         threading.Thread(target=_load_language_detection, daemon=True).start()
         from edgeapp.model_pool import ModelPool
 
-        failures = InputFailures(len(inputs), debug)
         with ExitStack() as stack:
-            models = _Models(
+            models = TranslationModels(
                 stack,
                 ModelPool(settings),
                 model,
@@ -233,125 +259,36 @@ def translate(
             )
             if not automatic:
                 models.load(source_code, _with_region(source, source_code))
-                paths = [None if name is None else name(models.suffix) for name in names]
-                _check_outputs(paths, inputs)
-            for each, name in zip(inputs, names, strict=True):
-                with failures.catch(each.shown), ExitStack() as opened_files:
-                    kind = "text" if as_text or each.text is not None else _kind(each.name)
-                    opened = None
-                    if automatic and kind == "subtitles":
-                        models.load(_detected(each, _said(Path(each.name))), None)
-                    elif automatic:
-                        opened = each.open(opened_files, with_head=True)
-                        head = opened.head.decode(errors="ignore").strip()
-                        models.load(_detected(each, head), None)
-                    path = None if name is None else name(models.suffix)
-                    if automatic:
-                        _check_outputs([path], inputs)
-                    if kind == "subtitles":
-                        translator, film = models.line_translator, Path(each.name)
-                        SubtitleJob(translator, models.options, film, bilingual, style).run(path)
-                        continue
-                    TranslationJob(
-                        models.line_translator,
-                        models.translator,
-                        models.options,
-                        each,
-                        document,
-                        format,
-                        LanguageCheck(None if automatic else models.source_language),
-                        opened,
-                    ).run(path)
-        raise typer.Exit(failures.exit_code())
-
-
-@dataclass
-class _Models:
-    """The model for the language of the inputs; another one where the language changes.
-
-    Attributes:
-        stack: Ends worker processes.
-        pool: Loads models.
-        name: The model that was named, or None.
-        target: Language to translate into, as the model names it, or None.
-        target_code: The code of that language, or None.
-        beam_size, alignments, shortlist, workers: Options of the command line.
-    """
-
-    stack: ExitStack
-    pool: ModelPool
-    name: str | None
-    target: str | None
-    target_code: str | None
-    beam_size: int
-    alignments: bool
-    shortlist: bool
-    workers: int
-
-    def __post_init__(self) -> None:
-        self._parallel: dict[int, LineTranslator] = {}
-
-    def load(self, source_code: str | None, source: str | None) -> None:
-        """Load the model.
-
-        Args:
-            source_code: Code of the language of the text, or None.
-            source: The same as the model names it, where it was named so.
-
-        Raises:
-            EdgeError: As ModelPool.translator, and for languages that the model lacks.
-        """
-        from pipelines import TranslateOptions
-
-        self.translator = self.pool.translator(
-            self.name, source_code, self.target_code, self.shortlist
-        )
-        self.options = TranslateOptions(
-            target=self.target if self.translator.target_codes else None,
-            source_language=source or source_code,
-            beam_size=self.beam_size,
-            word_alignments=self.alignments,
-        )
-        _check_languages(self.translator, self.options)
-        self.line_translator = self._with_workers(self.translator)
-
-    @property
-    def source_language(self) -> str | None:
-        """Code of the language from which is translated; None if it is not known."""
-        return self.options.source_language or self.translator.source_language
-
-    @property
-    def suffix(self) -> str:
-        """The language in the names of output files."""
-        return self.target or self.translator.target_language or "translated"
-
-    def _with_workers(self, translator: Translator) -> LineTranslator:
-        """The translator itself, or `workers` processes that share its threads."""
-        if self.workers == 1:
-            return translator
-        if id(translator) not in self._parallel:
-            from pipelines import ParallelTranslator
-
-            threads = max(1, translator.engine.threads // self.workers)
-            processes = ParallelTranslator(translator, self.workers, threads)
-            self._parallel[id(translator)] = self.stack.enter_context(processes)
-        return self._parallel[id(translator)]
-
-
-def _kind(name: str) -> str:
-    """What an input is, by its suffix: "text" or "subtitles".
-
-    Raises:
-        InputError: Translation line by line would spoil its structure.
-    """
-    if is_subtitle_file(name):
-        return "subtitles"
-    if (suffix := Path(name).suffix.lower()) in UNREADABLE:
-        raise InputError(
-            f"{name}: a {suffix} file has a structure that translation line by line would spoil; "
-            "--as-text does it all the same"
-        )
-    return "text"
+            in_files = all(each.output is not None for each in inputs)
+            if events and not in_files:
+                raise OptionError("--json needs stdout for itself: write results to files with -o")
+            journal = open_journal(settings, wanted=in_files and not no_journal)
+            runner = TranslationRunner(
+                models,
+                automatic,
+                debug,
+                as_text,
+                document,
+                format,
+                bilingual,
+                style,
+                JobPolicy(journal, overwrite, retry_failed),
+                events,
+                applicable,
+            )
+            inputs = runner.without_results(inputs)
+            if not automatic:
+                _check_outputs(inputs, models.suffix)
+            if retry_failed and journal is None:
+                raise OptionError(
+                    "--retry-failed needs the journal: results in files, and no --no-journal"
+                )
+            if dry_run:
+                for line in runner.plan(inputs):
+                    typer.echo(line)
+                raise typer.Exit
+            code = runner.run(inputs)
+        raise typer.Exit(code)
 
 
 def _check_not_a_format(source: str | None) -> None:
@@ -364,58 +301,55 @@ def _check_not_a_format(source: str | None) -> None:
         )
 
 
-def _inputs(files: Sequence[str] | None, texts: Sequence[str] | None) -> list[TextSource]:
-    """The inputs, in their order. Words with a space that name no file are text themselves."""
-    inputs = []
-    for name in files or ():
-        named_like_a_file = Path(name).suffix.lower() in {".txt", *SUBTITLE_SUFFIXES, *UNREADABLE}
-        is_text = " " in name.strip() and not Path(name).exists() and not named_like_a_file
-        inputs.append(TextSource("text", name) if is_text else TextSource(name))
-    inputs += [TextSource("text", text) for text in texts or ()]
-    return inputs or [TextSource("-")]
+def _may_be_a_file(name: str) -> bool:
+    """Whether an argument is, or ends like, the name of a file."""
+    # Not Path.exists, which raises for a text that is too long for a name.
+    exists = os.path.exists(name)  # noqa: PTH110
+    return exists or Path(name).suffix.lower() in {*TEXT_SUFFIXES, *UNREADABLE}
 
 
-def _planned(
-    inputs: Sequence[TextSource], output: str | None, as_text: bool
-) -> list[OutputName | None]:
-    """Where the translation of each input goes: as plan_translations; texts share stdout."""
-    if output == "-" and len(inputs) == 1:
-        return [None]
-    if output is None and all(each.text is not None for each in inputs):
-        return [None] * len(inputs)
-    return plan_translations([each.name for each in inputs], output, subtitles=not as_text)
+def _is_a_word(name: str) -> bool:
+    """Whether an argument is a word of a text that was not quoted."""
+    return not (name == "-" or set(name) & {" ", "*", "[", os.sep} or _may_be_a_file(name))
 
 
-def _check_outputs(paths: Sequence[Path | None], inputs: Sequence[TextSource]) -> None:
-    read = [each.name for each in inputs if each.text is None]
-    check_no_collisions([path for path in paths if path is not None], read)
+def _inputs(
+    files: Sequence[str], texts: Sequence[str], output: str | None, as_text: bool
+) -> list[TextInput]:
+    """The inputs, in their order, with where their translations go.
 
-
-def _said(film: Path) -> str:
-    """What the first cues of a subtitle file say."""
-    from edgeapp.documents.subtitle_file import read
-    from edgeapp.documents.subtitle_markup import plain_text
-
-    file = read(film)
-    return "\n".join(plain_text(cue.text, file.format) for cue in file.cues[:50])
-
-
-def _detected(source: TextSource, head: str) -> str:
-    """The language of an input, told from its first lines.
-
-    Raises:
-        InputError: It cannot be told.
+    Words with a space that name no file are text themselves.
     """
-    from pipelines import detect_text_language
-
-    found = detect_text_language(head)
-    if found is None:
-        raise InputError(
-            f"{source.shown}: the language cannot be told from its first {len(head)} characters; "
-            "name it with --from, such as --from en"
+    sources: list[tuple[TextSource, FoundInput | None]] = []
+    if len(files) > 1 and all(map(_is_a_word, files)):
+        text = " ".join(files)
+        raise OptionError(f'no file is called {files[0]}; quote a text: edgeapp translate "{text}"')
+    for name in files:
+        if " " in name.strip() and not _may_be_a_file(name):
+            sources.append((TextSource("text", name), None))
+        else:
+            found = find_inputs([name], TEXT_SUFFIXES)
+            sources += [(TextSource(each.path), each) for each in found]
+    sources += [(TextSource("text", text), None) for text in texts]
+    sources = sources or [(TextSource("-"), None)]
+    names: Sequence[OutputName | None] = [None] * len(sources)
+    all_texts = all(source.text is not None for source, _ in sources)
+    if not (output == "-" and len(sources) == 1) and not (output is None and all_texts):
+        names = plan_translations(
+            [source.name for source, _ in sources],
+            output,
+            subtitles=not as_text,
+            names=[None if found is None else found.name for _, found in sources],
         )
-    print_note(f"{source.shown}: detected language: {language_name(found.code)}")
-    return found.code
+    return [
+        TextInput(source, name, found) for (source, found), name in zip(sources, names, strict=True)
+    ]
+
+
+def _check_outputs(inputs: Sequence[TextInput], suffix: str) -> None:
+    """Check that every output is a file of its own."""
+    paths = [each.output(suffix) for each in inputs if each.output is not None]
+    check_no_collisions(paths, [e.source.name for e in inputs if e.source.text is None])
 
 
 def _load_language_detection() -> None:
@@ -423,23 +357,6 @@ def _load_language_detection() -> None:
 
     with suppress(Exception):  # raised again where a language is needed
         detect_text_language("")
-
-
-def _check_languages(translator: Translator, options: TranslateOptions) -> None:
-    """Raise for languages that are missing or that the model lacks, before any input is read.
-
-    Raises:
-        UnsupportedTask: The model does not translate from or into the language.
-        OptionError: The model needs --from.
-    """
-    source = options.source_language or translator.source or translator.source_language
-    if translator.source_codes and not source:
-        raise OptionError(
-            f"{translator.name} needs the language of the text: name it with --from, such as "
-            f"--from en, or --from auto; it has {', '.join(translator.source_codes)}"
-        )
-    # A missing target is no error yet: each line may name its own (">>deu<< Good morning.").
-    translator.translate_lines([], options)
 
 
 def _with_region(text: str | None, code: str | None) -> str | None:

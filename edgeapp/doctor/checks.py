@@ -87,11 +87,16 @@ def _settings() -> Iterator[Finding]:
 
 def _models() -> Iterator[Finding]:
     """The models on this machine, and the default for English speech."""
-    from pipelines.hub import cache_folder, choose_default, list_models
+    from pipelines.hub import (
+        RECOMMENDED_RECOGNIZER,
+        cache_folder,
+        choose_default,
+        list_models,
+    )
 
     models = list_models()
     for task, what, example in (
-        ("asr", "speech recognition", "small"),
+        ("asr", "speech recognition", RECOMMENDED_RECOGNIZER),
         ("translation", "translation", "opus-mt-en-de"),
     ):
         names = [model.name for model in models if model.task == task]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from edgeapp.console import counted
 from edgeapp.doctor.findings import Finding, State
 from pipelines import EdgeError
 
@@ -44,7 +45,7 @@ def _computing() -> Iterator[Finding]:
     yield _gpu()
     settings = load_settings()
     engine = Engine(settings.device, settings.compute_type, settings.threads)
-    where = f"{engine.device}, {engine.threads} threads"
+    where = f"{engine.device}, {counted(engine.threads, 'thread')}"
     if engine.needs_compiling:
         text = f"{where}; kernels are compiled at the first use, which takes some 15 seconds"
         yield Finding("Engine", State.OK, text)

@@ -20,12 +20,25 @@ from pipelines import InputError
 if TYPE_CHECKING:
     from pysubs2 import SSAFile
 
-__all__ = ["SUBTITLE_SUFFIXES", "SubtitleFile", "is_subtitle_file", "parse", "read"]
+__all__ = [
+    "SUBTITLE_SUFFIXES",
+    "SubtitleFile",
+    "is_subtitle_file",
+    "parse",
+    "read",
+    "subtitle_format",
+]
 
 _MAX_BYTES = 64 << 20  # a film of three hours has 200 kB
 
 _TIME = r"(?:(\d{1,3}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
 _TIMING_LINE = re.compile(rf"^[ \t]*{_TIME}[ \t]*-+>[ \t]*{_TIME}[^\n]*$", re.MULTILINE)
+_BEGINNINGS = {
+    "vtt": re.compile(r"WEBVTT(\s|$)"),
+    "srt": re.compile(rf"\s*\d+[ \t]*\r?\n[ \t]*{_TIME}[ \t]*-+>"),
+    "ass": re.compile(r"\s*\[script info\]", re.IGNORECASE),
+    "ttml": re.compile(r"\s*(<\?xml[^>]*>\s*)?<tt[\s>]"),
+}
 _ASS_DIALOGUE = re.compile(r"^Dialogue:[ \t]*", re.MULTILINE)
 
 
@@ -70,6 +83,13 @@ def is_subtitle_file(name: str) -> bool:
     return Path(name).suffix.lower() in SUBTITLE_SUFFIXES
 
 
+def subtitle_format(head: bytes) -> str | None:
+    """The format of subtitles by the first bytes of a file: srt, vtt, ass, ttml; else None."""
+    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
+    text = head.decode(encoding, errors="ignore")
+    return next((name for name, begins in _BEGINNINGS.items() if begins.match(text)), None)
+
+
 def read(path: Path) -> SubtitleFile:
     """Read a subtitle file.
 
@@ -81,8 +101,6 @@ def read(path: Path) -> SubtitleFile:
             content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
-    if len(content) > _MAX_BYTES:
-        raise InputError(f"{path} has more than {_MAX_BYTES >> 20} MB: too large for subtitles")
     return parse(content, path.suffix.lower().removeprefix("."), str(path))
 
 
@@ -95,8 +113,10 @@ def parse(content: bytes, format: str, name: str) -> SubtitleFile:
         name: Name for errors.
 
     Raises:
-        InputError: It is no text, or has no cue.
+        InputError: It is too large, is no text, or has no cue.
     """
+    if len(content) > _MAX_BYTES:
+        raise InputError(f"{name} has more than {_MAX_BYTES >> 20} MB: too large for subtitles")
     if b"\0" in content[:8192] and content[:2] not in (b"\xff\xfe", b"\xfe\xff"):
         raise InputError(f"{name} holds binary data, not subtitles")
     text, mark = _decoded(content, name)
@@ -107,6 +127,10 @@ def parse(content: bytes, format: str, name: str) -> SubtitleFile:
         parsed = parser(text, format)
     except Exception as error:
         # pysubs2 raises whatever it meets in a damaged file.
+        if f".{format}" not in SUBTITLE_SUFFIXES:
+            raise InputError(
+                f"{name} is no subtitle file; their names end with {', '.join(SUBTITLE_SUFFIXES)}"
+            ) from error
         raise InputError(f"{name} cannot be read as {format}: {error}") from error
     if not parsed.cues:
         raise InputError(f"{name} has no subtitle with a time: is it really {format}?")

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from edgeapp.console import format_clock, print_note, results_console
+from edgeapp.console import format_clock, print_note, printable, results_console
 from edgeapp.live.events import (
     SessionEnded,
     SessionEvent,
@@ -145,20 +145,19 @@ class CaptionView:
 
         time = format_clock(cue.start).partition(".")[0]
         line = Text(f"{time}  ", style="dim")
-        line.append(cue.text, style=style or "default")
+        line.append(printable(cue.text), style=style or "default")
         self._live.console.print(line, soft_wrap=True)
 
     def _refresh(self) -> None:
         from rich.console import Group
         from rich.text import Text
 
-        caption = Text(self._open_text.strip())
-        caption.append(
-            self._partial_text if self._open_text else self._partial_text.lstrip(), style="dim"
-        )
+        caption = Text(printable(self._open_text.strip()))
+        partial = self._partial_text if self._open_text else self._partial_text.lstrip()
+        caption.append(printable(partial), style="dim")
         lines: list[RenderableType] = [caption]
         if self._translated:
-            lines.append(Text(self._partial_translation, style="cyan dim"))
+            lines.append(Text(printable(self._partial_translation), style="cyan dim"))
         lines.append(self._status_line())
         self._live.update(Group(*lines), refresh=True)
 

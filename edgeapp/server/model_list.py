@@ -44,7 +44,7 @@ def model_list(pool: ModelPool, *, folders: bool = False) -> list[dict[str, Any]
 
 
 def download_plan(name: str) -> dict[str, Any]:
-    """The files and sizes of a model's download.
+    """The files and sizes of a model's download; a note if the hub cannot be reached.
 
     Raises:
         EdgeError: As the download would.
@@ -57,6 +57,7 @@ def download_plan(name: str) -> dict[str, Any]:
         "repository": plan.repository,
         "bytes": plan.total_bytes,
         "missing": plan.missing_bytes,
+        "note": plan.note,
         "files": [{"name": file, "bytes": size} for file, size in plan.files],
     }
 

@@ -236,7 +236,7 @@ class LoadedModel:
         if request.options.max_new_tokens == 0:
             state.end(FinishReason.LENGTH)
         else:
-            self._scheduler.submit(self._require_batch(), state)
+            self._scheduler.submit(self._require_batch, state)
         return Stream(state, self._scheduler)
 
     def _run(self, job: Callable[[], T]) -> T:
@@ -274,15 +274,18 @@ class LoadedModel:
             states: Requests of the former batch, which are prefilled again.
         """
         former = self._require_batch()
-        self._batch = Batch(backend, former.max_sequences, former.budget)
-        for state in states:
-            self._scheduler.submit(self._require_batch(), state)
+        with self._scheduler.without_submissions():
+            self._batch = Batch(backend, former.max_sequences, former.budget)
+        # Others may have been added while the backend was made.
+        for state in [*states, *former.drain()]:
+            self._scheduler.submit(self._require_batch, state)
 
     def unload(self) -> None:
         """Free the weights and caches; requests that still run fail."""
-        if self._batch is not None:
-            self._batch.fail(EngineError(f"{self.folder.name} was unloaded"))
-            self._batch = None
+        with self._scheduler.without_submissions():
+            batch, self._batch = self._batch, None
+        if batch is not None:
+            batch.fail(EngineError(f"{self.folder.name} was unloaded"))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
 

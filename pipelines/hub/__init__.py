@@ -16,7 +16,7 @@ from pipelines.hub.catalog import (
     remove,
     resolve,
 )
-from pipelines.hub.defaults import choose_default
+from pipelines.hub.defaults import RECOMMENDED_RECOGNIZER, choose_default
 from pipelines.hub.details import (
     CheckedFile,
     Leftover,
@@ -28,6 +28,7 @@ from pipelines.hub.details import (
 from pipelines.hub.download import PullPlan, PullProgress, folder_or_pull, plan_pull, pull
 
 __all__ = [
+    "RECOMMENDED_RECOGNIZER",
     "CheckedFile",
     "InsecureMirror",
     "Leftover",

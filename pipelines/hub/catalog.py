@@ -51,6 +51,7 @@ class ResolvedModel:
         source: "bundled", "cache" (the Hugging Face cache), "folder" (a path was given), "hub"
             (downloaded by this call) or "other" (another program has it).
         note: One line for the user if the choice needs an explanation, else None.
+        better: Name of a better model to download, which the note names too, or None.
     """
 
     name: str
@@ -58,6 +59,7 @@ class ResolvedModel:
     folder: Path
     source: Origin
     note: str | None = None
+    better: str | None = None
 
 
 @dataclass(frozen=True)
@@ -250,7 +252,6 @@ def _is_file(path: Path) -> bool:
 def _cached(name: str, repository: str) -> ResolvedModel:
     """The cached model of a repository. name: as the caller gave it."""
     folder = cached_snapshot(repository)
-    pull = f"`edgeapp models pull {name}`"
     if folder is not None and _is_foreign(folder):
         return _foreign(folder, name)
     if folder is None or unusable(folder) is not None:
@@ -260,7 +261,8 @@ def _cached(name: str, repository: str) -> ResolvedModel:
     if folder is None:
         raise ModelNotFound(
             f"the model {name} is not on this machine: looked for {repository} in "
-            f"{cache_folder()}; {pull} downloads it"
+            f"{cache_folder()}; download it first",
+            download=name,
         )
     reason = unusable(folder)
     if reason is None:
@@ -269,8 +271,8 @@ def _cached(name: str, repository: str) -> ResolvedModel:
     if family is not None and str(family) not in TASKS:
         raise CheckpointError(f"the model {name} in {folder} cannot be used: {reason}")
     raise ModelNotFound(
-        f"the model {name} is only partly on this machine ({folder}): {reason}; "
-        f"{pull} downloads the rest"
+        f"the model {name} is only partly on this machine ({folder}): {reason}; download the rest",
+        download=name,
     )
 
 
@@ -287,9 +289,7 @@ def _local(path: str) -> ResolvedModel:
         return _foreign(folder)
     if not is_folder:
         kind = "is a file, not a model folder" if exists else "does not exist"
-        raise ModelNotFound(
-            f"no model at {folder}: it {kind}; `edgeapp models list` shows the models"
-        )
+        raise ModelNotFound(f"no model at {folder}: it {kind}; {_models_here()}")
     reason = unusable(folder)
     task = task_of(folder)
     if reason is not None or task is None:
@@ -326,7 +326,12 @@ def _foreign(path: Path, name: str | None = None, tool: str | None = None) -> Re
 def _unknown(name: str) -> str:
     """The message for a name that is neither a short name, nor a path, nor a hub id."""
     similar = similar_names(name, tuple(BUNDLED))
-    hint = "`edgeapp models list` shows the models on this machine"
-    if similar:
-        hint = f"did you mean {' or '.join(similar)}?"
+    hint = f"did you mean {' or '.join(similar)}?" if similar else _models_here()
     return f"no model is called {name!r}, and there is no such folder: {hint}"
+
+
+def _models_here() -> str:
+    """The models on this machine, at most ten of them, for messages."""
+    names = [model.name for model in list_models()]
+    more = [f"{len(names) - 10} more"] if len(names) > 10 else []
+    return f"on this machine are {', '.join([*names[:10], *more])}"

@@ -23,7 +23,7 @@ from pipelines.hub.cache import cache_folder, cached_snapshot, unusable
 from pipelines.hub.catalog import ResolvedModel, elsewhere, resolve, resolved
 from pipelines.hub.names import multilingual_models, repository_of
 
-__all__ = ["choose_default"]
+__all__ = ["RECOMMENDED_RECOGNIZER", "choose_default"]
 
 _RECOGNISERS = (
     "large-v3",
@@ -44,6 +44,9 @@ _RECOGNISERS = (
     "tiny.en",
     "tiny",
 )
+RECOMMENDED_RECOGNIZER = "base"
+"""The first model to download for recognition: small, fast and for all languages."""
+
 _ROMANCE = frozenset({"fr", "es", "it", "pt", "ro", "ca", "gl", "oc", "an", "la", "wa", "lad"})
 
 
@@ -165,9 +168,7 @@ def _bundled(
     """
     name = _bundled_name(task, source, target)
     bundled = BUNDLED[name]
-    # Suggest the smallest model for recognition, the plain OPUS-MT pair for translation.
-    suggested = better[1] if task == "translation" else _smallest(source, better)
-    pull = f"`edgeapp models pull {suggested}`"
+    suggested = better[1] if task == "translation" else RECOMMENDED_RECOGNIZER
     # The bundled recognizer cannot translate.
     if not _fits(bundled, source, target) or (task == "asr" and _translates(source, target)):
         what = "translator" if task == "translation" else "recognizer"
@@ -175,12 +176,11 @@ def _bundled(
         raise ModelNotFound(
             f"no {what} {kind} is on this machine: looked in {cache_folder()}, and the bundled "
             f"{' and '.join(limits)} {'is' if len(limits) == 1 else 'are'} only for "
-            f"{' and '.join(limits.values())}; {pull} downloads one"
+            f"{' and '.join(limits.values())}; download {suggested}",
+            download=suggested,
         )
-    note = (
-        f"using the bundled {name}, good for {bundled.good_for} only; {pull} downloads a better one"
-    )
-    return ResolvedModel(name, task, bundled_folder(name), "bundled", note)
+    note = f"using the bundled {name}, good for {bundled.good_for} only; {suggested} is better"
+    return ResolvedModel(name, task, bundled_folder(name), "bundled", note, suggested)
 
 
 def _bundled_name(task: Task, source: str | None, target: str | None) -> str:
@@ -191,7 +191,3 @@ def _bundled_name(task: Task, source: str | None, target: str | None) -> str:
 
 def _fits(bundled: Bundled, source: str | None, target: str | None) -> bool:
     return source in (None, bundled.source) and target in (None, bundled.target)
-
-
-def _smallest(source: str | None, candidates: list[str]) -> str:
-    return "tiny.en" if source == "en" and "tiny.en" in candidates else "tiny"

@@ -144,7 +144,7 @@ def plan_pull(name: str) -> PullPlan:
         with _client():
             return _Download(repository, lambda _: None).plan()
     except (OSError, HTTPError) as error:
-        return _local_plan(repository, _cached_or_raise(name, repository, error))
+        return _local_plan(repository, _cached_or_raise(repository, error))
 
 
 def _local_plan(repository: str, model: ResolvedModel) -> PullPlan:
@@ -188,16 +188,15 @@ def pull(name: str, progress: Callable[[PullProgress], None] | None = None) -> R
         with _client():
             folder = _Download(repository, progress or (lambda _: None)).run()
     except (OSError, HTTPError) as error:
-        return _cached_or_raise(name, repository, error)
+        return _cached_or_raise(repository, error)
     return resolved(repository, folder, "hub")
 
 
-def _cached_or_raise(name: str, repository: str, error: Exception) -> ResolvedModel:
+def _cached_or_raise(repository: str, error: Exception) -> ResolvedModel:
     """The model from the cache, with a note, if the hub cannot be reached and the cache has it.
 
     Args:
-        name: As the caller gave it.
-        repository: The repository of `name`.
+        repository: The repository.
         error: What the download raised.
 
     Raises:
@@ -226,11 +225,11 @@ def _cached_or_raise(name: str, repository: str, error: Exception) -> ResolvedMo
     if folder is None:
         raise ModelNotFound(
             f"{problem}; it is not in {cache_folder()} either; "
-            f"once the hub can be reached, `edgeapp models pull {name}` downloads it"
+            "try again once the hub can be reached"
         ) from error
     if unusable(folder) is not None:
         raise ModelNotFound(
-            f"{problem}; `edgeapp models pull {name}` continues from the files in {cache_folder()}"
+            f"{problem}; the next download continues from the files in {cache_folder()}"
         ) from error
     return resolved(repository, folder, "cache", f"{problem}; the copy in the cache is used")
 

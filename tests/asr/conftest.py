@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from pipelines.asr import Transcriber
 from pipelines.engine import Engine
+from tests.conftest import is_worker
 from tests.fixtures.checkpoints import write_whisper
 
 if TYPE_CHECKING:
@@ -52,12 +54,23 @@ class Pair:
 
 
 @pytest.fixture(scope="session")
-def fitted(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Pair:
-    """A model fitted on tests.asr.recordings."""
-    from tests.asr.fitted import fit
+def fitted(
+    engine: Engine, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Pair:
+    """A model fitted on tests.asr.recordings, by one worker for all."""
+    from filelock import FileLock
+
+    from tests.asr.fitted import fit, unfitted
     from tests.asr.oracle import from_openai
 
-    model = fit()
+    base = tmp_path_factory.getbasetemp()
+    # A worker's lies in that of the whole run.
+    weights = (base.parent if is_worker(pytestconfig) else base) / "fitted.pt"
+    with FileLock(weights.with_suffix(".lock")):
+        if not weights.exists():
+            torch.save(fit().state_dict(), weights)
+    model = unfitted()
+    model.load_state_dict(torch.load(weights, weights_only=True))
     folder = write_whisper(tmp_path_factory.mktemp("whisper") / "fitted", "tiny")
     return Pair(Transcriber(from_openai(model, folder), engine=engine), model)
 

@@ -20,7 +20,7 @@ from whisper.tokenizer import Tokenizer, get_tokenizer
 
 from tests.asr.recordings import PHRASES, RECORDINGS, TRANSLATED, Recording, samples_of
 
-__all__ = ["fit"]
+__all__ = ["fit", "unfitted"]
 
 _WINDOW_S = 30.0
 _STRIDE = 10  # the decoder learns from every tenth frame, 0.2 s: a tenth of the work
@@ -52,13 +52,19 @@ def fit(steps: int = 400, seed: int = 0) -> Whisper:
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return _fitted(steps, np.random.default_rng(seed))
+            return _fitted(steps, np.random.default_rng(seed)).eval().requires_grad_(False)
     finally:
         torch.set_num_threads(threads)
 
 
-def _fitted(steps: int, rng: np.random.Generator) -> Whisper:
+def unfitted() -> Whisper:
+    """A model of the same shape, with random weights that are not trained."""
     model = Whisper(ModelDimensions(80, 1500, 64, 4, 2, 51_865, 448, 64, 4, 2))
+    return model.eval().requires_grad_(False)
+
+
+def _fitted(steps: int, rng: np.random.Generator) -> Whisper:
+    model = unfitted().train().requires_grad_(True)
     windows: list[Tensor] = []
     examples = list(_examples(windows))
     # Tokens that never occur keep a zero embedding: their logits are 0, and the softmax over
@@ -82,7 +88,7 @@ def _fitted(steps: int, rng: np.random.Generator) -> Whisper:
     with torch.no_grad():
         model.decoder.token_embedding.weight.zero_()
         model.decoder.token_embedding.weight[used] = table
-    return model.eval().requires_grad_(False)
+    return model
 
 
 def _examples(windows: list[Tensor]) -> Iterator[_Example]:

@@ -75,6 +75,7 @@ def test_blocks_of_any_size_give_the_same_chunks(talk: Samples) -> None:
         assert contents(split_at_pauses(blocks, 10.0)) == expected
 
 
+@pytest.mark.slow
 def test_long_silence_is_left_out(talk: Samples) -> None:
     longest = 0
 
@@ -185,6 +186,7 @@ def test_every_chunk_begins_with_the_initial_prompt(
     assert all(prompt[: len(expected)] == expected for prompt in prompts)
 
 
+@pytest.mark.slow
 def test_a_window_that_fails_falls_back(demo: Transcriber, talk: Samples) -> None:
     options: dict[str, Any] = {"temperature": (0.0, 0.4), "logprob_threshold": 0.0}
     screen = Screen().show(demo.stream(talk, batch_size=4, no_speech_threshold=None, **options))
@@ -194,6 +196,7 @@ def test_a_window_that_fails_falls_back(demo: Transcriber, talk: Samples) -> Non
     assert [s.text for s in again] == [s.text for s in screen.segments], "seeds make it repeatable"
 
 
+@pytest.mark.slow
 def test_the_language_is_detected_in_the_first_speech(real: Transcriber, talk: Samples) -> None:
     late = np.concatenate([np.zeros(40 * SAMPLE_RATE, np.float32), talk])
     found = real.transcribe(late, batch_size=2, temperature=0.0)
@@ -222,6 +225,7 @@ def test_invalid_input_is_refused_at_once(demo: Transcriber) -> None:
             demo.transcribe(cast(Any, source), batch_size=2)
 
 
+@pytest.mark.slow
 def test_a_stream_that_breaks_keeps_the_segments_before(demo: Transcriber, talk: Samples) -> None:
     whole = [segment.text for segment in demo.transcribe(talk, batch_size=4)]
 

@@ -70,6 +70,7 @@ def test_a_shared_engine_stays_open(multilingual: Path, engine: Engine) -> None:
     assert list(other.transcribe(np.zeros(1), language="en")) == []
 
 
+@pytest.mark.slow
 def test_a_transcription_under_way_fails_when_its_engine_is_closed(multilingual: Path) -> None:
     transcriber = Transcriber(multilingual, device="cpu", compute_type="float32", threads=1)
     noise = np.random.default_rng(0).normal(0, 0.1, 40 * RATE).astype(np.float32)
@@ -198,6 +199,7 @@ def test_from_asyncio(fitted: Pair) -> None:
     assert asyncio.run(both()) == expected
 
 
+@pytest.mark.slow
 def test_a_model_is_downloaded_only_on_request(hub: Hub, multilingual: Path) -> None:
     hub.host(TINY, multilingual)
     options = {"device": "cpu", "compute_type": "float32", "threads": 1}

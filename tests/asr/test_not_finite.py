@@ -55,6 +55,7 @@ def followed(events: Iterator[Any]) -> tuple[list[Any], EngineError]:
     return found, raised.value
 
 
+@pytest.mark.slow
 def test_window_after_window(
     demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:

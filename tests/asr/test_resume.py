@@ -52,6 +52,7 @@ def test_the_rest_follows_from_any_checkpoint(
     _check_resuming(fitted.ours, samples_of(RECORDINGS[name]), **options)
 
 
+@pytest.mark.slow
 def test_the_rest_follows_with_chunks_in_parallel(engine: Engine) -> None:
     samples = load_audio(SAMPLES / "talk.flac")
     with Transcriber("demo", engine=engine) as transcriber:

@@ -21,6 +21,7 @@ VOCAB = 30
 PROMPT = (7, 3)
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("initial", [None, 0, 3])
 @given(
     generated=st.lists(st.one_of(st.integers(0, 9), st.integers(15, VOCAB - 1)), max_size=10),

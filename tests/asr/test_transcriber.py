@@ -186,6 +186,7 @@ def assert_refused(transcriber: Transcriber, reason: str, **options: Any) -> Non
     assert transcriber.capabilities.name in str(caught.value)
 
 
+@pytest.mark.slow
 def test_an_english_model_takes_english_only(english_only: Path, engine: Engine) -> None:
     transcriber = Transcriber(english_only, engine=engine)
     assert_refused(transcriber, "cannot translate", task="translate")

@@ -15,6 +15,8 @@ from tests.benchmarks.comparison.backends.registry import load_backend
 from tests.benchmarks.comparison.shapes import GGML_BYTES, SHAPES, ggml_file
 from tests.benchmarks.comparison.work import samples
 
+pytestmark = pytest.mark.slow
+
 # At half this width (that of test_comparison) whisper.cpp decodes other tokens; cause unknown.
 _SMALL = {"d_model": 64, "encoder_layers": 1, "decoder_layers": 1,
           "encoder_attention_heads": 2, "decoder_attention_heads": 2,

@@ -19,6 +19,7 @@ from tests.campaign.worker import PARTS
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of processes are Linux'")
 
 
+@pytest.mark.slow
 @linux
 @pytest.mark.parametrize("part", [part for part in PARTS if part != "lowest"])
 def test_sample(part: str, tmp_path: Path) -> None:
@@ -42,7 +43,9 @@ def test_sample(part: str, tmp_path: Path) -> None:
         (lambda folder: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda folder: os.abort(), "killed by SIGABRT"),
         (lambda folder: os._exit(3), "exit code 3"),
-        (lambda folder: exec("while True: pass"), "no answer within 1 s"),
+        pytest.param(
+            lambda folder: exec("while True: pass"), "no answer within 1 s", marks=pytest.mark.slow
+        ),
         (lambda folder: str(len(b"x" * (60 * MB))), "MB of memory, more than 20"),
         (lambda folder: bytes(900 * MB), "MemoryError"),
         (lambda folder: (_ for _ in ()).throw(Failed("wrong text")), "wrong text"),

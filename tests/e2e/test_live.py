@@ -32,13 +32,15 @@ def talk(tmp_path: Path) -> Path:
     return tmp_path / "talk.wav"
 
 
-def wait_for(file: IO[bytes], text: bytes, seconds: float = 30) -> None:
+def wait_for(file: IO[bytes], text: bytes, seconds: float = 120) -> bytes:
+    """What a program has written when it has written a text."""
     deadline, seen = time.monotonic() + seconds, b""
     while text not in seen:
         assert time.monotonic() < deadline, seen
         piece = os.read(file.fileno(), 4096)
         assert piece, f"it ended before it said {text!r}: {seen!r}"
         seen += piece
+    return seen
 
 
 def events_of(out: str) -> list[dict[str, Any]]:
@@ -64,7 +66,7 @@ def test_a_microphone(
     # The models load meanwhile; the microphone is heard from the start.
     pulse_microphone.play(talk)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     events = events_of(out.decode())
     said = text_of(events).lower()
@@ -79,16 +81,16 @@ def test_a_microphone(
     assert np.abs(kept).max() > 0.1
 
 
-def test_a_recording_as_if_spoken(edgeapp: Edgeapp, talk: Path, tmp_path: Path) -> None:
+def test_a_recording_as_if_spoken(edgeapp_here: Edgeapp, talk: Path, tmp_path: Path) -> None:
     command = ("live", "-m", "demo", "--from-file", talk, "--speed", "0")
-    done = edgeapp(*command, "-o", "a.txt", "--json")
+    done = edgeapp_here(*command, "-o", "a.txt", "--json")
     assert done.returncode == 0, done.stderr
     events = events_of(done.stdout)
     types = {event["type"] for event in events}
     assert {"speech_start", "partial", "committed", "speech_end", "end"} <= types
     words = (tmp_path / "a.txt").read_text().split()
     assert words == text_of(events).split()
-    text = edgeapp(*command)
+    text = edgeapp_here(*command)
     assert text.stdout == (tmp_path / "a.txt").read_text()
 
 
@@ -101,7 +103,7 @@ def test_ctrl_c_flushes_the_tail(talk: Path, tmp_path: Path, environment: dict[s
     wait_for(process.stdout, b'"partial"')
     time.sleep(1)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert events_of(out.decode())[-1]["type"] == "end"
     assert (tmp_path / "a.srt").read_text().startswith("1\n")
@@ -120,7 +122,7 @@ def test_ctrl_c_while_the_models_load_keeps_what_was_said(
     assert process.stderr is not None
     wait_for(process.stderr, b"listening to")
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert b"interrupted" not in err
     assert events_of(out.decode())[-1]["type"] == "end"
@@ -137,10 +139,10 @@ def test_files_are_whole_when_the_reader_has_gone(
 
 
 def test_what_was_said_last_time_is_not_written_over(
-    edgeapp: Edgeapp, talk: Path, tmp_path: Path
+    edgeapp_here: Edgeapp, talk: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "a.srt").write_text("1\n")
-    done = edgeapp(
+    done = edgeapp_here(
         "live", "-m", "demo", "--from-file", talk, "-o", "a.srt", "--save-audio", "a.wav"
     )
     assert done.returncode == 1
@@ -158,10 +160,14 @@ def test_kill_9_leaves_readable_files(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
-        wait_for(process.stdout, b'"speech_end"')
+        seen = wait_for(process.stdout, b'"speech_end"')
+        deadline = time.monotonic() + 120
+        while " --> " not in (tmp_path / "a.vtt").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
         time.sleep(1.5)
         process.kill()
-        rest = process.stdout.read().decode()
+        written = (seen + process.stdout.read()).decode()
     events = events_of((tmp_path / "a.jsonl").read_text())
     assert text_of(events)
     assert (tmp_path / "a.srt").read_text().endswith("\n\n")
@@ -169,7 +175,7 @@ def test_kill_9_leaves_readable_files(
     assert cues.startswith("WEBVTT\n\n")
     assert cues.count(" --> ") == (tmp_path / "a.srt").read_text().count(" --> ") >= 1
     kept, rate = soundfile.read(tmp_path / "a.wav")
-    said = events_of("\n".join(rest.split("\n")[1:-1]))  # lines may be cut at both ends
+    said = events_of("\n".join(written.split("\n")[:-1]))  # the last line may be cut
     heard = max(event["time"] for event in said if event["type"] == "status")
     assert heard > 2
     assert len(kept) / rate > heard - 1, "it lacks a second at most"
@@ -177,7 +183,10 @@ def test_kill_9_leaves_readable_files(
     assert np.abs(kept - truth).max() < 1e-3
 
 
-def test_what_cannot_be_is_said_before_anything_is_loaded(edgeapp: Edgeapp, talk: Path) -> None:
+def test_what_cannot_be_is_said_before_anything_is_loaded(
+    edgeapp_here: Edgeapp, talk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeapp.model_pool.ModelPool.transcriber", None)
     for wrong, said in (
         (["--policy", "hope"], "--policy"),
         (["--speed", "-1"], "--speed"),
@@ -187,9 +196,9 @@ def test_what_cannot_be_is_said_before_anything_is_loaded(edgeapp: Edgeapp, talk
         (["--translate-to", "xx"], "unknown language"),
         (["--min-chunk", "0"], "min_chunk"),
     ):
-        done = edgeapp("live", "-m", "demo", "--from-file", talk, *wrong)
+        done = edgeapp_here("live", "-m", "demo", "--from-file", talk, *wrong)
         assert done.returncode == 2, done.stderr
         assert said in done.stderr
-    done = edgeapp("live", "-m", "demo", "--from-file", "missing.wav")
+    done = edgeapp_here("live", "-m", "demo", "--from-file", "missing.wav")
     assert done.returncode == 1
     assert "missing.wav" in done.stderr

@@ -83,7 +83,7 @@ def test_a_stdout_that_cannot_be_written_is_one_line(arguments: str) -> None:
         (["transcribe", "a.wav", "--condition_on_previous_text=maybe"], "'true', 'false'"),
         (["transcribe", "a.wav", "--suppress_tokens", "x"], "--suppress-tokens"),
         (["transcribe", "a.wav", "--threads", "-1"], "threads"),
-        (["transcribe"], "Usage"),
+        (["transcribe"], "edgeapp transcribe talk.mp3; `edgeapp transcribe --help` lists"),
         (["translate", "a.txt", "b.txt"], "-o FOLDER"),
         (["nonsense"], "nonsense"),
     ],
@@ -95,6 +95,33 @@ def test_wrong_usage_exits_with_2(
     assert code == 2
     assert said in out + err
     assert "Traceback" not in err
+
+
+def test_a_command_without_its_input_says_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, err = run("transcribe", capsys=capsys)
+    assert (out, err.count("\n")) == ("", 1)
+
+
+@pytest.mark.parametrize("group", [(), ("models",), ("history",), ("bench",), ("subtitles",)])
+def test_help_describes_each_command_uncut(
+    group: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    _, out, _ = run(*group, "--help", capsys=capsys)
+    commands = out[out.index("Commands:") :]
+    assert "..." not in commands
+    assert "…" not in commands
+
+
+@pytest.mark.parametrize(
+    "command", ["translate", "subtitles check", "history delete", "bench speed"]
+)
+def test_help_names_arguments_without_python_types(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, out, _ = run(*command.split(), "--help", capsys=capsys)
+    assert "Arguments:" in out
+    assert "<list" not in out
 
 
 def test_an_output_must_not_be_its_input(
@@ -116,6 +143,7 @@ def test_a_missing_model_exits_with_3(
         assert code == 3
         assert err.count("\n") == 1
         assert "small" in err
+        assert ("download it first: `edgeapp models pull small`" in err) == (command[1] == "path")
 
 
 def test_bundled_models_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,9 +56,10 @@ def test_a_machine_on_which_all_works(tmp_path: Path) -> None:
     areas = {finding["area"] for finding in whole["findings"]}
     assert areas == {"Versions", "Settings", "Models", "Disk", "CPU", "GPU", "Engine"}
     (advice,) = {f["advice"] for f in of_area(out, "Models") if "recognition" in f["text"]}
-    assert advice == "edgeapp models pull small"
+    assert advice == "edgeapp models pull base"
 
 
+@pytest.mark.slow
 def test_torch_that_cannot_be_imported_and_a_broken_settings_file(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("modle = 3\n")
     fails = "raise ImportError('libtorch_cpu.so: cannot open shared object file')"
@@ -73,6 +74,7 @@ def test_torch_that_cannot_be_imported_and_a_broken_settings_file(tmp_path: Path
     assert of_area(out, "Models"), "the other checks are done"
 
 
+@pytest.mark.slow
 def test_libraries_that_crash(tmp_path: Path) -> None:
     dies = {"torch": "import os\nos.kill(os.getpid(), 4)", "sounddevice": "import os\nos.abort()"}
     code, out = doctor(tmp_path, broken=dies)

@@ -165,7 +165,7 @@ def test_segments_before_an_error_are_kept_in_a_part_file(
     assert names_in(tmp_path / "o") == {"story.txt.part"}
     assert (tmp_path / "o" / "story.txt.part").read_text().strip()
     said = capsys.readouterr().err
-    assert "edgeapp: story: the first part is in o, in files that end with .part" in said
+    assert "edgeapp: story: what was finished is in o, in files that end with .part" in said
     assert "could not be recognized: the model computed NaN" in said
     assert "nor could the speech from" in said
 
@@ -198,6 +198,7 @@ def test_warnings_of_a_recording_come_with_its_results(
     found.close()
 
 
+@pytest.mark.slow
 def test_a_text_for_which_nan_is_computed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

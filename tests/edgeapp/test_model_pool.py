@@ -106,6 +106,7 @@ def add_to_cache(hub_cache: Path, repository: str, folder: Path) -> None:
     (storage / "snapshots" / ("a" * 40)).symlink_to(folder)
 
 
+@pytest.mark.slow
 def test_a_better_model_that_appears_later_is_used(
     hub_cache: Path,
     whisper_folder: Callable[..., Path],
@@ -125,6 +126,8 @@ def test_a_better_model_that_appears_later_is_used(
     assert [note.split(": using ")[1].split(",")[0] for note in notes] == [
         "the bundled demo", "the bundled demo-en-de", "tiny", "opus-mt-en-de",
     ]  # fmt: skip
+    assert notes[0].endswith("; base is better: `edgeapp models pull base`")
+    assert notes[1].endswith("; opus-mt-en-de is better: `edgeapp models pull opus-mt-en-de`")
 
 
 def test_languages_share_a_transcriber(
@@ -182,3 +185,14 @@ def test_compiling_is_announced_once_only_if_the_result_is_kept(
     finally:
         pool.engine.close()
     assert capsys.readouterr().err.endswith(f"compiling kernels for this CPU: {end}")
+
+
+def test_a_model_for_another_task_is_refused_with_those_that_fit(
+    pool: ModelPool, hub_cache: Path
+) -> None:
+    with pytest.raises(ModelError) as error:
+        pool.translator("demo", None, None)
+    assert str(error.value) == (
+        "demo is a model for asr, it cannot translate text; "
+        "on this machine demo-en-de, demo-de-en can"
+    )

@@ -36,6 +36,17 @@ def test_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "a.srt").read_text("utf-8").startswith("1\n00:00:0")
 
 
+def test_files_in_the_current_folder_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run("-f", "srt,txt", capsys=capsys)
+    assert (code, out) == (0, "")
+    assert err == (
+        "edgeapp: results go to this folder: question.srt, question.txt; -o names another\n"
+    )
+    assert {path.name for path in tmp_path.iterdir()} == {"question.srt", "question.txt"}
+
+
 def test_text_with_times_beside_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run("--verbose", "-o", "a.json", "-p", capsys=capsys)
     assert (code, err) == (0, "")

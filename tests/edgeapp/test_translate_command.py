@@ -8,8 +8,10 @@ import pytest
 
 from edgeapp.batch.language_check import LanguageCheck
 from edgeapp.cli import main
+from edgeapp.documents.subtitle_file import subtitle_format
 
 CPU = ("--device", "cpu", "--threads", "1")
+SUBTITLES = "1\n00:00:01,000 --> 00:00:03,000\nI am here.\n\n"
 GERMAN = "Das ist ein Test.\nWo ist der Bahnhof?\n"
 
 
@@ -51,6 +53,91 @@ def test_a_word_that_names_no_file_gives_a_hint(capfd: pytest.CaptureFixture[str
     assert err.count("\n") == 1
     assert "Hello cannot be read" in err
     assert "--text" in err
+
+
+def test_words_that_are_not_quoted_give_a_hint(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run("Good", "morning.", "-m", "demo-en-de", capfd=capfd)
+    assert (code, out) == (2, "")
+    assert err == (
+        'edgeapp: no file is called Good; quote a text: edgeapp translate "Good morning."\n'
+    )
+
+
+def test_two_texts_and_a_long_one(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run("I am here.", "I am and/or was here.", "-m", "demo-en-de", capfd=capfd)
+    assert (code, out.count("\n")) == (0, 2)
+    code, out, _ = run("I am here. " * 60, "-m", "demo-en-de", capfd=capfd)
+    assert (code, out.count("\n")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("film.srt", ("--format", "json"), "film.srt is subtitles: --format is for text only"),
+        ("film.srt", ("--document", "--alignments"), "--document, --alignments are for text only"),
+        ("talk.txt", ("--bilingual",), "talk.txt is text: --bilingual is for subtitles only"),
+        ("talk.txt", ("--subtitle-style", "bbc"), "--subtitle-style is for subtitles only"),
+        (
+            "film.srt",
+            ("--bilingual", "--as-text"),
+            "film.srt is text: --bilingual is for subtitles only",
+        ),
+    ],
+)
+def test_an_option_without_effect_is_refused_by_name(
+    name: str,
+    options: tuple[str, ...],
+    said: str,
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / name).write_text(SUBTITLES)
+    code, out, err = run(name, "-m", "demo-en-de", *options, capfd=capfd)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"edgeapp: {name} is ")
+    assert said in err
+
+
+def test_subtitles_in_a_pipe_are_subtitles(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "film.srt").write_text(SUBTITLES)
+    with (tmp_path / "film.srt").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        code, out, err = run("-m", "demo-en-de", capfd=capfd)
+    assert (code, err) == (0, "")
+    assert out.startswith("1\n00:00:01,000 --> 00:00:03,000\nIch bin hier.")
+    with (tmp_path / "film.srt").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        code, out, _ = run("-m", "demo-en-de", "--as-text", capfd=capfd)
+    assert (code, out.count("\n")) == (0, SUBTITLES.count("\n"))
+
+
+def test_subtitles_under_the_name_of_a_text(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "film.txt").write_text(SUBTITLES)
+    code, out, err = run("film.txt", "-m", "demo-en-de", capfd=capfd)
+    assert (code, out) == (1, "")
+    assert "film.txt holds srt subtitles: rename it to film.srt" in err
+
+
+@pytest.mark.parametrize(
+    ("head", "form"),
+    [
+        (SUBTITLES.encode(), "srt"),
+        (SUBTITLES.replace("\n", "\r\n").encode("utf-8-sig"), "srt"),
+        (SUBTITLES.encode("utf-16"), "srt"),
+        (b"WEBVTT\n\n00:01.000 --> 00:02.000\nHi\n", "vtt"),
+        (b"[Script Info]\n", "ass"),
+        (b'<?xml version="1.0"?>\n<tt xmlns="http://www.w3.org/ns/ttml">', "ttml"),
+        (b"1\nGood morning.\n", None),
+        (b"WEBVTTs are files.\n", None),
+        (b"", None),
+    ],
+)
+def test_subtitles_are_known_by_their_beginning(head: bytes, form: str | None) -> None:
+    assert subtitle_format(head) == form
 
 
 @pytest.mark.parametrize(

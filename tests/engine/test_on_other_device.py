@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pipelines.engine import Engine
 from tests.engine import on_other_device
 from tests.engine.conftest import Folders
 from tests.engine.model.test_cuda_graphs import graph_runner_of, requests_of, sources_of
+
+pytestmark = pytest.mark.slow
 
 
 def test_engines_compute_there_by_recorded_passes(checkpoints: Folders) -> None:

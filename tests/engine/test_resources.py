@@ -55,6 +55,7 @@ def test_statistics(checkpoints: Folders) -> None:
         assert (model.statistics.running, model.statistics.waiting) == (2, 3)
 
 
+@pytest.mark.slow
 def test_requests_without_memory_wait(checkpoints: Folders) -> None:
     """Two models under a budget that holds two sequences of one of them."""
     folders = [checkpoints(f"marian:{name}") for name in ("opus-mt-en-de", "opus-mt-de-en")]

@@ -207,6 +207,7 @@ def test_a_description_without_end(hub: Hub) -> None:
     assert hub.sent[""] < 64_000_000
 
 
+@pytest.mark.slow
 def test_thousands_of_files_are_no_problem(hub: Hub) -> None:
     hub.host_files(TINY, whisper_files())
     more = [{"rfilename": f"runs/{i}/events", "size": 9, "blobId": "a" * 40} for i in range(50_000)]

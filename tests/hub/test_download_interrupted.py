@@ -24,7 +24,7 @@ def test_a_second_pull_goes_on_where_the_first_was_cut(hub: Hub, hub_cache: Path
     hub.cuts[WEIGHTS] = [60_000, *[0] * 20]
     message = refusal("tiny")
     assert "cannot be downloaded from http://127.0.0.1:" in message
-    assert f"`edgeapp models pull tiny` continues from the files in {hub_cache}" in message
+    assert f"the next download continues from the files in {hub_cache}" in message
     with pytest.raises(ModelNotFound, match="only partly on this machine"):
         resolve("tiny")
 
@@ -77,6 +77,7 @@ def test_a_server_that_knows_no_ranges(hub: Hub) -> None:
     assert hub.fetched().count(WEIGHTS) < 12
 
 
+@pytest.mark.slow
 def test_an_interrupt_keeps_what_has_come(hub: Hub, hub_cache: Path) -> None:
     """Ctrl-C arrives in this thread, where the progress is told."""
     files = {**whisper_files(), WEIGHTS: os.urandom(25_000_000)}

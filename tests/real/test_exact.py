@@ -18,7 +18,7 @@ from tests.engine.oracle import assert_same_choice, encoded, greedy, reference
 from tests.real.conftest import Ours, Recordings, Report, alignment_heads
 
 NAMES = ("book", "voices", "sonnet", "german")
-TOKENS = 100  # of a window
+TOKENS = 60  # of a window
 
 
 @pytest.fixture(scope="module")

@@ -60,6 +60,7 @@ def test_one_sentence_grows_word_by_word(demo: Translator) -> None:
     assert _consistent(events).source == "I would like a cup of coffee."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -40,6 +40,7 @@ def test_an_abbreviation_ends_no_sentence(translator: Translator) -> None:
     assert not any(done[:-1])
 
 
+@pytest.mark.slow
 def test_a_final_translation_is_that_of_the_sentence_alone(translator: Translator) -> None:
     live = LiveTranslator(translator)
     for piece in pieces(TALK):

@@ -6,10 +6,13 @@ import gzip
 import json
 from pathlib import Path
 
+import pytest
 import sacrebleu
 
 from pipelines.engine import Engine
 from pipelines.translation import Translator
+
+pytestmark = pytest.mark.slow
 
 _FLOOR = 36.0
 """The first version has 42.0 on this part of the test set, against all references."""

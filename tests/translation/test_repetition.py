@@ -240,6 +240,7 @@ def test_a_model_may_state_how_long_its_sentences_are(
         assert translation.text.count(word) >= 10
 
 
+@pytest.mark.slow
 def test_real_loops_do_not_reach_the_user(demo: Translator) -> None:
     for text in ("ha " * 30, "A B C D E F G H " * 3, "1 a " * 20, "NO " * 15, "buy " * 50):
         translation = demo.translate(text)

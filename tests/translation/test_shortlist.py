@@ -14,6 +14,8 @@ from pipelines.translation import ParallelTranslator, Translator
 from pipelines.translation.tokenizers.marian import target_vocabulary_ids
 from tests.fixtures.checkpoints import write_marian
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_shortlist_has_the_target_pieces_and_eos(tmp_path: Path) -> None:
     folder = write_marian(tmp_path / "opus-mt-en-de")

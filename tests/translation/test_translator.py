@@ -55,6 +55,7 @@ def test_a_string_gives_one_translation_and_a_sequence_a_list(demo: Translator) 
     assert demo.translate(("Good morning.",)) == [translation]
 
 
+@pytest.mark.slow
 def test_hundreds_of_lines_keep_their_order(
     demo: Translator, alone: dict[str, Translation]
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_text_of_several_sentences_can_be_taken_as_one(demo: Translator) -> No
     ]
 
 
+@pytest.mark.slow
 def test_lines_are_read_no_further_than_needed(demo: Translator) -> None:
     taken = 0
 
@@ -119,6 +121,7 @@ def test_lines_are_read_no_further_than_needed(demo: Translator) -> None:
     assert taken == before
 
 
+@pytest.mark.slow
 def test_long_lines_are_read_less_far_ahead(demo: Translator) -> None:
     taken = 0
 
@@ -180,6 +183,7 @@ def test_an_error_while_reading_reaches_the_caller(demo: Translator) -> None:
     assert demo.translate("Yes.").text == "Ja."
 
 
+@pytest.mark.slow
 def test_targets_of_a_multilingual_model(multilingual: Translator) -> None:
     assert set(multilingual.target_codes) == {"deu", "fra", "spa", "ita", "nld", "por_Latn"}
     french = multilingual.translate("We see the old house.", TranslateOptions(target="fr"))
@@ -227,6 +231,7 @@ def test_unknown_targets_are_refused_at_once(multilingual: Translator, demo: Tra
         assert demo.translate("Yes.", TranslateOptions(target=target)).text == "Ja."
 
 
+@pytest.mark.slow
 def test_a_line_with_an_unknown_target_does_not_end_the_others(
     multilingual: Translator,
 ) -> None:
@@ -255,6 +260,7 @@ def test_models_of_another_kind_are_refused(
         Translator(whisper_folder("tiny"), engine=exact_engine)
 
 
+@pytest.mark.slow
 def test_preprocessing_a_long_text_is_fast(demo: Translator) -> None:
     """No part of the preprocessing is quadratic in the length of a line."""
     translator, _ = scripted(demo, lambda source, request: source)

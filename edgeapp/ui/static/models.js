@@ -121,7 +121,7 @@ class Models {
     if (!name) return this.plan();
     this.plan(make("p", {}, "Asking the hub…"));
     try {
-      const { repository, bytes, missing, files } = await ask({ type: "plan", name });
+      const { repository, bytes, missing, files, note } = await ask({ type: "plan", name });
       const here = missing < bytes ? ` (${size(bytes - missing)} downloaded already)` : "";
       const button = make("button", { type: "button", class: "ea-plain" }, `Download ${size(missing)}`);
       button.onclick = () => {
@@ -130,7 +130,8 @@ class Models {
       };
       const list = make("ul", {}, ...files.map((file) => make("li", {}, `${file.name}, ${size(file.bytes)}`)));
       const details = make("details", {}, make("summary", {}, `${files.length} files`), list);
-      this.plan(make("p", {}, `${repository}: ${size(bytes)}${here}`), details, button);
+      const said = note ? [make("p", {}, note)] : [];
+      this.plan(make("p", {}, `${repository}: ${size(bytes)}${here}`), ...said, details, button);
     } catch (error) {
       this.refused(error.message);
     }

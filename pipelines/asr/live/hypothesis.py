@@ -12,7 +12,19 @@ from pipelines.asr.tokenizer import WhisperTokenizer
 
 __all__ = ["Word", "segment_starts", "shift_timestamps", "split_words"]
 
-_FIRST_UNSPACED = 0x0E00  # Thai; scripts from here on are treated as written without spaces
+# Characters of scripts that are written without spaces, as ranges of code points: Thai and Lao,
+# Tibetan, Myanmar, Khmer, Chinese and Japanese with their punctuation and full-width forms.
+_UNSPACED = (
+    (0x0E00, 0x0EFF),
+    (0x0F00, 0x0FFF),
+    (0x1000, 0x109F),
+    (0x1780, 0x17FF),
+    (0x2E80, 0x312F),
+    (0x31A0, 0x9FFF),
+    (0xF900, 0xFAFF),
+    (0xFF00, 0xFFEF),
+    (0x20000, 0x3FFFF),
+)
 
 
 @dataclass(frozen=True)
@@ -69,11 +81,12 @@ def shift_timestamps(tokens: Sequence[int], steps: int, timestamp_begin: int) ->
 def _is_unspaced(before: bytes, piece: bytes) -> bool:
     """Whether `before` ends and `piece` begins with a complete character of an unspaced script."""
     try:
-        text = before.decode()
-        return (
-            bool(text)
-            and ord(text[-1]) >= _FIRST_UNSPACED
-            and ord(piece.decode()[0]) >= _FIRST_UNSPACED
-        )
+        end, start = before.decode()[-1:], piece.decode()[:1]
     except UnicodeDecodeError:
         return False
+    return all(_is_of_unspaced_script(character) for character in (end, start))
+
+
+def _is_of_unspaced_script(character: str) -> bool:
+    """Whether a character, or the empty string, belongs to a script without spaces."""
+    return bool(character) and any(low <= ord(character) <= high for low, high in _UNSPACED)

@@ -8,6 +8,7 @@ never changes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -65,8 +66,8 @@ class LiveTranscriber:
         self._vad = vad or VoiceActivity(self._options.vad)
         self._window_s = transcriber.window_s
         self._min_chunk = round(self._options.min_chunk_s * SAMPLE_RATE)  # samples
-        follow = self._options.follow_window
-        self._follow_window = self._window_s < 30 if follow is None else follow
+        # A model that was trained on the full 30 s needs more silence after short audio.
+        self._silence_s, self._least_s = (3, 5) if self._window_s >= 30 else (1, 0)
         prompt = self._options.transcribe.initial_prompt
         self._prompt = transcriber.tokenizer.encode(" " + prompt.strip()) if prompt else []
         self._context: list[int] = []  # last committed text tokens
@@ -202,11 +203,12 @@ class LiveTranscriber:
         ]
 
     def _encode(self, samples: Samples) -> EncodedSource:
-        frames = round(self._window_s * SAMPLE_RATE) // HOP
-        if self._follow_window:
+        seconds = self._window_s
+        if self._options.follow_window:
             # In steps of one second: each encoder length is prepared once.
-            needed = len(samples) // HOP + 100
-            frames = min(frames, -(-needed // 100) * 100)
+            needed = math.ceil(len(samples) / SAMPLE_RATE) + self._silence_s
+            seconds = min(seconds, max(needed, self._least_s))
+        frames = round(seconds * SAMPLE_RATE) // HOP
         n_mels = self._transcriber.model.architecture.num_mel_bins
         mel, _ = FileFeatures(samples, n_mels, frames).window(0)
         return self._transcriber.model.encode([mel])[0]

@@ -70,17 +70,29 @@ class Scheduler:
         """Recover from a job that ran out of GPU memory; returns whether to run it again."""
         return self.run(lambda: self._recover(batch))
 
-    def submit(self, batch: Batch, state: RequestState) -> None:
+    def submit(self, current_batch: Callable[[], Batch], state: RequestState) -> None:
         """Add a request to a batch; it joins before the next step that has room for it.
 
+        Args:
+            current_batch: The model's batch. It is asked here, so that `without_submissions`
+                can replace it.
+            state: The request.
+
         Raises:
-            EngineError: The scheduler was closed.
+            EngineError: The scheduler was closed, or the model was unloaded.
         """
         with self._condition:
             self.check_open()
+            batch = current_batch()
             if batch not in self._batches:
                 self._batches.append(batch)
             batch.add(state)
+
+    @contextmanager
+    def without_submissions(self) -> Iterator[None]:
+        """A context in which no request is added: for a model that changes its batch."""
+        with self._condition:
+            yield
 
     def wait(self, state: RequestState) -> None:
         """Return once the request has events; compute steps unless another thread does."""

@@ -293,6 +293,7 @@ def test_the_caller_may_reuse_its_block() -> None:
     assert len(utterances(events + voice.finish(), audio)) == 1
 
 
+@pytest.mark.slow
 def test_hours_of_silence_and_of_speech_keep_memory_flat() -> None:
     for probability, limit in [(SILENCE, None), (SPEECH, None), (SPEECH, 30.0)]:
         voice = VoiceActivity(VadOptions(max_utterance_s=limit), lambda _, p=probability: p)
@@ -483,6 +484,7 @@ def test_real_events_for_any_blocks_and_streams_side_by_side() -> None:
         assert [comparable(events) for events in found] == expected
 
 
+@pytest.mark.slow
 def test_single_samples() -> None:
     audio = load_audio(SAMPLES / "digits.flac")
     blocks = [1] * (len(audio) - 1)

@@ -106,6 +106,7 @@ class Stammering(ToneTranscriber):
         return self.cut
 
 
+@pytest.mark.slow
 def test_a_loop_at_a_cut_repeats_no_text() -> None:
     samples, spoken = speak(sentence(120), pause_every=1000)
     recognizer = Stammering()

@@ -27,6 +27,7 @@ from tests.asr.live.listening import OPTIONS, every, listen, sentence, text_of
 from tests.asr.tones import ToneTranscriber, loudness, speak
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["agreement", "attention"])
 def test_all_words_are_committed_in_order(policy: Any) -> None:
     samples, spoken = speak(sentence(80))
@@ -91,6 +92,7 @@ def test_events_are_consistent() -> None:
     assert not speaking
 
 
+@pytest.mark.slow
 def test_speech_without_a_pause_is_cut_without_loss() -> None:
     samples, spoken = speak(sentence(120), pause_every=1000)
     words = text_of(listen(samples, every(1600))).split()

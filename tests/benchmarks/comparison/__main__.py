@@ -65,6 +65,9 @@ def peers(
             "--data", help="Test data of quality: a folder with digits/ and tatoeba-eng-deu/."
         ),
     ] = None,
+    neighbours: Annotated[
+        int, typer.Option(min=0, help="Number of busy processes that run meanwhile.")
+    ] = 0,
     as_json: Json = False,
     markdown: Markdown = False,
     device: Device = None,
@@ -84,6 +87,7 @@ def peers(
         from tests.benchmarks.comparison.race import Results, compare
         from tests.benchmarks.comparison.shapes import SHAPES
         from tests.benchmarks.comparison.work import KINDS, tasks_for
+        from tests.benchmarks.neighbours import busy_neighbours
 
         shapes = {each.name: each for each in SHAPES}
         small = [name for name in shapes if not shapes[name].large]
@@ -99,16 +103,17 @@ def peers(
         form = report.markdown if markdown else report.text
         results, costs = Results(()), list[Cost]()
         try:
-            for one, tasks in work.items():
-                if tasks:
-                    results += compare(
-                        {one: tasks},
-                        PEERS,
-                        rounds=rounds or 3,
-                        device=resolved_device,
-                        threads=_counts(settings.threads),
-                        said=said,
-                    )
+            with busy_neighbours(neighbours):
+                for one, tasks in work.items():
+                    if tasks:
+                        results += compare(
+                            {one: tasks},
+                            PEERS,
+                            rounds=rounds or 3,
+                            device=resolved_device,
+                            threads=_counts(settings.threads),
+                            said=said,
+                        )
             if "quality" in kinds:
                 costs += quality(data, settings.device, settings.threads, said)
         finally:  # after Ctrl-C, too: the shapes that are finished

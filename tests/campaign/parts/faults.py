@@ -23,6 +23,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "version": ("--version",),
     "list": ("models", "list"),
     "path": ("models", "path", "demo"),
+    "jobs": ("jobs",),
+    "doctor": ("doctor", "--no-microphone"),
     "usage": ("transcribe", "--batch-size", "x", "a.wav"),
     "transcribe": ("transcribe", "{audio}", "-m", "demo", *CPU),
     "subtitles": ("transcribe", "{audio}", "-m", "demo", "-f", "all", "-o", "{out}", *CPU),
@@ -79,7 +81,10 @@ class Campaign(part.Part):
         return [
             Case(f"{command}.{fault}", json.dumps({"command": command, "fault": fault, **faults})
                  .encode())
-            for command, fault in (("version", "closed"), ("list", "full"), ("help", "full"))
+            for command, fault in (
+                ("version", "closed"), ("list", "full"), ("help", "full"), ("jobs", "closed"),
+                ("doctor", "full"),
+            )
         ]  # fmt: skip
 
     def run(self, case: Case, folder: Path) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import multiprocessing
+import sqlite3
+import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from edgeapp.batch.job_journal import JobJournal, Piece, State
+from edgeapp.batch.journal.job_journal import JobJournal, State
+from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.subtitles.formats import Cue
 from pipelines import Checkpoint, OutputError, Segment, Word
 
 _WORDS = (Word(" Grüße,", 0.1, 1 / 3, 0.9), Word(" 春", 0.4, 0.7, 1e-7))
-_PIECE = Piece(
+_PIECE = TranscriptPiece(
     (Segment(0, 0, 0.1, 2 / 3, " Grüße, 春", (1, 2), 0.0, -0.1, 1.1, 0.01, _WORDS),),
     (Cue(0.1, 2 / 3, "Hello,\nspring"),),
     Checkpoint(1, 67, prompt=(1, 2), language="de"),
@@ -21,15 +25,15 @@ _PIECE = Piece(
 
 def test_pieces_come_back_as_they_were(tmp_path: Path) -> None:
     path = tmp_path / "data" / "jobs.db"
-    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo") as job:
+    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is not None
         assert job.pieces == []
         job.add(_PIECE)
-    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo") as job:
+    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is not None
         assert job.pieces == [_PIECE]
         job.forget()
-    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo") as job:
+    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is not None
         assert job.pieces == []
     assert path.stat().st_mode & 0o777 == 0o600
@@ -37,17 +41,17 @@ def test_pieces_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_a_job_belongs_to_one_run(tmp_path: Path) -> None:
     first, second = JobJournal(tmp_path / "jobs.db"), JobJournal(tmp_path / "jobs.db")
-    with first.job("key", "transcribe", "talk.mp3", "demo"):
-        with second.job("key", "transcribe", "talk.mp3", "demo") as job:
+    with first.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece):
+        with second.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
             assert job is None
-        with second.job("other", "transcribe", "call.mp3", "demo") as job:
+        with second.job("other", "transcribe", "call.mp3", "demo", TranscriptPiece) as job:
             assert job is not None
-    with second.job("key", "transcribe", "talk.mp3", "demo") as job:
+    with second.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is not None
 
 
 def _hold(path: Path, begun: multiprocessing.synchronize.Event) -> None:
-    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo"):
+    with JobJournal(path).job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece):
         begun.set()
         multiprocessing.Event().wait()
 
@@ -59,18 +63,18 @@ def test_a_killed_run_holds_nothing(tmp_path: Path) -> None:
     process.start()
     assert begun.wait(30)
     journal = JobJournal(tmp_path / "jobs.db")
-    with journal.job("key", "transcribe", "talk.mp3", "demo") as job:
+    with journal.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is None
     process.kill()
     process.join()
-    with journal.job("key", "transcribe", "talk.mp3", "demo") as job:
+    with journal.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is not None
 
 
 def test_records_say_how_a_job_ended(tmp_path: Path) -> None:
     journal = JobJournal(tmp_path / "jobs.db")
     for key in ("good", "bad", "stopped"):
-        with journal.job(key, "transcribe", f"{key}.mp3", "demo") as job:
+        with journal.job(key, "transcribe", f"{key}.mp3", "demo", TranscriptPiece) as job:
             assert job is not None
             job.running()
             if key == "good":
@@ -90,11 +94,11 @@ def test_records_say_how_a_job_ended(tmp_path: Path) -> None:
 
 def test_pieces_of_another_version_begin_anew(tmp_path: Path) -> None:
     journal = JobJournal(tmp_path / "jobs.db")
-    with journal.job("key", "transcribe", "talk.mp3", "demo") as job:
+    with journal.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is not None
         job.add(_PIECE)
     journal.execute("UPDATE pieces SET content = ?", ('{"old": 1}',))
-    with journal.job("key", "transcribe", "talk.mp3", "demo") as job:
+    with journal.job("key", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is not None
         assert job.pieces == []
 
@@ -110,13 +114,13 @@ def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
 def test_a_file_holds_the_results_of_the_last_job_that_wrote_it(tmp_path: Path) -> None:
     journal, path = JobJournal(tmp_path / "jobs.db"), tmp_path / "talk.srt"
     for key in ("english", "german"):
-        with journal.job(key, "transcribe", "talk.mp3", "demo") as job:
+        with journal.job(key, "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
             assert job is not None
             job.done(1.0, {path: "plain", tmp_path / f"{key}.vtt": "plain"})
     found = {record.key: set(record.outputs) for record in journal.records()}
     assert found["english"] == {str(tmp_path / "english.vtt")}
     assert found["german"] == {str(path), str(tmp_path / "german.vtt")}
-    with journal.job("german", "transcribe", "talk.mp3", "demo") as job:
+    with journal.job("german", "transcribe", "talk.mp3", "demo", TranscriptPiece) as job:
         assert job is not None
         job.done(1.0, {tmp_path / "talk.txt": "plain"})
     record = journal.record("german")
@@ -126,10 +130,45 @@ def test_a_file_holds_the_results_of_the_last_job_that_wrote_it(tmp_path: Path) 
 
 def test_names_that_are_not_utf8_and_clearing_beside_a_run(tmp_path: Path) -> None:
     journal = JobJournal(tmp_path / "jobs.db")
-    with journal.job("key", "transcribe", "caf\udce9.wav", "demo") as job:
+    with journal.job("key", "transcribe", "caf\udce9.wav", "demo", TranscriptPiece) as job:
         assert job is not None
         job.add(_PIECE)
         assert JobJournal(tmp_path / "jobs.db").clear() == 0
         job.add(_PIECE)
         job.done(1.0, {tmp_path / "caf\udce9.srt": "plain"})
     assert [record.input for record in journal.records()] == ["caf\\xe9.wav"]
+
+
+def test_a_journal_of_an_earlier_version_is_read_on(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as earlier:
+        earlier.execute(
+            "CREATE TABLE jobs (key TEXT PRIMARY KEY, verb TEXT, input TEXT, model TEXT, "
+            "state TEXT, started REAL, finished REAL, audio_s REAL, worked_s REAL, message TEXT, "
+            "outputs TEXT DEFAULT '{}')"
+        )
+        values = ("key", "transcribe", "a.mp3", "demo", "done", time.time(), None, 1.5, 2.0, "")
+        earlier.execute(
+            "INSERT INTO jobs (key, verb, input, model, state, started, finished, audio_s, "
+            "worked_s, message) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            values,
+        )
+        earlier.commit()
+    for _ in range(2):
+        (record,) = JobJournal(tmp_path / "jobs.db").records()
+        assert (record.state, record.audio_s, record.lines, record.choices) == (
+            State.DONE, 1.5, None, {}
+        )  # fmt: skip
+
+
+def test_files_are_known_by_what_was_written_to_them(tmp_path: Path) -> None:
+    journal, path = JobJournal(tmp_path / "jobs.db"), tmp_path / "talk.srt"
+    assert journal.digests_of(path) == set()
+    journal.note_file(path, "first")
+    journal.note_file(path, "second")
+    assert journal.digests_of(path) == {"first", "second"}, "either is there after a power cut"
+    journal.forget_earlier_files(path)
+    assert journal.digests_of(path) == {"second"}
+    journal.clear(State.FAILED)
+    assert journal.digests_of(path) == {"second"}
+    journal.clear()
+    assert journal.digests_of(path) == set()

@@ -45,12 +45,12 @@ def test_a_link_to_itself_is_no_collision(tmp_path: Path) -> None:
 def test_a_failed_write_leaves_the_old_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(self: Path, content: bytes) -> int:
+    def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     path = tmp_path / "a.srt"
     write_atomically(path, "old")
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutputError, match="a.srt cannot be written"):
         write_atomically(path, "new")
     assert path.read_text() == "old"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.batch.part_file import PartFile, job_key
+from edgeapp.batch.journal.part_file import PartFile, job_key
 from pipelines.errors import OutputError
 
 

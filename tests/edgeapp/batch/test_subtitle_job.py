@@ -28,6 +28,7 @@ def film(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_translation_lies_beside_the_film(film: Path) -> None:
     code, out, err = _translate(str(film))
     assert (code, out) == (0, ""), err

@@ -17,12 +17,22 @@ TALK = Path(__file__).resolve().parents[3] / "assets" / "samples" / "talk.flac"
 
 def _subtitles(tmp_path: Path, *arguments: str) -> Path:
     target = tmp_path / "talk.srt"
-    command = ["transcribe", str(TALK), "-m", "demo", "-o", str(target), "--no-journal"]
+    command = [
+        "transcribe",
+        str(TALK),
+        "-m",
+        "demo",
+        "-o",
+        str(target),
+        "--no-journal",
+        "--overwrite",
+    ]
     result = CliRunner().invoke(app, [*command, *arguments])
     assert result.exit_code == 0, result.stderr
     return target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", ["plain", "netflix", "bbc"])
 def test_no_rule_is_broken_that_the_speech_allows(tmp_path: Path, style: str) -> None:
     cues = read(_subtitles(tmp_path, "--subtitle-style", style)).cues
@@ -30,6 +40,7 @@ def test_no_rule_is_broken_that_the_speech_allows(tmp_path: Path, style: str) ->
     assert [v for v in violations(cues, style_of(style)) if v.rule not in ("speed", "short")] == []
 
 
+@pytest.mark.slow
 def test_openai_whispers_layout_has_a_cue_per_segment(tmp_path: Path) -> None:
     whole = read(_subtitles(tmp_path, "--subtitle-style", "whisper")).cues
     assert all("\n" not in cue.text for cue in whole)

@@ -35,6 +35,7 @@ def files(
         ("out", "lrc,csv", ["talk.mp3"], ["out/talk.lrc", "out/talk.csv"]),
         ("out.d", "srt", ["talk.mp3"], ["out.d/talk.srt"]),
         ("a.srt/", "srt", ["talk.mp3"], ["a.srt/talk.srt"]),
+        ("a.pdf/", "srt", ["talk.mp3"], ["a.pdf/talk.srt"]),
         (".", None, ["talk.mp3"], [f"talk.{fmt}" for fmt in FORMATS]),
         (None, "srt,json", ["talk.mp3"], ["talk.srt", "talk.json"]),
         (None, "srt", ["talk.mp3"], []),
@@ -64,6 +65,9 @@ def test_a_translation_has_a_file_of_its_own_beside_the_named_one() -> None:
     ("output", "formats", "inputs", "target", "said"),
     [
         ("a.srt", None, ["x.mp3", "y.mp3"], None, "one file for 2 recordings"),
+        ("a.pdf", None, ["x.mp3"], None, ".pdf files cannot be written; the formats are txt, vtt"),
+        ("a.MP3", None, ["x.mp3"], None, "a folder of that name is a.MP3/"),
+        ("a.ass", "srt", ["x.mp3", "y.mp3"], None, ".ass files cannot be written"),
         ("a.srt", "vtt", ["x.mp3"], None, "different formats"),
         ("a.srt", "srt,vtt", ["x.mp3"], None, "different formats"),
         ("talk.txt", None, ["talk.txt"], None, "is the input itself"),

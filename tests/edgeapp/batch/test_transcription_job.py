@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from edgeapp.batch.progress import LiveTextView, ProgressBarView
+from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.transcription_job import TranscriptionJob
 from edgeapp.subtitles.formats import Cue
 from pipelines.asr import Segment, SegmentDone, TextDelta, TranscribeOptions, TranscriptionInfo
@@ -66,7 +67,7 @@ def test_speech_in_the_target_language_needs_no_translator() -> None:
 
 
 def test_views_print_no_cue_that_needs_no_translation(capsys: pytest.CaptureFixture[str]) -> None:
-    with LiveTextView(timed=False) as live, ProgressBarView("talk") as bar:
+    with LiveTextView(timed=False) as live, ProgressBarView("talk", RunProgress()) as bar:
         for view in (live, bar):
             view.untranslated(Cue(0, 2.0, "Good morning."))
     captured = capsys.readouterr()

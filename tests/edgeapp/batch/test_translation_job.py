@@ -115,14 +115,14 @@ def test_a_run_is_resumed_with_the_same_settings_only(tmp_path: Path) -> None:
     """The key depends on what the lines depend on, not on how the code spells it."""
     source = tmp_path / "a.txt"
     source.write_text("one\n")
-    key = with_settings(source)._key()
+    key = with_settings(source).key()
     assert key == "81cdfddd603798a736149096e09df8bdaa61b11b7592fa56797c45d4bdc539df"
-    assert with_settings(source, priority=1)._key() == key
+    assert with_settings(source, priority=1).key() == key
     others: list[dict[str, object]] = [
         {"target": "de"}, {"source_language": "en"}, {"split_sentences": False}, {"beam_size": 4},
         {"word_alignments": True}, {"form": "tsv"}, {"document": True}, {"shortlist": True},
         {"source": "fr"},
     ]  # fmt: skip
-    keys = {with_settings(source, **other)._key() for other in others}
+    keys = {with_settings(source, **other).key() for other in others}
     assert len(keys) == len(others)
     assert key not in keys

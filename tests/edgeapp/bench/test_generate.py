@@ -31,6 +31,7 @@ def translator() -> Iterator[Translator]:
         yield Translator(bundled_folder("demo-en-de"), engine=engine)
 
 
+@pytest.mark.slow
 def test_all_methods_give_the_same_text_at_temperature_0(translator: Translator) -> None:
     comparison = TranslationComparison(translator, drafter=translator, length=12)
     runs = list(compare(comparison, [(text, comparison.encode(text)) for text in TEXTS]))
@@ -48,6 +49,7 @@ def test_all_methods_give_the_same_text_at_temperature_0(translator: Translator)
     assert len(json.loads(to_json(runs))["runs"]) == len(runs)
 
 
+@pytest.mark.slow
 def test_methods_on_a_recording() -> None:
     talk = assets_folder() / "samples" / "talk.flac"
     with Engine(device="cpu", compute_type="float32", threads=1) as engine:

@@ -34,6 +34,7 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return int(stop.value.code or 0), out + err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("bench",), ("bench", "generate"), ("bench", "live")])
 def test_help_imports_nothing_heavy(command: tuple[str, ...]) -> None:
     code = (

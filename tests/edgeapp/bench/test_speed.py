@@ -11,6 +11,7 @@ from edgeapp.bench.speed import Speed, markdown
 from edgeapp.cli import main
 
 
+@pytest.mark.slow
 def test_the_figures_of_models(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,28 @@ def test_listing(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Private." in capsys.readouterr().out
 
 
+def test_an_empty_history(
+    path: Path, filled: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run("list", "nothing like this") == 0
+    assert capsys.readouterr() == ("", "edgeapp: no record has 'nothing like this'\n")
+    monkeypatch.setenv("EDGEAPP_HISTORY", str(path.with_name("none.db")))
+    assert run("list") == 0
+    assert capsys.readouterr() == ("", "edgeapp: the history is empty\n")
+    assert not path.with_name("none.db").exists()
+
+
+def test_titles_have_no_effect_on_a_terminal(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with History(path, pytest.fail) as history:
+        history.add_text("[red]one\x1b]0;title\x07", "")
+    monkeypatch.setattr("rich.console.Console.is_terminal", True)
+    assert run("list") == 0
+    shown = capsys.readouterr().out
+    assert r"[red]one\x1b]0;title\x07" in shown
+
+
 def test_exporting(filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("export", 1, "-f", "srt") == 0
     assert capsys.readouterr().out == "1\n00:00:00,000 --> 00:00:01,500\nGood morning.\n\n"
@@ -66,12 +88,13 @@ def test_deleting(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("delete", 1, 7) == 1
     assert capsys.readouterr().err.endswith("the history has no record 7\n")
     assert run("delete", "--all") == 0
-    assert capsys.readouterr().err == "edgeapp: 1 records deleted\n"
+    assert capsys.readouterr().err == "edgeapp: 1 record deleted\n"
     with History(filled, pytest.fail) as history:
         assert history.list() == ()
         assert len(history.of("anna").list()) == 1
 
 
+@pytest.mark.slow
 def test_repairing(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("repair") == 0
     assert capsys.readouterr().err == "edgeapp: the history is sound\n"
@@ -91,7 +114,7 @@ def test_repairing(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_a_history(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for command in (("list",), ("repair",), ("export", 1), ("delete", 1)):
+    for command in (("repair",), ("export", 1), ("delete", 1)):
         assert run(*command) == 1
         (line,) = capsys.readouterr().err.splitlines()
         assert line == f"edgeapp: there is no history yet: {path} does not exist"

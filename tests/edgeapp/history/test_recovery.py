@@ -170,6 +170,7 @@ def test_a_damaged_page_costs_that_page(tmp_path: Path, table: str) -> None:
         assert history.add_text("It goes on.", "")
 
 
+@pytest.mark.slow
 def test_every_page_but_one_survives(tmp_path: Path) -> None:
     """Whichever page is damaged, also one above the leaves or of the schema."""
     path = tmp_path / "history.db"

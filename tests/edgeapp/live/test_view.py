@@ -125,3 +125,17 @@ def test_programs_get_an_event_a_line(capsys: pytest.CaptureFixture[str]) -> Non
         {"type": "committed", "text": " I am\nhere", "start": 0.0, "end": 0.5},
         {"type": "end", "time": 1.0},
     ]
+
+
+def test_escape_sequences_are_shown(screen: Screen) -> None:
+    """A translation, or a word of a damaged model, must not command the terminal."""
+    with CaptionView(translated=True) as view:
+        view.show(PartialText(" a\x1b]0;partial\x07"))
+        view.show(TranslationPartial("b\x1b]0;translated\x07"))
+        assert screen.frame[:2] == [r"a\x1b]0;partial\x07", r"b\x1b]0;translated\x07"]
+        view.show(CommittedText(" c\x1b]0;final\x07.", 0.0, 0.5))
+        view.show(SpeechEnded(1.0))
+        view.show(TranslationFinal("d\x9b1A", 0.0, 0.5, "c"))
+    assert "\x1b]" not in screen.everything
+    assert r"c\x1b]0;final\x07." in screen.everything
+    assert r"d\x9b1A" in screen.everything

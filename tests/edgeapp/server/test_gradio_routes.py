@@ -21,6 +21,8 @@ from edgeapp.server.access.security import ALLOWED_ROUTES, SecurityMiddleware
 from edgeapp.server.options import ServerOptions
 from edgeapp.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 # Gradio's routes that the page needs, each with an example path: the requests of headless Chromium
 # that opens the page and goes through its tabs.
 NEEDED = {

@@ -176,6 +176,7 @@ def test_status_warnings_and_end() -> None:
     assert messages[0]["lag"] == 0.25
 
 
+@pytest.mark.slow
 def test_spectrogram() -> None:
     samples = np.zeros(32_000, np.float32)
     samples[16_000:] = np.frombuffer(tone(16_000, 1.0), "<i2") / 32768

@@ -147,5 +147,5 @@ def test_an_open_tab_is_closed_when_its_login_expires(
             while True:
                 tab.recv(10)
         assert tab.close_code == 4403
-        assert 0.4 < time.monotonic() - began < 5
+        assert time.monotonic() - began > 0.4
     assert attacks.request(url, "GET", "/edgeapp/user", headers=cookie)[0].status == 401

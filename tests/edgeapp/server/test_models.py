@@ -12,14 +12,14 @@ import pytest
 import edgeapp.server
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.api import PageApi
-from edgeapp.server.model_list import model_list
+from edgeapp.server.model_list import download_plan, model_list
 from edgeapp.server.picker_options import ModelChoice, language_name, picker_options
 from edgeapp.server.sessions import Sessions, TaskCancelled
 from edgeapp.server.tasks.text_task import TextTask
 from edgeapp.settings import Settings
 from edgeapp.ui import STATIC
 from pipelines.errors import OptionError, UnsupportedTask
-from pipelines.hub import ModelInfo
+from pipelines.hub import ModelInfo, PullPlan
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -146,3 +146,12 @@ def test_a_cancelled_text(pool: ModelPool, hub_cache: Path) -> None:
         task.run(send)
     assert len(messages) == 1, "it ends with the next token"
     assert pool.use_count(pool.translator(None, "en", "de").model.folder) == 0
+
+
+def test_the_plan_of_a_download_says_that_the_hub_cannot_be_reached(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plan = PullPlan("openai/whisper-tiny", (("config.json", 9),), 0, "the copy here is used")
+    monkeypatch.setattr("pipelines.hub.plan_pull", lambda name: plan)
+    assert download_plan("tiny")["note"] == "the copy here is used"
+    assert download_plan("tiny")["bytes"] == 9

@@ -92,6 +92,7 @@ def test_a_writer_that_dies_is_logged_and_the_connection_closed(
         assert json.loads(tab.recv(10))["type"] == "hello"
 
 
+@pytest.mark.slow
 def test_a_tab_that_is_too_far_behind_is_closed(
     thread_server: Callable[..., str], api: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,8 +22,9 @@ def test_violations_are_reported_with_cue_and_rule(tmp_path: Path) -> None:
     (tmp_path / "good.srt").write_text(_GOOD)
     (tmp_path / "bad.srt").write_text(_BAD)
     assert _run(str(tmp_path / "good.srt"))[:2] == (0, "")
-    code, out, _ = _run(str(tmp_path / "bad.srt"), str(tmp_path / "good.srt"))
+    code, out, err = _run(str(tmp_path / "bad.srt"), str(tmp_path / "good.srt"))
     assert code == 1
+    assert "bad.srt: 1 cue, 2 violations of plain\n" in err
     assert [line.split(": ")[1:3] for line in out.splitlines()] == [
         ["cue 1 (00:00:01.000)", "short"],
         ["cue 1 (00:00:01.000)", "speed"],
@@ -43,6 +44,13 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(tmp_path: Path) -> 
     assert code == 1
     assert "none.srt cannot be read" in err
     assert "short" in out
+
+
+def test_a_text_is_no_subtitle_file(tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("Good morning.\n")
+    code, _, err = _run(str(tmp_path / "t.txt"))
+    assert code == 1
+    assert "t.txt is no subtitle file; their names end with .srt, .vtt" in err
 
 
 def test_an_unknown_style_is_a_usage_error(tmp_path: Path) -> None:

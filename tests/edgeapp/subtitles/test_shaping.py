@@ -32,6 +32,7 @@ def _speech(draw: st.DrawFn) -> list[TimedWord]:
     return words
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_speech(), _STYLES)
 def test_all_rules_hold_that_the_speech_allows(

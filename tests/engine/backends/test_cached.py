@@ -7,15 +7,17 @@ import torch
 
 from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request, SuppressTokens
 from tests.engine.conftest import Folders, mel_source, token_sources
-from tests.engine.oracle import reference, teacher_forced
 
 TOLERANCE = 1e-4
 
 
+@pytest.mark.oracle
 @pytest.mark.parametrize("spec", ["whisper:tiny", "marian:opus-mt-en-de"])
 def test_cached_equals_uncached_for_every_prefix(
     spec: str, checkpoints: Folders, engine: Engine
 ) -> None:
+    from tests.engine.oracle import reference, teacher_forced
+
     model, oracle = engine.load(checkpoints(spec)), reference(checkpoints(spec))
     if model.architecture.source == "audio":
         source = mel_source(model)
@@ -36,6 +38,7 @@ def test_cached_equals_uncached_for_every_prefix(
         assert logprob == pytest.approx(result.logprobs[length - 1], abs=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_a_sequence_does_not_depend_on_the_batch(engine: Engine, marian: LoadedModel) -> None:
     pad = marian.architecture.pad_id
     options = GenerationOptions(

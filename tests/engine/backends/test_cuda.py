@@ -14,7 +14,10 @@ from pipelines.engine import EncodedSource, Engine, LoadedModel, ModelDrafter, N
 from tests.engine.conftest import Folders
 from tests.engine.model.test_cuda_graphs import graph_runner_of, requests_of, sources_of
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"),
+]
 
 SPECS = ["marian:opus-mt-en-de", "whisper:tiny"]
 

@@ -11,6 +11,8 @@ from pipelines.engine import Engine, GenerationOptions, Request
 from pipelines.errors import RequestError
 from tests.engine.modules import MODULES, VISION, made
 
+pytestmark = pytest.mark.oracle
+
 HEADS = ((1, 0), (0, 3), (1, 2))
 BOTH = [kind for kind in MODULES if kind not in ("gpt2", "llama")]
 
@@ -22,7 +24,6 @@ def eager(kind: str) -> Any:
     return module
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*BOTH, *VISION])
 def test_equals_what_the_module_reports(kind: str, engine: Engine) -> None:
     """Alone, beside a row without capture, after a draft that was half wrong, and scored."""

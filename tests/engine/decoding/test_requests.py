@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from pipelines.engine import Engine, FinishReason, GenerationOptions, LoadedModel, Request
+from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.errors import EngineError, OptionError, RequestError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -141,3 +144,21 @@ def test_errors_of_a_closed_engine_and_an_unloaded_model(checkpoints: Folders) -
     engine.close()
     with pytest.raises(EngineError, match="closed"):
         stream.result()
+
+
+def test_a_request_beside_an_unload_is_refused(
+    checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not join the batch of the former weights, which would then stay in memory."""
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        encoded = model.encode(token_sources(model, [4]))[0]
+        submit = Scheduler.submit
+
+        def submit_late(self: Scheduler, *args: Any) -> None:
+            engine.unload(model)
+            submit(self, *args)
+
+        monkeypatch.setattr(Scheduler, "submit", submit_late)
+        with pytest.raises(EngineError, match="unloaded"):
+            model.stream(Request(encoded, (5,), SOME))

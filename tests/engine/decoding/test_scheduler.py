@@ -26,6 +26,7 @@ from pipelines.engine import (
     Stream,
     SuppressTokens,
 )
+from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.decoding.request_queue import RequestQueue
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
 from pipelines.errors import EngineError, NumericalError
@@ -67,6 +68,7 @@ def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
         assert [result.tokens for result in small.generate(requests)] == jobs.alone
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_order_of_joining_reading_and_cancelling(
@@ -247,6 +249,26 @@ def test_out_of_gpu_memory_goes_on_with_the_cpu(
         assert model._backend is not former
 
 
+def test_a_request_that_comes_while_the_cpu_takes_over_goes_on_there(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Simulated on the CPU, as above."""
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        requests = jobs.on(model.encode(token_sources(model, [3, 8, 5, 21, 13, 2])))
+        _out_of_memory(model, "decode", monkeypatch, after=1)
+        adopt, late = NativeBackend.adopt, list[Stream]()
+
+        def add_a_request(self: NativeBackend, former: NativeBackend) -> None:
+            late.append(engine.stream(requests[1]))
+            adopt(self, former)
+
+        monkeypatch.setattr(NativeBackend, "adopt", add_a_request)
+        with pytest.warns(RuntimeWarning, match="GPU out of memory.*CPU"):
+            (first,) = engine.generate(requests[:1])
+        assert [first.tokens, late[0].result().tokens] == jobs.alone[:2]
+
+
 def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,6 +411,7 @@ def test_neighbors_of_a_damaged_request_compute_the_same_bits(
     assert [tokens for tokens, _ in found[0]] == jobs.alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -28,7 +28,6 @@ from pipelines.engine.kernels import code_cache, loader
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.library import KernelLibrary
 from tests.engine.conftest import Folders, mel_source, token_sources
-from tests.engine.test_families import made
 
 library = loader.load_kernels()
 pytestmark = pytest.mark.skipif(
@@ -38,7 +37,12 @@ pytestmark = pytest.mark.skipif(
 # Logits are the same bit for bit; torch's sum over the vocabulary is not. One byte more or less of
 # an activation would be 1e-3.
 _SUMS = 2e-6
-FAMILIES = ["whisper:tiny", "marian:opus-mt-en-de", "bart", "mbart", "m2m100"]
+_WRITTEN_BY_TRANSFORMERS = ("bart", "mbart", "m2m100")
+FAMILIES = [
+    "whisper:tiny",
+    "marian:opus-mt-en-de",
+    *(pytest.param(kind, marks=pytest.mark.oracle) for kind in _WRITTEN_BY_TRANSFORMERS),
+]
 
 
 LEVELS = {"vnni512": ("avx512_vnni",), "vnni256": ("avx512_vnni", "avx512_vl"), "avx2": ("avx2",)}
@@ -65,6 +69,8 @@ def folders(checkpoints: Folders, tmp_path_factory: pytest.TempPathFactory) -> F
         if ":" in spec:
             return checkpoints(spec)
         if spec not in others:
+            from tests.engine.test_families import made
+
             others[spec] = tmp_path_factory.mktemp(spec)
             made(spec).save_pretrained(others[spec])
         return others[spec]
@@ -222,7 +228,7 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
 
 
-@pytest.mark.parametrize("spec", [*FAMILIES, "t5"])
+@pytest.mark.parametrize("spec", [*FAMILIES, pytest.param("t5", marks=pytest.mark.oracle)])
 def test_int8_is_near_float32(
     spec: str, folders: Folders, int8_engine: Engine, engine: Engine
 ) -> None:

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from transformers import WhisperForConditionalGeneration
 
 from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request
 from pipelines.errors import RequestError
@@ -16,7 +15,10 @@ HEADS = ((1, 0), (0, 3), (1, 2))
 OPTIONS = GenerationOptions(max_new_tokens=12)
 
 
+@pytest.mark.oracle
 def test_equals_transformers(engine: Engine, whisper: LoadedModel, checkpoints: Folders) -> None:
+    from transformers import WhisperForConditionalGeneration
+
     mel = mel_source(whisper)
     start = whisper.architecture.start_id
     request = Request(whisper.encode([mel])[0], (start, 50, 60), OPTIONS, attention=HEADS)

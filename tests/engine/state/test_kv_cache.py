@@ -97,7 +97,7 @@ class CacheMachine(RuleBasedStateMachine):
                 assert torch.isfinite(part).all()
 
 
-TestCache = CacheMachine.TestCase
+TestCache = pytest.mark.slow(CacheMachine.TestCase)
 TestCache.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 
 

@@ -107,6 +107,7 @@ def test_links_and_unknown_words_are_copied(expected: str) -> None:
 _TEXT = st.text(alphabet=st.sampled_from("ab1 .,!?-*()\"'“”@/:🍕漢>#\u00a0"))
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)).map(str.strip), st.sampled_from(" \n"))
 def test_no_character_is_lost(sentence: str, before: str) -> None:
@@ -119,6 +120,7 @@ def test_no_character_is_lost(sentence: str, before: str) -> None:
     assert all(span.text for span in spans) or not sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     ["a", "a.", "- ", "((", "[(", "www.", "a@", "a@b.", "'", '"', "_", "🍕a ", "http://a 漢 "],

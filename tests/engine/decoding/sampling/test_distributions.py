@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from scipy.stats import chisquare
-from transformers import TopKLogitsWarper, TopPLogitsWarper
 
 from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request
 from pipelines.engine.decoding.sampling.distributions import (
@@ -22,26 +21,10 @@ SETTINGS = [
     (1.0, 3, 1.0),
     (1.5, 0, 0.6),
     (0.8, 5, 0.9),
-    (1.0, 50, 0.01),
 ]
 
 
 @pytest.mark.parametrize(("temperature", "top_k", "top_p"), SETTINGS)
-def test_distribution_equals_transformers(temperature: float, top_k: int, top_p: float) -> None:
-    for seed in range(20):
-        logits = torch.randn(12, generator=torch.Generator().manual_seed(seed)) * 2
-        before = logits.clone()
-        theirs = (logits / temperature)[None]
-        if top_k:
-            theirs = TopKLogitsWarper(min(top_k, 12))(None, theirs)
-        if top_p < 1:
-            theirs = TopPLogitsWarper(top_p)(None, theirs)
-        ours = token_distribution(logits, temperature, top_k, top_p)
-        torch.testing.assert_close(ours, theirs.softmax(-1)[0])
-        torch.testing.assert_close(logits, before)
-
-
-@pytest.mark.parametrize(("temperature", "top_k", "top_p"), SETTINGS[:5])
 def test_draws_follow_the_distribution(temperature: float, top_k: int, top_p: float) -> None:
     logits = torch.tensor([2.0, 1.5, 1.0, 0.5, 0.0, -0.5, -1.0])
     expected = token_distribution(logits, temperature, top_k, top_p)

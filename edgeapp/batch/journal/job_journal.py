@@ -1,8 +1,9 @@
-"""The journal of jobs: what was transcribed, so that a run that was ended goes on where it was.
+"""The journal of jobs: what was done, so that a run that was ended goes on where it was.
 
 An SQLite file in the data folder, not beside the outputs, which may lie on a network share. A job
-is a recording with a model and options; its key is made from their content, so that a renamed file
-is found again. Finished segments are kept verbatim.
+is an input with a model and options; its key is made from their content, so that a renamed file is
+found again. Finished pieces are kept verbatim. The journal also knows the files that it has seen
+written, so that no other file is ever replaced.
 """
 
 from __future__ import annotations
@@ -10,34 +11,39 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any, Generic, TypeVar
 
+from edgeapp.batch.journal.pieces import Piece
 from edgeapp.output_errors import output_errors
-from edgeapp.subtitles.formats import Cue
 from pipelines import OutputError
 
-if TYPE_CHECKING:
-    from pipelines import Checkpoint, Segment
+__all__ = ["Job", "JobJournal", "JobRecord", "State"]
 
-__all__ = ["Job", "JobJournal", "JobRecord", "Piece", "State"]
-
-_KEEP_DAYS = 30  # of jobs that nobody has gone on with
+_KEEP_DAYS = 30  # of jobs that no run has gone on with
+_KEEP_FILES_DAYS = 365
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
     key TEXT PRIMARY KEY, verb TEXT, input TEXT, model TEXT, state TEXT, started REAL,
-    finished REAL, audio_s REAL, worked_s REAL, message TEXT, outputs TEXT DEFAULT '{}'
+    finished REAL, audio_s REAL, worked_s REAL, message TEXT, outputs TEXT DEFAULT '{}',
+    lines INTEGER, choices TEXT DEFAULT '{}'
 );
 CREATE TABLE IF NOT EXISTS pieces (
     key TEXT REFERENCES jobs (key) ON DELETE CASCADE, number INTEGER, content TEXT,
     PRIMARY KEY (key, number)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS files (
+    path TEXT, digest TEXT, written REAL, PRIMARY KEY (path, digest)
+) WITHOUT ROWID;
 """
+# Columns that a journal of an earlier version lacks.
+_ADDED = {"lines": "INTEGER", "choices": "TEXT DEFAULT '{}'"}
 
 
 class State(StrEnum):
@@ -53,18 +59,20 @@ class JobRecord:
     """What the journal says of a job.
 
     Attributes:
-        key: Of its recording, model and options.
+        key: Of its input, model and options.
         verb: The command.
-        input: Path of the recording.
+        input: Path of the input.
         model: Name of the model.
         state: How far it is.
         started: When the last run began (seconds since 1970).
         finished: When it ended, or None.
-        audio_s: Seconds of sound; None if not known.
+        audio_s: Seconds of sound; None for a text, or if not known.
         worked_s: Seconds of work, over all runs that were not killed.
         message: Why it failed, or "".
         outputs: The files that were written and hold its results still, each with how it was
             rendered.
+        lines: Lines, or cues, of a text; None for a recording.
+        choices: What was chosen during the work, such as the model for a detected language.
     """
 
     key: str
@@ -78,53 +86,12 @@ class JobRecord:
     worked_s: float
     message: str
     outputs: dict[str, str]
+    lines: int | None
+    choices: dict[str, str]
 
 
-@dataclass(frozen=True)
-class Piece:
-    """What was finished between two checkpoints.
-
-    Attributes:
-        segments: The recognised segments.
-        cues: Their translations, as far as sentences are complete.
-        checkpoint: Where the work goes on.
-    """
-
-    segments: tuple[Segment, ...]
-    cues: tuple[Cue, ...]
-    checkpoint: Checkpoint
-
-    def as_json(self) -> str:
-        """The piece as text; floats keep all their digits."""
-        return json.dumps(
-            {
-                "segments": [asdict(segment) for segment in self.segments],
-                "cues": [asdict(cue) for cue in self.cues],
-                "checkpoint": asdict(self.checkpoint),
-            },
-            ensure_ascii=False,
-        )
-
-    @classmethod
-    def of_json(cls, text: str) -> Piece:
-        """The piece that `as_json` wrote.
-
-        Raises:
-            ValueError, KeyError, TypeError: It was written by another version.
-        """
-        from pipelines import Checkpoint, Segment, Word
-
-        def segment(values: dict[str, Any]) -> Segment:
-            words = tuple(Word(**word) for word in values.pop("words"))
-            return Segment(**{**values, "tokens": tuple(values["tokens"])}, words=words)
-
-        content = json.loads(text)
-        checkpoint = content["checkpoint"]
-        return cls(
-            tuple(map(segment, content["segments"])),
-            tuple(Cue(**cue) for cue in content["cues"]),
-            Checkpoint(**{**checkpoint, "prompt": tuple(checkpoint["prompt"])}),
-        )
+_COLUMNS = ", ".join(field.name for field in fields(JobRecord))
+P = TypeVar("P", bound=Piece)
 
 
 class JobJournal:
@@ -139,36 +106,80 @@ class JobJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._mutex = threading.RLock()  # threads share the connection
         with output_errors(path), self._errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb"):
                 pass
-            self._connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+            self._connection = sqlite3.connect(
+                path, timeout=30, isolation_level=None, check_same_thread=False
+            )
             self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
             self._connection.execute("PRAGMA foreign_keys = ON")
             self._connection.executescript(_SCHEMA)
+            self._add_columns()
             self._connection.execute(
                 "DELETE FROM jobs WHERE max(started, coalesce(finished, 0)) < ?",
                 (time.time() - _KEEP_DAYS * 86_400,),
             )
+            self._connection.execute(
+                "DELETE FROM files WHERE written < ?",
+                (time.time() - _KEEP_FILES_DAYS * 86_400,),
+            )
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the file."""
+        return self._path.parent
 
     def records(self) -> list[JobRecord]:
         """All jobs, the latest last."""
         with self._errors():
-            rows = self._connection.execute("SELECT * FROM jobs ORDER BY started").fetchall()
+            rows = self._connection.execute(
+                f"SELECT {_COLUMNS} FROM jobs ORDER BY started"
+            ).fetchall()
         return [_record(row) for row in rows]
 
     def record(self, key: str) -> JobRecord | None:
         """The job with a key."""
         with self._errors():
-            row = self._connection.execute("SELECT * FROM jobs WHERE key = ?", (key,)).fetchone()
+            row = self._connection.execute(
+                f"SELECT {_COLUMNS} FROM jobs WHERE key = ?", (key,)
+            ).fetchone()
         return None if row is None else _record(row)
 
     def is_at_work(self, key: str) -> bool:
         """Whether a run works on a job now."""
         with self._lock(key) as free:
             return not free
+
+    def note_file(self, path: Path, digest: str) -> None:
+        """Remember what is about to be written to a file.
+
+        Args:
+            path: The file.
+            digest: SHA-256 of the content.
+
+        Raises:
+            OutputError: The journal cannot be written.
+        """
+        values = (_storable(str(path.absolute())), digest, time.time())
+        self.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", values)
+
+    def forget_earlier_files(self, path: Path) -> None:
+        """Forget all that was written to a file but the last."""
+        self.execute(
+            "DELETE FROM files WHERE path = ?1 AND written < "
+            "(SELECT max(written) FROM files WHERE path = ?1)",
+            (_storable(str(path.absolute())),),
+        )
+
+    def digests_of(self, path: Path) -> set[str]:
+        """The SHA-256 of what runs have written to a file; more than one after a power cut."""
+        where = (_storable(str(path.absolute())),)
+        rows = self.execute("SELECT digest FROM files WHERE path = ?", where)
+        return {digest for (digest,) in rows}
 
     def clear(self, state: State | None = None) -> int:
         """Delete jobs and their texts, except those that a run works on.
@@ -187,18 +198,23 @@ class JobJournal:
                 if mine:
                     self.execute("DELETE FROM jobs WHERE key = ?", (record.key,))
                     count += 1
+        if state is None:
+            self.execute("DELETE FROM files", ())
         self.execute("VACUUM", ())
         return count
 
     @contextmanager
-    def job(self, key: str, verb: str, input: str, model: str) -> Iterator[Job | None]:
+    def job(
+        self, key: str, verb: str, input: str, model: str, piece: type[P]
+    ) -> Iterator[Job[P] | None]:
         """Work on a job. Another run waits for no one: it gets None while this one works.
 
         Args:
-            key: Of its recording, model and options.
+            key: Of its input, model and options.
             verb: The command.
-            input: Path of the recording.
+            input: Path of the input.
             model: Name of the model.
+            piece: What its pieces are.
 
         Raises:
             OutputError: The journal cannot be written.
@@ -209,12 +225,21 @@ class JobJournal:
                 return
             with self._errors():
                 self._connection.execute(
-                    "INSERT INTO jobs VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, 0, '', '{}') "
+                    "INSERT INTO jobs (key, verb, input, model, state, started, worked_s, message) "
+                    "VALUES (?, ?, ?, ?, ?, ?, 0, '') "
                     "ON CONFLICT (key) DO UPDATE SET input = excluded.input, "
                     "started = excluded.started",
                     (key, verb, _storable(input), model, State.RUNNING, time.time()),
                 )
-            yield Job(self, key)
+            yield Job(self, key, piece)
+
+    def _add_columns(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        there = {row[1] for row in self._connection.execute("PRAGMA table_info(jobs)")}
+        for name, kind in _ADDED.items():
+            if name not in there:
+                self._connection.execute(f"ALTER TABLE jobs ADD COLUMN {name} {kind}")
+        self._connection.execute("COMMIT")
 
     @contextmanager
     def _lock(self, key: str) -> Iterator[bool]:
@@ -244,7 +269,8 @@ class JobJournal:
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
-            yield
+            with self._mutex:
+                yield
         except sqlite3.DatabaseError as error:
             raise OutputError(
                 f"the journal {self._path} cannot be used: {error}; move it away, or leave it out "
@@ -256,20 +282,20 @@ class JobJournal:
         self._connection.close()
 
 
-class Job:
+class Job(Generic[P]):
     """A job that this run works on.
 
     Args:
         journal: The journal.
         key: Of the job.
+        piece: What its pieces are.
     """
 
-    def __init__(self, journal: JobJournal, key: str) -> None:
-        self._journal, self._key = journal, key
-        self._begun, self._is_done = time.monotonic(), False
-        rows = journal.execute("SELECT content FROM pieces WHERE key = ? ORDER BY number", (key,))
+    def __init__(self, journal: JobJournal, key: str, piece: type[P]) -> None:
+        self._journal, self._key, self._piece = journal, key, piece
+        self._begun, self._is_done, self._count = time.monotonic(), False, 0
         try:
-            self.pieces = [Piece.of_json(content) for (content,) in rows]
+            self._count = sum(1 for _ in self.stored())
         except (ValueError, KeyError, TypeError):  # of another version: begin anew
             self.forget()
         self._is_done = self.record.state is State.DONE
@@ -281,22 +307,43 @@ class Job:
         assert record is not None, "JobJournal.job has made it"
         return record
 
+    @property
+    def pieces(self) -> list[P]:
+        """All that was finished."""
+        return list(self.stored())
+
+    def stored(self) -> Iterator[P]:
+        """The pieces one by one, so that a large text is not read into memory."""
+        number = 0
+        while rows := self._journal.execute(
+            "SELECT content FROM pieces WHERE key = ? AND number >= ? ORDER BY number LIMIT 100",
+            (self._key, number),
+        ):
+            yield from (self._piece.of_json(content) for (content,) in rows)
+            number += len(rows)
+
     def forget(self) -> None:
         """Drop what was done, to begin anew."""
         self._journal.execute("DELETE FROM pieces WHERE key = ?", (self._key,))
         self._journal.execute(
-            "UPDATE jobs SET state = ?, worked_s = 0, outputs = '{}' WHERE key = ?",
+            "UPDATE jobs SET state = ?, worked_s = 0, outputs = '{}', choices = '{}' WHERE key = ?",
             (State.RUNNING, self._key),
         )
-        self.pieces, self._is_done = [], False
+        self._count, self._is_done = 0, False
 
-    def add(self, piece: Piece) -> None:
+    def add(self, piece: P) -> None:
         """Keep what was finished since the last piece."""
         self._journal.execute(
             "INSERT OR REPLACE INTO pieces VALUES (?, ?, ?)",
-            (self._key, len(self.pieces), piece.as_json()),
+            (self._key, self._count, piece.as_json()),
         )
-        self.pieces.append(piece)
+        self._count += 1
+
+    def choose(self, **choices: str) -> None:
+        """Remember what was chosen during the work."""
+        self._journal.execute(
+            "UPDATE jobs SET choices = ? WHERE key = ?", (json.dumps(choices), self._key)
+        )
 
     def running(self) -> None:
         """The work begins, or goes on."""
@@ -306,14 +353,19 @@ class Job:
             "UPDATE jobs SET state = ?, message = '' WHERE key = ?", (State.RUNNING, self._key)
         )
 
-    def done(self, audio_s: float | None, outputs: Mapping[Path, str]) -> None:
+    def done(
+        self, audio_s: float | None, outputs: Mapping[Path, str], lines: int | None = None
+    ) -> None:
         """All is decoded, and the outputs are written.
 
         Args:
-            audio_s: Seconds of sound; None if not known.
+            audio_s: Seconds of sound; None for a text, or if not known.
             outputs: The files, each with how it was rendered. They hold the results of no other
                 job any more.
+            lines: Lines, or cues, of a text; None for a recording.
         """
+        if lines is not None:
+            self._journal.execute("UPDATE jobs SET lines = ? WHERE key = ?", (lines, self._key))
         written = {_storable(str(path.absolute())): how for path, how in outputs.items()}
         for other in self._journal.records():
             if other.key != self._key and other.outputs.keys() & written.keys():
@@ -358,6 +410,7 @@ def _record(row: tuple[Any, ...]) -> JobRecord:
     values = dict(zip((field.name for field in fields(JobRecord)), row, strict=True))
     values["state"] = State(values["state"])
     values["outputs"] = json.loads(values["outputs"])
+    values["choices"] = json.loads(values["choices"])
     return JobRecord(**values)
 
 

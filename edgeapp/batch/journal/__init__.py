@@ -1,0 +1,1 @@
+"""The journal of jobs, and what finished work looks like in it."""

@@ -1,0 +1,72 @@
+"""What a run does with an input: begin, go on, write again, or leave it as it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from edgeapp.batch.journal.job_journal import JobJournal, JobRecord, State
+
+__all__ = ["Decision", "JobPolicy"]
+
+
+class Decision(Enum):
+    """What a run does with an input."""
+
+    BEGIN = "begin"
+    RESUME = "go on where an earlier run stopped"
+    RETRY = "try again, it has failed"
+    WRITE = "decoded already, write the files"
+    SKIP_DONE = "done already"
+    SKIP_OTHERS = "has not failed"
+
+    @property
+    def skips(self) -> bool:
+        """Whether there is nothing to do."""
+        return self in (Decision.SKIP_DONE, Decision.SKIP_OTHERS)
+
+
+@dataclass(frozen=True)
+class JobPolicy:
+    """How a run treats earlier runs.
+
+    Attributes:
+        journal: Where finished work is kept; None: nowhere.
+        overwrite: Do again what is done, and replace files of other origin.
+        retry_failed: Do only what has failed.
+        name_skipped: Print a note for each input that is done already.
+    """
+
+    journal: JobJournal | None = None
+    overwrite: bool = False
+    retry_failed: bool = False
+    name_skipped: bool = True
+
+    def decide(self, record: JobRecord | None, source: str, wanted: Mapping[Path, str]) -> Decision:
+        """What to do with an input.
+
+        Args:
+            record: What the journal says of it, or None.
+            source: Its path.
+            wanted: The files of its results, each with how it is rendered.
+        """
+        if self.retry_failed and not self._has_failed(record, source):
+            return Decision.SKIP_OTHERS
+        if record is None or self.overwrite:
+            return Decision.BEGIN
+        if record.state is State.DONE:
+            files = {str(path.absolute()): how for path, how in wanted.items()}
+            if files.items() <= record.outputs.items() and all(map(os.path.exists, files)):
+                return Decision.SKIP_DONE
+            return Decision.WRITE
+        return Decision.RETRY if record.state is State.FAILED else Decision.RESUME
+
+    def _has_failed(self, record: JobRecord | None, source: str) -> bool:
+        """Whether an input has failed, or another one with its name, which may be mended now."""
+        if record is not None:
+            return record.state is State.FAILED
+        assert self.journal is not None, "--retry-failed needs it"
+        return any(r.input == source and r.state is State.FAILED for r in self.journal.records())

@@ -1,0 +1,114 @@
+"""Writes results, never over a file that holds something else."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from edgeapp.batch.journal.decisions import Decision
+from edgeapp.batch.journal.job_journal import JobJournal
+from edgeapp.batch.outputs import write_atomically
+from pipelines import OutputError
+
+__all__ = ["ResultWriter"]
+
+_MIN_FREE_BYTES = 8 << 20
+
+
+class ResultWriter:
+    """Writes the files of a run.
+
+    Args:
+        journal: Knows what was written by earlier runs; None: no existing file is known.
+        overwrite: Replace files of any origin.
+    """
+
+    def __init__(self, journal: JobJournal | None = None, overwrite: bool = False) -> None:
+        self._journal, self._overwrite = journal, overwrite
+
+    def check(self, paths: Iterable[Path]) -> None:
+        """Check that files can be replaced; before any work is done.
+
+        An empty file can be: mktemp makes such.
+
+        Raises:
+            OutputError: One exists and was not written by an earlier run, or was edited since.
+        """
+        for path in paths:
+            if self._overwrite or not path.is_file() or not path.stat().st_size:
+                continue
+            known = set() if self._journal is None else self._journal.digests_of(path)
+            if not known:
+                problem = "exists, and no run in the journal has written it"
+            elif _digest_of(path) not in known:
+                problem = "was edited since it was written"
+            else:
+                continue
+            raise OutputError(f"{path} {problem}: --overwrite replaces it, -o names another place")
+
+    def plan(self, source: str, decision: Decision, verb: str, paths: Iterable[Path]) -> str:
+        """A line that says what a run would do with an input, or why it would refuse."""
+        try:
+            if not decision.skips:
+                self.check(paths)
+        except OutputError as error:
+            return f"{source}: refused: {error}"
+        return f"{source}: {verb if decision is Decision.BEGIN else decision.value}"
+
+    def check_space(self, folders: Iterable[Path], needed_bytes: int) -> None:
+        """Check that results fit, before any work is done.
+
+        Args:
+            folders: Where they will be written. The folder of the journal is checked as well.
+            needed_bytes: What the results may need in each.
+
+        Raises:
+            OutputError: A disk is full.
+        """
+        journal = () if self._journal is None else (self._journal.folder,)
+        for folder in {*folders, *journal}:
+            with suppress(OSError):  # a folder that is gone fails when it is written to
+                free = shutil.disk_usage(folder).free
+                if free < max(needed_bytes, _MIN_FREE_BYTES):
+                    raise OutputError(
+                        f"{folder} has {free >> 20} MB left, and the results may need "
+                        f"{max(needed_bytes, _MIN_FREE_BYTES) >> 20} MB: free some space, or "
+                        "choose another folder with -o"
+                    )
+
+    def write(self, path: Path, content: str | bytes | Iterable[bytes]) -> None:
+        """Write a file as a whole, by renaming.
+
+        Raises:
+            OutputError: It cannot be written, or holds something else by now.
+        """
+        self.check([path])
+        journal = self._journal
+        if journal is None:
+            write_atomically(path, content)
+            return
+        # Noted before the file is there: a run that is killed in between knows its file again.
+        write_atomically(path, content, partial(journal.note_file, path))
+        journal.forget_earlier_files(path)
+
+    def note(self, path: Path, written: Path) -> None:
+        """Remember a file that is about to be renamed.
+
+        Args:
+            path: Its path afterwards.
+            written: Its path now.
+        """
+        digest = _digest_of(written)
+        if self._journal is not None and digest is not None:
+            self._journal.note_file(path, digest)
+
+
+def _digest_of(path: Path) -> str | None:
+    """SHA-256 of a file's content; None if it cannot be read."""
+    with suppress(OSError), path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+    return None

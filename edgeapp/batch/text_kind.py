@@ -1,0 +1,80 @@
+"""What an input of `edgeapp translate` is: text or subtitles, and which options apply to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES
+from edgeapp.batch.text_source import OpenText, TextSource
+from edgeapp.documents.subtitle_file import is_subtitle_file, subtitle_format
+from pipelines import InputError, OptionError
+
+__all__ = ["ApplicableOptions", "first_cues", "kind_of", "subtitles_in"]
+
+
+@dataclass(frozen=True)
+class ApplicableOptions:
+    """Options that are given, and apply to one kind of input only.
+
+    Attributes:
+        text: Those for text, each with whether it is given.
+        subtitles: Those for subtitles.
+    """
+
+    text: Mapping[str, bool] = field(default_factory=dict)
+    subtitles: Mapping[str, bool] = field(default_factory=dict)
+
+    def check(self, name: str, kind: str) -> None:
+        """Raise OptionError if an option has no effect on an input of this kind."""
+        other, options = ("subtitles", self.subtitles) if kind == "text" else ("text", self.text)
+        wrong = [option for option, given in options.items() if given]
+        if wrong:
+            verb = "is" if len(wrong) == 1 else "are"
+            raise OptionError(f"{name} is {kind}: {', '.join(wrong)} {verb} for {other} only")
+
+
+def kind_of(name: str) -> str:
+    """What an input is, by its suffix: "text" or "subtitles".
+
+    Raises:
+        InputError: Translation line by line would spoil its structure.
+    """
+    if is_subtitle_file(name):
+        return "subtitles"
+    if (suffix := Path(name).suffix.lower()) in UNREADABLE_SUFFIXES:
+        raise InputError(
+            f"{name}: a {suffix} file has a structure that translation line by line would spoil; "
+            "--as-text does it all the same"
+        )
+    return "text"
+
+
+def subtitles_in(source: TextSource, opened: OpenText) -> str | None:
+    """The format of the subtitles that an input without the name of a subtitle file holds.
+
+    Raises:
+        InputError: It is a regular file, whose name should say so.
+    """
+    form = subtitle_format(opened.head)
+    if form is not None and opened.size is not None:
+        raise InputError(
+            f"{source.name} holds {form} subtitles: rename it to {Path(source.name).stem}.{form}, "
+            "or translate its lines with --as-text"
+        )
+    return form
+
+
+def first_cues(film: Path, content: bytes | None) -> str:
+    """What the first cues of subtitles say.
+
+    Args:
+        film: The file.
+        content: What it holds, where it was read from a pipe; None: it is read.
+    """
+    from edgeapp.documents.subtitle_file import parse, read
+    from edgeapp.documents.subtitle_markup import plain_text
+
+    file = read(film) if content is None else parse(content, film.suffix[1:], film.stem)
+    return "\n".join(plain_text(cue.text, file.format) for cue in file.cues[:50])

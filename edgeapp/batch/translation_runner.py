@@ -1,0 +1,302 @@
+"""Translates several texts and subtitle files, one after the other."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgeapp.batch.find_inputs import FoundInput
+from edgeapp.batch.journal.decisions import Decision, JobPolicy
+from edgeapp.batch.journal.pieces import LinesPiece, PassagesPiece
+from edgeapp.batch.language_check import LanguageCheck, language_name
+from edgeapp.batch.outputs import check_no_collisions
+from edgeapp.batch.result_writer import ResultWriter
+from edgeapp.batch.run_progress import ProgressOutput, RunProgress
+from edgeapp.batch.subtitle_job import SubtitleJob
+from edgeapp.batch.text_kind import ApplicableOptions, first_cues, kind_of, subtitles_in
+from edgeapp.batch.text_source import TextSource
+from edgeapp.batch.translation_job import TranslationJob
+from edgeapp.batch.translation_models import TranslationModels
+from edgeapp.console import print_note
+from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
+from edgeapp.exit_codes import InputFailures
+from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
+from pipelines import InputError
+
+__all__ = ["TEXT_SUFFIXES", "OutputName", "TextInput", "TranslationRunner"]
+
+TEXT_SUFFIXES = frozenset({".txt", *SUBTITLE_SUFFIXES})
+"""Suffixes of the files of a folder that are translated."""
+
+OutputName = Callable[[str], Path]  # from the target language
+
+_GROWTH = 3  # a translation has at most about so many bytes for each byte of its source
+
+
+@dataclass(frozen=True)
+class TextInput:
+    """A text, and where its translation goes.
+
+    Attributes:
+        source: The text.
+        output: Path of the translation by its language; None is stdout.
+        found: How a file was found; None for stdin and for text of the command line.
+    """
+
+    source: TextSource
+    output: OutputName | None
+    found: FoundInput | None = None
+
+
+@dataclass
+class TranslationRunner:
+    """Translates texts and writes their results.
+
+    Attributes:
+        models: The models.
+        automatic: Detect the language of each text, and choose its model.
+        debug: Print tracebacks of errors.
+        as_text: Translate subtitle files and others line by line.
+        document: Join wrapped lines into paragraphs.
+        format: Of output lines: text, tsv, json.
+        bilingual: Keep the original lines of subtitles.
+        style: Of subtitles.
+        policy: How earlier runs are treated; for results in files.
+        events: Print the progress as JSON lines on stdout.
+        applicable: Options that are refused where they have no effect.
+    """
+
+    models: TranslationModels
+    automatic: bool
+    debug: bool = False
+    as_text: bool = False
+    document: bool = False
+    format: str = "text"
+    bilingual: bool = False
+    style: SubtitleStyle = DEFAULT_STYLE
+    policy: JobPolicy = field(default_factory=JobPolicy)
+    events: bool = False
+    applicable: ApplicableOptions = field(default_factory=ApplicableOptions)
+
+    def __post_init__(self) -> None:
+        self._progress = RunProgress()
+        self._writer = ResultWriter(self.policy.journal, self.policy.overwrite)
+
+    def without_results(self, inputs: Sequence[TextInput]) -> list[TextInput]:
+        """The inputs without files that were found in a folder, but written by an earlier run."""
+        journal = self.policy.journal
+        return [
+            each
+            for each in inputs
+            if journal is None
+            or each.found is None
+            or each.found.name is None
+            or not journal.digests_of(Path(each.found.path))
+        ]
+
+    def run(self, inputs: Sequence[TextInput]) -> int:
+        """Translate texts in order. One that fails does not stop the others.
+
+        Args:
+            inputs: The texts.
+
+        Returns:
+            The exit code: 0, or the highest of the failed inputs.
+
+        Raises:
+            BrokenPipeError: The reader of stdout is gone.
+        """
+        failures = InputFailures(len(inputs), self.debug)
+        names = [each.source.name if each.source.text is None else "-" for each in inputs]
+        shown = ProgressOutput.EVENTS if self.events else ProgressOutput.TERMINAL
+        to_stdout = any(each.output is None for each in inputs)
+        on_terminal = sys.stderr.isatty() and not sys.stdout.isatty()
+        if to_stdout and not (on_terminal and len(inputs) == 1):  # the text is progress enough
+            shown = ProgressOutput.NONE
+        with RunProgress(names, "lines", shown) as self._progress:
+            self._run_all(inputs, names, failures)
+        return failures.exit_code()
+
+    def _run_all(
+        self, inputs: Sequence[TextInput], names: Sequence[str], failures: InputFailures
+    ) -> None:
+        for each, name in zip(inputs, names, strict=True):
+            with (
+                failures.catch(each.source.shown),
+                self._progress.file(name),
+                ExitStack() as stack,
+            ):
+                if each.found is not None and each.found.problem is not None:
+                    raise InputError(each.found.problem)
+                self._translate(each, stack)
+
+    def plan(self, inputs: Sequence[TextInput]) -> Iterator[str]:
+        """What `run` would do, one line for each text.
+
+        Args:
+            inputs: The texts.
+        """
+        for each in inputs:
+            if each.found is not None and each.found.problem is not None:
+                yield each.found.problem
+                continue
+            try:
+                with ExitStack() as stack:
+                    job, path = self._job(each, stack)
+                    decision = self._decision(job, path)
+                    paths = [] if path is None else [path]
+                    yield self._writer.plan(each.source.shown, decision, "translate", paths)
+            except InputError as error:
+                yield str(error)
+
+    def _translate(self, each: TextInput, stack: ExitStack) -> None:
+        """Translate one text, from where an earlier run stopped."""
+        job, path = self._job(each, stack)
+        journal = self.policy.journal
+        if path is None or journal is None or not _is_file(each.source):
+            if self.policy.retry_failed:
+                return
+            if path is not None:
+                self._prepare(each.source, path)
+            job.run(path)
+            self._progress.wrote([] if path is None else [path])
+            return
+        decision = self._decision(job, path)
+        if decision.skips:
+            self._progress.skip(decision.value)
+            if decision is Decision.SKIP_DONE and self.policy.name_skipped:
+                print_note(f"{each.source.shown}: {decision.value}; --overwrite does it again")
+            return
+        self._prepare(each.source, path)
+        self._run_in_journal(job, path, decision)
+
+    def _run_in_journal(
+        self, job: TranslationJob | SubtitleJob, path: Path, decision: Decision
+    ) -> None:
+        journal, name = self.policy.journal, _name(job)
+        assert journal is not None, "the caller has looked"
+        piece: type[LinesPiece | PassagesPiece]
+        piece = LinesPiece if isinstance(job, TranslationJob) else PassagesPiece
+        model = self.models.translator.name
+        with journal.job(self._key(job), "translate", name, model, piece) as entry:
+            if entry is None:
+                raise InputError(f"{name}: another run is at it")
+            failed = any(isinstance(each, LinesPiece) and each.failed for each in entry.stored())
+            if decision is Decision.BEGIN or (decision is Decision.RETRY and failed):
+                entry.forget()
+            entry.running()
+            job.entry = entry  # type: ignore[assignment]  # of the job's own kind of pieces
+            try:
+                job.run(path)
+            except BaseException as error:
+                entry.stopped(None, error)
+                raise
+            self._progress.wrote([path])
+            entry.done(None, self._renderings(job, path), job.lines)
+
+    def _prepare(self, source: TextSource, path: Path) -> None:
+        """Check that the result can be written, before any work is done."""
+        self._writer.check([path])
+        size = Path(source.name).stat().st_size if _is_file(source) else 0
+        self._writer.check_space([path.parent], _GROWTH * size)
+
+    def _job(
+        self, each: TextInput, stack: ExitStack
+    ) -> tuple[TranslationJob | SubtitleJob, Path | None]:
+        """The work on a text, and the path of its result. Loads the model for its language."""
+        source = each.source
+        film, content, opened = Path(source.name), None, None
+        literal = self.as_text or source.text is not None
+        kind = "text" if literal else kind_of(source.name)
+        if kind == "text" and not literal:
+            opened = source.open(stack, with_head=True)
+            if (form := subtitles_in(source, opened)) is not None:
+                film, kind = Path(f"{source.shown}.{form}"), "subtitles"
+                content = opened.head + opened.file.read()
+        self.applicable.check(source.shown, kind)
+        if self.automatic and kind == "subtitles":
+            self.models.load(_detected(source, first_cues(film, content)), None)
+        elif self.automatic:
+            opened = opened or source.open(stack, with_head=True)
+            head = opened.head.decode(errors="ignore").strip()
+            self.models.load(_detected(source, head), None)
+        path = None if each.output is None else each.output(self.models.suffix)
+        if self.automatic and path is not None:
+            check_no_collisions([path], [source.name] if source.text is None else [])
+        if kind == "subtitles":
+            return (
+                SubtitleJob(
+                    self.models.line_translator,
+                    self.models.options,
+                    film,
+                    self.bilingual,
+                    self.style,
+                    content,
+                    writer=self._writer,
+                    progress=self._progress,
+                ),
+                path,
+            )
+        language = None if self.automatic else self.models.source_language
+        return (
+            TranslationJob(
+                self.models.line_translator,
+                self.models.translator,
+                self.models.options,
+                source,
+                self.document,
+                self.format,
+                LanguageCheck(language),
+                opened,
+                writer=self._writer,
+                progress=self._progress,
+            ),
+            path,
+        )
+
+    def _decision(self, job: TranslationJob | SubtitleJob, path: Path | None) -> Decision:
+        journal = self.policy.journal
+        if path is None or journal is None or not Path(_name(job)).is_file():
+            return Decision.BEGIN
+        record = journal.record(self._key(job))
+        return self.policy.decide(record, _name(job), self._renderings(job, path))
+
+    def _key(self, job: TranslationJob | SubtitleJob) -> str:
+        return job.key() if isinstance(job, TranslationJob) else job.key(self.models.translator)
+
+    def _renderings(self, job: TranslationJob | SubtitleJob, path: Path) -> dict[Path, str]:
+        """The file of a text, with how it is rendered; lines are kept as they are written."""
+        if isinstance(job, TranslationJob):
+            return {path: "lines"}
+        return {path: f"{self.style.name}{' bilingual' if self.bilingual else ''}"}
+
+
+def _name(job: TranslationJob | SubtitleJob) -> str:
+    return job.source.name if isinstance(job, TranslationJob) else str(job.source)
+
+
+def _is_file(source: TextSource) -> bool:
+    """Whether an input is a regular file, which can be read again."""
+    return source.text is None and source.name != "-" and os.path.isfile(source.name)  # noqa: PTH113
+
+
+def _detected(source: TextSource, head: str) -> str:
+    """The language of an input, told from its first lines.
+
+    Raises:
+        InputError: It cannot be told.
+    """
+    from pipelines import detect_text_language
+
+    found = detect_text_language(head)
+    if found is None:
+        raise InputError(
+            f"{source.shown}: the language cannot be told from its first {len(head)} characters; "
+            "name it with --from, such as --from en"
+        )
+    print_note(f"{source.shown}: detected language: {language_name(found.code)}")
+    return found.code

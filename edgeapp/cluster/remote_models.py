@@ -1,0 +1,292 @@
+"""The models of a cluster as the driver uses them: like a Transcriber, and like a Translator."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from edgeapp.cluster.node_worker import Failure, NodeWorker
+from edgeapp.console import print_note
+from edgeapp.settings import Settings
+from pipelines import DeviceLost, OptionError
+
+if TYPE_CHECKING:
+    from pipelines import Checkpoint, TranscribeOptions, TranslateOptions, TranslationDone
+
+__all__ = ["Cluster"]
+
+_START_S = 300.0  # for a machine to load the model
+_CALLS = 4  # at the same time on a machine: a recording, and translations of its sentences
+
+
+class Cluster:
+    """One worker on each machine of a Ray cluster. Several threads may use it. A context manager.
+
+    A machine that dies loses its task: the task goes on elsewhere, after its last checkpoint.
+
+    Args:
+        address: Of the cluster (host:port, ray://host:port); "local": this machine alone.
+        settings: The compute type holds for all machines; each uses all CPUs that it offers.
+        model: Name of the recognizer, which each machine must have; None chooses one.
+        language: Spoken language, or None.
+        task: "transcribe" or "translate".
+
+    Raises:
+        OptionError: ray is not installed, or there is no such cluster.
+        EdgeError: A machine cannot load the model.
+        DeviceLost: No machine works.
+    """
+
+    def __init__(
+        self, address: str, settings: Settings, model: str | None, language: str | None, task: str
+    ) -> None:
+        self._ray = _ray()
+        self._connect(address)
+        self._idle: queue.Queue[Any] = queue.Queue()
+        self._alive, self._lock, self._leased = 0, threading.Lock(), threading.local()
+        self._closed = threading.Event()
+        try:
+            self._start(settings, model, language, task)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def size(self) -> int:
+        """The number of machines that work."""
+        return self._alive
+
+    @property
+    def model(self) -> Any:
+        """As Transcriber.model: its folder's name, and its compute type."""
+        return SimpleNamespace(folder=Path(self._folder), compute_type=self._compute_type)
+
+    @property
+    def recognizer(self) -> Any:
+        """As Transcriber.recognizer: the name of the model."""
+        return SimpleNamespace(capabilities=SimpleNamespace(name=self._name))
+
+    def close(self) -> None:
+        """End the workers. Waiting calls of other threads raise KeyboardInterrupt."""
+        self._closed.set()
+        self._ray.shutdown()
+
+    def stream(
+        self,
+        audio: str | os.PathLike[str],
+        options: TranscribeOptions,
+        *,
+        resume_from: Checkpoint | None = None,
+        checkpoints: bool = True,
+    ) -> Iterator[Any]:
+        """As Transcriber.stream, without provisional text. The file is read here and sent.
+
+        Raises:
+            EdgeError: As Transcriber.stream.
+            DeviceLost: No machine is left.
+        """
+        from pipelines import AudioError, Checkpoint, TranscriptionInfo
+
+        try:
+            content = self._ray.put(Path(audio).read_bytes())
+        except OSError as error:
+            raise AudioError(f"{audio} cannot be read: {error.strerror}") from error
+        informed = False
+        while True:
+            with self._lease() as worker:
+                groups = worker.stream.options(num_returns="streaming").remote(
+                    os.fspath(audio), content, options, resume_from
+                )
+                try:
+                    for reference in groups:
+                        for event in _checked(self._ray.get(reference)):
+                            if isinstance(event, TranscriptionInfo):
+                                if informed:
+                                    continue
+                                informed = True
+                            elif isinstance(event, Checkpoint):
+                                resume_from = event
+                            yield event
+                    return
+                except self._ray.exceptions.RayError as error:
+                    self._lose(worker, error, os.fspath(audio))
+
+    def translator(self, name: str | None, spoken: str, target: str) -> RemoteTranslator:
+        """A translator for a language pair.
+
+        Raises:
+            EdgeError: As ModelPool.translator.
+            DeviceLost: No machine is left.
+        """
+        folder, target_codes = self.call("translator", name, spoken, target)
+        return RemoteTranslator(self, (name, spoken, target), Path(folder), target_codes)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of NodeWorker on a machine that works.
+
+        Raises:
+            EdgeError: As the method.
+            DeviceLost: No machine is left.
+        """
+        while True:
+            with self._lease() as worker:
+                try:
+                    result = self._ray.get(getattr(worker, method).remote(*arguments))
+                except self._ray.exceptions.RayError as error:
+                    self._lose(worker, error, method)
+                else:
+                    return _checked(result)
+
+    def _connect(self, address: str) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent anywhere
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+        try:
+            if address == "local":
+                self._ray.init(
+                    address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet
+                )
+            else:
+                self._ray.init(address=address, **quiet)
+        except (ConnectionError, ValueError, RuntimeError, OSError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise OptionError(f"--cluster {address}: {first}") from error
+
+    def _start(
+        self, settings: Settings, model: str | None, language: str | None, task: str
+    ) -> None:
+        """Start a worker on each machine; those that do not answer are left out."""
+        from dataclasses import replace
+
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remote = self._ray.remote(NodeWorker)
+        calls: dict[Any, tuple[Any, str]] = {}
+        for node in self._ray.nodes():
+            threads = int(node["Resources"].get("CPU", 0)) if node["Alive"] else 0
+            if not threads:
+                continue
+            worker = remote.options(
+                num_cpus=threads,
+                max_concurrency=_CALLS,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
+            ).remote(replace(settings, threads=threads), model, language, task)
+            calls[worker.load.remote()] = (worker, str(node["NodeManagerAddress"]))
+        ready, late = self._ray.wait(list(calls), num_returns=len(calls), timeout=_START_S)
+        described = set()
+        for call in ready:
+            worker, address = calls[call]
+            try:
+                described.add(_checked(self._ray.get(call)))
+            except self._ray.exceptions.RayError as error:
+                print_note(f"{address} is left out: {_first_line(error)}")
+                continue
+            self._alive += 1
+            self._idle.put(worker)
+        for call in late:
+            print_note(f"{calls[call][1]} is left out: it did not answer in {_START_S:g} s")
+        if not described:
+            raise DeviceLost("no machine of the cluster has free CPUs and answers")
+        if len(described) > 1:
+            raise OptionError(
+                "the machines chose different models or compute types: name them with -m and "
+                f"--compute-type ({', '.join(sorted(' '.join(each) for each in described))})"
+            )
+        self._name, self._folder, self._compute_type = described.pop()
+
+    @contextmanager
+    def _lease(self) -> Iterator[Any]:
+        """A worker for this thread alone; inside of another lease the same one."""
+        if (worker := getattr(self._leased, "worker", None)) is not None:
+            yield worker
+            return
+        while True:
+            if self._closed.is_set():
+                raise KeyboardInterrupt
+            if not self._alive:
+                raise DeviceLost("no machine of the cluster is left")
+            try:
+                worker = self._idle.get(timeout=0.5)
+                break
+            except queue.Empty:
+                continue
+        self._leased.worker = worker
+        try:
+            yield worker
+        finally:
+            if getattr(self._leased, "worker", None) is worker:  # it was not lost
+                self._leased.worker = None
+                self._idle.put(worker)
+
+    def _lose(self, worker: Any, error: Exception, what: str) -> None:
+        """A machine is gone; the work goes on elsewhere."""
+        if self._closed.is_set():
+            raise KeyboardInterrupt
+        if isinstance(error, self._ray.exceptions.RayTaskError):
+            raise error  # a defect of the program, not of the machine
+        with self._lock:
+            if getattr(self._leased, "worker", None) is worker:
+                self._alive -= 1
+                self._leased.worker = None
+        print_note(f"{what}: its machine is lost ({_first_line(error)}); {self._alive} left")
+
+
+class RemoteTranslator:
+    """A translator on the machines of a cluster, like a Translator.
+
+    Args:
+        cluster: The machines.
+        languages: Name of the model or None, spoken language, target language.
+        folder: Of the model.
+        target_codes: Languages that it translates into, where there are several.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        languages: tuple[str | None, str, str],
+        folder: Path,
+        target_codes: tuple[str, ...],
+    ) -> None:
+        self._cluster, self._languages = cluster, languages
+        self.model = SimpleNamespace(folder=folder)
+        self.target_codes = target_codes
+
+    def stream(self, text: str, options: TranslateOptions) -> Iterator[TranslationDone]:
+        """As Translator.stream, without provisional text."""
+        from pipelines import TranslationDone
+
+        yield TranslationDone(self._cluster.call("translate", *self._languages, text, options))
+
+
+def _checked(result: Any) -> Any:
+    """A result of a worker. Raises the error that it stands for."""
+    if isinstance(result, Failure):
+        raise result.error(result.message)
+    return result
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0] or type(error).__name__
+
+
+def _ray() -> Any:
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError:
+        raise OptionError(
+            "--cluster needs ray: install edgeapp with its extra, as edgeapp[cluster]"
+        ) from None
+    return ray

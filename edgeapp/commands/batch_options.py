@@ -1,0 +1,74 @@
+"""Options of the commands that work on many files, and the journal that they share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from edgeapp.batch.journal.job_journal import JobJournal
+from edgeapp.commands.options import INPUT_OUTPUT
+from edgeapp.console import print_note
+from edgeapp.settings import Settings, journal_file
+from pipelines import OutputError
+
+__all__ = ["DryRun", "Events", "FromList", "NoJournal", "Overwrite", "RetryFailed", "open_journal"]
+
+FromList = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-list",
+        help="File that names inputs, one a line.",
+        rich_help_panel=INPUT_OUTPUT,
+    ),
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Do again what is done, and replace files of other origin.",
+        rich_help_panel=INPUT_OUTPUT,
+    ),
+]
+RetryFailed = Annotated[
+    bool,
+    typer.Option("--retry-failed", help="Do only what has failed.", rich_help_panel=INPUT_OUTPUT),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option(
+        "--dry-run", help="Say what would be done, and end.", rich_help_panel=INPUT_OUTPUT
+    ),
+]
+NoJournal = Annotated[
+    bool,
+    typer.Option(
+        "--no-journal",
+        help="Keep nothing but the results: an ended run then begins anew.",
+        rich_help_panel=INPUT_OUTPUT,
+    ),
+]
+Events = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Progress as JSON lines on stdout, for programs; results in files.",
+        rich_help_panel=INPUT_OUTPUT,
+    ),
+]
+
+
+def open_journal(settings: Settings, *, wanted: bool) -> JobJournal | None:
+    """The journal of jobs; None if it is not wanted, switched off, or cannot be used.
+
+    Args:
+        settings: The settings of the program.
+        wanted: Whether there are results in files, and the user has not declined it.
+    """
+    path = journal_file(settings) if wanted else None
+    try:
+        return None if path is None else JobJournal(path)
+    except OutputError as error:
+        print_note(f"going on without the journal: {error}")
+        return None

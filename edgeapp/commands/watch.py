@@ -1,0 +1,221 @@
+"""`edgeapp watch`: what arrives in a folder is transcribed and translated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, FoundInput
+from edgeapp.batch.folder_watch import FolderWatch
+from edgeapp.batch.journal.decisions import JobPolicy
+from edgeapp.batch.journal.job_journal import JobJournal
+from edgeapp.batch.outputs import plan_translations, prepare_folder
+from edgeapp.batch.runner import TranscriptionRunner
+from edgeapp.batch.text_source import TextSource
+from edgeapp.batch.transcript_output import TranscriptOutput
+from edgeapp.batch.transcription_job import BATCH_SIZE
+from edgeapp.batch.translation_models import TranslationModels
+from edgeapp.batch.translation_runner import TEXT_SUFFIXES, TextInput, TranslationRunner
+from edgeapp.commands.batch_options import open_journal
+from edgeapp.commands.options import (
+    INPUT_OUTPUT,
+    ComputeType,
+    Debug,
+    Device,
+    Language,
+    Model,
+    ModelDirectory,
+    Threads,
+    TranslateTo,
+    TranslationModel,
+    known_language,
+    settings_from_flags,
+    use_model_directory,
+)
+from edgeapp.console import print_note
+from edgeapp.exit_codes import exit_with_code
+from edgeapp.settings import Settings
+from edgeapp.subtitles.word_cues import WordCueLayout
+from pipelines import OptionError
+
+if TYPE_CHECKING:
+    from edgeapp.model_pool import ModelPool
+
+__all__ = ["watch"]
+
+_LOOK_EVERY_S = 1.0
+
+
+def watch(
+    inside: Annotated[Path, typer.Argument(metavar="IN", help="Folder in which files arrive.")],
+    outside: Annotated[Path, typer.Argument(metavar="OUT", help="Folder for the results.")],
+    model: Model = None,
+    model_dir: ModelDirectory = None,
+    translation_model: TranslationModel = None,
+    language: Language = None,
+    translate_to: TranslateTo = None,
+    output_format: Annotated[
+        str | None,
+        typer.Option(
+            "-f",
+            "--output-format",
+            help="Formats of transcripts, with commas. Default: all.",
+            metavar="FORMATS",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = None,
+    once: Annotated[
+        bool,
+        typer.Option("--once", help="Do what is there, and end.", rich_help_panel=INPUT_OUTPUT),
+    ] = False,
+    settle: Annotated[
+        float,
+        typer.Option(
+            "--settle",
+            min=0,
+            help="Seconds without change after which a file counts as wholly written.",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = 2.0,
+    device: Device = None,
+    compute_type: ComputeType = None,
+    threads: Threads = None,
+    debug: Debug = False,
+) -> None:
+    """Do what arrives in a folder: transcribe recordings, translate texts and subtitles.
+
+    Texts and subtitles are translated with --translate-to only; their language is detected. A file
+    is begun once it is wholly written. Ctrl-C and SIGTERM end the watch; the same command goes on
+    where it was. Results are those of `edgeapp transcribe` and `translate`.
+    """
+    with exit_with_code(debug):
+        if not inside.is_dir():
+            raise OptionError(f"{inside} is no folder")
+        settings = settings_from_flags(device, compute_type, threads)
+        use_model_directory(model_dir)
+        target = known_language(translate_to, "--translate-to")
+        prepare_folder(outside)
+        journal = open_journal(settings, wanted=True)
+        if journal is None and outside.resolve().is_relative_to(inside.resolve()):
+            raise OptionError(
+                f"{outside} is inside of {inside}: without the journal, which is switched off, "
+                "results would be taken for new files"
+            )
+        suffixes = MEDIA_SUFFIXES | (TEXT_SUFFIXES if target is not None else frozenset())
+        if target is None:
+            print_note("only recordings are done: --translate-to adds texts and subtitles")
+        files = FolderWatch(inside, suffixes, settle, partial(_is_input, inside, outside, journal))
+        print_note(f"watching {inside}; Ctrl-C ends it")
+        with ExitStack() as stack:
+            worker = _Worker(
+                stack, settings, journal, outside, model, translation_model, language, target,
+                output_format, debug,
+            )  # fmt: skip
+            try:
+                code = _watch(files, worker, once)
+            except KeyboardInterrupt:
+                print_note("the watch has ended; the same command goes on where it was")
+                code = 0
+        raise typer.Exit(code)
+
+
+def _watch(files: FolderWatch, worker: _Worker, once: bool) -> int:
+    """Work on files as they become ready. Returns the exit code of `once`."""
+    code, began = 0, time.monotonic()
+    while True:
+        ready = files.ready()
+        if ready:
+            code = max(code, worker.run(ready))
+        elif once and time.monotonic() - began > files.settle_s:
+            for path in files.growing:
+                print_note(f"{path} is not wholly written yet: left out")
+            return code
+        else:
+            time.sleep(min(_LOOK_EVERY_S, max(0.05, files.settle_s)))
+
+
+def _is_input(inside: Path, outside: Path, journal: JobJournal | None, path: Path) -> bool:
+    """Whether a file is no result of this or an earlier run."""
+    if outside.resolve() != inside.resolve() and path.resolve().is_relative_to(outside.resolve()):
+        return False
+    return journal is None or not journal.digests_of(path)
+
+
+class _Worker:
+    """Transcribes and translates files; models stay loaded from file to file."""
+
+    def __init__(
+        self,
+        stack: ExitStack,
+        settings: Settings,
+        journal: JobJournal | None,
+        outside: Path,
+        model: str | None,
+        translation_model: str | None,
+        language: str | None,
+        target: str | None,
+        formats: str | None,
+        debug: bool,
+    ) -> None:
+        from edgeapp.model_pool import ModelPool
+
+        self._pool: ModelPool = ModelPool(settings)
+        self._policy = JobPolicy(journal, name_skipped=False)
+        self._outside, self._target, self._formats, self._debug = outside, target, formats, debug
+        self._model, self._translation_model, self._language = model, translation_model, language
+        self._models = TranslationModels(
+            stack, self._pool, translation_model, target, target,
+            beam_size=1, alignments=False, shortlist=False, workers=1,
+        )  # fmt: skip
+
+    def run(self, files: Sequence[FoundInput]) -> int:
+        """Do the work on files. Returns the exit code: 0, or the highest of failed files."""
+        recordings = [each for each in files if Path(each.path).suffix.lower() in MEDIA_SUFFIXES]
+        texts = [each for each in files if each not in recordings]
+        codes = [0]
+        if recordings:
+            codes.append(self._transcribe(recordings))
+        if texts:
+            codes.append(self._translate(texts))
+        return max(codes)
+
+    def _transcribe(self, files: Sequence[FoundInput]) -> int:
+        from pipelines import TranscribeOptions
+
+        output = TranscriptOutput.of(f"{self._outside}/", self._formats, files, self._target)
+        output.prepare()
+        options = TranscribeOptions(language=self._language, batch_size=BATCH_SIZE)
+        runner = TranscriptionRunner(
+            self._pool,
+            self._pool.transcriber(self._model, self._language, "transcribe"),
+            options,
+            self._target,
+            self._translation_model,
+            output,
+            self._debug,
+            WordCueLayout(),
+            policy=self._policy,
+        )
+        return runner.run(files)
+
+    def _translate(self, files: Sequence[FoundInput]) -> int:
+        names = plan_translations(
+            [each.path for each in files],
+            f"{self._outside}/",
+            names=[each.name for each in files],
+        )
+        runner = TranslationRunner(
+            self._models, automatic=True, debug=self._debug, policy=self._policy
+        )
+        return runner.run(
+            [
+                TextInput(TextSource(each.path), name, each)
+                for each, name in zip(files, names, strict=True)
+            ]
+        )

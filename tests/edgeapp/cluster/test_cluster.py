@@ -1,0 +1,102 @@
+"""`edgeapp transcribe --cluster`: results equal those of one machine, also when a machine dies."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+from typer.testing import CliRunner
+
+from edgeapp.cli import app
+from edgeapp.cluster.remote_models import Cluster
+
+ray = pytest.importorskip("ray")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(600),
+    pytest.mark.filterwarnings("ignore"),  # of ray, in its own threads
+]
+SAMPLES = Path(__file__).resolve().parents[3] / "assets" / "samples"
+_FLAGS = ("-m", "demo", "--compute-type", "int8", "-f", "json", "--translate-to", "de",
+          "--batch-size", "2")  # fmt: skip
+
+
+@pytest.fixture
+def nodes(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Two machines on this one, each with one CPU; the driver is on a third without any."""
+    from ray.cluster_utils import Cluster as Nodes
+
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    made = Nodes(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    made.workers = [made.add_node(num_cpus=1) for _ in range(2)]
+    yield made
+    ray.shutdown()
+    made.shutdown()
+
+
+@pytest.fixture
+def recordings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in ("talk", "question"):
+        shutil.copy(SAMPLES / f"{name}.flac", folder)
+    samples, rate = soundfile.read(SAMPLES / "story.flac", dtype="int16")
+    soundfile.write(folder / "story.wav", np.tile(samples, 3), rate)
+    return folder
+
+
+def transcribe(folder: Path, out: Path, *more: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["transcribe", str(folder), "-o", str(out), *_FLAGS, *more])
+    return result.exit_code, result.stderr
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_machine_that_dies_loses_its_task_only(
+    nodes: Any, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, err = transcribe(recordings, tmp_path / "alone", "--no-journal", "--threads", "1")
+    assert code == 0, err
+    (recordings / "bad.mp3").write_text("no sound")
+    lost = threading.Event()
+    lease = Cluster.stream
+
+    def stream(cluster: Cluster, audio: Any, *arguments: Any, **options: Any) -> Iterator[Any]:
+        for event in lease(cluster, audio, *arguments, **options):
+            yield event
+            if str(audio).endswith("story.wav") and not lost.is_set():
+                lost.set()
+                nodes.remove_node(machine_of(cluster._leased.worker), allow_graceful=False)
+
+    def machine_of(worker: Any) -> Any:
+        actor = ray._private.state.actors(worker._actor_id.hex())
+        return next(n for n in nodes.workers if n.node_id == actor["Address"]["NodeID"])
+
+    monkeypatch.setattr(Cluster, "stream", stream)
+    code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
+    assert lost.is_set()
+    assert code == 1
+    assert "bad.mp3" in err
+    assert "its machine is lost" in err
+    assert contents(tmp_path / "out") == contents(tmp_path / "alone")
+    code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
+    assert (code, err.count("done already")) == (1, 3)
+
+
+def test_without_ray_or_files_it_is_refused(
+    recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = CliRunner().invoke(
+        app, ["transcribe", str(recordings / "talk.flac"), "--cluster", "local"]
+    )
+    assert result.exit_code == 2
+    assert "-o FOLDER" in result.stderr
