@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, Task
 
+    from pipelines.engine import DraftReport
+
 # C0 and C1 controls (but the tabulator and the end of a line), direction marks, line and paragraph
 # separators, lone surrogates.
 _UNPRINTABLE = re.compile(
@@ -24,6 +26,7 @@ __all__ = [
     "LiveLine",
     "counted",
     "format_clock",
+    "print_draft_report",
     "print_note",
     "print_traceback",
     "printable",
@@ -51,6 +54,23 @@ def print_note(message: str) -> None:
     line = printable(message).replace("\n", "\\n")  # a name must not look like another note
     sys.stderr.write(f"edgeapp: {line}\n")
     sys.stderr.flush()
+
+
+def print_draft_report(report: DraftReport | None) -> None:
+    """Print what drafts did, to stderr; None prints nothing."""
+    if report is None:
+        return
+    share = f" ({report.accepted / report.drafted:.0%})" if report.drafted else ""
+    effect = "saved" if report.saved_s >= 0 else "lost"
+    line = (
+        f"drafts: {report.accepted} of {report.drafted} tokens accepted{share}, about "
+        f"{abs(report.saved_s):.1f} s {effect}"
+    )
+    if report.pauses:
+        line += f"; paused {report.pauses} times, when they lost time"
+    if report.stopped:
+        line += "; given up: encoding for the draft model took longer than drafts saved"
+    print_note(line)
 
 
 def print_traceback(error: BaseException) -> None:

@@ -6,8 +6,9 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from edgeapp.console import print_note
 from edgeapp.exit_codes import pull_command
@@ -20,7 +21,23 @@ if TYPE_CHECKING:
     from pipelines.engine import Engine, LoadedModel
     from pipelines.hub import ResolvedModel
 
-__all__ = ["ModelPool", "language_code_of"]
+__all__ = ["Drafts", "ModelPool", "NO_DRAFTS", "language_code_of"]
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """What proposes tokens to a model, which verifies them.
+
+    Attributes:
+        model: Name of a smaller model with the same vocabulary, or None.
+        kind: "ngram": n-grams of what was decoded before; or None.
+    """
+
+    model: str | None = None
+    kind: Literal["ngram"] | None = None
+
+
+NO_DRAFTS = Drafts()
 
 
 def language_code_of(text: str) -> str:
@@ -56,9 +73,10 @@ class ModelPool:
         self._listed_only = listed_only
         self._lock = threading.RLock()
         self._engine: Engine | None = None
-        self._transcribers: dict[Path, Transcriber] = {}  # by folder
-        # By folder, source language (None where the model needs none) and use of the shortlist.
-        self._translators: dict[tuple[Path, str | None, bool], Translator] = {}
+        self._transcribers: dict[tuple[Path, Drafts], Transcriber] = {}  # by folder and drafter
+        # By folder, source language (None where the model needs none), use of the shortlist, and
+        # drafter.
+        self._translators: dict[tuple[Path, str | None, bool, Drafts], Translator] = {}
         self._noted: set[tuple[Path, bool]] = set()  # folder, whether it was chosen automatically
         self._use_counts: Counter[Path] = Counter()  # folder → running tasks
         self._memory: dict[Path, int] = {}  # folder → bytes
@@ -80,7 +98,11 @@ class ModelPool:
             return self._engine
 
     def transcriber(
-        self, name: str | None, language: str | None, task: str = "transcribe"
+        self,
+        name: str | None,
+        language: str | None,
+        task: str = "transcribe",
+        drafts: Drafts = NO_DRAFTS,
     ) -> Transcriber:
         """A speech recognizer.
 
@@ -88,9 +110,11 @@ class ModelPool:
             name: A model. None: the settings' model, else the best installed one.
             language: The code of the spoken language, None if unknown.
             task: "transcribe" or "translate" (into English).
+            drafts: What drafts for it.
 
         Raises:
-            ModelError: The model is not installed, or recognizes no speech.
+            ModelError: The model is not installed, recognizes no speech, or has another
+                vocabulary than the draft model.
         """
         from pipelines.hub import choose_default, resolve
 
@@ -105,12 +129,18 @@ class ModelPool:
         with self._lock:
             self._print_note_once(resolved, automatic=name is None)
             _check_task(resolved, "asr", "recognize speech")
-            if folder not in self._transcribers:
-                self._transcribers[folder] = self._load_transcriber(resolved)
-            return self._transcribers[folder]
+            key = (folder, drafts)
+            if key not in self._transcribers:
+                self._transcribers[key] = self._load_transcriber(resolved, drafts)
+            return self._transcribers[key]
 
     def translator(
-        self, name: str | None, source: str | None, target: str | None, shortlist: bool = False
+        self,
+        name: str | None,
+        source: str | None,
+        target: str | None,
+        shortlist: bool = False,
+        drafts: Drafts = NO_DRAFTS,
     ) -> Translator:
         """A translator.
 
@@ -119,9 +149,11 @@ class ModelPool:
             source: The code of the source language, None if unknown.
             target: The code of the target language, None for the model's own.
             shortlist: Restrict the output vocabulary to the model's shortlist.
+            drafts: What drafts for it.
 
         Raises:
-            ModelError: The model is not installed, or translates no text.
+            ModelError: The model is not installed, translates no text, or has another vocabulary
+                than the draft model.
             UnsupportedTask: It translates from or into another language.
             OptionError: It has no shortlist.
         """
@@ -137,14 +169,14 @@ class ModelPool:
         with self._lock:
             self._print_note_once(resolved, automatic=name is None)
             _check_task(resolved, "translation", "translate text")
-            translator = self._translators.get((folder, None, shortlist))
+            translator = self._translators.get((folder, None, shortlist, drafts))
             # A model whose input names its language has one translator for each.
             if translator is None or (source and translator.source_codes):
-                translator = self._translators.get((folder, source, shortlist))
+                translator = self._translators.get((folder, source, shortlist, drafts))
             if translator is None:
-                translator = self._load_translator(resolved, source, shortlist)
+                translator = self._load_translator(resolved, source, shortlist, drafts)
             _check_languages(resolved.name, translator, source, target)
-            key = (folder, source if translator.source_codes else None, shortlist)
+            key = (folder, source if translator.source_codes else None, shortlist, drafts)
             self._translators[key] = translator  # only a source language that the model has
             return translator
 
@@ -234,22 +266,33 @@ class ModelPool:
         LiveTranscriber(recognizer).feed(noise)
         next(iter(recognizer.stream(noise)))
 
-    def _load_transcriber(self, resolved: ResolvedModel) -> Transcriber:
+    def _load_transcriber(self, resolved: ResolvedModel, drafts: Drafts) -> Transcriber:
         from pipelines import Transcriber
 
         with self._measured():
-            return Transcriber(resolved.folder, engine=self.engine, name=resolved.name)
+            return Transcriber(
+                resolved.folder,
+                engine=self.engine,
+                name=resolved.name,
+                draft_model=_draft_folder(drafts, "asr", "recognize speech"),
+                draft=drafts.kind,
+            )
 
     def _load_translator(
-        self, resolved: ResolvedModel, source: str | None, shortlist: bool
+        self, resolved: ResolvedModel, source: str | None, shortlist: bool, drafts: Drafts
     ) -> Translator:
         from pipelines import Translator
 
         with self._measured():
             return Translator(
-                resolved.folder, engine=self.engine, name=resolved.name, source=source,
+                resolved.folder,
+                engine=self.engine,
+                name=resolved.name,
+                source=source,
                 shortlist=shortlist,
-            )  # fmt: skip
+                draft_model=_draft_folder(drafts, "translation", "translate text"),
+                draft=drafts.kind,
+            )
 
     def _print_note_once(self, resolved: ResolvedModel, *, automatic: bool) -> None:
         choice = (resolved.folder.resolve(), automatic)
@@ -275,6 +318,16 @@ class ModelPool:
             return
         if name not in {model.name for model in list_models()}:
             raise ModelError(f"{name!r} is not among the models on this machine")
+
+
+def _draft_folder(drafts: Drafts, task: str, ability: str) -> Path | None:
+    from pipelines.hub import resolve
+
+    if drafts.model is None:
+        return None
+    resolved = resolve(drafts.model)
+    _check_task(resolved, task, ability)
+    return resolved.folder
 
 
 def _check_task(resolved: ResolvedModel, task: str, ability: str) -> None:

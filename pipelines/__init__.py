@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         load_audio,
         load_audio_isolated,
     )
+    from pipelines.decoding_choices import Alternative
     from pipelines.languages import (
         LANGUAGES,
         is_one_language,
@@ -124,6 +125,7 @@ _HOMES = dict.fromkeys(asr.__all__, "pipelines.asr") | {
     "TranslateOverrides": "pipelines.translation.options",
     "ParallelTranslator": "pipelines.translation.parallel",
     "Alignment": "pipelines.translation.results",
+    "Alternative": "pipelines.decoding_choices",
     "SentenceDone": "pipelines.translation.results",
     "SentenceTranslation": "pipelines.translation.results",
     "Translation": "pipelines.translation.results",
@@ -136,6 +138,7 @@ _HOMES = dict.fromkeys(asr.__all__, "pipelines.asr") | {
 
 __all__ = [
     "Alignment",
+    "Alternative",
     "AudioError",
     "AudioSource",
     "Checkpoint",

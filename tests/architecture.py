@@ -26,7 +26,12 @@ PACKAGES = ("edgeapp", "pipelines")
 # The layers, from the top. A module belongs to the longest prefix of its name. Each layer may
 # import the layers named beside it, and itself.
 _LEAVES = {"pipelines.errors", "pipelines.notices", "pipelines.json_files"}
-_TEXT = _LEAVES | {"pipelines.languages", "pipelines.deferred_errors", "pipelines.tokenizer_json"}
+_TEXT = _LEAVES | {
+    "pipelines.decoding_choices",
+    "pipelines.deferred_errors",
+    "pipelines.languages",
+    "pipelines.tokenizer_json",
+}
 ALLOWED: Mapping[str, set[str]] = {
     # The application: the public names of the library only.
     "edgeapp": {"pipelines", "pipelines.hub", "pipelines.engine"},
@@ -77,6 +82,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.formats": {"pipelines.languages", *_LEAVES},
     "pipelines.languages": set(_LEAVES),
     "pipelines.deferred_errors": set(),
+    "pipelines.decoding_choices": {"pipelines.errors"},
     "pipelines.openmp": set(),
     "pipelines.notices": {"pipelines.errors"},
     "pipelines.json_files": {"pipelines.errors"},

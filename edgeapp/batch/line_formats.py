@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pipelines import Alignment, Translation
+    from pipelines import Alignment, SentenceTranslation, Translation
 
 __all__ = ["WRITERS", "as_json", "as_text", "as_tsv"]
 
@@ -38,6 +38,7 @@ def as_json(translation: Translation) -> str:
                 "avg_logprob": round(sentence.avg_logprob, 4),
                 "copied": sentence.copied,
                 "truncated": sentence.truncated,
+                **_alternatives(sentence),
             }
             for sentence in translation.sentences
         ],
@@ -46,6 +47,14 @@ def as_json(translation: Translation) -> str:
     if translation.alignment is not None:
         content["alignment"] = _alignment_object(translation, translation.alignment)
     return json.dumps(content, ensure_ascii=False)
+
+
+def _alternatives(sentence: SentenceTranslation) -> dict[str, Any]:
+    """The results of a search, best first, where several were asked for."""
+    if not sentence.alternatives:
+        return {}
+    found = [{"text": a.text, "score": round(a.score, 4)} for a in sentence.alternatives]
+    return {"alternatives": found}
 
 
 def _alignment_object(translation: Translation, alignment: Alignment) -> dict[str, Any]:

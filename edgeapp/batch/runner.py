@@ -22,7 +22,7 @@ from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
 from edgeapp.batch.sound_prefetch import SoundPrefetch
 from edgeapp.batch.transcript_output import TranscriptOutput
-from edgeapp.console import format_clock, print_note
+from edgeapp.console import format_clock, print_draft_report, print_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.formats import Transcript, render
 from edgeapp.subtitles.shaping import shaped
@@ -63,7 +63,7 @@ class TranscriptionRunner:
         layout: Layout of srt and vtt subtitles by words.
         verbose: True: text with its times goes to stdout as it is decoded, beside files too.
             False: text without times, when it is final. None: text on stdout, with times on a
-            terminal; none beside files.
+            terminal; none beside files. True also reports what drafts did, on stderr.
         pretty_json: Indent JSON.
         policy: How earlier runs are treated; for results in files.
         events: Print the progress as JSON lines on stdout.
@@ -113,6 +113,8 @@ class TranscriptionRunner:
                     if found.problem is not None:
                         raise InputError(found.problem)
                     self._journaled(found.path, name, single=len(inputs) == 1)
+        if self.verbose:
+            print_draft_report(self.transcriber.draft_report)
         return failures.exit_code()
 
     @property

@@ -30,6 +30,14 @@ if TYPE_CHECKING:
 __all__ = ["LineTranslator", "TranslationJob"]
 
 # With a damaged model, or a compute type that overflows, every line fails.
+_CHOICES = (  # options of decoding that came later than the others
+    "n_best",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "prefix",
+    "suppress_phrases",
+    "forced_phrases",
+)
 _MAX_FAILED_IN_A_ROW = 10
 
 
@@ -160,6 +168,12 @@ class TranslationJob:
             word_alignments=options.word_alignments,
             document=self.document,
             format=self.format,
+            # Only where they were given, so that an earlier version's file is gone on with.
+            **{
+                name: str(value)
+                for name in _CHOICES
+                if (value := getattr(options, name)) != getattr(type(options)(), name)
+            },
         )
 
     def _translate(

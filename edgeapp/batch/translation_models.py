@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.translation_job import LineTranslator
 from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from edgeapp.model_pool import ModelPool
+    from edgeapp.model_pool import Drafts, ModelPool
     from pipelines import TranslateOptions, Translator
 
 __all__ = ["TranslationModels"]
@@ -26,7 +26,9 @@ class TranslationModels:
         name: The model that was named, or None.
         target: Language to translate into, as the model names it, or None.
         target_code: The code of that language, or None.
-        beam_size, alignments, shortlist, workers: Options of the command line.
+        choices: Options of the translations, apart from languages.
+        shortlist, workers: Options of the command line.
+        drafts: What drafts for the model.        used: The translators that were loaded.
     """
 
     stack: ExitStack
@@ -34,13 +36,14 @@ class TranslationModels:
     name: str | None
     target: str | None
     target_code: str | None
-    beam_size: int
-    alignments: bool
+    choices: TranslateOptions
     shortlist: bool
     workers: int
+    drafts: Drafts
 
     def __post_init__(self) -> None:
         self._parallel: dict[int, LineTranslator] = {}
+        self.used: list[Translator] = []
 
     def load(self, source_code: str | None, source: str | None) -> None:
         """Load the model.
@@ -52,16 +55,15 @@ class TranslationModels:
         Raises:
             EdgeError: As ModelPool.translator, and for languages that the model lacks.
         """
-        from pipelines import TranslateOptions
-
         self.translator = self.pool.translator(
-            self.name, source_code, self.target_code, self.shortlist
+            self.name, source_code, self.target_code, self.shortlist, self.drafts
         )
-        self.options = TranslateOptions(
+        if self.translator not in self.used:
+            self.used.append(self.translator)
+        self.options = replace(
+            self.choices,
             target=self.target if self.translator.target_codes else None,
             source_language=source or source_code,
-            beam_size=self.beam_size,
-            word_alignments=self.alignments,
         )
         _check_languages(self.translator, self.options)
         self.line_translator = self._with_workers(self.translator)

@@ -81,6 +81,8 @@ class Comparison(ABC, Generic[Pipeline, Source]):
         gamma: Draft tokens per step.
         length: Maximum number of new tokens.
         beams: Number of beams.
+        use_cache: False: plain, speculative and n-gram decoding read the whole output again at each
+            step.
     """
 
     pipeline: Pipeline
@@ -89,11 +91,14 @@ class Comparison(ABC, Generic[Pipeline, Source]):
     gamma: int = 5
     length: int = 64
     beams: int = 4
+    use_cache: bool = True
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that can run: beams need temperature 0, speculation needs a drafter."""
+        """The methods that can run: beams need temperature 0 and the cache, speculation needs a
+        drafter; without the cache, plain decoding is the uncached one."""
         left_out = {"beam"} if self.processor.temperature > 0 else set[str]()
+        left_out |= set() if self.use_cache else {"beam", "uncached"}
         left_out |= set() if self.drafter is not None else {"speculative"}
         return tuple(method for method in METHODS if method not in left_out)
 
@@ -129,7 +134,7 @@ class TranslationComparison(Comparison[Translator, Sequence[int]]):
         if method in ("plain", "uncached"):
             out = autoregressive_generate_encoder_decoder(
                 source, model, self.length, self.processor, eos,
-                use_cache=method == "plain", debug=debug,
+                use_cache=self.use_cache and method == "plain", debug=debug,
             )  # fmt: skip
             return out[1:], None
         if method == "beam":
@@ -140,7 +145,7 @@ class TranslationComparison(Comparison[Translator, Sequence[int]]):
             drafter = self.drafter.model
         out, accepted = speculative_generate_encoder_decoder(
             source, drafter, model, self.gamma, self.processor, self.length, eos,
-            use_cache=True, debug=debug,
+            use_cache=self.use_cache, debug=debug,
         )  # fmt: skip
         return out[1:], accepted
 

@@ -15,6 +15,7 @@ from pipelines.engine import (
     MinPProcessor,
     MultinomialProcessor,
     NucleusProcessor,
+    TopAProcessor,
     TopKNucleusProcessor,
     TopKProcessor,
 )
@@ -34,6 +35,7 @@ _PROCESSORS: dict[str, tuple[type[LogitsProcessor], tuple[type, ...]]] = {
     "nucleus": (NucleusProcessor, (float, float)),
     "topknucleus": (TopKNucleusProcessor, (float, int, float)),
     "minp": (MinPProcessor, (float, float)),
+    "topa": (TopAProcessor, (float, float, float)),
 }
 _HELP = """\
 TEXT              decode it with all methods
@@ -42,6 +44,8 @@ TEXT              decode it with all methods
 /length N         maximum number of new tokens
 /beams N          number of beams
 /drafter MODEL    draft model with the same vocabulary; off for none
+/model MODEL      another model; the drafter stays
+/cache on|off     off: plain, speculative and n-gram read all again at each step
 /quit             quit, as Ctrl-D"""
 
 
@@ -109,7 +113,10 @@ def run_command(
     Raises:
         OptionError: The command or its arguments are invalid.
     """
-    name, *values = shlex.split(line)
+    try:
+        name, *values = shlex.split(line)
+    except ValueError as error:  # such as a quote that is not closed
+        raise OptionError(f"{line!r} cannot be read: {error}") from None
     if name == "/processor" and values and values[0] in _PROCESSORS:
         kind, types = _PROCESSORS[values[0]]
         comparison.processor = kind(*_numbers(values[1:], types))
@@ -117,6 +124,12 @@ def run_command(
     if name == "/drafter" and len(values) == 1:
         comparison.drafter = None if values[0] == "off" else load(values[0])
         return f"drafter: {values[0]}"
+    if name == "/model" and len(values) == 1:
+        comparison.pipeline = load(values[0])
+        return f"model: {values[0]}"
+    if name == "/cache" and values in (["on"], ["off"]):
+        comparison.use_cache = values == ["on"]
+        return f"cache: {values[0]}"
     fields = {"/gamma": "gamma", "/length": "length", "/beams": "beams"}
     if name in fields and len(values) == 1:
         (number,) = _numbers(values, (int,))

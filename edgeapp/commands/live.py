@@ -13,9 +13,12 @@ import typer
 
 from edgeapp.commands.options import (
     INPUT_OUTPUT,
+    OTHER,
     ComputeType,
     Debug,
     Device,
+    Draft,
+    DraftModel,
     Language,
     Model,
     ModelDirectory,
@@ -23,11 +26,12 @@ from edgeapp.commands.options import (
     Threads,
     TranslateTo,
     TranslationModel,
+    drafts_from_flags,
     known_language,
     settings_from_flags,
     use_model_directory,
 )
-from edgeapp.console import print_note
+from edgeapp.console import print_draft_report, print_note
 from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code
 from pipelines import OptionError
 
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from edgeapp.live.session import LiveSession
     from edgeapp.live.view import EventView
     from edgeapp.model_pool import ModelPool
-    from pipelines import LiveOptions
+    from pipelines import LiveOptions, Transcriber
 
 __all__ = ["live"]
 
@@ -48,6 +52,8 @@ def live(
     model: Model = None,
     model_dir: ModelDirectory = None,
     translation_model: TranslationModel = None,
+    draft_model: DraftModel = None,
+    draft: Draft = None,
     language: Language = None,
     task: Task = "transcribe",
     translate_to: TranslateTo = None,
@@ -138,6 +144,10 @@ def live(
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="At the end, say what drafts did.", rich_help_panel=OTHER),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Live captions of a microphone.
@@ -177,7 +187,9 @@ def live(
             stop = stack.enter_context(_signals_stop())
             capture = LiveCapture(stack, from_file, speed, input_device)
             stop.use(capture.stop)
-            session = _session(ModelPool(settings), options, model, translate_to, translation_model)
+            pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
+            transcriber = pool.transcriber(model, language, task, drafts)
+            session = _session(pool, options, transcriber, translate_to, translation_model)
             outputs = []
             for path, translated in files:
                 outputs.append(LiveOutputFile(path, translated=translated))
@@ -185,12 +197,14 @@ def live(
             if save_audio is not None:
                 capture.record_to(save_audio)
             _run(session, capture, outputs, _view(as_json, translated=translate_to is not None))
+            if verbose:
+                print_draft_report(transcriber.draft_report)
 
 
 def _session(
     pool: ModelPool,
     options: LiveOptions,
-    model: str | None,
+    transcriber: Transcriber,
     target: str | None,
     translation_model: str | None,
 ) -> LiveSession:
@@ -199,7 +213,6 @@ def _session(
     from pipelines import LiveTranscriber, LiveTranslator, TranslateOptions
 
     source, task = options.transcribe.language, options.transcribe.task
-    transcriber = pool.transcriber(model, source, task)
     translator = None
     if target is not None:
         if task == "translate" or not transcriber.capabilities.multilingual:

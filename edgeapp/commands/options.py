@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,8 +13,12 @@ from edgeapp.commands.completion import complete_languages, complete_models
 from edgeapp.settings import Settings, load_settings, parse_threads
 from pipelines import OptionError
 
+if TYPE_CHECKING:
+    from edgeapp.model_pool import Drafts
+
 __all__ = [
     "COMPUTING",
+    "DECODING",
     "INPUT_OUTPUT",
     "LANGUAGES",
     "MODELS",
@@ -22,14 +26,22 @@ __all__ = [
     "ComputeType",
     "Debug",
     "Device",
+    "Draft",
+    "DraftModel",
+    "ForcePhrase",
     "Language",
     "Model",
     "ModelDirectory",
+    "NBest",
+    "NoRepeatNgramSize",
+    "RepetitionPenalty",
+    "SuppressPhrase",
     "Switch",
     "Task",
     "Threads",
     "TranslateTo",
     "TranslationModel",
+    "drafts_from_flags",
     "known_language",
     "optional_float",
     "optional_int",
@@ -40,7 +52,7 @@ __all__ = [
 ]
 
 # Titles of the groups of options in the help.
-MODELS, LANGUAGES = "Models", "Languages"
+MODELS, LANGUAGES, DECODING = "Models", "Languages", "Decoding"
 INPUT_OUTPUT, COMPUTING, OTHER = "Input and output", "Computing", "Other"
 
 Switch = Literal["True", "False"]
@@ -169,6 +181,69 @@ TranslationModel = Annotated[
         autocompletion=complete_models,
     ),
 ]
+DraftModel = Annotated[
+    str | None,
+    typer.Option(
+        "--draft-model",
+        help="Smaller model of the same vocabulary that proposes words: the same text, sooner.",
+        rich_help_panel=MODELS,
+        metavar="MODEL",
+        autocompletion=complete_models,
+    ),
+]
+Draft = Annotated[
+    Literal["ngram"] | None,
+    typer.Option(
+        "--draft",
+        help="ngram: propose what followed the same words before; for texts that repeat.",
+        case_sensitive=False,
+        rich_help_panel=MODELS,
+    ),
+]
+NBest = Annotated[
+    int,
+    typer.Option(
+        "--n-best",
+        min=1,
+        help="Results of the search to report, in JSON; needs as many beams.",
+        rich_help_panel=DECODING,
+    ),
+]
+RepetitionPenalty = Annotated[
+    float,
+    typer.Option(
+        "--repetition-penalty",
+        help="Divides the score of what was written already; 1 is none.",
+        rich_help_panel=DECODING,
+    ),
+]
+NoRepeatNgramSize = Annotated[
+    int,
+    typer.Option(
+        "--no-repeat-ngram-size",
+        min=0,
+        help="No sequence of so many tokens occurs twice; 0: off.",
+        rich_help_panel=DECODING,
+    ),
+]
+SuppressPhrase = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--suppress-phrase",
+        help="Text that is not written; repeatable.",
+        metavar="TEXT",
+        rich_help_panel=DECODING,
+    ),
+]
+ForcePhrase = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--force-phrase",
+        help="Text that the first window, or the first sentence of a line, contains; repeatable.",
+        metavar="TEXT",
+        rich_help_panel=DECODING,
+    ),
+]
 Device = Annotated[
     str | None,
     typer.Option(
@@ -241,6 +316,19 @@ def settings_from_flags(
         compute_type=compute_type or settings.compute_type,
         threads=parse_threads(threads) if threads else settings.threads,
     )
+
+
+def drafts_from_flags(model: str | None, kind: Literal["ngram"] | None) -> Drafts:
+    """What drafts: the values of --draft-model and --draft.
+
+    Raises:
+        OptionError: Both are given.
+    """
+    from edgeapp.model_pool import Drafts
+
+    if model is not None and kind is not None:
+        raise OptionError("--draft-model and --draft exclude each other")
+    return Drafts(model, kind)
 
 
 def known_language(text: str | None, flag: str) -> str | None:

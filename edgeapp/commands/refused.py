@@ -14,14 +14,6 @@ _SPEAKERS = "speakers are not told apart"
 _LIVE = "a microphone is transcribed by `edgeapp live`"
 
 REFUSED = {
-    "--repetition-penalty": Refused(
-        "a window that repeats itself is decoded again instead: --compression-ratio-threshold",
-        ("1", "1.0"),
-    ),
-    "--no-repeat-ngram-size": Refused(
-        "a window that repeats itself is decoded again instead: --compression-ratio-threshold",
-        ("0",),
-    ),
     "--prompt-reset-on-temperature": Refused(
         "the prompt is reset above temperature 0.5, as in openai-whisper", ("0.5",)
     ),

@@ -23,18 +23,27 @@ from edgeapp.commands.batch_options import (
 from edgeapp.commands.command import SWITCH, GroupedCommand
 from edgeapp.commands.options import (
     COMPUTING,
+    DECODING,
     INPUT_OUTPUT,
     ComputeType,
     Debug,
     Device,
+    Draft,
+    DraftModel,
+    ForcePhrase,
     Language,
     Model,
     ModelDirectory,
+    NBest,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+    SuppressPhrase,
     Switch,
     Task,
     Threads,
     TranslateTo,
     TranslationModel,
+    drafts_from_flags,
     known_language,
     optional_float,
     optional_int,
@@ -57,7 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TranscribeCommand", "transcribe"]
 
-_DECODING, _WORDS, _SILENCE = "Decoding", "Words and subtitles", "Silence"
+_WORDS, _SILENCE = "Words and subtitles", "Silence"
 
 
 class TranscribeCommand(GroupedCommand):
@@ -67,7 +76,7 @@ class TranscribeCommand(GroupedCommand):
 
 
 def _decoding(*names: str, help: str, **settings: Any) -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=_DECODING, **settings)
+    return typer.Option(*names, help=help, rich_help_panel=DECODING, **settings)
 
 
 def _silence(*names: str, help: str, **settings: Any) -> Any:
@@ -99,6 +108,8 @@ def transcribe(
     model: Model = None,
     model_dir: ModelDirectory = None,
     translation_model: TranslationModel = None,
+    draft_model: DraftModel = None,
+    draft: Draft = None,
     language: Language = None,
     task: Task = "transcribe",
     translate_to: TranslateTo = None,
@@ -140,7 +151,8 @@ def transcribe(
         Switch | None,
         typer.Option(
             "--verbose",
-            help="True: also print the text with its times; False: never print times.",
+            help="True: also print the text with its times, and what drafts did; False: never "
+            "print times.",
             rich_help_panel=INPUT_OUTPUT,
             **_SWITCH,
         ),
@@ -194,6 +206,11 @@ def transcribe(
             **_FLOAT,
         ),
     ] = None,
+    n_best: NBest = 1,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    no_repeat_ngram_size: NoRepeatNgramSize = 0,
+    suppress_phrase: SuppressPhrase = None,
+    force_phrase: ForcePhrase = None,
     condition_on_previous_text: Annotated[
         Switch,
         _decoding(
@@ -388,6 +405,8 @@ def transcribe(
             )
         output = None if output == "-" else output
         destination = TranscriptOutput.of(output, output_format, found, target)
+        if n_best > 1 and "json" not in destination.formats:
+            raise OptionError("--n-best is reported in JSON: -f json")
         from edgeapp.model_pool import ModelPool
         from pipelines import TranscribeOptions
 
@@ -426,6 +445,11 @@ def transcribe(
             initial_prompt=initial_prompt,
             suppress_blank=suppress_blank == "True",
             suppress_tokens=_token_ids(suppress_tokens),
+            n_best=n_best,
+            repetition_penalty=repetition_penalty,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            suppress_phrases=tuple(suppress_phrase or ()),
+            forced_phrases=tuple(force_phrase or ()),
             seed=seed,
             batch_size=_batch_size(_boolean(batched), batch_size, vad_filter == "False"),
             **{name: value for name, value in optional.items() if value is not None},
@@ -434,8 +458,11 @@ def transcribe(
         if output is None and destination.folder is not None:
             print_note(f"results go to this folder: {destination.listing()}; -o names another")
         pool = ModelPool(settings)
+        drafts = drafts_from_flags(draft_model, draft)
+        if cluster is not None and (draft_model or draft):
+            raise OptionError("--draft and --draft-model do nothing on the machines of a cluster")
         machines = _machines(cluster, destination, settings, (model, options.language, task))
-        transcriber = machines or pool.transcriber(model, options.language, task)
+        transcriber = machines or pool.transcriber(model, options.language, task, drafts)
         if machines is None and target is not None and options.language is not None:
             # The language is known: load the translator now, so that errors come early.
             source = "en" if task == "translate" else options.language

@@ -38,20 +38,30 @@ from edgeapp.commands.batch_options import (
 from edgeapp.commands.completion import complete_languages
 from edgeapp.commands.options import (
     COMPUTING,
+    DECODING,
     INPUT_OUTPUT,
     LANGUAGES,
     MODELS,
+    OTHER,
     ComputeType,
     Debug,
     Device,
+    Draft,
+    DraftModel,
+    ForcePhrase,
     Model,
     ModelDirectory,
+    NBest,
+    NoRepeatNgramSize,
+    RepetitionPenalty,
+    SuppressPhrase,
     Threads,
+    drafts_from_flags,
     known_language,
     settings_from_flags,
     use_model_directory,
 )
-from edgeapp.console import print_note
+from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.subtitle_file import is_subtitle_file
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import FORMATS
@@ -83,6 +93,8 @@ def translate(
     ] = None,
     model: Model = None,
     model_dir: ModelDirectory = None,
+    draft_model: DraftModel = None,
+    draft: Draft = None,
     source: Annotated[
         str | None,
         typer.Option(
@@ -165,6 +177,20 @@ def translate(
             rich_help_panel="Decoding",
         ),
     ] = 1,
+    n_best: NBest = 1,
+    repetition_penalty: RepetitionPenalty = 1.0,
+    no_repeat_ngram_size: NoRepeatNgramSize = 0,
+    prefix: Annotated[
+        str | None,
+        typer.Option(
+            "--prefix",
+            help="Text with which the translation of each line begins.",
+            metavar="TEXT",
+            rich_help_panel=DECODING,
+        ),
+    ] = None,
+    suppress_phrase: SuppressPhrase = None,
+    force_phrase: ForcePhrase = None,
     format: Annotated[
         Literal["text", "tsv", "json"],
         typer.Option(
@@ -205,6 +231,10 @@ def translate(
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", help="At the end, say what drafts did.", rich_help_panel=OTHER),
+    ] = False,
     debug: Debug = False,
 ) -> None:
     """Translate text: exactly one output line for each input line, in every format.
@@ -234,6 +264,8 @@ def translate(
             if literal or os.path.isfile(name):  # noqa: PTH113
                 kind = "subtitles" if is_subtitle_file(name) and not literal else "text"
                 applicable.check(each.source.shown, kind)
+        if n_best > 1 and format != "json":
+            raise OptionError("--n-best is reported in JSON: --format json")
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
         if source is None and model is None and settings.translation_model is None:
@@ -244,7 +276,18 @@ def translate(
         # Takes half a second, while the model is loaded.
         threading.Thread(target=_load_language_detection, daemon=True).start()
         from edgeapp.model_pool import ModelPool
+        from pipelines import TranslateOptions
 
+        choices = TranslateOptions(
+            beam_size=beam_size,
+            word_alignments=alignments,
+            n_best=n_best,
+            repetition_penalty=repetition_penalty,
+            no_repeat_ngram_size=no_repeat_ngram_size,
+            prefix=prefix,
+            suppress_phrases=tuple(suppress_phrase or ()),
+            forced_phrases=tuple(force_phrase or ()),
+        )
         with ExitStack() as stack:
             models = TranslationModels(
                 stack,
@@ -252,10 +295,10 @@ def translate(
                 model,
                 _with_region(target, target_code),
                 target_code,
-                beam_size,
-                alignments,
+                choices,
                 shortlist,
                 workers,
+                drafts_from_flags(draft_model, draft),
             )
             if not automatic:
                 models.load(source_code, _with_region(source, source_code))
@@ -288,6 +331,9 @@ def translate(
                     typer.echo(line)
                 raise typer.Exit
             code = runner.run(inputs)
+            if verbose:
+                for translator in models.used:
+                    print_draft_report(translator.draft_report)
         raise typer.Exit(code)
 
 

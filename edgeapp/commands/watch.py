@@ -163,7 +163,8 @@ class _Worker:
         formats: str | None,
         debug: bool,
     ) -> None:
-        from edgeapp.model_pool import ModelPool
+        from edgeapp.model_pool import NO_DRAFTS, ModelPool
+        from pipelines import TranslateOptions
 
         self._pool: ModelPool = ModelPool(settings)
         self._policy = JobPolicy(journal, name_skipped=False)
@@ -171,7 +172,7 @@ class _Worker:
         self._model, self._translation_model, self._language = model, translation_model, language
         self._models = TranslationModels(
             stack, self._pool, translation_model, target, target,
-            beam_size=1, alignments=False, shortlist=False, workers=1,
+            TranslateOptions(), shortlist=False, workers=1, drafts=NO_DRAFTS,
         )  # fmt: skip
 
     def run(self, files: Sequence[FoundInput]) -> int:

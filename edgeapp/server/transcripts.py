@@ -79,7 +79,8 @@ def _segment_or_cue(values: Any) -> Any:
     try:
         fields = {**values, "start": start, "end": end, "text": text}
         words = tuple(Word(**word) for word in values.get("words") or ())
-        return Segment(**{**fields, "tokens": tuple(values["tokens"]), "words": words})
+        fields |= {"tokens": tuple(values["tokens"]), "words": words, "alternatives": ()}
+        return Segment(**fields)
     except TypeError as error:
         raise InputError(f"{problem}: its fields are not those of a segment") from error
 

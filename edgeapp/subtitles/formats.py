@@ -153,10 +153,12 @@ def formats_of(text: str) -> tuple[str, ...]:
 
 
 def _record(segment: Segment | Cue) -> dict[str, object]:
-    """A segment as in openai-whisper's JSON: "words" only with word timestamps."""
+    """A segment as in openai-whisper's JSON: "words" only with word timestamps, "alternatives" only
+    where several hypotheses were asked for."""
     record = asdict(segment)
-    if not record.get("words", True):
-        del record["words"]
+    for name in ("words", "alternatives"):
+        if not record.get(name, True):
+            del record[name]
     return record
 
 

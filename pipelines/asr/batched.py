@@ -84,7 +84,7 @@ def _events(
     yield TranscriptionInfo(language, probability, duration)
     tasks = _chunk_tasks(recognizer, chunks, language, options, done)
     count = 0 if resume_from is None else resume_from.segments
-    events = run_interleaved(tasks, recognizer.model.encode, options.batch_size)
+    events = run_interleaved(tasks, recognizer.drafting.encode, options.batch_size)
     try:
         for event in events:
             if isinstance(event, SegmentDone):

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
+from pipelines.decoding_choices import OwnLogitFilter, check_choices
 from pipelines.errors import OptionError
 from pipelines.languages import language_code
 
@@ -74,6 +75,14 @@ class TranscribeOptions:
         vad_max_speech_duration_s: Longer speech is cut. None: unlimited, and the model's window.
         vad_min_silence_duration_ms: Silence of this length ends speech. None: 2000, and 200.
         vad_speech_pad_ms: Audio kept around speech. None: 400, and 200 before it.
+        n_best: How many hypotheses of a window its segments carry as `alternatives`; more than 1
+            needs as many beams or, above temperature 0, samples.
+        repetition_penalty: Divides the score of tokens that the window's text has already, as in
+            faster-whisper; 1 is none.
+        no_repeat_ngram_size: No n-gram of this size occurs twice in a window; 0: off.
+        suppress_phrases: Texts that are not written, as the tokenizer spells them.
+        forced_phrases: Texts that the first window contains, if its length allows.
+        logit_filters: Your own filters, applied after all others (`pipelines.engine.LogitFilter`).
         seed: Makes sampling above temperature 0 repeatable. None: random.
         batch_size: 1: one window after the other, exactly as openai-whisper. Above 1: the
             recording is cut at pauses into chunks, and up to this many are decoded in parallel.
@@ -119,6 +128,12 @@ class TranscribeOptions:
     vad_max_speech_duration_s: float | None = None
     vad_min_silence_duration_ms: int | None = None
     vad_speech_pad_ms: int | None = None
+    n_best: int = 1
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+    suppress_phrases: tuple[str, ...] = ()
+    forced_phrases: tuple[str, ...] = ()
+    logit_filters: tuple[OwnLogitFilter, ...] = ()
     seed: int | None = 0
     batch_size: int = 1
     chunk_s: float | None = None
@@ -152,6 +167,16 @@ class TranscribeOptions:
             raise OptionError("patience is a number above 0, and needs a beam_size")
         if self.length_penalty is not None and not 0 <= self.length_penalty <= 1:
             raise OptionError(f"length_penalty must be from 0 to 1, not {self.length_penalty}")
+        check_choices(
+            self.n_best,
+            self.repetition_penalty,
+            self.no_repeat_ngram_size,
+            (*self.suppress_phrases, *self.forced_phrases),
+        )
+        sequences = self.best_of if self.temperatures[0] else self.beam_size
+        if self.n_best > (sequences or 1):
+            needed = "best_of" if self.temperatures[0] else "beam_size"
+            raise OptionError(f"n_best {self.n_best} needs a {needed} of {self.n_best} or more")
 
     def _check_parts(self) -> None:
         """Check what says which parts of a recording are decoded."""
@@ -242,6 +267,12 @@ class TranscribeOverrides(TypedDict, total=False):
     vad_max_speech_duration_s: float | None
     vad_min_silence_duration_ms: int | None
     vad_speech_pad_ms: int | None
+    n_best: int
+    repetition_penalty: float
+    no_repeat_ngram_size: int
+    suppress_phrases: tuple[str, ...]
+    forced_phrases: tuple[str, ...]
+    logit_filters: tuple[OwnLogitFilter, ...]
     seed: int | None
     batch_size: int
     chunk_s: float | None

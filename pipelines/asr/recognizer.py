@@ -17,7 +17,7 @@ from pipelines.asr.sequential import Clip, LanguageTools, SequentialPlan, decode
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.word_timestamps import WordAligner
-from pipelines.engine import EncodedSource, Engine
+from pipelines.engine import Drafting, EncodedSource, Engine, LoadedModel
 from pipelines.errors import CheckpointError, ModelError, NumericalError, OptionError
 
 __all__ = ["Recognizer"]
@@ -33,20 +33,31 @@ class Recognizer:
         model: The model, loaded in `engine`.
         tokenizer: The vocabulary of the model's folder.
         capabilities: Languages and tasks that the model was trained for.
+        drafting: Encodes windows, and drafts for their greedy decoding.
         alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
         window_frames: Length of the model's input window in frames of 10 ms.
     """
 
-    def __init__(self, folder: Path, engine: Engine, name: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        engine: Engine,
+        name: str,
+        *,
+        draft_folder: Path | None = None,
+        ngrams: bool = False,
+    ) -> None:
         """
         Args:
             folder: A model in Hugging Face's layout.
             engine: The engine that loads the model.
             name: The model's name in messages.
+            draft_folder: A smaller model of the same vocabulary, which drafts.
+            ngrams: Draft with n-grams of the text so far.
 
         Raises:
-            CheckpointError: The folder is incomplete or damaged.
-            ModelError: It holds a model of another kind.
+            CheckpointError: A folder is incomplete or damaged.
+            ModelError: It holds a model of another kind, or the draft model another vocabulary.
         """
         self.engine = engine
         self.model = engine.load(folder)
@@ -68,6 +79,19 @@ class Recognizer:
         self.window_frames = 2 * architecture.max_source_positions
         self._default_suppressed = tuple(config.get("suppress_tokens") or ())
         self.alignment_heads = alignment_heads(config, architecture)
+        self.drafting = Drafting(
+            self.model, None if draft_folder is None else self._draft_model(draft_folder), ngrams
+        )
+
+    def _draft_model(self, folder: Path) -> LoadedModel:
+        """The draft model, which has to mean the same by each id."""
+        tokenizer = WhisperTokenizer(folder)
+        if not tokenizer.has_same_vocabulary(self.tokenizer):
+            raise ModelError(
+                f"{folder.name} cannot draft for {self.capabilities.name}: it has another "
+                "vocabulary; choose a smaller Whisper model of the same version"
+            )
+        return self.engine.load(folder)
 
     @property
     def window_s(self) -> float:
@@ -79,7 +103,8 @@ class Recognizer:
 
         Raises:
             UnsupportedTask: The model lacks the language or the task.
-            OptionError: `suppress_tokens` holds an id outside the vocabulary.
+            OptionError: `suppress_tokens` holds an id outside the vocabulary, or one that a forced
+                phrase needs.
         """
         self.capabilities.check(options)
         vocab_size = self.model.architecture.vocab_size
@@ -88,6 +113,12 @@ class Recognizer:
                 f"suppress_tokens: {outside[0]} is no token of {self.capabilities.name}, "
                 f"whose ids end at {vocab_size - 1}"
             )
+        suppressed = set(self.suppressed_tokens(options)) if options.forced_phrases else set()
+        for phrase, ids in zip(options.forced_phrases, self._forced_phrases(options), strict=True):
+            if suppressed.intersection(ids):
+                raise OptionError(
+                    f"forced_phrases: {phrase!r} has symbols that suppress_tokens forbids"
+                )
 
     def given_language(self, options: TranscribeOptions) -> str | None:
         """The language code of the options or of an English-only model. None: to be detected."""
@@ -132,6 +163,7 @@ class Recognizer:
             sot_sequence.append(special.no_timestamps)
         return WindowDecoder(
             self.engine,
+            self.drafting,
             self.tokenizer,
             options,
             sot_sequence=sot_sequence,
@@ -160,8 +192,8 @@ class Recognizer:
             language: Code of the language; with `options.multilingual` each window has its own.
             options: How to decode.
             clips: The parts to decode.
-            begins_recording: Its first window is the recording's, so that `options.prefix` is for
-                it.
+            begins_recording: Its first window is the recording's, so that `options.prefix` and
+                `options.forced_phrases` are for it.
             last_speech: Seconds at which the speech before the chunk ended.
             resume_from: Where an earlier run stopped.
             checkpoints: Yield a Checkpoint after each window.
@@ -180,6 +212,7 @@ class Recognizer:
             self._text_ids(options.initial_prompt),
             options.carry_initial_prompt,
             self._text_ids(options.prefix) if begins_recording else (),
+            self._forced_phrases(options) if begins_recording else (),
             options.condition_on_previous_text,
             options.seed,
             options.hallucination_silence_threshold,
@@ -192,6 +225,9 @@ class Recognizer:
     def _text_ids(self, text: str | None) -> tuple[int, ...]:
         """The tokens of a text that the user gave, as openai-whisper encodes it."""
         return () if text is None else tuple(self.tokenizer.encode(" " + text.strip()))
+
+    def _forced_phrases(self, options: TranscribeOptions) -> tuple[tuple[int, ...], ...]:
+        return tuple(self._text_ids(text) for text in options.forced_phrases)
 
     def suppressed_tokens(self, options: TranscribeOptions) -> list[int]:
         """Ids that are never generated, sorted: those of the options, control tokens, timestamps

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pipelines.decoding_choices import Alternative
 from pipelines.errors import EngineError
 
 __all__ = [
@@ -56,6 +57,8 @@ class Segment:
         compression_ratio: Of the whole window's text.
         no_speech_prob: Probability that the whole window holds no speech.
         words: The words, if `word_timestamps` was set.
+        alternatives: The `n_best` hypotheses for the whole window, best first; the first is the one
+            of the segments. Empty for a single one.
     """
 
     id: int
@@ -69,6 +72,7 @@ class Segment:
     compression_ratio: float
     no_speech_prob: float
     words: tuple[Word, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -46,6 +46,7 @@ class SequentialPlan:
         carry_initial_prompt: Keep them in the prompt of every window, instead of as long as the
             text after them leaves room.
         prefix: Tokens with which the text of the first window begins.
+        forced_phrases: Tokens of texts that the first window contains.
         condition: Give the text so far as the prompt, except after a window that needed a
             temperature above 0.5.
         seed: For sampling; the frame of each window is added. None: random.
@@ -59,6 +60,7 @@ class SequentialPlan:
     initial_prompt: tuple[int, ...] = ()
     carry_initial_prompt: bool = False
     prefix: tuple[int, ...] = ()
+    forced_phrases: tuple[tuple[int, ...], ...] = ()
     condition: bool = True
     seed: int | None = 0
     hallucination_silence_s: float | None = None
@@ -117,6 +119,7 @@ def decode_windows(
     count = 0 if resumed is None else resumed.segments
     last_speech = plan.last_speech if resumed is None else resumed.last_speech
     prefix = plan.prefix if resumed is None else ()
+    forced_phrases = plan.forced_phrases if resumed is None else ()
     history: _History | None = None
     while clip_index < len(plan.clips):
         begin, end = plan.clips[clip_index]
@@ -142,13 +145,14 @@ def decode_windows(
                 history.prompt(),
                 None if plan.seed is None else plan.seed + seek,
                 prefix,
+                forced_phrases,
             )
         except NumericalError as error:
             start_s, end_s = seek / FRAMES_PER_SECOND, (seek + frames) / FRAMES_PER_SECOND
             raise NumericalError(
                 f"the speech from {start_s:.1f} to {end_s:.1f} s could not be recognized: {error}"
             ) from error
-        prefix = ()
+        prefix = forced_phrases = ()
         if decoder.is_silent(result):
             if decoder.is_visible(result):
                 yield Retract()
@@ -220,6 +224,7 @@ def _segment(
         avg_logprob=result.avg_logprob,
         compression_ratio=result.compression_ratio,
         no_speech_prob=result.no_speech_prob,
+        alternatives=result.alternatives,
     )
 
 

@@ -113,6 +113,14 @@ class WhisperTokenizer:
         self.special = SpecialTokens.named(ids, str(folder))
         self._tokens = {i: token for token, i in ids.items()}
 
+    def has_same_vocabulary(self, other: WhisperTokenizer) -> bool:
+        """Whether both vocabularies have the same text and the same special tokens at each id."""
+        return self.special == other.special and self._text_tokens == other._text_tokens
+
+    @property
+    def _text_tokens(self) -> dict[int, str]:
+        return {i: token for i, token in self._tokens.items() if i < self.special.eot}
+
     def encode(self, text: str) -> list[int]:
         """Ids of plain text. The spelling of a special token is encoded as text, too."""
         ids: list[int] = self._bpe.encode(text, add_special_tokens=False).ids

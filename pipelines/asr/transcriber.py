@@ -35,7 +35,7 @@ from pipelines.asr.results import (
 from pipelines.asr.sequential import Clip
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
-from pipelines.engine import EncodedSource, Engine, LoadedModel
+from pipelines.engine import DraftReport, EncodedSource, Engine, LoadedModel
 from pipelines.errors import AudioError, EngineError, OptionError
 from pipelines.hub import folder_or_pull
 from pipelines.notices import collect_notices, notice
@@ -67,6 +67,8 @@ class Transcriber:
         threads: int | Literal["auto"] = "auto",
         name: str | None = None,
         download: bool = False,
+        draft_model: str | PathLike[str] | None = None,
+        draft: Literal["ngram"] | None = None,
     ) -> None:
         """
         Args:
@@ -77,21 +79,39 @@ class Transcriber:
             threads: CPU threads of the own engine.
             name: The model's name in messages. None: `model`.
             download: Download a model that is not on this machine, see `pipelines.hub.pull`.
+            draft_model: A smaller model of the same vocabulary, such as the distilled one of a
+                larger, that proposes tokens for greedy decoding. The text is the same; drafting
+                pauses while it loses time.
+            draft: "ngram" proposes what followed the same words before, in all that this object
+                has transcribed.
 
         Raises:
             ModelNotFound: There is no such folder, or the model is not on this machine and
                 `download` is False, or it cannot be downloaded.
             CheckpointError: The folder is incomplete or damaged.
-            ModelError: It holds no speech recognition model.
-            OptionError: The engine's options make no sense on this machine.
+            ModelError: It holds no speech recognition model, or `draft_model` has another
+                vocabulary.
+            OptionError: The engine's options make no sense on this machine, or both `draft_model`
+                and `draft` are given.
         """
+        if draft not in (None, "ngram"):
+            raise OptionError(f"draft must be 'ngram' or None, not {draft!r}")
+        if draft is not None and draft_model is not None:
+            raise OptionError("draft with a model or with n-grams, not with both")
         folder = folder_or_pull(model, download)
+        draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
         self._recognizer: Recognizer | None = None
         self._own_engine: Engine | None = None
         if engine is None:
             engine = self._own_engine = Engine(device, compute_type, threads)
         try:
-            self._recognizer = Recognizer(folder, engine, name or str(model))
+            self._recognizer = Recognizer(
+                folder,
+                engine,
+                name or str(model),
+                draft_folder=draft_folder,
+                ngrams=draft == "ngram",
+            )
         except BaseException:
             self.close()
             raise
@@ -126,6 +146,12 @@ class Transcriber:
     def capabilities(self) -> Capabilities:
         """Languages and tasks that the model was trained for."""
         return self.recognizer.capabilities
+
+    @property
+    def draft_report(self) -> DraftReport | None:
+        """How many tokens were drafted and accepted, and the time saved; None without drafts."""
+        drafting = self.recognizer.drafting
+        return drafting.report if drafting.active else None
 
     @property
     def window_s(self) -> float:
@@ -220,6 +246,10 @@ class Transcriber:
         features = self._features(_without_tensors(audio))
         return self.recognizer.language_probs(features.first_window())
 
+    def encode(self, windows: Sequence[Tensor]) -> list[EncodedSource]:
+        """Encode windows [mels, frames] of equal length in one pass, for `window_decoder`."""
+        return self.recognizer.drafting.encode(windows)
+
     def top_language(self, encoded: EncodedSource) -> str:
         """The code of the most probable language of an encoded window."""
         return self.recognizer.top_language(encoded)
@@ -303,13 +333,13 @@ def _decode_in_order(
         mel, frames = features.window(0)
         begin, end = clips[0]
         if frames == recognizer.window_frames and begin == 0 and (end is None or end >= frames):
-            first = recognizer.model.encode([mel])
+            first = recognizer.drafting.encode([mel])
         probs = recognizer.language_probs(first[0] if first else features.first_window())
         language, probability = next(iter(probs.items()))
     yield TranscriptionInfo(language, probability, features.duration)
 
     def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
-        return [first.pop()] if first else recognizer.model.encode(windows)
+        return [first.pop()] if first else recognizer.drafting.encode(windows)
 
     task = recognizer.decode_task(
         features,

@@ -16,12 +16,18 @@ from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
 from pipelines.asr.tokenizer import StreamingDetokenizer, WhisperTokenizer
+from pipelines.decoding_choices import Alternative
 from pipelines.engine import (
+    BadWords,
+    Drafting,
     EncodedSource,
     Engine,
+    ForcedPhrases,
     ForcedPrefix,
     GenerationOptions,
     LogitFilter,
+    NoRepeatNgram,
+    RepetitionPenalty,
     Request,
     Result,
     SuppressAtBegin,
@@ -47,6 +53,7 @@ class WindowResult:
             tokens + 1.
         compression_ratio: See `compression_ratio`.
         no_speech_prob: Probability of the no-speech token; 0 if the vocabulary has none.
+        alternatives: The `n_best` hypotheses, the result first; empty for a single one.
     """
 
     tokens: tuple[int, ...]
@@ -54,6 +61,7 @@ class WindowResult:
     avg_logprob: float
     compression_ratio: float
     no_speech_prob: float
+    alternatives: tuple[Alternative, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,7 @@ class WindowDecoder:
     def __init__(
         self,
         engine: Engine,
+        drafting: Drafting,
         tokenizer: WhisperTokenizer,
         options: TranscribeOptions,
         *,
@@ -96,6 +105,7 @@ class WindowDecoder:
         """
         Args:
             engine: The engine with the loaded model.
+            drafting: Drafts for greedy decoding; it has encoded the windows.
             tokenizer: The model's vocabulary.
             options: How to decode.
             sot_sequence: Ids of start of transcript, and of language and task for multilingual
@@ -105,7 +115,7 @@ class WindowDecoder:
             last_timestamp: Id of the timestamp at the end of the window.
             alignment_heads: (decoder layer, head) pairs whose attention follows the speech.
         """
-        self._engine = engine
+        self._engine, self._drafting = engine, drafting
         self._tokenizer = tokenizer
         self._options = options
         self._sot_sequence = tuple(sot_sequence)
@@ -121,11 +131,21 @@ class WindowDecoder:
     ) -> tuple[LogitFilter, ...]:
         special, options = self._tokenizer.special, self._options
         logit_filters: list[LogitFilter] = []
+        # Of the window's text only, as in faster-whisper: names of the prompt may occur again.
+        if options.repetition_penalty != 1:
+            logit_filters.append(RepetitionPenalty(options.repetition_penalty, in_prompt=False))
+        if options.no_repeat_ngram_size:
+            logit_filters.append(NoRepeatNgram(options.no_repeat_ngram_size, in_prompt=False))
+        if options.suppress_phrases:
+            spellings = (s for text in options.suppress_phrases for s in (text, f" {text}"))
+            logit_filters.append(
+                BadWords(tuple(tuple(self._tokenizer.encode(s)) for s in spellings))
+            )
         if options.suppress_blank:
             logit_filters.append(SuppressAtBegin(self._tokenizer.blank))
         logit_filters.append(SuppressTokens(tuple(suppressed)))
         if options.without_timestamps:
-            return tuple(logit_filters)
+            return (*logit_filters, *options.logit_filters)
         max_initial_index = None
         if options.max_initial_timestamp:  # openai-whisper takes 0 s, like None, as no limit
             max_initial_index = round(options.max_initial_timestamp / TIME_PRECISION)
@@ -138,7 +158,7 @@ class WindowDecoder:
                 max_initial_index=max_initial_index,
             )
         )
-        return tuple(logit_filters)
+        return (*logit_filters, *options.logit_filters)
 
     @property
     def max_prompt(self) -> int:
@@ -172,6 +192,7 @@ class WindowDecoder:
         previous: Sequence[int],
         seed: int | None,
         prefix: Sequence[int] = (),
+        forced_phrases: tuple[tuple[int, ...], ...] = (),
     ) -> Generator[TextDelta | Retract | StreamNotReady, EncodedSource | None, WindowResult]:
         """Decode a window with temperature fallback.
 
@@ -182,6 +203,7 @@ class WindowDecoder:
             previous: Tokens of the text before the window.
             seed: For sampling; None: random.
             prefix: Tokens that the text begins with; they are not in the result.
+            forced_phrases: Tokens of texts that the result contains, if its length allows.
 
         Yields:
             Live text, Retract where an attempt with visible text failed, and StreamNotReady where
@@ -193,7 +215,7 @@ class WindowDecoder:
         prompt = self.prompt(previous, prefix)
         temperatures = self._options.temperatures
         for attempt, temperature in enumerate(temperatures, start=1):
-            result = yield from self._attempt(encoded, prompt, temperature, seed)
+            result = yield from self._attempt(encoded, prompt, temperature, seed, forced_phrases)
             if attempt == len(temperatures) or not self._failed(result):
                 break
             if self.is_visible(result):
@@ -239,6 +261,7 @@ class WindowDecoder:
             priority,
             tuple(draft),
             self._alignment_heads,
+            self._drafting.drafter_for(encoded, options),
         )
         result = self._engine.generate([request])[0]
         assert result.attention is not None, "the request names alignment heads"
@@ -281,26 +304,41 @@ class WindowDecoder:
         return (self.is_repetitive(result) or improbable) and not (silent and improbable)
 
     def _attempt(
-        self, encoded: EncodedSource, prompt: tuple[int, ...], temperature: float, seed: int | None
+        self,
+        encoded: EncodedSource,
+        prompt: tuple[int, ...],
+        temperature: float,
+        seed: int | None,
+        forced_phrases: tuple[tuple[int, ...], ...],
     ) -> Generator[TextDelta | StreamNotReady, EncodedSource | None, WindowResult]:
         """Decode at one temperature."""
         special = self._tokenizer.special
+        logit_filters = self._logit_filters
+        if forced_phrases:
+            logit_filters = (*logit_filters, ForcedPhrases(forced_phrases, (special.eot,)))
+        sequences = (self._options.best_of if temperature else self._options.beam_size) or 1
         options = GenerationOptions(
             max_new_tokens=self._max_positions // 2,
             eos_ids=(special.eot,),
             temperature=temperature,
-            best_of=(self._options.best_of or 1) if temperature else 1,
-            beam_size=1 if temperature else self._options.beam_size or 1,
+            best_of=sequences if temperature else 1,
+            beam_size=1 if temperature else sequences,
+            n_best=min(self._options.n_best, sequences),
             stopping="openai",
             patience=self._options.patience or 1.0,
             length_penalty=self._options.length_penalty,
             seed=seed,
-            logit_filters=self._logit_filters,
+            logit_filters=logit_filters,
             logprobs=True,
         )
         detokenizer = StreamingDetokenizer(self._tokenizer)
         request = Request(
-            encoded, prompt, options, self._no_speech_probe(prompt), self._options.priority
+            encoded,
+            prompt,
+            options,
+            self._no_speech_probe(prompt),
+            self._options.priority,
+            drafter=self._drafting.drafter_for(encoded, options),
         )
         with self._engine.stream(request) as stream:
             while True:
@@ -323,6 +361,7 @@ class WindowDecoder:
         return ((list(prompt).index(special.sot), special.no_speech),)
 
     def _window_result(self, result: Result, temperature: float) -> WindowResult:
+        several = result.hypotheses if self._options.n_best > 1 else ()
         ended = bool(result.tokens) and result.tokens[-1] == self._tokenizer.special.eot
         tokens = result.tokens[:-1] if ended else result.tokens
         return WindowResult(
@@ -331,4 +370,8 @@ class WindowDecoder:
             avg_logprob=sum(result.logprobs) / (len(tokens) + 1),
             compression_ratio=compression_ratio(self._tokenizer.decode(tokens).strip()),
             no_speech_prob=result.token_probs[0] if result.token_probs else 0.0,
+            alternatives=tuple(
+                Alternative(self._tokenizer.text(each.tokens).strip(), each.score, each.tokens)
+                for each in several
+            ),
         )

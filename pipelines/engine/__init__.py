@@ -14,6 +14,7 @@ from pipelines.engine.autoregressive import (
     speculative_generate,
     speculative_generate_encoder_decoder,
 )
+from pipelines.engine.decoding.contrastive import ContrastiveFilter
 from pipelines.engine.decoding.request import (
     Event,
     FinishReason,
@@ -21,6 +22,7 @@ from pipelines.engine.decoding.request import (
     Request,
     Result,
 )
+from pipelines.engine.decoding.sampling.forced_phrases import ForcedPhrases
 from pipelines.engine.decoding.sampling.logit_filters import (
     AllowOnlyTokens,
     BadWords,
@@ -40,6 +42,7 @@ from pipelines.engine.decoding.sampling.logits_processors import (
     MinPProcessor,
     MultinomialProcessor,
     NucleusProcessor,
+    TopAProcessor,
     TopKNucleusProcessor,
     TopKProcessor,
 )
@@ -53,6 +56,7 @@ from pipelines.engine.decoding.speculative.drafters import (
 )
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.decoding.statistics import Statistics
+from pipelines.engine.drafting import Drafting, DraftReport
 from pipelines.engine.engine import Engine
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.process_pool import ProcessPool
@@ -68,13 +72,17 @@ __all__ = [
     "BadWords",
     "BoundFilter",
     "Comparison",
+    "ContrastiveFilter",
     "DebugEvent",
+    "DraftReport",
     "Drafter",
+    "Drafting",
     "DraftSession",
     "EncodedSource",
     "Engine",
     "Event",
     "FinishReason",
+    "ForcedPhrases",
     "ForcedPrefix",
     "GenerationOptions",
     "GreedyProcessor",
@@ -100,6 +108,7 @@ __all__ = [
     "Stream",
     "SuppressAtBegin",
     "SuppressTokens",
+    "TopAProcessor",
     "TopKNucleusProcessor",
     "TopKProcessor",
     "apply_filters",

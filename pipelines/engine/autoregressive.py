@@ -28,7 +28,7 @@ from pipelines.engine.decoding.speculative.drafters import (
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.state.encoded_source import EncodedSource
-from pipelines.errors import RequestError
+from pipelines.errors import OptionError, RequestError
 
 __all__ = [
     "DebugEvent",
@@ -126,6 +126,8 @@ def speculative_generate_encoder_decoder(
     eos_tokens_id: int | Sequence[int] = 1,
     pad_token_id: int = 0,
     use_cache: bool = False,
+    skip_sample_adjustment: bool = False,
+    first_target: bool = True,
     debug: Debug = False,
 ) -> tuple[list[int], float]:
     """As autoregressive_generate_encoder_decoder with `target`, in fewer passes.
@@ -138,13 +140,22 @@ def speculative_generate_encoder_decoder(
         gamma: How many tokens are drafted at once.
         logits_processor, max_gen_len, eos_tokens_id, pad_token_id, use_cache, debug: As for
             autoregressive_generate_encoder_decoder.
+        skip_sample_adjustment: True is refused: it would change the distribution.
+        first_target: The target alone chooses the first token.
+
+    Raises:
+        OptionError: `skip_sample_adjustment` is True, or an option is out of range.
+        RequestError: Ids are outside the vocabulary, the models do not fit, or the processor
+            overrides `sample`.
 
     Returns:
         The ids, and the share of drafted tokens that was accepted (0 if none was drafted).
     """
+    _check_adjustment(skip_sample_adjustment)
     model = _EncodedModel.of(target, use_cache, inputs, encoder_decoder=True)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
-    result = model.generate(options, _drafter(drafter, use_cache, inputs, gamma, True), debug)
+    made = _drafter(drafter, use_cache, inputs, gamma, True)
+    result = model.generate(options, _FirstTarget(made) if first_target else made, debug)
     return [*model.prompt, *result.tokens], _acceptance_rate(result)
 
 
@@ -158,6 +169,8 @@ def speculative_generate(
     eos_tokens_id: int | Sequence[int] = 1,
     pad_token_id: int = 0,
     use_cache: bool = False,
+    skip_sample_adjustment: bool = False,
+    first_target: bool = True,
     debug: Debug = False,
 ) -> tuple[list[int], float]:
     """As autoregressive_generate with `target`, in fewer passes.
@@ -167,9 +180,11 @@ def speculative_generate(
     Returns:
         The new ids, and the share of drafted tokens that was accepted (0 if none was drafted).
     """
+    _check_adjustment(skip_sample_adjustment)
     model = _EncodedModel.of(target, use_cache, inputs, encoder_decoder=False)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
-    result = model.generate(options, _drafter(drafter, use_cache, inputs, gamma, False), debug)
+    made = _drafter(drafter, use_cache, inputs, gamma, False)
+    result = model.generate(options, _FirstTarget(made) if first_target else made, debug)
     return list(result.tokens), _acceptance_rate(result)
 
 
@@ -234,6 +249,14 @@ def _drafter(
     return ModelDrafter(draft.model, draft.encoded, gamma)
 
 
+def _check_adjustment(skipped: bool) -> None:
+    if skipped:
+        raise OptionError(
+            "skip_sample_adjustment=True is refused: a rejected draft would be replaced by a draw "
+            "from the target's distribution unadjusted, and the output would no longer follow it"
+        )
+
+
 def _acceptance_rate(result: Result) -> float:
     return result.accepted / result.drafted if result.drafted else 0.0
 
@@ -245,6 +268,36 @@ def _listener(debug: Debug) -> Callable[[DebugEvent], None]:
 def _write(event: DebugEvent) -> None:
     ids = " ".join(map(str, event.tokens))
     sys.stderr.write(f"\x1b[{_COLOURS[event.kind]}m{event.kind} {ids}\x1b[0m\n")
+
+
+class _FirstTarget:
+    """Wraps a drafter so that the first token of a request is not drafted."""
+
+    def __init__(self, drafter: Drafter) -> None:
+        self._drafter = drafter
+
+    def check(self, vocab_size: int) -> None:
+        self._drafter.check(vocab_size)
+
+    def start(self, prompt: Sequence[int], options: GenerationOptions) -> DraftSession:
+        return _AfterFirst(self._drafter.start(prompt, options), len(prompt))
+
+
+class _AfterFirst:
+    """A session that proposes nothing right after the prompt."""
+
+    def __init__(self, session: DraftSession, prompt_length: int) -> None:
+        self._session, self._prompt_length = session, prompt_length
+        self.gamma = session.gamma
+
+    def propose(self, sequence: Sequence[int], most: int) -> Proposal:
+        if len(sequence) == self._prompt_length:
+            return Proposal([])
+        return self._session.propose(sequence, most)
+
+    def on_verified(self, proposed: int, accepted: int) -> None:
+        self._session.on_verified(proposed, accepted)
+        self.gamma = self._session.gamma
 
 
 class _DebugDrafter:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
+from pipelines.decoding_choices import Alternative
 from pipelines.engine import (
+    Drafting,
     EncodedSource,
     FinishReason,
     ForcedPrefix,
@@ -28,10 +30,32 @@ from pipelines.translation.results import SentenceTranslation
 from pipelines.translation.text.passthrough import without_added_stop
 from pipelines.translation.tokenizers.base import StreamingDetokenizer, TextTokenizer
 
-__all__ = ["Attempt", "RunningSentence", "SentenceDecoder", "SentenceRequest", "StableTextStream"]
+__all__ = [
+    "Attempt",
+    "RunningSentence",
+    "SentenceChoices",
+    "SentenceDecoder",
+    "SentenceRequest",
+    "StableTextStream",
+]
 
 # The translation of a sentence is one line: line breaks that a model generates become spaces.
 _LINE_BREAKS = dict.fromkeys(map(ord, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"), " ")
+
+
+@dataclass(frozen=True)
+class SentenceChoices:
+    """How the tokens of a sentence are chosen, apart from the model's own rules and beams.
+
+    Attributes:
+        n_best: How many results of the search the translation carries.
+        prefix: Target ids that the translation begins with.
+        logit_filters: Applied after those of the model.
+    """
+
+    n_best: int = 1
+    prefix: tuple[int, ...] = ()
+    logit_filters: tuple[LogitFilter, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,6 +72,7 @@ class SentenceRequest:
         priority: Of its generations, on a shared engine.
         warnings: Those known before decoding.
         beam_size: Beams of the search; 1 is greedy.
+        choices: How the tokens are chosen, apart from beams.
         word_alignments: Whether the result gets a word alignment.
         is_part: It is a part of a sentence that was split, and is not split further.
     """
@@ -61,6 +86,7 @@ class SentenceRequest:
     priority: int = 2
     warnings: tuple[str, ...] = ()
     beam_size: int = 1
+    choices: SentenceChoices = SentenceChoices()
     word_alignments: bool = False
     is_part: bool = False
 
@@ -94,12 +120,14 @@ class Attempt:
         logprobs: The log-probability of each.
         finished: The model generated eos, and no loop was detected.
         usable_tokens: How many tokens precede a detected loop; all of them without a loop.
+        hypotheses: (score, target ids) of the `n_best` results; empty for a single one.
     """
 
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finished: bool = False
     usable_tokens: int = 0
+    hypotheses: list[tuple[float, tuple[int, ...]]] = field(default_factory=list)
 
     def prefix(self, count: int) -> Attempt:
         """An unfinished attempt of the first `count` tokens."""
@@ -113,12 +141,18 @@ class SentenceDecoder:
         model: The loaded model.
         tokenizer: Its tokenizer.
         defaults: Its generation_config.json.
+        drafting: Encodes sentences, and drafts for their greedy decoding. None: without drafts.
     """
 
     def __init__(
-        self, model: LoadedModel, tokenizer: TextTokenizer, defaults: GenerationDefaults
+        self,
+        model: LoadedModel,
+        tokenizer: TextTokenizer,
+        defaults: GenerationDefaults,
+        drafting: Drafting | None = None,
     ) -> None:
         self.model, self.tokenizer, self.defaults = model, tokenizer, defaults
+        self.drafting = drafting or Drafting(model)
 
     def submit(self, request: SentenceRequest, encoded: EncodedSource) -> RunningSentence:
         """Start the first generation for a request whose source has been encoded."""
@@ -142,7 +176,7 @@ class SentenceDecoder:
         assert sentence.stream is not None, "the sentence has not been submitted"
         attempt = Attempt()
         detector = RepetitionDetector(sentence.request.source_ids)
-        yield from self._read(sentence.stream, attempt, detector, stable_text)
+        yield from self._read(sentence.request, sentence.stream, attempt, detector, stable_text)
         return attempt
 
     def next_attempt(
@@ -165,7 +199,7 @@ class SentenceDecoder:
         for token in prefix.tokens:
             detector.push(token)
         stream = self._generate(request, sentence.encoded, prefix.tokens, logit_filters)
-        for _ in self._read(stream, attempt, detector, None):
+        for _ in self._read(request, stream, attempt, detector, None):
             pass
         return attempt
 
@@ -182,15 +216,24 @@ class SentenceDecoder:
         Returns:
             Target ids without eos.
         """
-        (encoded,) = self.model.encode([request.source_ids])
+        (encoded,) = self.drafting.encode([request.source_ids])
         start, forced = self._decoder_start(request)
         options = GenerationOptions(
             max_new_tokens=self._max_new_tokens(request),
             eos_ids=self.defaults.eos_ids,
-            logit_filters=(*self.defaults.logit_filters, ForcedPrefix(tuple(prefix) or forced)),
+            logit_filters=(
+                *self.defaults.logit_filters,
+                *request.choices.logit_filters,
+                ForcedPrefix(tuple(prefix) or forced),
+            ),
         )
         generation = Request(
-            encoded, (start,), options, priority=request.priority, draft=tuple(draft) or forced
+            encoded,
+            (start,),
+            options,
+            priority=request.priority,
+            draft=tuple(draft) or forced,
+            drafter=self.drafting.drafter_for(encoded, options),
         )
         detector, tokens = RepetitionDetector(request.source_ids), []
         with self.model.stream(generation) as stream:
@@ -209,14 +252,21 @@ class SentenceDecoder:
 
     def to_translation(self, request: SentenceRequest, attempt: Attempt) -> SentenceTranslation:
         """The text, tokens and mean log-probability of an attempt, finished or not."""
-        text = self.tokenizer.decode(attempt.tokens).translate(_LINE_BREAKS)
         avg_logprob = sum(attempt.logprobs) / max(1, len(attempt.logprobs))
         return SentenceTranslation(
             request.source,
-            without_added_stop(request.source, text),
+            self._text(request, attempt.tokens),
             tuple(attempt.tokens),
             avg_logprob,
+            alternatives=tuple(
+                Alternative(self._text(request, tokens), score, tokens)
+                for score, tokens in attempt.hypotheses
+            ),
         )
+
+    def _text(self, request: SentenceRequest, tokens: Sequence[int]) -> str:
+        text = self.tokenizer.decode(tokens).translate(_LINE_BREAKS)
+        return without_added_stop(request.source, text)
 
     def attention(self, sentence: RunningSentence, tokens: Sequence[int]) -> Tensor:
         """Cross-attention of a translation: one more pass over its tokens.
@@ -241,43 +291,54 @@ class SentenceDecoder:
         start, forced = self._decoder_start(request)
         # Forced as in transformers' `generate`, where these tokens count for the length of a beam.
         # As a draft they are computed in one pass with the start token.
-        forced = () if prefix else forced
+        forced = forced[len(prefix) :]
         options = GenerationOptions(
             max_new_tokens=max(0, self._max_new_tokens(request) - len(prefix)),
             eos_ids=self.defaults.eos_ids,
             logit_filters=(
                 *self.defaults.logit_filters,
                 *logit_filters,
+                *request.choices.logit_filters,
                 *[ForcedPrefix(forced)] * bool(forced),
             ),
             beam_size=request.beam_size,
+            n_best=request.choices.n_best,
             length_penalty=self.defaults.length_penalty,
             logprobs=True,
         )
         return self.model.stream(
-            Request(encoded, (start, *prefix), options, priority=request.priority, draft=forced)
+            Request(
+                encoded,
+                (start, *prefix),
+                options,
+                priority=request.priority,
+                draft=forced,
+                drafter=self.drafting.drafter_for(encoded, options),
+            )
         )
 
     def _max_new_tokens(self, request: SentenceRequest) -> int:
         return max_target_tokens(len(request.source_ids), self.defaults.max_new_tokens)
 
     def _decoder_start(self, request: SentenceRequest) -> tuple[int, tuple[int, ...]]:
-        """The decoder's start token, and the ids that follow it: often the target language."""
+        """The decoder's start token, and the ids that follow it: the target language, a prefix."""
         start = self.tokenizer.decoder_start_id(request.target_language)
         forced = self.tokenizer.forced_prefix(request.target_language)
         return (
             self.defaults.decoder_start_id if start is None else start,
-            forced or self.defaults.forced_prefix,
+            (forced or self.defaults.forced_prefix) + request.choices.prefix,
         )
 
     def _read(
         self,
+        request: SentenceRequest,
         stream: Stream,
         attempt: Attempt,
         detector: RepetitionDetector,
         stable_text: StableTextStream | None,
     ) -> Iterator[str]:
         """Read a generation into `attempt`, to its end or until a loop is detected."""
+        begun = tuple(attempt.tokens)
         with stream:
             for event in stream:
                 for token, logprob in zip(event.tokens, event.logprobs, strict=True):
@@ -291,6 +352,10 @@ class SentenceDecoder:
                 ):
                     yield text
                 attempt.finished = event.reason is FinishReason.EOS
+            if request.choices.n_best > 1:
+                attempt.hypotheses = [
+                    (each.score, (*begun, *each.tokens)) for each in stream.result().hypotheses
+                ]
         attempt.usable_tokens = len(attempt.tokens)
 
 

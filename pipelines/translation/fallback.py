@@ -100,7 +100,11 @@ def _retry_lower_case(
     Words in capitals are split into subwords that are rare in training data. None for a sentence
     that is not all capitals, or whose translation fails again.
     """
-    if not request.source.isupper() or request.source.capitalize() == request.source:
+    if (
+        request.choices.prefix
+        or not request.source.isupper()
+        or request.source.capitalize() == request.source
+    ):
         return None
     result = _translate_now(decoder, request, request.source.capitalize())
     if result.truncated or result.copied:
@@ -116,7 +120,7 @@ def _retry_in_parts(
     None for a short sentence, for a part of one, and where the split would cut a word.
     """
     length = len(request.source_ids)
-    if request.is_part or length < _MIN_TOKENS_TO_SPLIT:
+    if request.is_part or request.choices.prefix or length < _MIN_TOKENS_TO_SPLIT:
         return None
 
     limit = min(length - 1, max(_MIN_TOKENS_TO_SPLIT, length // 4))
@@ -150,7 +154,7 @@ def _translate_now(
     """Translate another text under the conditions of a request, and wait for the result."""
     ids = _encode(decoder, request, text)
     other = replace(request, source=text, source_ids=ids, is_part=is_part or request.is_part)
-    sentence = decoder.submit(other, decoder.model.encode([ids])[0])
+    sentence = decoder.submit(other, decoder.drafting.encode([ids])[0])
     *_, result = translate_sentence(decoder, sentence, live=False)
     assert isinstance(result, SentenceTranslation)
     return result

@@ -105,7 +105,7 @@ class _Window:
         entries, self._unencoded = self._unencoded, []
         encoded_sources: dict[_Entry, EncodedSource] = {}
         for batch in _batches(sorted(entries, key=lambda entry: len(entry.request.source_ids))):
-            encoded = self._decoder.model.encode([entry.request.source_ids for entry in batch])
+            encoded = self._decoder.drafting.encode([entry.request.source_ids for entry in batch])
             encoded_sources.update(zip(batch, encoded, strict=True))
         for entry in entries:
             entry.running = self._decoder.submit(entry.request, encoded_sources[entry])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
+from pipelines.decoding_choices import OwnLogitFilter, check_choices
 from pipelines.errors import OptionError
 
 __all__ = ["TranslateOptions", "TranslateOverrides", "with_overrides"]
@@ -21,6 +22,14 @@ class TranslateOptions:
             selects the rules that find sentences. Default: the source language of the model.
         split_sentences: False takes each line as one sentence.
         beam_size: Beams of the search. 1 is greedy; more are slower, and mostly a little better.
+        n_best: How many results of the search each sentence carries as `alternatives`; more than 1
+            needs as many beams.
+        repetition_penalty: Divides the score of tokens that the sentence has already; 1 is none.
+        no_repeat_ngram_size: No n-gram of this size occurs twice in a sentence; 0: off.
+        prefix: Text with which the translation of each text begins; the model continues it.
+        suppress_phrases: Texts that are not written, as the tokenizer spells them.
+        forced_phrases: Texts that the first sentence of each text contains, if its length allows.
+        logit_filters: Your own filters, applied after all others (`pipelines.engine.LogitFilter`).
         word_alignments: Add the alignment between source words and translated words. It takes one
             more pass of the decoder.
         priority: Of the requests, on a shared engine: a lower number goes first.
@@ -33,12 +42,27 @@ class TranslateOptions:
     source_language: str | None = None
     split_sentences: bool = True
     beam_size: int = 1
+    n_best: int = 1
+    repetition_penalty: float = 1.0
+    no_repeat_ngram_size: int = 0
+    prefix: str | None = None
+    suppress_phrases: tuple[str, ...] = ()
+    forced_phrases: tuple[str, ...] = ()
+    logit_filters: tuple[OwnLogitFilter, ...] = ()
     word_alignments: bool = False
     priority: int = 2
 
     def __post_init__(self) -> None:
         if self.beam_size < 1:
             raise OptionError(f"beam_size must be 1 or more, not {self.beam_size}")
+        check_choices(
+            self.n_best,
+            self.repetition_penalty,
+            self.no_repeat_ngram_size,
+            (*self.suppress_phrases, *self.forced_phrases),
+        )
+        if self.n_best > self.beam_size:
+            raise OptionError(f"n_best {self.n_best} needs a beam_size of {self.n_best} or more")
 
 
 class TranslateOverrides(TypedDict, total=False):
@@ -48,6 +72,13 @@ class TranslateOverrides(TypedDict, total=False):
     source_language: str | None
     split_sentences: bool
     beam_size: int
+    n_best: int
+    repetition_penalty: float
+    no_repeat_ngram_size: int
+    prefix: str | None
+    suppress_phrases: tuple[str, ...]
+    forced_phrases: tuple[str, ...]
+    logit_filters: tuple[OwnLogitFilter, ...]
     word_alignments: bool
     priority: int
 

@@ -30,12 +30,14 @@ class ParallelTranslator:
         threads: CPU threads of each.
 
     Raises:
-        OptionError: The translator is on a GPU, which the processes would share.
+        OptionError: The translator is on a GPU, which the processes would share, or has a drafter.
     """
 
     def __init__(self, translator: Translator, workers: int, threads: int = 1) -> None:
         if translator.engine.device != "cpu":
             raise OptionError("several workers are for the CPU; leave them out, or use device cpu")
+        if translator.draft_report is not None:
+            raise OptionError("drafts are for one process; leave out the workers, or the drafts")
         model = translator.model
         make = partial(
             _open, model.folder, model.compute_type, threads,

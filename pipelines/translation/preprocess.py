@@ -13,7 +13,7 @@ from pipelines.languages import (
     is_one_language,
     two_letter,
 )
-from pipelines.translation.decode import SentenceRequest
+from pipelines.translation.decode import SentenceChoices, SentenceRequest
 from pipelines.translation.text.passthrough import split_passthrough
 from pipelines.translation.text.sentences import SentenceSpan, split_sentences, split_to_fit
 from pipelines.translation.tokenizers.base import (
@@ -135,6 +135,8 @@ class Preprocessor:
         sentence_language: The language whose rules find sentences, or None.
         split_sentences: False takes each line as one sentence.
         priority, beam_size, word_alignments: Those of the requests.
+        first_choices, choices: Those of the first request with source ids of a text, and of the
+            others.
     """
 
     tokenizer: TextTokenizer
@@ -147,6 +149,8 @@ class Preprocessor:
     priority: int
     beam_size: int = 1
     word_alignments: bool = False
+    first_choices: SentenceChoices = SentenceChoices()
+    choices: SentenceChoices = SentenceChoices()
 
     def requests(self, text: str) -> Iterator[SentenceRequest]:
         """The requests of a text, in order; one at least, the last with `full_text`.
@@ -158,11 +162,14 @@ class Preprocessor:
         """
         target, body, warnings = self._target_of(text)
         request = SentenceRequest("", warnings=warnings, word_alignments=self.word_alignments)
+        choices = self.first_choices
         for index, following in enumerate(self._sentence_requests(body, target)):
             if index:
                 yield request
             else:
                 following = replace(following, warnings=(*warnings, *following.warnings))
+            if following.source_ids:
+                following, choices = replace(following, choices=choices), self.choices
             request = following
         yield replace(request, full_text=text)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from pipelines.decoding_choices import Alternative
+
 __all__ = [
     "Alignment",
     "TranslationDone",
@@ -53,6 +55,8 @@ class SentenceTranslation:
         truncated: The model did not end the translation; `text` is its usable beginning.
         warnings: What a reader should know about `text`; mostly empty.
         alignment: The word alignment, with the option word_alignments.
+        alternatives: The `n_best` results of the search, best first; the first is `text`. Empty for
+            a single one, for a copy, and where the sentence was translated in parts.
     """
 
     source: str
@@ -63,6 +67,7 @@ class SentenceTranslation:
     truncated: bool = False
     warnings: tuple[str, ...] = ()
     alignment: Alignment | None = field(default=None, repr=False)
+    alternatives: tuple[Alternative, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

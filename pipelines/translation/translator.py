@@ -12,12 +12,26 @@ from os import PathLike
 from pathlib import Path
 from typing import Literal, Unpack, overload
 
-from pipelines.engine import Engine
-from pipelines.errors import EngineError, NumericalError
+from pipelines.engine import (
+    BadWords,
+    Drafting,
+    DraftReport,
+    Engine,
+    ForcedPhrases,
+    LogitFilter,
+    NoRepeatNgram,
+    RepetitionPenalty,
+)
+from pipelines.errors import EngineError, ModelError, NumericalError, OptionError
 from pipelines.hub import folder_or_pull
 from pipelines.languages import pair_in_name, two_letter
 from pipelines.translation.assembler import TextAssembler, excerpt
-from pipelines.translation.decode import RunningSentence, SentenceDecoder, SentenceRequest
+from pipelines.translation.decode import (
+    RunningSentence,
+    SentenceChoices,
+    SentenceDecoder,
+    SentenceRequest,
+)
 from pipelines.translation.fallback import translate_sentence
 from pipelines.translation.generation_config import read_generation_defaults
 from pipelines.translation.in_flight import decode_ahead
@@ -31,7 +45,7 @@ from pipelines.translation.results import (
     TranslationDone,
     TranslationEvent,
 )
-from pipelines.translation.tokenizers.auto import open_tokenizer
+from pipelines.translation.tokenizers.auto import have_same_vocabulary, open_tokenizer
 from pipelines.translation.tokenizers.marian import target_vocabulary_ids
 
 __all__ = ["Translator"]
@@ -55,6 +69,10 @@ class Translator:
         shortlist: Generate only tokens of the target language's own vocabulary, for models that
             have one: less to compute for each token.
         download: Fetch a model that is not on this machine from the Hugging Face hub.
+        draft_model: A smaller model of the same vocabulary that proposes tokens for greedy
+            decoding. The text is the same; drafting pauses while it loses time.
+        draft: "ngram" proposes what followed the same words before, in all that this object has
+            translated.
 
     Attributes:
         engine: The engine.
@@ -70,6 +88,7 @@ class Translator:
         ModelNotFound: The model is not on this machine, and was not fetched.
         CheckpointError: The folder is incomplete or damaged.
         UnsupportedTask: The model is not one for translation.
+        ModelError: `draft_model` has another vocabulary.
         OptionError: An option is out of its range, or the model has no shortlist.
     """
 
@@ -85,8 +104,15 @@ class Translator:
         source: str | None = None,
         shortlist: bool = False,
         download: bool = False,
+        draft_model: str | PathLike[str] | None = None,
+        draft: Literal["ngram"] | None = None,
     ) -> None:
+        if draft not in (None, "ngram"):
+            raise OptionError(f"draft must be 'ngram' or None, not {draft!r}")
+        if draft is not None and draft_model is not None:
+            raise OptionError("draft with a model or with n-grams, not with both")
         folder = folder_or_pull(model, download)
+        draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
         self._closed = False
         self._owns_engine = engine is None
         if engine is None:
@@ -94,15 +120,14 @@ class Translator:
         self.engine = engine
         self.name, self.source, self.shortlist = Path(name or model).name, source, shortlist
         try:
-            self._load(folder)
+            self._load(folder, draft_folder, ngrams=draft == "ngram")
         except BaseException:
             self.close()
             raise
 
-    def _load(self, folder: Path) -> None:
-        self.model = self.engine.load(
-            folder, target_vocabulary_ids(folder) if self.shortlist else None
-        )
+    def _load(self, folder: Path, draft_folder: Path | None, ngrams: bool) -> None:
+        shortlist = target_vocabulary_ids(folder) if self.shortlist else None
+        self.model = self.engine.load(folder, shortlist)
         architecture = self.model.architecture
         defaults = read_generation_defaults(folder, architecture)
         self.tokenizer = open_tokenizer(folder, architecture.family, defaults, self.name)
@@ -122,7 +147,16 @@ class Translator:
             target if self.target_codes else self.target_language,
             match_variants=multilingual,
         )
-        self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults)
+        draft_model = None
+        if draft_folder is not None:
+            if not have_same_vocabulary(folder, draft_folder):
+                raise ModelError(
+                    f"{draft_folder.name} cannot draft for {self.name}: it has another vocabulary; "
+                    "choose a smaller model with the same vocabulary files"
+                )
+            draft_model = self.engine.load(draft_folder, shortlist)
+        drafting = Drafting(self.model, draft_model, ngrams)
+        self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults, drafting)
         # Half of the positions, so that a translation of twice the length still fits.
         positions = architecture.max_source_positions
         limit = self.tokenizer.model_max_length or positions
@@ -133,6 +167,12 @@ class Translator:
         self._closed = True
         if self._owns_engine:
             self.engine.close()
+
+    @property
+    def draft_report(self) -> DraftReport | None:
+        """How many tokens were drafted and accepted, and the time saved; None without drafts."""
+        drafting = self._decoder.drafting
+        return drafting.report if drafting.active else None
 
     def __enter__(self) -> Translator:
         return self
@@ -285,7 +325,25 @@ class Translator:
             priority=options.priority,
             beam_size=options.beam_size,
             word_alignments=options.word_alignments,
+            first_choices=self._choices(options, first=True),
+            choices=self._choices(options, first=False),
         )
+
+    def _choices(self, options: TranslateOptions, first: bool) -> SentenceChoices:
+        """The choices of a text's first sentence, or of the others."""
+        encode, filters = self.tokenizer.encode_target, list[LogitFilter]()
+        if options.repetition_penalty != 1:
+            filters.append(RepetitionPenalty(options.repetition_penalty))
+        if options.no_repeat_ngram_size:
+            filters.append(NoRepeatNgram(options.no_repeat_ngram_size))
+        if options.suppress_phrases:
+            filters.append(BadWords(tuple(tuple(encode(p)) for p in options.suppress_phrases)))
+        filters += options.logit_filters
+        if first and options.forced_phrases:
+            phrases = tuple(tuple(encode(phrase)) for phrase in options.forced_phrases)
+            filters.append(ForcedPhrases(phrases, self._decoder.defaults.eos_ids))
+        prefix = tuple(encode(options.prefix)) if first and options.prefix else ()
+        return SentenceChoices(options.n_best, prefix, tuple(filters))
 
     @staticmethod
     def _requests(

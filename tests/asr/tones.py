@@ -90,9 +90,6 @@ class _Architecture:
 class _Model:
     architecture = _Architecture()
 
-    def encode(self, mels: Sequence[Tensor]) -> list[Tensor]:
-        return list(mels)
-
 
 class ToneTranscriber:
     """Stands in for Transcriber and WindowDecoder.
@@ -108,6 +105,9 @@ class ToneTranscriber:
         self.heard_s = 0.0
         self.longest_context = 0
         self._bands = _bands()
+
+    def encode(self, mels: Sequence[Tensor]) -> list[Tensor]:
+        return list(mels)
 
     def top_language(self, encoded: object) -> str:
         return "en"

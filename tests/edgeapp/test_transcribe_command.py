@@ -96,3 +96,28 @@ def test_failed_inputs_are_counted_and_have_one_code(
 def test_a_closed_pipe_ends_all_inputs() -> None:
     with pytest.raises(BrokenPipeError), InputFailures(2, debug=False).catch("a.mp3"):
         raise BrokenPipeError
+
+
+def test_drafts(capsys: pytest.CaptureFixture[str]) -> None:
+    _, plain, _ = run("--verbose", "True", capsys=capsys)
+    code, out, err = run("--verbose", "True", "--draft", "ngram", capsys=capsys)
+    assert (code, out) == (0, plain)
+    assert err.startswith("edgeapp: drafts: ")
+    code, _, err = run("--draft-model", "demo-en-de", capsys=capsys)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "cannot recognize speech" in err
+
+
+def test_choices_of_decoding(capsys: pytest.CaptureFixture[str]) -> None:
+    flags = (
+        "--beam-size", "3", "--n-best", "2", "--repetition-penalty", "1.1",
+        "--no-repeat-ngram-size", "3", "--suppress-phrase", "Boston", "--force-phrase", "my friend",
+    )  # fmt: skip
+    code, out, err = run("-f", "json", *flags, capsys=capsys)
+    assert (code, err) == (0, "")
+    content = json.loads(out)
+    assert "Boston" not in content["text"]
+    assert "my friend" in content["text"]
+    assert len(content["segments"][0]["alternatives"]) == 2
+    code, _, err = run("--beam-size", "3", "--n-best", "2", capsys=capsys)
+    assert (code, err) == (2, "edgeapp: --n-best is reported in JSON: -f json\n")

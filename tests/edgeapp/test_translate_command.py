@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -218,3 +220,41 @@ def test_the_check_ends_with_the_first_lines() -> None:
     assert check.add("Das ist ein Test. Wo ist der Bahnhof, bitte?") is None
     assert LanguageCheck(None).add(GERMAN) is None
     assert "German" in (LanguageCheck("en").add(GERMAN) or "")
+
+
+def test_drafts(capfd: pytest.CaptureFixture[str]) -> None:
+    """They change no line, and say what they did."""
+    lines = ("--text", "I am here.") * 1 + ("--text", "I am here, I am here, I am here.") * 3
+    model = ("-m", "demo-en-de", "--compute-type", "float32")
+    _, plain, _ = run(*lines, *model, capfd=capfd)
+    for drafts in (("--draft", "ngram"), ("--draft-model", "demo-en-de")):
+        code, out, err = run(*lines, *model, *drafts, "--verbose", capfd=capfd)
+        assert (code, out) == (0, plain)
+        assert re.fullmatch(
+            r"edgeapp: drafts: \d+ of \d+ tokens accepted.* s (saved|lost).*\n", err
+        )
+    both = ("--draft", "ngram", "--draft-model", "demo-en-de")
+    code, _, err = run(*lines, *model, *both, capfd=capfd)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "--draft-model and --draft exclude each other" in err
+    code, _, err = run(*lines, *model, "--draft-model", "demo", capfd=capfd)
+    assert (code, err.count("\n")) == (3, 1)
+    assert "cannot translate text" in err
+
+
+def test_choices_of_decoding(capfd: pytest.CaptureFixture[str]) -> None:
+    model = ("-m", "demo-en-de", "--compute-type", "float32")
+    code, out, err = run(
+        "--text", "Where is the station?", *model, "--beam-size", "3", "--n-best", "2",
+        "--format", "json", "--prefix", "Und", "--suppress-phrase", "Station",
+        "--force-phrase", "bitte", "--repetition-penalty", "1.1", "--no-repeat-ngram-size", "3",
+        capfd=capfd,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    (sentence,) = json.loads(out)["sentences"]
+    assert sentence["text"].startswith("Und")
+    assert "bitte" in sentence["text"]
+    assert [a["text"] for a in sentence["alternatives"]][0] == sentence["text"]
+    assert len(sentence["alternatives"]) == 2
+    code, _, err = run("--text", "Yes.", *model, "--beam-size", "3", "--n-best", "2", capfd=capfd)
+    assert (code, err) == (2, "edgeapp: --n-best is reported in JSON: --format json\n")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from whisper.tokenizer import get_encoding
 
-from pipelines import SAMPLE_RATE
+from pipelines import SAMPLE_RATE, Transcriber
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.engine import GenerationOptions, Request
 from tests.asr.oracle import in_openai, of_openai
@@ -80,6 +80,31 @@ def test_text_and_language_equal_faster_whisper(
         for language, prob in info.all_language_probs[:5]:
             assert probs[language] == pytest.approx(prob, abs=2e-3)
     report.say(f"text of {name}: {len(found.text.split())} words as faster-whisper's")
+
+
+@pytest.mark.parametrize("choices", [{"repetition_penalty": 1.3}, {"no_repeat_ngram_size": 2}])
+def test_penalties_equal_faster_whisper(
+    choices: dict[str, Any], faster_whisper: Any, exact: Ours, recordings: Recordings
+) -> None:
+    recording = recordings["book"]
+    given = {"language": recording.language, "temperature": 0.0, **choices}
+    theirs, _ = faster_whisper.transcribe(recording.samples, beam_size=1, **given)
+    ours = exact.transcriber.transcribe(recording.samples, **given)
+    assert [segment.text for segment in ours] == [segment.text for segment in theirs]
+
+
+def test_drafts_change_no_token(folder: Path, exact: Ours, recordings: Recordings) -> None:
+    """N-grams of what was recognized before: the second time nearly all is drafted."""
+    recording = recordings["book"]
+    drafted = Transcriber(folder, engine=exact.engine, draft="ngram")
+    plain, *again = (
+        [segment.tokens for segment in transcriber.transcribe(recording.samples, temperature=0.0)]
+        for transcriber in (exact.transcriber, drafted, drafted)
+    )
+    assert again == [plain, plain]
+    report = drafted.draft_report
+    assert report is not None
+    assert report.accepted > 10
 
 
 @pytest.fixture(scope="module")

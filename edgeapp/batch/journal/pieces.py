@@ -68,11 +68,16 @@ class TranscriptPiece:
         Raises:
             ValueError, KeyError, TypeError: It was written by another version.
         """
-        from pipelines import Checkpoint, Segment, Word
+        from pipelines import Alternative, Checkpoint, Segment, Word
 
         def segment(values: dict[str, Any]) -> Segment:
             words = tuple(Word(**word) for word in values.pop("words"))
-            return Segment(**{**values, "tokens": tuple(values["tokens"])}, words=words)
+            alternatives = tuple(
+                Alternative(each["text"], each["score"], tuple(each["tokens"]))
+                for each in values.pop("alternatives", ())
+            )
+            values["tokens"] = tuple(values["tokens"])
+            return Segment(**values, words=words, alternatives=alternatives)
 
         content = json.loads(text)
         checkpoint = content["checkpoint"]

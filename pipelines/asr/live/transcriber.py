@@ -211,7 +211,7 @@ class LiveTranscriber:
         frames = round(seconds * SAMPLE_RATE) // HOP
         n_mels = self._transcriber.model.architecture.num_mel_bins
         mel, _ = FileFeatures(samples, n_mels, frames).window(0)
-        return self._transcriber.model.encode([mel])[0]
+        return self._transcriber.encode([mel])[0]
 
     def _decoder(self, encoded: EncodedSource) -> WindowDecoder:
         """The decoder of the language, which is detected anew unless one was given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -127,13 +128,29 @@ class Batch:
         self._admit()
         if not self._running:
             return len(self) < before
-        states = self._running
-        self._counters.stepped(len(self._cache))
-        proposals = self._drafts.propose(states, self.backend.architecture.max_target_positions)
+        started = time.perf_counter()
+        states, sequences, timing = self._running, len(self._cache), self._counters.drafts
+        self._counters.stepped(sequences)
+        proposals = self._drafts.propose(
+            states,
+            self.backend.architecture.max_target_positions,
+            paused=not timing.allows_drafts(sequences),
+        )
         if proposals is not None:
+            drafted = sum(len(proposal.tokens) for proposal in proposals)
+            accepted = -sum(state.accepted for state in states)
             self._runner.verify_proposals(states, proposals)
+            accepted += sum(state.accepted for state in states)
+            timing.record_drafted(sequences, time.perf_counter() - started, drafted, accepted)
             self._update_slots()
             return True
+        self._step_plain(states)
+        timing.record_plain(sequences, time.perf_counter() - started)
+        self._update_slots()
+        return True
+
+    def _step_plain(self, states: Sequence[RequestState]) -> None:
+        """Append one token to each sequence."""
         capture = make_attention_capture(states, 1)
         ids = [[state.last_token(sequence)] for state in states for sequence in state.sequences]
         hidden_states = self._runner.decode(states, ids, capture=capture)
@@ -142,8 +159,6 @@ class Batch:
         if capture is not None:
             record_attention(states, capture.weights)
         select()
-        self._update_slots()
-        return True
 
     def _prepare_selection(
         self, states: Sequence[RequestState], hidden_states: Tensor

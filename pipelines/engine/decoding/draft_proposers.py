@@ -56,12 +56,15 @@ class DraftProposers:
         """Free all caches."""
         self._shared = {}
 
-    def propose(self, states: Sequence[RequestState], max_length: int) -> list[Proposal] | None:
+    def propose(
+        self, states: Sequence[RequestState], max_length: int, paused: bool = False
+    ) -> list[Proposal] | None:
         """Draft the next tokens of all requests. A request whose drafter raises fails.
 
         Args:
             states: Requests.
             max_length: No draft reaches beyond this many tokens, prompt included.
+            paused: Skip the drafters that pause while drafting loses time.
 
         Returns:
             A proposal for each request, perhaps empty; None when all are empty.
@@ -70,6 +73,8 @@ class DraftProposers:
         batched: defaultdict[Backend, list[_DraftRequest]] = defaultdict(list)
         for state in states:
             if state.draft_session is None or state.max_sequences > 1:
+                continue
+            if paused and getattr(state.request.drafter, "pauses", False):
                 continue
             # The last token is never drafted: the verifying pass chooses it anyway.
             length = len(state.request.prompt) + len(state.generated)

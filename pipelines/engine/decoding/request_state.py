@@ -96,7 +96,7 @@ class RequestState:
         limit = min(limit, options.max_new_tokens)
         if options.beam_size > 1:
             return BeamSearch(options, limit)
-        assert self.generator is not None, "best_of needs a temperature"
+        assert self.generator is not None, "best_of needs sampling"
         return BestOfSearch(options, limit, self.generator)
 
     def move(self, device: torch.device, dtype: torch.dtype) -> None:
@@ -118,7 +118,7 @@ class RequestState:
         self._device = device
         for sequence in self.sequences:
             sequence.logit_filters = self._bind_filters()
-        self.generator = generator_for(options.seed, device) if options.temperature else None
+        self.generator = generator_for(options.seed, device) if options.samples else None
         if isinstance(self.search, BestOfSearch) and self.generator is not None:
             self.search.generator = self.generator
 

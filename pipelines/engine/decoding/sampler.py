@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.decoding.request_state import RequestState
-from pipelines.engine.decoding.sampling.distributions import sample_from, token_distribution
+from pipelines.engine.decoding.sampling.distributions import draw, next_distribution
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.decoding.sampling.search import SequenceState
 from pipelines.engine.model.lm_head import argmax, logprobs_of
@@ -81,7 +81,12 @@ def _advance_search(state: RequestState, logits: Tensor) -> None:
     each = logits.amax(-1)
     best = float(each.min() if state.search.needs_all else each.max())
     if math.isfinite(best):
-        state.branch(state.search.advance(state.sequences, logits))
+        try:
+            candidates = state.search.advance(state.sequences, logits)
+        except EngineError as error:  # of the caller's own processor
+            state.fail(error)
+            return
+        state.branch(candidates)
     else:
         _fail_request(state, best)
 
@@ -100,9 +105,13 @@ def next_token_distribution(state: RequestState, logits: Tensor) -> Tensor | Non
     best = float(logits.max())
     if state.error is None and not math.isfinite(best):
         _fail_request(state, best)
-    return (
-        None if state.error is not None else _filtered_distribution(logits, state.request.options)
-    )
+    if state.error is not None:
+        return None
+    try:
+        return next_distribution(logits, state.request.options)
+    except EngineError as error:  # of the caller's own processor
+        state.fail(error)
+        return None
 
 
 def _select_single(states: Sequence[RequestState], logits: Tensor) -> None:
@@ -179,17 +188,15 @@ def _apply_filters(state: RequestState, sequence: SequenceState, logits: Tensor)
         state.fail(EngineError(f"a logit filter failed: {error!r}"))
 
 
-def _sample_token(logits: Tensor, options: GenerationOptions, state: RequestState) -> Tensor:
+def _sample_token(logits: Tensor, options: GenerationOptions, state: RequestState) -> int:
     assert state.generator is not None
     if not torch.isfinite(logits.max()):
-        return logits.argmax(dim=-1, keepdim=True)  # `append_tokens` fails the request
-    return sample_from(_filtered_distribution(logits, options), state.generator)
-
-
-def _filtered_distribution(logits: Tensor, options: GenerationOptions) -> Tensor:
-    return token_distribution(
-        logits, options.temperature, options.top_k, options.top_p, options.min_p
-    )
+        return int(logits.argmax())  # `append_tokens` fails the request
+    try:
+        return draw(next_distribution(logits, options), options, state.generator)
+    except EngineError as error:  # of the caller's own processor
+        state.fail(error)
+        return int(logits.argmax())  # `append_tokens` appends nothing
 
 
 def _fail_request(state: RequestState, best: float) -> None:

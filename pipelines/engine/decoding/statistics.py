@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pipelines.engine.decoding.request_state import RequestState
+from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
 
 __all__ = ["Counters", "Statistics"]
 
@@ -23,6 +24,10 @@ class Statistics:
         running: Requests that have a slot now.
         waiting: Requests that wait for one now.
         cache_bytes: Memory of the caches now.
+        drafted: Tokens that drafters proposed.
+        accepted: Those that the model accepted.
+        draft_saved_s: Seconds saved by drafters, estimated from timed steps; negative for a loss.
+        draft_pauses: How often drafting was paused because it lost time.
     """
 
     requests: int
@@ -33,17 +38,22 @@ class Statistics:
     running: int
     waiting: int
     cache_bytes: int
+    drafted: int = 0
+    accepted: int = 0
+    draft_saved_s: float = 0.0
+    draft_pauses: int = 0
 
 
 @dataclass
 class Counters:
-    """Running counters of a batch; two additions a step."""
+    """Running counters of a batch; a few additions a step."""
 
     requests: int = 0
     queue_s: float = 0.0
     steps: int = 0
     sequence_steps: int = 0
     tokens: int = 0
+    drafts: DraftTiming = field(default_factory=DraftTiming)
 
     def admitted(self, state: RequestState) -> None:
         """Count a request that got a slot."""
@@ -64,5 +74,6 @@ class Counters:
         occupancy = self.sequence_steps / self.steps if self.steps else 0.0
         return Statistics(
             self.requests, self.queue_s, self.steps, self.tokens, occupancy, running, waiting,
-            cache_bytes,
+            cache_bytes, self.drafts.drafted, self.drafts.accepted, self.drafts.saved_s,
+            self.drafts.pauses,
         )  # fmt: skip

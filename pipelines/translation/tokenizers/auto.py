@@ -10,12 +10,12 @@ from pipelines.errors import EdgeError, UnsupportedTask
 from pipelines.languages import two_letter
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.tokenizers.base import TextTokenizer
-from pipelines.translation.tokenizers.files import read_json
+from pipelines.translation.tokenizers.files import read_json, read_spm, read_vocabulary
 from pipelines.translation.tokenizers.marian import MarianTokenizer
 from pipelines.translation.tokenizers.multilingual import MultilingualTokenizer
 from pipelines.translation.tokenizers.t5 import T5Tokenizer
 
-__all__ = ["model_languages", "open_tokenizer"]
+__all__ = ["have_same_vocabulary", "model_languages", "open_tokenizer"]
 
 # model_type of the families that need language codes.
 _MULTILINGUAL = ("m2m_100", "mbart", "t5")
@@ -71,6 +71,29 @@ def model_languages(folder: Path, name: str) -> tuple[tuple[str, ...], tuple[str
         return None
     targets = tokenizer.target_codes or filter(None, [tokenizer.target_language])
     return _short(tokenizer.source_codes), _short(targets)
+
+
+def have_same_vocabulary(folder: Path, other: Path) -> bool:
+    """Whether the files of two model folders give each piece the same id.
+
+    Raises:
+        CheckpointError: A file is damaged.
+    """
+    return _vocabulary(folder) == _vocabulary(other)
+
+
+def _vocabulary(folder: Path) -> object:
+    """What gives pieces their ids: JSON vocabularies, else a sentencepiece model's pieces, else
+    those of a tokenizer.json."""
+    names = ("vocab.json", "target_vocab.json")
+    if found := [read_vocabulary(folder / name) for name in names if (folder / name).is_file()]:
+        return found
+    for name in ("sentencepiece.bpe.model", "spiece.model"):
+        if (folder / name).is_file():
+            spm = read_spm(folder / name)
+            return [spm.id_to_piece(index) for index in range(spm.get_piece_size())]
+    model = read_json(folder / "tokenizer.json").get("model")
+    return model.get("vocab") if isinstance(model, dict) else None
 
 
 def _multilingual(

@@ -51,6 +51,14 @@ class TextTokenizer(Protocol):
         """
         ...
 
+    def encode_target(self, text: str) -> list[int]:
+        """The target ids of a part of a translation, without special tokens.
+
+        Raises:
+            OptionError: The text has characters without an id.
+        """
+        ...
+
     def unknown(self, text: str) -> tuple[str, ...]:
         """The pieces of a text that have no id, as they occur in it."""
         ...

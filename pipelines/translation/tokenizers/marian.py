@@ -59,7 +59,7 @@ class MarianTokenizer:
         target_vocabulary = vocabulary
         if config.get("separate_vocabs"):
             target_vocabulary = read_vocabulary(folder / "target_vocab.json")
-        self._ids = vocabulary
+        self._ids, self._target_ids = vocabulary, target_vocabulary
         self._source_pieces = {index: piece for piece, index in vocabulary.items()}
         self._pieces = {index: piece for piece, index in target_vocabulary.items()}
 
@@ -107,6 +107,12 @@ class MarianTokenizer:
         if target_language is not None:
             ids.insert(0, self._language_tokens[f">>{target_language}<<"])
         return [*self._source_bos, *ids, *self._source_eos]
+
+    def encode_target(self, text: str) -> list[int]:
+        pieces: list[str] = self._target.encode(text.translate(SURROGATES), out_type=str)
+        if unknown := [piece for piece in pieces if piece not in self._target_ids]:
+            raise OptionError(f"not in the model's vocabulary: {' '.join(unknown)!r} of {text!r}")
+        return [self._target_ids[piece] for piece in pieces]
 
     def unknown(self, text: str) -> tuple[str, ...]:
         return tuple(

@@ -26,6 +26,7 @@ from pipelines.translation.tokenizers.subword import (
     SentencePieceModel,
     SubwordModel,
     TokenizersModel,
+    encode_known,
 )
 
 __all__ = ["MultilingualTokenizer"]
@@ -108,6 +109,9 @@ class MultilingualTokenizer:
         if self._layout.source_token_last:
             return [*ids, self._eos, language]
         return [language, *ids, self._eos]
+
+    def encode_target(self, text: str) -> list[int]:
+        return encode_known(self._subwords, text)
 
     def unknown(self, text: str) -> tuple[str, ...]:
         return self._subwords.unknown(text)

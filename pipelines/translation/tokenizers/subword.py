@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import tokenizers
 from sentencepiece import SentencePieceProcessor
 
-from pipelines.errors import CheckpointError
+from pipelines.errors import CheckpointError, OptionError
 from pipelines.tokenizer_json import read_tokenizer_json
 from pipelines.translation.tokenizers.base import REPLACEMENT
 from pipelines.translation.tokenizers.files import (
@@ -24,7 +24,7 @@ from pipelines.translation.tokenizers.files import (
     read_vocabulary,
 )
 
-__all__ = ["TokenizersModel", "SubwordModel", "SentencePieceModel"]
+__all__ = ["SentencePieceModel", "SubwordModel", "TokenizersModel", "encode_known"]
 
 # A Unicode noncharacter. It is removed from texts, so no text contains a piece that has it.
 _NONCHARACTER = "\ufdd0"
@@ -50,6 +50,13 @@ class SubwordModel(Protocol):
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids, without special tokens and ids outside the vocabulary."""
         ...
+
+
+def encode_known(subwords: SubwordModel, text: str) -> list[int]:
+    """The ids of a text. Raises OptionError for characters without an id."""
+    if unknown := subwords.unknown(text):
+        raise OptionError(f"not in the model's vocabulary: {' '.join(unknown)!r} of {text!r}")
+    return subwords.encode(text)
 
 
 class SentencePieceModel:

@@ -15,6 +15,7 @@ from pipelines.translation.tokenizers.subword import (
     SentencePieceModel,
     SubwordModel,
     TokenizersModel,
+    encode_known,
 )
 
 __all__ = ["T5Tokenizer"]
@@ -69,6 +70,9 @@ class T5Tokenizer:
             pairs = ", ".join(f"{source} to {target}" for source, target in self._prefixes)
             raise OptionError(f"this model does not translate {source} to {target}, but {pairs}")
         return [*self._subwords.encode(prefix + text), self._eos]
+
+    def encode_target(self, text: str) -> list[int]:
+        return encode_known(self._subwords, text)
 
     def unknown(self, text: str) -> tuple[str, ...]:
         return self._subwords.unknown(text)

@@ -13,11 +13,12 @@ import pytest
 from edgeapp.batch.journal.job_journal import JobJournal, State
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.subtitles.formats import Cue
-from pipelines import Checkpoint, OutputError, Segment, Word
+from pipelines import Alternative, Checkpoint, OutputError, Segment, Word
 
 _WORDS = (Word(" Grüße,", 0.1, 1 / 3, 0.9), Word(" 春", 0.4, 0.7, 1e-7))
+_BEST = (Alternative("Grüße, 春", -0.1, (1, 2)), Alternative("Süße", -1 / 3, (3,)))
 _PIECE = TranscriptPiece(
-    (Segment(0, 0, 0.1, 2 / 3, " Grüße, 春", (1, 2), 0.0, -0.1, 1.1, 0.01, _WORDS),),
+    (Segment(0, 0, 0.1, 2 / 3, " Grüße, 春", (1, 2), 0.0, -0.1, 1.1, 0.01, _WORDS, _BEST),),
     (Cue(0.1, 2 / 3, "Hello,\nspring"),),
     Checkpoint(1, 67, prompt=(1, 2), language="de"),
 )

@@ -89,7 +89,18 @@ def test_sampling_leaves_beams_out(translator: Translator) -> None:
 
 def test_the_prompt(translator: Translator) -> None:
     lines = iter(
-        ["/help", "/length 6", "/gamma 2", "/nonsense", "/drafter self", "Yes.", "", "/quit"]
+        [
+            "/help",
+            "/length 6",
+            "/gamma 2",
+            "/nonsense",
+            '/length "6',
+            "/drafter self",
+            "Yes.",
+            "It's one.",
+            "",
+            "/quit",
+        ]  # fmt: skip
     )
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=True)
@@ -98,7 +109,8 @@ def test_the_prompt(translator: Translator) -> None:
     printed = out.getvalue()
     assert (comparison.length, comparison.gamma, comparison.drafter) == (6, 2, translator)
     assert "'/nonsense' is no command" in printed
-    assert "tokens/s" in printed
+    assert "No closing quotation" in printed, "a stray quote does not end the session"
+    assert printed.count("tokens/s") == 2
     assert "\x1b[32m" in printed, "accepted draft tokens are green"
     run_prompt(comparison, console, lambda name: translator, _end_of_input)
 
@@ -112,8 +124,20 @@ def test_commands_change_the_comparison(translator: Translator) -> None:
     run_command(comparison, "/processor topk 0.8 40", lambda name: translator)
     assert comparison.processor == TopKProcessor(0.8, 40)
     run_command(comparison, "/drafter x", lambda name: translator)
+    other = Translator(bundled_folder("demo-de-en"), engine=translator.engine)
+    assert run_command(comparison, "/model demo-de-en", lambda name: other) == "model: demo-de-en"
+    assert comparison.pipeline is other
+    assert run_command(comparison, "/cache off", lambda name: translator) == "cache: off"
+    assert comparison.methods == ("plain", "speculative", "n-gram")
+    run_command(comparison, "/processor greedy", lambda name: translator)
+    comparison.length, texts = 4, [("Ja.", comparison.encode("Ja."))]
+    runs = list(compare(comparison, texts))
+    assert {run.agreement for run in runs if run.method != "speculative"} == {1.0}
+    assert run_command(comparison, "/cache on", lambda name: translator) == "cache: on"
+    assert "beam" in comparison.methods
     run_command(comparison, "/drafter off", lambda name: translator)
     assert comparison.drafter is None
-    for wrong in ("/gamma", "/gamma x", "/gamma 0", "/processor mine", "/processor greedy 1 2"):
+    for wrong in ("/gamma", "/gamma x", "/gamma 0", "/processor mine", "/processor greedy 1 2",
+                  "/cache", "/cache maybe", "/model"):  # fmt: skip
         with pytest.raises(OptionError):
             run_command(comparison, wrong, lambda name: translator)

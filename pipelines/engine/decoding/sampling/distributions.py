@@ -5,7 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["token_distribution", "sample_from", "generator_for"]
+from pipelines.engine.decoding.sampling.options import GenerationOptions
+from pipelines.errors import EngineError
+
+__all__ = ["draw", "generator_for", "next_distribution", "sample_from", "token_distribution"]
 
 
 def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
@@ -18,8 +21,67 @@ def generator_for(seed: int | None, device: torch.device) -> torch.Generator:
     return generator
 
 
+def next_distribution(logits: Tensor, options: GenerationOptions) -> Tensor:
+    """The distribution that a request draws its next token from.
+
+    Args:
+        logits: [vocab]; not changed.
+        options: The request's options, with its own processor if it has one.
+
+    Returns:
+        Probabilities [vocab].
+
+    Raises:
+        EngineError: The processor failed, or returned something else.
+    """
+    if options.processor is None:
+        return token_distribution(
+            logits,
+            options.temperature,
+            options.top_k,
+            options.top_p,
+            options.min_p,
+            options.top_a,
+            options.top_a_pow,
+        )
+    try:
+        probabilities = options.processor(logits.clone())
+    except Exception as error:  # a caller's own may raise; the other requests continue
+        raise EngineError(f"a logits processor failed: {error!r}") from error
+    total = float(probabilities.sum()) if probabilities.shape == logits.shape else 0.0
+    if not 0 < total < float("inf") or bool((probabilities < 0).any()):
+        raise EngineError(
+            "a logits processor has to return probabilities of the shape of the logits, "
+            f"{list(logits.shape)}"
+        )
+    return probabilities / total
+
+
+def draw(probabilities: Tensor, options: GenerationOptions, generator: torch.Generator) -> int:
+    """Draw a token id from probabilities [vocab], in the way of the request's own processor.
+
+    Raises:
+        EngineError: The processor failed, or drew no id.
+    """
+    if options.processor is None or not options.processor.overrides_sample:
+        return int(sample_from(probabilities, generator))
+    try:
+        token = int(options.processor.sample(probabilities, generator))
+    except Exception as error:  # a caller's own may raise; the other requests continue
+        raise EngineError(f"a logits processor failed: {error!r}") from error
+    if not 0 <= token < len(probabilities):
+        raise EngineError(f"a logits processor drew {token}, outside the vocabulary")
+    return token
+
+
 def token_distribution(
-    logits: Tensor, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
+    logits: Tensor,
+    temperature: float,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    top_a: float = 0.0,
+    top_a_pow: float = 2.0,
 ) -> Tensor:
     """The distribution that a token is drawn from.
 
@@ -31,6 +93,9 @@ def token_distribution(
             probability, at least one token (Holtzman et al. 2020).
         min_p: Then drop tokens with less than this share of the best one's probability (Nguyen et
             al. 2024).
+        top_a: Then drop tokens with less than this share of the best one's probability to the power
+            of `top_a_pow`, as x-transformers does.
+        top_a_pow: See `top_a`.
 
     Returns:
         Probabilities [vocab].
@@ -38,7 +103,7 @@ def token_distribution(
     if 0 < top_k < logits.shape[-1]:
         # The rest works on k numbers instead of the whole vocabulary.
         best, indices = logits.topk(top_k)
-        probs = token_distribution(best, temperature, 0, top_p, min_p)
+        probs = token_distribution(best, temperature, 0, top_p, min_p, top_a, top_a_pow)
         return torch.zeros_like(logits).scatter_(0, indices, probs)
     probabilities = (logits / temperature).softmax(-1)
     if top_p < 1.0:
@@ -50,6 +115,10 @@ def token_distribution(
         probabilities /= probabilities.sum()
     if min_p > 0.0:
         probabilities = probabilities.masked_fill(probabilities < min_p * probabilities.max(), 0.0)
+        probabilities /= probabilities.sum()
+    if top_a > 0.0:
+        limit = top_a * probabilities.max() ** top_a_pow
+        probabilities = probabilities.masked_fill(probabilities < limit, 0.0)
         probabilities /= probabilities.sum()
     return probabilities
 

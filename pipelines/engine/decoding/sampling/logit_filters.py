@@ -29,6 +29,7 @@ __all__ = [
     "SuppressTokens",
     "SuppressAtBegin",
     "apply_filters",
+    "check_ids",
 ]
 
 BoundFilter = Callable[[Tensor, Sequence[int]], None]
@@ -82,12 +83,17 @@ def apply_filters(
 @lru_cache(maxsize=256)
 def _index(ids: tuple[int, ...], vocab_size: int, device: torch.device) -> Tensor:
     """Ids as a tensor; the same object for equal ids, so that a batch can tell shared filters."""
+    check_ids(ids, vocab_size)
+    return torch.tensor(ids, dtype=torch.long, device=device)
+
+
+def check_ids(ids: Sequence[int], vocab_size: int) -> None:
+    """Raise RequestError for ids of a logit filter outside the vocabulary."""
     outside = [i for i in ids if not 0 <= i < vocab_size]
     if outside:
         raise RequestError(
             f"a logit filter names ids outside the vocabulary of {vocab_size}: {outside[:5]}"
         )
-    return torch.tensor(ids, dtype=torch.long, device=device)
 
 
 @dataclass(frozen=True)
@@ -178,9 +184,15 @@ class MinNewTokens:
 
 @dataclass(frozen=True)
 class NoRepeatNgram:
-    """No n-gram of `size` tokens occurs twice in prompt and output (Paulus et al. 2017)."""
+    """No n-gram of `size` tokens occurs twice in prompt and output (Paulus et al. 2017).
+
+    Attributes:
+        size: Tokens of an n-gram.
+        in_prompt: The prompt counts, as in transformers; False: the output only, as in CTranslate2.
+    """
 
     size: int
+    in_prompt: bool = True
 
     def __post_init__(self) -> None:
         if self.size < 1:
@@ -188,6 +200,7 @@ class NoRepeatNgram:
 
     def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         followers: dict[tuple[int, ...], list[int]] = {}
+        prompt = prompt if self.in_prompt else ()
         sequence = list(prompt)
         context = self.size - 1
         indexed = 0  # n-grams that start before this position are in `followers`
@@ -212,9 +225,14 @@ class RepetitionPenalty:
 
     Their positive logits are divided by `penalty`, negative ones multiplied; above 1 it makes
     repetition less likely.
+
+    Attributes:
+        penalty: 1 is none.
+        in_prompt: As in NoRepeatNgram.
     """
 
     penalty: float
+    in_prompt: bool = True
 
     def __post_init__(self) -> None:
         if not self.penalty > 0:
@@ -222,7 +240,7 @@ class RepetitionPenalty:
 
     def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         seen = torch.zeros(vocab_size, dtype=torch.bool, device=device)
-        seen[list(prompt)] = True
+        seen[list(prompt) if self.in_prompt else []] = True
         counted = 0
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:

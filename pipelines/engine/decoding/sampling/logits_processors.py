@@ -5,12 +5,12 @@ Frozen data: each turns logits into the distribution it samples from, and into G
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.sampling.distributions import token_distribution
+from pipelines.engine.decoding.sampling.distributions import next_distribution
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.errors import OptionError
 
@@ -20,6 +20,7 @@ __all__ = [
     "MinPProcessor",
     "MultinomialProcessor",
     "NucleusProcessor",
+    "TopAProcessor",
     "TopKNucleusProcessor",
     "TopKProcessor",
 ]
@@ -28,6 +29,10 @@ __all__ = [
 @dataclass(frozen=True)
 class LogitsProcessor:
     """Base class of the sampling methods.
+
+    A subclass may define another distribution (`__call__`), or another way to draw from it
+    (`sample`): generations follow it, with and without a cache. With a drafter they follow another
+    distribution; one that draws in another way is refused.
 
     Attributes:
         temperature: The logits are divided by it; 0 is greedy, whatever the method.
@@ -58,19 +63,28 @@ class LogitsProcessor:
             top_k=getattr(self, "top_k", 0),
             top_p=getattr(self, "top_p", 1.0),
             min_p=getattr(self, "min_p", 0.0),
+            top_a=getattr(self, "top_a", 0.0),
+            top_a_pow=getattr(self, "top_a_pow", 2.0),
+            processor=self if self.overrides_sample or self._overrides_distribution else None,
             seed=seed,
         )
 
+    @property
+    def overrides_sample(self) -> bool:
+        """Whether a subclass draws from the distribution in its own way."""
+        return type(self).sample is not LogitsProcessor.sample
+
+    @property
+    def _overrides_distribution(self) -> bool:
+        return type(self).__call__ is not LogitsProcessor.__call__
+
     def __call__(self, logits: Tensor) -> Tensor:
         """Probabilities for logits [..., vocab], of the same shape; the logits are not changed."""
-        chosen = self.options(0)
+        chosen = replace(self.options(0), processor=None)
         if chosen.temperature == 0:
             best = logits.argmax(-1, keepdim=True)
             return torch.zeros_like(logits).scatter_(-1, best, 1.0)
-        rows = [
-            token_distribution(row, chosen.temperature, chosen.top_k, chosen.top_p, chosen.min_p)
-            for row in logits.reshape(-1, logits.shape[-1])
-        ]
+        rows = [next_distribution(row, chosen) for row in logits.reshape(-1, logits.shape[-1])]
         return torch.stack(rows).view(logits.shape)
 
     def sample(self, probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -128,3 +142,12 @@ class MinPProcessor(LogitsProcessor):
     """One of the tokens with at least `min_p` of the best token's probability."""
 
     min_p: float = 0.1
+
+
+@dataclass(frozen=True)
+class TopAProcessor(LogitsProcessor):
+    """One of the tokens with at least `top_a` times the best one's probability to the power of
+    `top_a_pow`: the surer the model, the fewer."""
+
+    top_a: float = 0.02
+    top_a_pow: float = 2.0

@@ -3,17 +3,38 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
 
 from pipelines.errors import OptionError
 
 if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
     from pipelines.engine.decoding.sampling.logit_filters import LogitFilter
 
-__all__ = ["GenerationOptions", "StoppingRule"]
+__all__ = ["GenerationOptions", "OwnSampling", "StoppingRule"]
 
 StoppingRule = Literal["hf", "openai", "ct2"]
 """The implementation whose beam search and ranking are followed."""
+
+
+class OwnSampling(Protocol):
+    """A distribution of a caller's own, as a subclass of LogitsProcessor defines it.
+
+    Attributes:
+        overrides_sample: It draws in its own way too, so that no drafts can be verified.
+    """
+
+    @property
+    def overrides_sample(self) -> bool: ...
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Probabilities for logits [..., vocab], of the same shape."""
+        ...
+
+    def sample(self, probabilities: Tensor, generator: Generator | None = None) -> Tensor:
+        """Draw ids [..., 1] from probabilities [..., vocab]."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -27,6 +48,11 @@ class GenerationOptions:
         top_k: Keep the k most probable tokens when sampling (0 = off).
         top_p: Then keep the smallest set that holds this much probability (1 = off).
         min_p: Then keep tokens with at least this share of the best token's probability (0 = off).
+        top_a: Then keep tokens with at least this share of (the best token's probability to the
+            power of `top_a_pow`) (0 = off).
+        top_a_pow: See `top_a`.
+        processor: A caller's own distribution, or own way to draw from it, in place of the fields
+            from `temperature` to `top_a_pow`.
         best_of: Samples drawn in parallel, of which the most probable is the result; above 1 it
             needs a temperature.
         beam_size: Above 1, the number of beams of a beam search, which needs temperature 0.
@@ -52,6 +78,9 @@ class GenerationOptions:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    top_a: float = 0.0
+    top_a_pow: float = 2.0
+    processor: OwnSampling | None = None
     best_of: int = 1
     beam_size: int = 1
     stopping: StoppingRule = "hf"
@@ -73,7 +102,16 @@ class GenerationOptions:
             raise OptionError(f"top_p must be above 0 and at most 1 (off), not {self.top_p}")
         if not 0.0 <= self.min_p <= 1.0:
             raise OptionError(f"min_p must be between 0 (off) and 1, not {self.min_p}")
+        if not 0.0 <= self.top_a <= 1.0:
+            raise OptionError(f"top_a must be between 0 (off) and 1, not {self.top_a}")
+        if not 0.0 < self.top_a_pow < float("inf"):
+            raise OptionError(f"top_a_pow must be above 0, not {self.top_a_pow}")
         self._check_search()
+
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn from a distribution."""
+        return self.temperature > 0 or self.processor is not None
 
     @property
     def max_sequences(self) -> int:
@@ -84,9 +122,11 @@ class GenerationOptions:
         for name in ("beam_size", "best_of", "n_best"):
             if getattr(self, name) < 1:
                 raise OptionError(f"{name} must be 1 or more, not {getattr(self, name)}")
+        if self.beam_size > 1 and self.processor is not None:
+            raise OptionError("beam_size above 1 takes no logits processor of your own")
         if self.beam_size > 1 and self.temperature > 0:
             raise OptionError("beam_size above 1 needs temperature 0; to sample, use best_of")
-        if self.best_of > 1 and self.temperature == 0:
+        if self.best_of > 1 and not self.samples:
             raise OptionError("best_of above 1 needs a temperature above 0")
         if self.n_best > self.max_sequences:
             raise OptionError(

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pipelines.engine.decoding.sampling.distributions import sample_from, token_distribution
+from pipelines.engine.decoding.sampling.distributions import draw, next_distribution
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
 from pipelines.engine.decoding.sampling.options import GenerationOptions, StoppingRule
 
@@ -153,10 +153,7 @@ class BestOfSearch:
         parents = [0] * options.best_of if not sequences[0].generated else range(len(sequences))
         logprobs = logits.log_softmax(-1)
         for parent in parents:
-            probs = token_distribution(
-                logits[parent], options.temperature, options.top_k, options.top_p, options.min_p
-            )
-            token = int(sample_from(probs, self.generator))
+            token = draw(next_distribution(logits[parent], options), options, self.generator)
             logprob = float(logprobs[parent, token])
             candidate = Candidate(parent, token, logprob, sequences[parent].total + logprob)
             ended = token in options.eos_ids

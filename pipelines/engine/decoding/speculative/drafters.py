@@ -94,23 +94,31 @@ class NgramStore:
 
     Args:
         longest: Tokens in the longest n-gram.
+        shortest: Tokens in the shortest one. Short ones are followed by many different tokens.
+        capacity: At most so many n-grams are kept; the oldest are dropped first.
 
     Raises:
-        OptionError: `longest` is below 1.
+        OptionError: `shortest` or `capacity` is below 1, or `longest` below `shortest`.
     """
 
-    def __init__(self, longest: int = 3) -> None:
-        if longest < 1:
-            raise OptionError(f"an n-gram store needs n-grams of at least 1 token, not {longest}")
-        self.longest = longest
+    def __init__(self, longest: int = 3, shortest: int = 1, capacity: int = 1_000_000) -> None:
+        if not 1 <= shortest <= longest:
+            raise OptionError(
+                f"an n-gram store needs n-grams of at least 1 token, not {shortest} to {longest}"
+            )
+        if capacity < 1:
+            raise OptionError(f"an n-gram store holds at least 1 n-gram, not {capacity}")
+        self.longest, self._shortest, self._capacity = longest, shortest, capacity
         self._followers: dict[tuple[int, ...], Counter[int]] = {}
 
     def learn(self, tokens: Sequence[int], start: int = 0) -> None:
         """Count the n-grams of a sequence whose following token is at position `start` or later."""
         for end in range(max(start, 1), len(tokens)):
-            for size in range(1, min(self.longest, end) + 1):
+            for size in range(self._shortest, min(self.longest, end) + 1):
                 ngram = tuple(tokens[end - size : end])
                 self._followers.setdefault(ngram, Counter())[tokens[end]] += 1
+        while len(self._followers) > self._capacity:
+            del self._followers[next(iter(self._followers))]
 
     def guess(self, tokens: Sequence[int], count: int) -> list[int]:
         """Up to `count` likely next tokens, each after the longest known n-gram; perhaps none."""
@@ -135,6 +143,7 @@ class NgramDrafter:
         source: Token ids to learn from in advance, such as the source of a translation.
         gamma: How many tokens to propose at once.
         adaptive: Propose more tokens after success and fewer after failure.
+        pauses: Propose none while drafting takes longer than it saves, by the time of steps.
 
     Raises:
         OptionError: `gamma` is below 1.
@@ -144,6 +153,7 @@ class NgramDrafter:
     source: tuple[int, ...] = ()
     gamma: int = 4
     adaptive: bool = False
+    pauses: bool = False
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)

@@ -13,8 +13,8 @@ from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
 from pipelines.engine.decoding.memory_budget import cache_bytes_needed
 from pipelines.engine.decoding.sampling.distributions import (
     generator_for,
+    next_distribution,
     sample_from,
-    token_distribution,
 )
 from pipelines.engine.decoding.sampling.logit_filters import SuppressTokens
 from pipelines.engine.decoding.speculative.drafters import (
@@ -24,7 +24,7 @@ from pipelines.engine.decoding.speculative.drafters import (
     check_gamma,
 )
 from pipelines.engine.model.lm_head import argmax
-from pipelines.errors import RequestError
+from pipelines.errors import EngineError, RequestError
 
 if TYPE_CHECKING:
     from pipelines.engine.decoding.sampling.options import GenerationOptions
@@ -59,6 +59,7 @@ class ModelDrafter:
         encoded: The request's source, encoded by the draft model.
         gamma: How many tokens to propose at once.
         adaptive: Propose more tokens after success and fewer after failure.
+        pauses: Propose none while drafting takes longer than it saves, by the time of steps.
 
     Raises:
         OptionError: `gamma` is below 1.
@@ -69,6 +70,7 @@ class ModelDrafter:
     encoded: EncodedSource
     gamma: int = 4
     adaptive: bool = False
+    pauses: bool = False
 
     def __post_init__(self) -> None:
         check_gamma(self.gamma)
@@ -172,10 +174,12 @@ class _DraftRound:
         if not self.left:
             return
         token, options = best, self.session.options
-        if options.temperature:
-            probs = token_distribution(
-                logits, options.temperature, options.top_k, options.top_p, options.min_p
-            )
+        if options.samples:
+            try:
+                probs = next_distribution(logits, options)
+            except EngineError as error:  # of a caller's own processor
+                self._error, self.left = error, 0
+                return
             self._probs.append(probs)
             token = int(sample_from(probs, self.session.generator))
         self.tokens.append(token)

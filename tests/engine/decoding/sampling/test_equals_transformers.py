@@ -76,8 +76,15 @@ def test_distribution_equals_transformers(temperature: float, top_k: int, top_p:
         torch.testing.assert_close(logits, before)
 
 
+def top_a(logits: torch.Tensor, ratio: float, power: float) -> torch.Tensor:
+    """x-transformers' top_a."""
+    probs = logits.softmax(-1)
+    limit = probs.amax(-1, keepdim=True) ** power * ratio
+    return logits.masked_fill(probs < limit, -torch.inf)
+
+
 @pytest.mark.parametrize("processor", PROCESSORS)
-def test_probabilities_equal_transformers(processor: LogitsProcessor) -> None:
+def test_probabilities_equal_those_of_others(processor: LogitsProcessor) -> None:
     logits = torch.randn(4, 3, 12, generator=torch.Generator().manual_seed(0)) * 2
     before = logits.clone()
     theirs = logits.reshape(12, 12) / processor.temperature
@@ -88,5 +95,7 @@ def test_probabilities_equal_transformers(processor: LogitsProcessor) -> None:
         theirs = TopPLogitsWarper(options.top_p)(None, theirs)
     if options.min_p:
         theirs = MinPLogitsWarper(options.min_p)(None, theirs)
+    if options.top_a:
+        theirs = top_a(theirs, options.top_a, options.top_a_pow)
     torch.testing.assert_close(processor(logits), theirs.softmax(-1).view(4, 3, 12))
     assert torch.equal(logits, before), "the logits are left as they are"

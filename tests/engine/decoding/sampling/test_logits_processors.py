@@ -18,6 +18,7 @@ from pipelines.engine import (
     MultinomialProcessor,
     NucleusProcessor,
     Request,
+    TopAProcessor,
     TopKNucleusProcessor,
     TopKProcessor,
 )
@@ -30,6 +31,7 @@ PROCESSORS = [
     NucleusProcessor(1.5, 0.6),
     TopKNucleusProcessor(0.8, 5, 0.9),
     MinPProcessor(1.2, 0.2),
+    TopAProcessor(1.0, 0.3, 1.5),
 ]
 
 
@@ -55,7 +57,9 @@ def test_temperature_zero_is_greedy(processor: LogitsProcessor) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processor", [TopKProcessor(1.0, 5), MinPProcessor(0.5, 0.3)])
+@pytest.mark.parametrize(
+    "processor", [TopKProcessor(1.0, 5), MinPProcessor(0.5, 0.3), TopAProcessor(1.0, 1.0, 1.04)]
+)
 def test_the_engine_draws_the_same(
     processor: LogitsProcessor, engine: Engine, marian: LoadedModel
 ) -> None:
@@ -98,6 +102,8 @@ def test_best_of_returns_the_most_probable_sample(engine: Engine, marian: Loaded
         (TopKProcessor, {"top_k": 0}),
         (NucleusProcessor, {"top_p": 0.0}),
         (MinPProcessor, {"min_p": 2.0}),
+        (TopAProcessor, {"top_a": 2.0}),
+        (TopAProcessor, {"top_a_pow": 0.0}),
         (MultinomialProcessor, {"temperature": -1.0}),
     ],
 )

@@ -1,0 +1,89 @@
+"""What a caller can choose about the decoding of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pipelines.asr import Segment, Transcriber
+from pipelines.engine import Engine
+from pipelines.errors import OptionError
+from pipelines.hub import assets_folder, bundled_folder
+
+QUESTION = assets_folder() / "samples" / "question.flac"
+
+
+@pytest.fixture(scope="module")
+def demo(engine: Engine) -> Transcriber:
+    return Transcriber(bundled_folder("demo"), engine=engine)
+
+
+def segments(transcriber: Transcriber, **choices: Any) -> list[Segment]:
+    return list(transcriber.transcribe(QUESTION, language="en", temperature=0.0, **choices))
+
+
+def said(transcriber: Transcriber, **choices: Any) -> str:
+    return "".join(segment.text for segment in segments(transcriber, **choices)).strip()
+
+
+def test_alternatives_are_those_of_the_window(demo: Transcriber) -> None:
+    found = segments(demo, beam_size=4, n_best=3)
+    by_window = {segment.seek: segment for segment in found}
+    for segment in by_window.values():
+        assert len(segment.alternatives) == 3
+        scores = [alternative.score for alternative in segment.alternatives]
+        assert scores == sorted(scores, reverse=True)
+        texts = [s.text.strip() for s in found if s.seek == segment.seek]
+        assert segment.alternatives[0].text.split() == " ".join(texts).split()
+    assert not any(segment.alternatives for segment in segments(demo, beam_size=4))
+    assert said(demo, beam_size=4, n_best=3) == said(demo, beam_size=4)
+
+
+def test_phrases(demo: Transcriber) -> None:
+    plain = said(demo)
+    assert "Boston" in plain
+    assert "Boston" not in said(demo, suppress_phrases=("Boston",))
+    forced = said(demo, forced_phrases=("my friend",))
+    assert "my friend" in forced
+    assert "Boston" in forced
+    assert "my friend" not in plain
+
+
+def test_repetition(demo: Transcriber) -> None:
+    for choices in ({"repetition_penalty": 5.0}, {"no_repeat_ngram_size": 1}):
+        for segment in segments(demo, **choices, without_timestamps=True):
+            assert len(set(segment.tokens)) == len(segment.tokens)
+    plain = segments(demo, repetition_penalty=1.0, no_repeat_ngram_size=0)
+    assert plain == segments(demo)
+
+
+def test_ones_own_filter(demo: Transcriber) -> None:
+    banned = demo.tokenizer.encode(" Boston")[0]
+
+    class Own:
+        def bind(
+            self, prompt: Sequence[int], vocab_size: int, device: object
+        ) -> Callable[[Tensor, Sequence[int]], None]:
+            def edit(logits: Tensor, generated: Sequence[int]) -> None:
+                logits[banned] = -torch.inf
+
+            return edit
+
+    assert all(banned not in s.tokens for s in segments(demo, logit_filters=(Own(),)))
+    assert any(banned in s.tokens for s in segments(demo))
+
+
+def test_values_out_of_range_are_refused(demo: Transcriber) -> None:
+    for wrong, message in (
+        ({"n_best": 2}, "needs a beam_size of 2"),
+        ({"n_best": 3, "temperature": 0.5, "best_of": 2}, "needs a best_of of 3"),
+        ({"repetition_penalty": -1.0}, "repetition_penalty must be above 0"),
+        ({"forced_phrases": ("(laughs)",)}, "symbols that suppress_tokens forbids"),
+        ({"forced_phrases": ("",)}, "at least one character"),
+    ):
+        with pytest.raises(OptionError, match=message):
+            demo.transcribe(QUESTION, **wrong)  # type: ignore[arg-type]
