@@ -14,7 +14,7 @@ from edgeapp.batch.journal.pieces import PassagesPiece, PieceCollector
 from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
-from edgeapp.batch.translation_job import LineTranslator
+from edgeapp.batch.translation_job import LineTranslator, later_choices
 from edgeapp.console import print_note
 from edgeapp.documents.subtitle_file import SubtitleFile, parse, read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
@@ -73,6 +73,7 @@ class SubtitleJob:
             source_language=self.options.source_language or translator.source,
             target=self.options.target,
             beam_size=self.options.beam_size,
+            **later_choices(self.options),
         )
 
     def _read(self) -> SubtitleFile:

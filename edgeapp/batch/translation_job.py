@@ -27,9 +27,8 @@ from pipelines import InputError, NumericalError
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation, Translator
 
-__all__ = ["LineTranslator", "TranslationJob"]
+__all__ = ["LineTranslator", "TranslationJob", "later_choices"]
 
-# With a damaged model, or a compute type that overflows, every line fails.
 _CHOICES = (  # options of decoding that came later than the others
     "n_best",
     "repetition_penalty",
@@ -38,6 +37,7 @@ _CHOICES = (  # options of decoding that came later than the others
     "suppress_phrases",
     "forced_phrases",
 )
+# With a damaged model, or a compute type that overflows, every line fails.
 _MAX_FAILED_IN_A_ROW = 10
 
 
@@ -168,12 +168,7 @@ class TranslationJob:
             word_alignments=options.word_alignments,
             document=self.document,
             format=self.format,
-            # Only where they were given, so that an earlier version's file is gone on with.
-            **{
-                name: str(value)
-                for name in _CHOICES
-                if (value := getattr(options, name)) != getattr(type(options)(), name)
-            },
+            **later_choices(options),
         )
 
     def _translate(
@@ -299,6 +294,17 @@ class TranslationJob:
 
     def _position(self, unit: TextUnit) -> str:
         return f"{self.source.shown}, line {unit.number}"
+
+
+def later_choices(options: TranslateOptions) -> dict[str, str]:
+    """Choices of decoding for the key of a job: only those that were given, so that the work of an
+    earlier version is gone on with."""
+    default = type(options)()
+    return {
+        name: str(getattr(options, name))
+        for name in _CHOICES
+        if getattr(options, name) != getattr(default, name)
+    }
 
 
 def _empty_translation(unit: TextUnit, error: NumericalError) -> Translation:

@@ -28,7 +28,8 @@ class TranslationModels:
         target_code: The code of that language, or None.
         choices: Options of the translations, apart from languages.
         shortlist, workers: Options of the command line.
-        drafts: What drafts for the model.        used: The translators that were loaded.
+        drafts: What drafts for the model.
+        used: The translators that were loaded.
     """
 
     stack: ExitStack
