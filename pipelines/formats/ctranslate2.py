@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from pipelines.errors import CheckpointError
 from pipelines.formats.binary import StoredArray, open_binary, read_bytes
+from pipelines.json_files import TOKENIZER_BYTES, check_regular, read_json_list
 
-__all__ = ["CTranslate2File", "read_ctranslate2"]
+__all__ = ["CTranslate2File", "read_ctranslate2", "vocabulary_words"]
 
 _KINDS = ("float32", "int8", "int16", "int32", "float16", "bfloat16")
 _BYTES = {"float32": 4, "int8": 1, "int16": 2, "int32": 4, "float16": 2, "bfloat16": 2}
@@ -138,3 +139,25 @@ def read_ctranslate2(path: Path) -> CTranslate2File:
                 if f"{name}_scale" in variables:
                     variables.setdefault(f"{alias}_scale", variables[f"{name}_scale"])
     return CTranslate2File(path, spec, variables)
+
+
+def vocabulary_words(folder: Path, name: str) -> list[str] | None:
+    """The words of a vocabulary in the order of their ids; None without NAME.json and NAME.txt.
+
+    Raises:
+        CheckpointError: The file is damaged.
+    """
+    for path in (folder / f"{name}.json", folder / f"{name}.txt"):
+        if path.is_file():
+            is_json = path.suffix == ".json"
+            words = read_json_list(path, TOKENIZER_BYTES) if is_json else _lines(path)
+            return [str(word) for word in words]
+    return None
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        check_regular(path, TOKENIZER_BYTES)
+        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from error

@@ -31,11 +31,13 @@ class GgmlFile:
     Attributes:
         path: The file.
         dims: The sizes of the model.
+        tokens: The bytes of each text token, in the order of the ids.
         arrays: openai-whisper's name → where the tensor lies.
     """
 
     path: Path
     dims: WhisperDims
+    tokens: list[bytes]
     arrays: dict[str, StoredArray]
 
 
@@ -75,9 +77,11 @@ def read_ggml(path: Path) -> GgmlFile:
         if not 0 <= rows * columns <= _MOST_FILTERS:
             raise reader.refuse(f"it announces mel filters of {rows} × {columns}")
         reader.array("float32", (rows, columns), rows * columns * 4)
-        for _ in range(reader.count("i", _MOST_TOKENS, "tokens")):
+        tokens = [
             reader.bytes(reader.count("I", 1 << 16, "bytes of a token"))
-        return GgmlFile(path, dims, _arrays(reader))
+            for _ in range(reader.count("i", _MOST_TOKENS, "tokens"))
+        ]
+        return GgmlFile(path, dims, tokens, _arrays(reader))
 
 
 def _arrays(reader: BinaryReader) -> dict[str, StoredArray]:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import CheckpointError
-from pipelines.formats.ctranslate2 import CTranslate2File
+from pipelines.formats.ctranslate2 import CTranslate2File, vocabulary_words
 from pipelines.formats.ctranslate2_tensors import layers_of, starts_from_zero
 from pipelines.formats.described import ForeignModel
 from pipelines.formats.stored import CTRANSLATE2_LINK
-from pipelines.json_files import TOKENIZER_BYTES, check_regular, read_json_list, read_json_object
+from pipelines.json_files import read_json_object
 
 __all__ = ["ctranslate2_translation"]
 
@@ -224,22 +224,8 @@ def _vocabularies(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def _vocabulary(folder: Path, name: str) -> dict[str, int] | None:
-    for suffix in (".json", ".txt"):
-        path = folder / f"{name}{suffix}"
-        if not path.is_file():
-            continue
-        json = suffix == ".json"
-        tokens = read_json_list(path, TOKENIZER_BYTES) if json else _lines(path)
-        return {str(token): index for index, token in enumerate(tokens)}
-    return None
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        check_regular(path, TOKENIZER_BYTES)
-        return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from error
+    words = vocabulary_words(folder, name)
+    return None if words is None else {word: index for index, word in enumerate(words)}
 
 
 def _sentencepiece(folder: Path) -> dict[str, Path]:

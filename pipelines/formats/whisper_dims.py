@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from pipelines.errors import CheckpointError
 from pipelines.languages import LANGUAGES
 
-__all__ = ["WhisperDims", "vocabulary_files"]
+__all__ = ["WhisperDims"]
 
 _LARGEST = 1 << 20  # of every size
-_ENGLISH_VOCAB, _FIRST_VOCAB, _LAST_VOCAB = 51_864, 51_865, 51_866
+_ENGLISH_VOCAB, _LAST_VOCAB = 51_864, 51_866
 _TIMESTAMPS = 1501
 
 
@@ -55,9 +51,14 @@ class WhisperDims:
         return cls(**sizes)
 
     @property
+    def is_english(self) -> bool:
+        """Whether it has the vocabulary of the models for English only."""
+        return self.vocab_size == _ENGLISH_VOCAB
+
+    @property
     def eos(self) -> int:
         """Id of <|endoftext|>, after all text tokens."""
-        return 50_256 if self.vocab_size == _ENGLISH_VOCAB else 50_257
+        return 50_256 if self.is_english else 50_257
 
     @property
     def special(self) -> dict[str, int]:
@@ -103,51 +104,5 @@ class WhisperDims:
 
     def generation_config(self, heads: list[list[int]] | None) -> dict[str, Any]:
         """generation_config.json. heads: the alignment heads, if they are known."""
-        english = self.vocab_size == _ENGLISH_VOCAB
-        return {"is_multilingual": not english} | ({"alignment_heads": heads} if heads else {})
-
-
-def vocabulary_files(dims: WhisperDims, where: str) -> dict[str, Any]:
-    """openai-whisper's vocabulary as the files of a tokenizer.
-
-    Returns:
-        vocab.json and added_tokens.json as objects, merges.txt as text.
-
-    Raises:
-        CheckpointError: The model has another vocabulary.
-    """
-    if dims.vocab_size not in (_ENGLISH_VOCAB, _FIRST_VOCAB, _LAST_VOCAB):
-        raise CheckpointError(
-            f"{where} has {dims.vocab_size} tokens, so none of openai-whisper's vocabularies; "
-            "put its tokenizer.json beside it"
-        )
-    words, merges = _vocabulary("english" if dims.eos == 50_256 else "multilingual")
-    ids = {word: index for index, word in enumerate(words)}
-    return {
-        "vocab.json": ids | {"<|endoftext|>": dims.eos},
-        "merges.txt": "#version: 0.2\n" + "".join(f"{left} {right}\n" for left, right in merges),
-        "added_tokens.json": dims.special,
-    }
-
-
-@lru_cache(maxsize=2)
-def _vocabulary(name: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Words in the order of their ids, and merges in theirs, as GPT-2 prints bytes.
-
-    whisper_merges.npz holds what openai-whisper's tiktoken files say (MIT license): the byte of
-    each of the first 256 ids, and for each later id the two ids that it was merged from.
-    """
-    with np.load(Path(__file__).with_name("whisper_merges.npz"), allow_pickle=False) as table:
-        words = [_printed(int(byte)) for byte in table["bytes"]]
-        merges = []
-        for left, right in table[name].tolist():
-            merges.append((words[left], words[right]))
-            words.append(words[left] + words[right])
-    return words, merges
-
-
-@lru_cache(maxsize=256)
-def _printed(byte: int) -> str:
-    """GPT-2's character for a byte: itself where printable, else one from 256 on."""
-    spare = [b for b in range(256) if not (0x21 <= b < 0x7F or 0xA1 <= b < 0xAD or b >= 0xAE)]
-    return chr(256 + spare.index(byte)) if byte in spare else chr(byte)
+        known = {"alignment_heads": heads} if heads else {}
+        return {"is_multilingual": not self.is_english, **known}

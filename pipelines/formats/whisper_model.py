@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pipelines.errors import CheckpointError
 from pipelines.formats.alignment_heads import known_alignment_heads
 from pipelines.formats.binary import StoredArray
-from pipelines.formats.ctranslate2 import CTranslate2File
+from pipelines.formats.ctranslate2 import CTranslate2File, vocabulary_words
 from pipelines.formats.ctranslate2_tensors import layers_of
 from pipelines.formats.described import ForeignModel
 from pipelines.formats.ggml import read_ggml
 from pipelines.formats.gguf import read_gguf
 from pipelines.formats.stored import CTRANSLATE2_LINK, GGML_LINK, GGUF_LINK, PT_LINK
-from pipelines.formats.whisper_dims import WhisperDims, vocabulary_files
+from pipelines.formats.whisper_dims import WhisperDims
 from pipelines.formats.whisper_names import transformers_name
+from pipelines.formats.whisper_vocabulary import (
+    installed_tokens,
+    tokens_of_words,
+    vocabulary_files,
+)
 from pipelines.json_files import check_regular, read_json_object
 
 __all__ = ["ctranslate2_whisper", "ggml_whisper", "gguf_whisper", "pt_whisper"]
@@ -67,13 +73,17 @@ def ctranslate2_whisper(file: CTranslate2File, folder: Path) -> ForeignModel:
         "begin_suppress_tokens": config.get("suppress_ids_begin"),
     }
     generation = {key: value for key, value in given.items() if value is not None}
-    return _whisper("CTranslate2", file.path, CTRANSLATE2_LINK, file.kind, dims, folder, generation)
+    tokens = partial(_ctranslate2_tokens, folder, dims)
+    return _whisper(
+        "CTranslate2", file.path, CTRANSLATE2_LINK, file.kind, dims, tokens, folder, generation
+    )
 
 
 def ggml_whisper(path: Path) -> ForeignModel:
     """A file of whisper.cpp. Raises CheckpointError where it is damaged."""
     file = read_ggml(path)
-    return _whisper("whisper.cpp", path, GGML_LINK, _kind(file.arrays), file.dims, path.parent)
+    kind, tokens = _kind(file.arrays), lambda: file.tokens
+    return _whisper("whisper.cpp", path, GGML_LINK, kind, file.dims, tokens, path.parent)
 
 
 def gguf_whisper(path: Path) -> ForeignModel:
@@ -84,7 +94,9 @@ def gguf_whisper(path: Path) -> ForeignModel:
     """
     arrays = read_gguf(path)
     shapes = {transformers_name(name): stored.shape for name, stored in arrays.items()}
-    return _whisper("GGUF", path, GGUF_LINK, _kind(arrays), _dims_of(shapes, path), path.parent)
+    dims = _dims_of(shapes, path)
+    tokens = partial(installed_tokens, dims, str(path))
+    return _whisper("GGUF", path, GGUF_LINK, _kind(arrays), dims, tokens, path.parent)
 
 
 def pt_whisper(path: Path) -> ForeignModel:
@@ -115,7 +127,8 @@ def pt_whisper(path: Path) -> ForeignModel:
     tensors = state.values() if isinstance(state, dict) else ()
     kinds = [str(tensor.dtype).removeprefix("torch.") for tensor in tensors]
     kind = max(set(kinds), key=kinds.count) if kinds else "float32"
-    return _whisper("openai-whisper", path, PT_LINK, kind, dims, path.parent)
+    tokens = partial(installed_tokens, dims, str(path))
+    return _whisper("openai-whisper", path, PT_LINK, kind, dims, tokens, path.parent)
 
 
 def _whisper(
@@ -124,10 +137,22 @@ def _whisper(
     link: str,
     kind: str,
     dims: WhisperDims,
+    tokens: Callable[[], Sequence[bytes]],
     folder: Path,
     generation: Mapping[str, Any] | None = None,
 ) -> ForeignModel:
-    """The files of a model with these sizes. folder: where a tokenizer.json may lie."""
+    """The files of a model with these sizes.
+
+    Args:
+        tool: The program.
+        weights: Its file.
+        link: The name by which the file is found.
+        kind: Kind of its numbers.
+        dims: The sizes.
+        tokens: Finds the text tokens, in the order of their ids.
+        folder: Where a tokenizer.json may lie, which goes first.
+        generation: Settings of generation that the program keeps.
+    """
     name = folder.name if weights.name == "model.bin" else weights.name
     files: dict[str, Any] = {
         "config.json": dims.config(),
@@ -142,8 +167,13 @@ def _whisper(
         links["tokenizer.json"] = tokenizer
         files["config.json"] |= _special_ids(tokenizer)
     else:
-        files |= vocabulary_files(dims, str(weights))
+        files |= vocabulary_files(tokens(), dims, str(weights))
     return ForeignModel(tool, weights, link, kind, files, links)
+
+
+def _ctranslate2_tokens(folder: Path, dims: WhisperDims) -> list[bytes]:
+    words = vocabulary_words(folder, "vocabulary")
+    return installed_tokens(dims, str(folder)) if words is None else tokens_of_words(words)
 
 
 def _special_ids(tokenizer: Path) -> dict[str, int]:

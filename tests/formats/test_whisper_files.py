@@ -10,6 +10,7 @@ import torch
 
 from pipelines.engine import Engine, GenerationOptions, Request
 from pipelines.engine.weights.checkpoint import open_weights
+from pipelines.errors import CheckpointError
 from pipelines.hub import resolve
 from tests.fixtures.checkpoints import write_whisper
 from tests.formats.writers import (
@@ -88,12 +89,19 @@ def test_ctranslate2(original: Path, tmp_path: Path, quantization: str, bound: f
         assert tokens(folder)[: len(expected)] == expected
 
 
-def test_ctranslate2_without_a_tokenizer_has_openai_s_vocabulary(
-    original: Path, tmp_path: Path
+@pytest.mark.parametrize("program", ["ctranslate2", "ggml", "pt"])
+def test_the_vocabulary_is_that_of_the_program(
+    original: Path, tmp_path: Path, program: str
 ) -> None:
+    """Without a tokenizer.json beside the weights."""
     from pipelines.asr.tokenizer import WhisperTokenizer
 
-    made = write_ctranslate2(original, tmp_path / "base", "int8")
+    if program == "ctranslate2":
+        made = write_ctranslate2(original, tmp_path / "base", "int8")
+    elif program == "ggml":
+        made = write_ggml(original, tmp_path / "ggml-base.bin")
+    else:
+        made = write_pt(original, tmp_path / "base.pt")
     ours, theirs = WhisperTokenizer(resolve(made).folder), WhisperTokenizer(original)
     text = "Straßenbahn, naïve 日本語 & 42 % – “so”!"
     assert ours.encode(text) == theirs.encode(text)
@@ -101,6 +109,18 @@ def test_ctranslate2_without_a_tokenizer_has_openai_s_vocabulary(
     assert ours.special.languages == theirs.special.languages
     assert ours.special.timestamp_begin == theirs.special.timestamp_begin
     assert ours.non_speech == theirs.non_speech
+
+
+def test_a_pt_file_without_openai_whisper(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has no vocabulary of its own."""
+    file = write_pt(original, tmp_path / "base.pt")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(CheckpointError, match=r"put the tokenizer\.json .* beside it"):
+        resolve(file)
+    (tmp_path / "tokenizer.json").write_bytes((original / "tokenizer.json").read_bytes())
+    assert resolve(file).task == "asr"
 
 
 @pytest.mark.parametrize("shape", ["tiny.en", "base", "large-v3", "turbo", "distil"])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from tests.benchmarks.comparison.openai_names import openai_name
+from tests.fixtures.bpe import whisper_tokens
 
 __all__ = [
     "QUANTIZED",
@@ -81,7 +82,7 @@ def write_ggml(folder: Path, target: Path, kind: str = "float16") -> Path:
         file.write(struct.pack("<I10i", 0x67676D6C, *list(dims.values())))
         file.write(struct.pack("<i", ftype))
         file.write(struct.pack("<2i", mels, 201) + bytes(mels * 201 * 4))
-        words = [b"a", b"bc"]
+        words = whisper_tokens("gpt2" if dims["n_vocab"] == 51_864 else "multilingual")
         file.write(struct.pack("<i", len(words)))
         for word in words:
             file.write(struct.pack("<i", len(word)) + word)
