@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands import bench, history, models, subtitles, tokens
-from edgeapp.commands.command import CommandGroup, GroupedCommand
 from edgeapp.commands.demo import demo
 from edgeapp.commands.doctor import doctor
 from edgeapp.commands.jobs import jobs
 from edgeapp.commands.live import live
+from edgeapp.commands.options.command import CommandGroup, GroupedCommand
 from edgeapp.commands.serve import serve
 from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.transcription_job import BATCH_SIZE
+from edgeapp.batch.recordings.transcription_job import BATCH_SIZE
 from edgeapp.bench.machine import machine
 from edgeapp.bench.word_lag import plain_words, word_errors
 from edgeapp.model_pool import ModelPool

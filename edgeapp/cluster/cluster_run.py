@@ -7,8 +7,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 from edgeapp.batch.find_inputs import FoundInput
+from edgeapp.batch.recordings.transcription_runner import FileOutcome, TranscriptionRunner
 from edgeapp.batch.run_progress import RunProgress
-from edgeapp.batch.runner import FileOutcome, TranscriptionRunner
 from edgeapp.cluster.remote_models import Cluster
 from edgeapp.exit_codes import InputFailures
 

@@ -9,9 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgeapp.commands.command import CommandGroup, GroupedCommand
-from edgeapp.commands.completion import complete_models
-from edgeapp.commands.options import ComputeType, Debug, Device, Model, Threads, settings_from_flags
+from edgeapp.commands.options.command import CommandGroup, GroupedCommand
+from edgeapp.commands.options.common import (
+    ComputeType,
+    Debug,
+    Device,
+    Model,
+    Threads,
+    settings_from_flags,
+)
+from edgeapp.commands.options.completion import complete_models
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import EXIT_CODES, exit_with_code
 from pipelines import OptionError

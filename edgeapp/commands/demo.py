@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.batch.outputs import prepare_folder, write_atomically
-from edgeapp.commands.options import ComputeType, Debug, Device, Threads, settings_from_flags
+from edgeapp.commands.options.common import ComputeType, Debug, Device, Threads, settings_from_flags
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import render
@@ -33,8 +33,8 @@ def demo(
         settings = settings_from_flags(device, compute_type, threads)
         prepare_folder(output_dir)
         began = time.perf_counter()
-        from edgeapp.batch.progress import LiveTextView
-        from edgeapp.batch.transcription_job import TranscriptionJob
+        from edgeapp.batch.recordings.progress import LiveTextView
+        from edgeapp.batch.recordings.transcription_job import TranscriptionJob
         from edgeapp.model_pool import ModelPool
         from pipelines import TranscribeOptions
         from pipelines.hub import assets_folder

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands.options import Debug
+from edgeapp.commands.options.common import Debug
 from edgeapp.exit_codes import DONE, SOME_FAILED, exit_with_code
 
 __all__ = ["doctor"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeapp.batch.outputs import write_atomically
-from edgeapp.commands.command import CommandGroup, GroupedCommand
-from edgeapp.commands.options import Debug
+from edgeapp.commands.options.command import CommandGroup, GroupedCommand
+from edgeapp.commands.options.common import Debug
 from edgeapp.console import counted, format_clock, print_note, printable, results_console
 from edgeapp.exit_codes import SOME_FAILED, exit_with_code
 from edgeapp.settings import history_file, load_settings

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeapp.commands.options import Debug
+from edgeapp.commands.options.common import Debug
 from edgeapp.console import counted, format_clock, print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import journal_file, load_settings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgeapp.commands.options import (
+from edgeapp.commands.options.common import (
     INPUT_OUTPUT,
     OTHER,
     ComputeType,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgeapp.commands.command import CommandGroup, GroupedCommand
-from edgeapp.commands.completion import complete_models
-from edgeapp.commands.options import Debug, ModelDirectory, use_model_directory
+from edgeapp.commands.options.command import CommandGroup, GroupedCommand
+from edgeapp.commands.options.common import Debug, ModelDirectory, use_model_directory
+from edgeapp.commands.options.completion import complete_models
 from edgeapp.console import print_note, printable, progress, results_console
 from edgeapp.exit_codes import exit_with_code
 

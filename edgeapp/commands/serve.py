@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands.options import ComputeType, Debug, Device, Threads, settings_from_flags
-from edgeapp.commands.server_flags import (
+from edgeapp.commands.options.common import ComputeType, Debug, Device, Threads, settings_from_flags
+from edgeapp.commands.options.server import (
     Auth,
     History,
     Host,

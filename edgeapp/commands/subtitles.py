@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from edgeapp.commands.command import CommandGroup, GroupedCommand
-from edgeapp.commands.options import Debug
+from edgeapp.commands.options.command import CommandGroup, GroupedCommand
+from edgeapp.commands.options.common import Debug
 from edgeapp.console import counted, print_note
 from edgeapp.exit_codes import DONE, SOME_FAILED, exit_code_of, exit_with_code, print_error
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeapp.commands.command import CommandGroup
-from edgeapp.commands.options import Debug
+from edgeapp.commands.options.command import CommandGroup
+from edgeapp.commands.options.common import Debug
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import tokens_file

@@ -8,10 +8,10 @@ import typer
 
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, find_inputs, read_list
 from edgeapp.batch.journal.decisions import JobPolicy
-from edgeapp.batch.runner import TranscriptionRunner, TranslatorSource
-from edgeapp.batch.transcript_output import TranscriptOutput
-from edgeapp.batch.transcription_job import BATCH_SIZE
-from edgeapp.commands.batch_options import (
+from edgeapp.batch.recordings.transcript_output import TranscriptOutput
+from edgeapp.batch.recordings.transcription_job import BATCH_SIZE
+from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner, TranslatorSource
+from edgeapp.commands.options.batch import (
     DryRun,
     Events,
     FromList,
@@ -20,8 +20,8 @@ from edgeapp.commands.batch_options import (
     RetryFailed,
     open_journal,
 )
-from edgeapp.commands.command import SWITCH, GroupedCommand
-from edgeapp.commands.options import (
+from edgeapp.commands.options.command import SWITCH, GroupedCommand
+from edgeapp.commands.options.common import (
     COMPUTING,
     DECODING,
     INPUT_OUTPUT,
@@ -51,7 +51,7 @@ from edgeapp.commands.options import (
     settings_from_flags,
     use_model_directory,
 )
-from edgeapp.commands.refused import REFUSED
+from edgeapp.commands.options.refused import REFUSED
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.subtitles.formats import FORMATS

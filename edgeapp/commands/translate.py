@@ -13,21 +13,21 @@ from typing import Annotated, Literal
 import typer
 
 from edgeapp.batch.find_inputs import FoundInput, find_inputs, read_list
-from edgeapp.batch.html_job import HTML_SUFFIXES
 from edgeapp.batch.journal.decisions import JobPolicy
-from edgeapp.batch.line_formats import WRITERS
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
-from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES as UNREADABLE
-from edgeapp.batch.text_kind import ApplicableOptions
-from edgeapp.batch.text_source import TextSource
-from edgeapp.batch.translation_models import TranslationModels
-from edgeapp.batch.translation_runner import (
+from edgeapp.batch.texts.html_job import HTML_SUFFIXES
+from edgeapp.batch.texts.line_formats import WRITERS
+from edgeapp.batch.texts.subtitle_job import UNREADABLE_SUFFIXES as UNREADABLE
+from edgeapp.batch.texts.text_kind import ApplicableOptions
+from edgeapp.batch.texts.text_source import TextSource
+from edgeapp.batch.texts.translation_models import TranslationModels
+from edgeapp.batch.texts.translation_runner import (
     TEXT_SUFFIXES,
     OutputName,
     TextInput,
     TranslationRunner,
 )
-from edgeapp.commands.batch_options import (
+from edgeapp.commands.options.batch import (
     DryRun,
     Events,
     FromList,
@@ -36,8 +36,7 @@ from edgeapp.commands.batch_options import (
     RetryFailed,
     open_journal,
 )
-from edgeapp.commands.completion import complete_languages
-from edgeapp.commands.options import (
+from edgeapp.commands.options.common import (
     COMPUTING,
     DECODING,
     INPUT_OUTPUT,
@@ -62,6 +61,7 @@ from edgeapp.commands.options import (
     settings_from_flags,
     use_model_directory,
 )
+from edgeapp.commands.options.completion import complete_languages
 from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.subtitle_file import is_subtitle_file
 from edgeapp.exit_codes import exit_with_code

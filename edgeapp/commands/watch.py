@@ -16,14 +16,14 @@ from edgeapp.batch.folder_watch import FolderWatch
 from edgeapp.batch.journal.decisions import JobPolicy
 from edgeapp.batch.journal.job_journal import JobJournal
 from edgeapp.batch.outputs import plan_translations, prepare_folder
-from edgeapp.batch.runner import TranscriptionRunner
-from edgeapp.batch.text_source import TextSource
-from edgeapp.batch.transcript_output import TranscriptOutput
-from edgeapp.batch.transcription_job import BATCH_SIZE
-from edgeapp.batch.translation_models import TranslationModels
-from edgeapp.batch.translation_runner import TEXT_SUFFIXES, TextInput, TranslationRunner
-from edgeapp.commands.batch_options import open_journal
-from edgeapp.commands.options import (
+from edgeapp.batch.recordings.transcript_output import TranscriptOutput
+from edgeapp.batch.recordings.transcription_job import BATCH_SIZE
+from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner
+from edgeapp.batch.texts.text_source import TextSource
+from edgeapp.batch.texts.translation_models import TranslationModels
+from edgeapp.batch.texts.translation_runner import TEXT_SUFFIXES, TextInput, TranslationRunner
+from edgeapp.commands.options.batch import open_journal
+from edgeapp.commands.options.common import (
     INPUT_OUTPUT,
     ComputeType,
     Debug,

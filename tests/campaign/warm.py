@@ -15,7 +15,7 @@ def import_all() -> None:
     import tokenizers  # noqa: F401
     import torch
 
-    import edgeapp.batch.runner
+    import edgeapp.batch.recordings.transcription_runner
     import edgeapp.cli
     import edgeapp.live.session
     import edgeapp.model_pool  # noqa: F401

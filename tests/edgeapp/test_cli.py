@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from edgeapp.cli import main
-from edgeapp.commands.refused import REFUSED
+from edgeapp.commands.options.refused import REFUSED
 
 HEAVY = ("torch", "transformers", "gradio", "librosa", "numpy", "av")
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from edgeapp.batch.find_inputs import FoundInput
-from edgeapp.batch.runner import TranscriptionRunner
+from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner
 from edgeapp.cli import app, main
-from edgeapp.commands.refused import REFUSED
+from edgeapp.commands.options.refused import REFUSED
 from edgeapp.model_pool import ModelPool
 from pipelines import TranscribeOptions
 from pipelines.hub import cache_folder, use_cache_folder

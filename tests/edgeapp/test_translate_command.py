@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.batch.language_check import LanguageCheck
+from edgeapp.batch.texts.language_check import LanguageCheck
 from edgeapp.cli import main
 from edgeapp.documents.subtitle_file import subtitle_format
 

@@ -9,7 +9,7 @@ from shutil import copytree
 
 import pytest
 
-from edgeapp.batch.line_formats import as_json, as_text, as_tsv
+from edgeapp.batch.texts.line_formats import as_json, as_text, as_tsv
 from pipelines.engine import Engine
 from pipelines.errors import CheckpointError
 from pipelines.translation import Alignment, SentenceTranslation, TranslateOptions, Translator

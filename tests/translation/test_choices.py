@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.generation.utils import GenerationMixin
 
-from edgeapp.batch.line_formats import as_json
+from edgeapp.batch.texts.line_formats import as_json
 from pipelines.errors import OptionError
 from pipelines.translation import TranslateOptions, Translator
 from tests.engine.oracle import encoded, reference

@@ -9,7 +9,7 @@ from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.html_job import HTML_SUFFIXES
+from edgeapp.batch.texts.html_job import HTML_SUFFIXES
 from edgeapp.documents.html.translation import translate_html
 from edgeapp.documents.subtitle_file import is_subtitle_file, read
 from edgeapp.documents.subtitle_translation import translate_subtitles

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.transcription_job import BATCH_SIZE, TranscriptionJob
+from edgeapp.batch.recordings.transcription_job import BATCH_SIZE, TranscriptionJob
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.commands.bench import Markdown, print_table
-from edgeapp.commands.options import Debug, Device, Threads, settings_from_flags
+from edgeapp.commands.options.common import Debug, Device, Threads, settings_from_flags
 from edgeapp.console import print_note, results_console
 from edgeapp.exit_codes import exit_with_code
 from pipelines.errors import OptionError

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgeapp.batch.find_inputs import MEDIA_SUFFIXES, FoundInput, find_inputs, read_list
-from edgeapp.batch.transcript_output import TranscriptOutput
+from edgeapp.batch.recordings.transcript_output import TranscriptOutput
 from pipelines import InputError, OptionError
 
 

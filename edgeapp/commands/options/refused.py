@@ -5,7 +5,7 @@ assets/docs/command-line.md has all options of both programs.
 
 from __future__ import annotations
 
-from edgeapp.commands.command import Refused
+from edgeapp.commands.options.command import Refused
 
 __all__ = ["REFUSED"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from edgeapp.batch.progress import LiveTextView, ProgressBarView
+from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
+from edgeapp.batch.recordings.transcription_job import TranscriptionJob
 from edgeapp.batch.run_progress import RunProgress
-from edgeapp.batch.transcription_job import TranscriptionJob
 from edgeapp.subtitles.formats import Cue
 from pipelines.asr import Segment, SegmentDone, TextDelta, TranscribeOptions, TranscriptionInfo
 

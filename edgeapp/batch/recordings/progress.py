@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.run_progress import RunProgress
+from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.console import LiveLine, print_note, results_console, timed_line
 from edgeapp.subtitles.formats import Cue
 

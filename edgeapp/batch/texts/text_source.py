@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from edgeapp.batch.inputs import read_head
+from edgeapp.batch.texts.inputs import read_head
 from pipelines import InputError
 
 __all__ = ["OpenText", "TextSource"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.result_writer import ResultWriter
-from edgeapp.batch.translation_job import LineTranslator
+from edgeapp.batch.texts.translation_job import LineTranslator
 from edgeapp.console import print_note
 from edgeapp.documents.html.translation import html_text, translate_html
 from pipelines import InputError, OptionError

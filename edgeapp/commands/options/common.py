@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from edgeapp.commands.completion import complete_languages, complete_models
+from edgeapp.commands.options.completion import complete_languages, complete_models
 from edgeapp.settings import Settings, load_settings, parse_threads
 from pipelines import OptionError
 

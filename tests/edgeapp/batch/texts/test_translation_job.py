@@ -11,9 +11,9 @@ from typing import cast
 
 import pytest
 
-from edgeapp.batch.inputs import TextUnit, read_units
-from edgeapp.batch.text_source import TextSource
-from edgeapp.batch.translation_job import LineTranslator, TranslationJob
+from edgeapp.batch.texts.inputs import TextUnit, read_units
+from edgeapp.batch.texts.text_source import TextSource
+from edgeapp.batch.texts.translation_job import LineTranslator, TranslationJob
 from pipelines import InputError, NumericalError, TranslateOptions, Translation, Translator
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from edgeapp.batch.sound_prefetch import SoundPrefetch
+from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch
 from pipelines import collect_notices, load_audio
 
-SAMPLES = Path(__file__).resolve().parents[3] / "assets" / "samples"
+SAMPLES = Path(__file__).resolve().parents[4] / "assets" / "samples"
 
 
 def test_samples_and_warnings_are_those_of_the_path(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeapp.batch.journal.job_journal import JobJournal
-from edgeapp.commands.options import INPUT_OUTPUT
+from edgeapp.commands.options.common import INPUT_OUTPUT
 from edgeapp.console import print_note
 from edgeapp.settings import Settings, journal_file
 from pipelines import OutputError

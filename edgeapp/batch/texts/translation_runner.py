@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeapp.batch.find_inputs import FoundInput
-from edgeapp.batch.html_job import HtmlJob, text_of_html_file
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
 from edgeapp.batch.journal.pieces import LinesPiece, PassagesPiece
-from edgeapp.batch.language_check import LanguageCheck, language_name
 from edgeapp.batch.outputs import check_no_collisions
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import ProgressOutput, RunProgress
-from edgeapp.batch.subtitle_job import SubtitleJob
-from edgeapp.batch.text_kind import ApplicableOptions, first_cues, kind_of, subtitles_in
-from edgeapp.batch.text_source import TextSource
-from edgeapp.batch.translation_job import TranslationJob
-from edgeapp.batch.translation_models import TranslationModels
+from edgeapp.batch.texts.html_job import HtmlJob, text_of_html_file
+from edgeapp.batch.texts.language_check import LanguageCheck, language_name
+from edgeapp.batch.texts.subtitle_job import SubtitleJob
+from edgeapp.batch.texts.text_kind import ApplicableOptions, first_cues, kind_of, subtitles_in
+from edgeapp.batch.texts.text_source import TextSource
+from edgeapp.batch.texts.translation_job import TranslationJob
+from edgeapp.batch.texts.translation_models import TranslationModels
 from edgeapp.console import print_note
 from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
 from edgeapp.exit_codes import InputFailures

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgeapp.batch.html_job import HTML_SUFFIXES
-from edgeapp.batch.subtitle_job import UNREADABLE_SUFFIXES
-from edgeapp.batch.text_source import OpenText, TextSource
+from edgeapp.batch.texts.html_job import HTML_SUFFIXES
+from edgeapp.batch.texts.subtitle_job import UNREADABLE_SUFFIXES
+from edgeapp.batch.texts.text_source import OpenText, TextSource
 from edgeapp.documents.subtitle_file import is_subtitle_file, subtitle_format
 from pipelines import InputError, OptionError
 

@@ -16,7 +16,7 @@ from edgeapp.cli import app
 from pipelines import OutputError
 
 pytestmark = pytest.mark.slow
-QUESTION = Path(__file__).resolve().parents[3] / "assets" / "samples" / "question.flac"
+QUESTION = Path(__file__).resolve().parents[4] / "assets" / "samples" / "question.flac"
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from edgeapp.batch.repeated_warnings import RepeatedWarnings
+from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 
 
 def test_like_warnings_are_counted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from edgeapp.batch.journal.job_journal import Job
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import PassagesPiece, PieceCollector
-from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
-from edgeapp.batch.translation_job import LineTranslator, later_choices
+from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
+from edgeapp.batch.texts.translation_job import LineTranslator, later_choices
 from edgeapp.console import print_note
 from edgeapp.documents.subtitle_file import SubtitleFile, parse, read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles

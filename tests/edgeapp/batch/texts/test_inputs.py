@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from edgeapp.batch.inputs import TextUnit, read_units
+from edgeapp.batch.texts.inputs import TextUnit, read_units
 
 
 def units_of(raw: bytes, *, document: bool = False) -> list[TextUnit]:

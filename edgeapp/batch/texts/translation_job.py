@@ -11,16 +11,16 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from edgeapp.batch.inputs import TextUnit, read_units
 from edgeapp.batch.journal.job_journal import Job
 from edgeapp.batch.journal.part_file import PartFile, job_key
 from edgeapp.batch.journal.pieces import LinesPiece, PieceCollector
-from edgeapp.batch.language_check import LanguageCheck
-from edgeapp.batch.line_formats import WRITERS
-from edgeapp.batch.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
-from edgeapp.batch.text_source import OpenText, TextSource
+from edgeapp.batch.texts.inputs import TextUnit, read_units
+from edgeapp.batch.texts.language_check import LanguageCheck
+from edgeapp.batch.texts.line_formats import WRITERS
+from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
+from edgeapp.batch.texts.text_source import OpenText, TextSource
 from edgeapp.console import print_note
 from pipelines import InputError, NumericalError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from edgeapp.batch.find_inputs import FoundInput
-from edgeapp.batch.transcript_output import TranscriptOutput
+from edgeapp.batch.recordings.transcript_output import TranscriptOutput
 from edgeapp.subtitles.formats import FORMATS
 from pipelines import OptionError
 

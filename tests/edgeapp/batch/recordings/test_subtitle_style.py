@@ -12,7 +12,7 @@ from edgeapp.documents.subtitle_file import read
 from edgeapp.subtitles.check import violations
 from edgeapp.subtitles.style import style_of
 
-TALK = Path(__file__).resolve().parents[3] / "assets" / "samples" / "talk.flac"
+TALK = Path(__file__).resolve().parents[4] / "assets" / "samples" / "talk.flac"
 
 
 def _subtitles(tmp_path: Path, *arguments: str) -> Path:

@@ -18,10 +18,10 @@ from edgeapp.batch.journal.job_journal import Job, JobRecord, State
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
+from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch
+from edgeapp.batch.recordings.transcript_output import TranscriptOutput
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
-from edgeapp.batch.sound_prefetch import SoundPrefetch
-from edgeapp.batch.transcript_output import TranscriptOutput
 from edgeapp.console import format_clock, print_draft_report, print_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.formats import Transcript, render
@@ -31,8 +31,8 @@ from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import EdgeError, InputError, OutputError
 
 if TYPE_CHECKING:
-    from edgeapp.batch.progress import LiveTextView, ProgressBarView
-    from edgeapp.batch.transcription_job import TranscriptionJob
+    from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
+    from edgeapp.batch.recordings.transcription_job import TranscriptionJob
     from edgeapp.model_pool import ModelPool
     from pipelines import TranscribeOptions, Transcriber, Translator
 
@@ -270,7 +270,7 @@ class TranscriptionRunner:
             entry: The journal's entry, or None.
             single: It is the only recording, so that its name need not be printed.
         """
-        from edgeapp.batch.transcription_job import TranscriptionJob
+        from edgeapp.batch.recordings.transcription_job import TranscriptionJob
 
         job = TranscriptionJob(
             self.transcriber,
@@ -317,7 +317,7 @@ class TranscriptionRunner:
 
     def _view(self, name: str, resumed_s: float) -> LiveTextView | ProgressBarView:
         """Text as it is decoded, or a progress bar where stdout is for results in a format."""
-        from edgeapp.batch.progress import LiveTextView, ProgressBarView
+        from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
 
         to_stdout = self.output.folder is None
         terminal = sys.stdout.isatty()

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from edgeapp.batch.translation_job import LineTranslator
+from edgeapp.batch.texts.translation_job import LineTranslator
 from pipelines import OptionError
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Texts, subtitles and pages to their translations."""

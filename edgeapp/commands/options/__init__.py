@@ -1,0 +1,1 @@
+"""The options that commands share, and how a command parses them."""
