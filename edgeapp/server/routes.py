@@ -18,9 +18,9 @@ from edgeapp.server.access.auth import Logins
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.api.routes import api_routes, make_service
 from edgeapp.server.api.service import ApiService
-from edgeapp.server.exports import Exports
 from edgeapp.server.fairness import FairThreads
-from edgeapp.server.page_api import PageApi
+from edgeapp.server.page.exports import Exports
+from edgeapp.server.page.page_api import PageApi
 from edgeapp.server.sessions import Sessions
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads

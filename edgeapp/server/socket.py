@@ -26,9 +26,9 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
 from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.fairness import FairThreads, MessageRates
-from edgeapp.server.page_api import PageApi
+from edgeapp.server.page.page_api import PageApi
+from edgeapp.server.page.picker_options import ModelChoice
 from edgeapp.server.parking import Parking
-from edgeapp.server.picker_options import ModelChoice
 from edgeapp.server.sessions import Message, Session, Sessions, Task, TooManySessions
 from edgeapp.server.tasks.file_task import FileTask
 from edgeapp.server.tasks.live_task import LiveTask

@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 
-from edgeapp.server.exports import declared_length
+from edgeapp.server.page.exports import declared_length
 from edgeapp.temporary_folders import make_temporary_folder
 from pipelines import InputError
 

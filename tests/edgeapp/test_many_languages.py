@@ -11,7 +11,7 @@ import pytest
 
 from edgeapp.cli import main
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.picker_options import picker_options
+from edgeapp.server.page.picker_options import picker_options
 from edgeapp.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("kernels")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server.picker_options import picker_options
+from edgeapp.server.page.picker_options import picker_options
 from pipelines.asr.capabilities import read_generation_config
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.engine.weights.checkpoint import open_weights

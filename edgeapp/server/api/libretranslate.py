@@ -20,8 +20,8 @@ from edgeapp.server.api.errors import ApiError, with_error_replies
 from edgeapp.server.api.service import ApiService, log_fields
 from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
 from edgeapp.server.api.work_thread import ClientLeft, collect, unless_client_leaves
-from edgeapp.server.exports import declared_length
-from edgeapp.server.picker_options import language_name
+from edgeapp.server.page.exports import declared_length
+from edgeapp.server.page.picker_options import language_name
 from edgeapp.temporary_folders import make_temporary_folder
 from pipelines import TextLanguage, rank_text_languages
 

@@ -17,7 +17,7 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.metrics import Metrics
-from edgeapp.server.picker_options import picker_options
+from edgeapp.server.page.picker_options import picker_options
 from pipelines import InputError, ModelNotFound, UnsupportedTask
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from starlette.requests import ClientDisconnect
 
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.work_thread import ClientLeft
-from edgeapp.server.exports import declared_length
+from edgeapp.server.page.exports import declared_length
 from edgeapp.temporary_folders import make_temporary_folder
 
 if TYPE_CHECKING:

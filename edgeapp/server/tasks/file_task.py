@@ -18,7 +18,7 @@ from pipelines import InputError, LongAudio
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
     from edgeapp.model_pool import ModelPool
-    from edgeapp.server.picker_options import ModelChoice
+    from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Send
     from pipelines import Samples, Segment, TranscriptionInfo, Translator
 

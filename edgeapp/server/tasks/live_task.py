@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from edgeapp.history import History, Journal
     from edgeapp.live.session import LiveSession
     from edgeapp.model_pool import ModelPool
-    from edgeapp.server.picker_options import ModelChoice
+    from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Message, Send
     from pipelines import Transcriber, Translator
 

@@ -11,7 +11,7 @@ from pipelines import InputError
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
-    from edgeapp.server.picker_options import ModelChoice
+    from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Send
 
 __all__ = ["LONGEST_TEXT", "TextTask"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.server import exports
+from edgeapp.server.page import exports
 from edgeapp.server.transcripts import render_message
 from pipelines.errors import EdgeError
 from tests.edgeapp.server import attacks

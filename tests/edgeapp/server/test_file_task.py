@@ -11,7 +11,7 @@ import pytest
 
 from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.picker_options import ModelChoice
+from edgeapp.server.page.picker_options import ModelChoice
 from edgeapp.server.sessions import Session, Sessions, TaskCancelled
 from edgeapp.server.tasks.file_task import FileTask
 from edgeapp.settings import Settings

@@ -11,9 +11,9 @@ import pytest
 
 import edgeapp.server
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.model_list import download_plan, model_list
-from edgeapp.server.page_api import PageApi
-from edgeapp.server.picker_options import ModelChoice, language_name, picker_options
+from edgeapp.server.page.model_list import download_plan, model_list
+from edgeapp.server.page.page_api import PageApi
+from edgeapp.server.page.picker_options import ModelChoice, language_name, picker_options
 from edgeapp.server.sessions import Sessions, TaskCancelled
 from edgeapp.server.tasks.text_task import TextTask
 from edgeapp.settings import Settings
@@ -78,9 +78,9 @@ def test_languages_with_codes_of_three_letters(
     tmp_path: Path,
 ) -> None:
     model = ModelInfo("many", "translation", 1, tmp_path, "cache", None)
-    monkeypatch.setattr("edgeapp.server.picker_options.list_models", lambda: [model])
+    monkeypatch.setattr("edgeapp.server.page.picker_options.list_models", lambda: [model])
     monkeypatch.setattr(
-        "edgeapp.server.picker_options.model_languages", lambda *of: (sources, targets)
+        "edgeapp.server.page.picker_options.model_languages", lambda *of: (sources, targets)
     )
     assert [(pair.source, pair.target) for pair in picker_options().pairs] == pairs
 

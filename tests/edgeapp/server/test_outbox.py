@@ -33,7 +33,8 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[dict[str, Any]],
 
     def replace(reply: Callable[[dict[str, Any]], Any]) -> None:
         monkeypatch.setattr(
-            "edgeapp.server.page_api.PageApi.reply", lambda self, message, history: reply(message)
+            "edgeapp.server.page.page_api.PageApi.reply",
+            lambda self, message, history: reply(message),
         )
 
     return replace

@@ -316,7 +316,7 @@ def test_an_unexpected_error_is_reported_to_its_tab(
     def fail(*arguments: object) -> None:
         raise OSError(5, "Input/output error", "/srv/secret")
 
-    monkeypatch.setattr("edgeapp.server.page_api.PageApi.reply", fail)
+    monkeypatch.setattr("edgeapp.server.page.page_api.PageApi.reply", fail)
     monkeypatch.setattr("edgeapp.server.socket.TextTask", fail)
     said = "unexpected error (OSError: Input/output error)"
     with serve().websocket_connect(SOCKET, headers=SAME_ORIGIN) as socket:

@@ -14,7 +14,7 @@ import pytest
 
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.api.text_translation import translatable_pairs
-from edgeapp.server.picker_options import PickerOptions, TranslatorOption
+from edgeapp.server.page.picker_options import PickerOptions, TranslatorOption
 from tests.edgeapp.server.api.conftest import Api
 
 pytestmark = pytest.mark.slow

@@ -10,8 +10,8 @@ from typing import Any
 from edgeapp.history import History, Summary
 from edgeapp.model_pool import ModelPool
 from edgeapp.process_memory import memory_in_use
-from edgeapp.server.model_list import download_plan, model_list
-from edgeapp.server.picker_options import picker_options
+from edgeapp.server.page.model_list import download_plan, model_list
+from edgeapp.server.page.picker_options import picker_options
 from edgeapp.server.sessions import Message, Sessions
 from edgeapp.server.transcripts import transcript_of
 from pipelines import ModelError, OptionError, OutputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from edgeapp.server.picker_options import language_name, picker_options
+from edgeapp.server.page.picker_options import language_name, picker_options
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
