@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
@@ -44,6 +45,10 @@ def is_worker(config: pytest.Config) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     """Set before any test module, and so before torch or huggingface_hub, is imported."""
     global _home, _environment
+    # A shell ignores Ctrl-C for what it runs in the background, and all programs that tests start
+    # and interrupt would do the same.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     worker = is_worker(config)
     # A worker inherits the sandbox of the process that started it, where the cache is another.
     kernels = os.environ["EDGEAPP_KERNELS"] if worker else user_cache_path("edgeapp") / "kernels"

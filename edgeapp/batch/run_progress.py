@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from edgeapp.console import print_note, progress
+from edgeapp.exit_codes import named, unexpected
+from pipelines import EdgeError
 
 __all__ = ["FileOutcome", "ProgressOutput", "RunProgress"]
 
@@ -109,7 +111,8 @@ class RunProgress:
         try:
             yield
         except Exception as error:
-            message = str(error).splitlines()[0] if str(error) else type(error).__name__
+            known = isinstance(error, EdgeError)
+            message = str(error).splitlines()[0] if known and str(error) else unexpected(error)
             self._counts["failed"] += 1
             self._failures.append((name, message))
             self._event("failed", file=name, message=message)
@@ -274,7 +277,7 @@ class RunProgress:
                 amount = f"; {self._amount_in_words(self._amount)}, in {_clock(worked_s)}"
             print_note(f"{', '.join(counts)}{amount}")
         for name, message in self._failures:
-            print_note(f"failed: {message if name in message else f'{name}: {message}'}")
+            print_note(f"failed: {named(message, name)}")
 
     def _event(self, event: str, **values: object) -> None:
         if self._output is ProgressOutput.EVENTS:

@@ -117,12 +117,12 @@ class Drafting:
         """
         if options.samples or options.max_sequences > 1:
             return None
+        if self._draft_model is None:
+            return self._ngrams
         drafted = self._encoded.get(encoded)
-        if drafted is not None and self._draft_model is not None:
-            return ModelDrafter(
-                self._draft_model, drafted, gamma=_GAMMA, adaptive=True, pauses=True
-            )
-        return self._ngrams
+        if drafted is None:  # encoded after the draft model was given up
+            return None
+        return ModelDrafter(self._draft_model, drafted, gamma=_GAMMA, adaptive=True, pauses=True)
 
     @property
     def _stopped(self) -> bool:

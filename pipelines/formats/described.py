@@ -1,4 +1,4 @@
-"""What a model of another program is, in transformers' terms."""
+"""What a model of another program is, in transformers' terms, and how its files are known."""
 
 from __future__ import annotations
 
@@ -6,7 +6,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ForeignModel"]
+__all__ = [
+    "CTRANSLATE2_LINK",
+    "GGML_LINK",
+    "GGML_MAGIC",
+    "GGUF_LINK",
+    "GGUF_MAGIC",
+    "LINKS",
+    "PT_LINK",
+    "ForeignModel",
+]
+
+# The first four bytes of files, as little-endian numbers.
+GGML_MAGIC, GGUF_MAGIC = 0x67676D6C, 0x46554747
+# Names of the links to weights, in the folder that the hub lays for such a model.
+CTRANSLATE2_LINK = "weights.ctranslate2"
+GGML_LINK = "weights.ggml"
+GGUF_LINK = "weights.gguf"
+PT_LINK = "weights.pt"  # openai-whisper's; torch reads it
+LINKS = (CTRANSLATE2_LINK, GGML_LINK, GGUF_LINK, PT_LINK)
 
 
 @dataclass(frozen=True)

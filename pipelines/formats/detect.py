@@ -6,17 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelines.errors import CheckpointError
-from pipelines.formats.ctranslate2 import read_ctranslate2
-from pipelines.formats.described import ForeignModel
-from pipelines.formats.ggml import GGML_MAGIC
-from pipelines.formats.gguf import GGUF_MAGIC
-from pipelines.formats.translation_model import ctranslate2_translation
-from pipelines.formats.whisper_model import (
-    ctranslate2_whisper,
-    ggml_whisper,
-    gguf_whisper,
-    pt_whisper,
-)
+from pipelines.formats.described import GGML_MAGIC, GGUF_MAGIC, ForeignModel
 from pipelines.json_files import read_json_object
 
 __all__ = ["foreign_model", "is_argos_package", "is_foreign"]
@@ -44,6 +34,8 @@ def foreign_model(path: Path) -> ForeignModel:
     Raises:
         CheckpointError: It is damaged, or of a kind that the engine does not run.
     """
+    from pipelines.formats.whisper_model import ggml_whisper, gguf_whisper, pt_whisper
+
     if path.is_dir():
         return _folder(path)
     magic = _magic(path)
@@ -53,6 +45,10 @@ def foreign_model(path: Path) -> ForeignModel:
 
 
 def _folder(folder: Path) -> ForeignModel:
+    from pipelines.formats.ctranslate2 import read_ctranslate2
+    from pipelines.formats.translation_model import ctranslate2_translation
+    from pipelines.formats.whisper_model import ctranslate2_whisper
+
     languages, tool = None, "CTranslate2"
     if is_argos_package(folder):
         stated = read_json_object(folder / "metadata.json")

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from pipelines.errors import CheckpointError
 from pipelines.formats.binary import BinaryReader, StoredArray, open_binary, read_bytes
+from pipelines.formats.described import GGML_MAGIC
 from pipelines.formats.ggml_types import GGML_KINDS, bytes_of, decode
 from pipelines.formats.whisper_dims import WhisperDims
 
-__all__ = ["GGML_MAGIC", "GgmlFile", "array_of", "read_ggml"]
+__all__ = ["GgmlFile", "array_of", "read_ggml"]
 
-GGML_MAGIC = 0x67676D6C
 _MOST_TOKENS = 1 << 20
 _MOST_FILTERS = 1 << 20
 _MOST_TENSORS = 100_000

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from pipelines.errors import CheckpointError
 from pipelines.formats.binary import BinaryReader, StoredArray, open_binary
+from pipelines.formats.described import GGUF_MAGIC
 from pipelines.formats.ggml_types import GGML_KINDS, bytes_of
 
-__all__ = ["GGUF_MAGIC", "read_gguf"]
+__all__ = ["read_gguf"]
 
-GGUF_MAGIC = 0x46554747
 _VERSIONS = (2, 3)
 _MOST_TENSORS = 100_000
 _MOST_KEYS = 100_000

@@ -9,33 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pipelines.formats.ctranslate2 import read_ctranslate2
-from pipelines.formats.ctranslate2_tensors import model_tensors
-from pipelines.formats.ggml import array_of, read_ggml
-from pipelines.formats.gguf import read_gguf
+from pipelines.formats.described import CTRANSLATE2_LINK, GGML_LINK, GGUF_LINK
 from pipelines.formats.whisper_names import transformers_name
 
-__all__ = [
-    "CTRANSLATE2_LINK",
-    "GGML_LINK",
-    "GGUF_LINK",
-    "LINKS",
-    "PT_LINK",
-    "TensorReader",
-    "open_tensors",
-]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-TensorReader = Callable[[], NDArray[np.floating]]
+__all__ = ["TensorReader", "open_tensors"]
 
-CTRANSLATE2_LINK = "weights.ctranslate2"
-GGML_LINK = "weights.ggml"
-GGUF_LINK = "weights.gguf"
-PT_LINK = "weights.pt"  # openai-whisper's; torch reads it
-LINKS = (CTRANSLATE2_LINK, GGML_LINK, GGUF_LINK, PT_LINK)
+TensorReader: TypeAlias = "Callable[[], NDArray[np.floating]]"
 
 
 def open_tensors(folder: Path) -> dict[str, TensorReader] | None:
@@ -48,6 +33,12 @@ def open_tensors(folder: Path) -> dict[str, TensorReader] | None:
     Raises:
         CheckpointError: The file is damaged.
     """
+    # These import numpy, which a list of models does without.
+    from pipelines.formats.ctranslate2 import read_ctranslate2
+    from pipelines.formats.ctranslate2_tensors import model_tensors
+    from pipelines.formats.ggml import array_of, read_ggml
+    from pipelines.formats.gguf import read_gguf
+
     path = folder / CTRANSLATE2_LINK
     if path.exists():
         return dict(model_tensors(read_ctranslate2(path)))

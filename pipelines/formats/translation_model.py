@@ -9,8 +9,7 @@ from typing import Any
 from pipelines.errors import CheckpointError
 from pipelines.formats.ctranslate2 import CTranslate2File, vocabulary_words
 from pipelines.formats.ctranslate2_tensors import layers_of, starts_from_zero
-from pipelines.formats.described import ForeignModel
-from pipelines.formats.stored import CTRANSLATE2_LINK
+from pipelines.formats.described import CTRANSLATE2_LINK, ForeignModel
 from pipelines.json_files import read_json_object
 
 __all__ = ["ctranslate2_translation"]

@@ -13,10 +13,15 @@ from pipelines.formats.alignment_heads import known_alignment_heads
 from pipelines.formats.binary import StoredArray
 from pipelines.formats.ctranslate2 import CTranslate2File, vocabulary_words
 from pipelines.formats.ctranslate2_tensors import layers_of
-from pipelines.formats.described import ForeignModel
+from pipelines.formats.described import (
+    CTRANSLATE2_LINK,
+    GGML_LINK,
+    GGUF_LINK,
+    PT_LINK,
+    ForeignModel,
+)
 from pipelines.formats.ggml import read_ggml
 from pipelines.formats.gguf import read_gguf
-from pipelines.formats.stored import CTRANSLATE2_LINK, GGML_LINK, GGUF_LINK, PT_LINK
 from pipelines.formats.whisper_dims import WhisperDims
 from pipelines.formats.whisper_names import transformers_name
 from pipelines.formats.whisper_vocabulary import (

@@ -60,12 +60,13 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
     decode = batched.load_audio
 
     def fail_with(error: BaseException) -> None:
-        def load_audio(source: Any) -> Any:
-            if "bad" in str(source):
+        def load_audio(source: Any, *limits: float) -> Any:
+            if "bad" in str(getattr(source, "name", source)):
                 raise error
-            return decode(source)
+            return decode(source, *limits)
 
         monkeypatch.setattr(batched, "load_audio", load_audio)
+        monkeypatch.setattr("pipelines.load_audio", load_audio)  # for the next recording
 
     return fail_with
 
@@ -89,11 +90,13 @@ def test_a_failed_recording_does_not_stop_the_others(
     files = ("a.flac", "bad.flac", "c.flac")
     assert run("transcribe", *files, "-m", "demo", "-f", "txt", "-o", "out", *CPU) == 1
     assert names_in(tmp_path / "out") == {"a.txt", "c.txt"}
-    (line, count) = capsys.readouterr().err.splitlines()
+    line, summary, named_again, count = capsys.readouterr().err.splitlines()
     assert line.startswith("edgeapp: bad.flac: ")
     assert said in line
     assert line.endswith("; --debug shows the traceback")
     assert "secret" not in line
+    assert summary.startswith("edgeapp: 2 done, 1 failed; ")
+    assert named_again == line.replace("edgeapp: ", "edgeapp: failed: ").partition("; --debug")[0]
     assert count == "edgeapp: 1 of 3 inputs failed"
 
 
@@ -205,7 +208,7 @@ def test_a_text_for_which_nan_is_computed(
     model = damaged("demo-en-de", tmp_path / "model")
     (tmp_path / "a.txt").write_text("\nI am tired.\n")
     (tmp_path / "b.txt").write_text("\n\n")
-    assert run("translate", "a.txt", "b.txt", "-m", model, "-o", "out", *CPU) == 1
+    assert run("translate", "a.txt", "b.txt", "-m", model, "-o", "out", "--no-journal", *CPU) == 1
     assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
     assert (tmp_path / "out" / "a.de.txt.part").read_text() == "\n"
     said = capsys.readouterr().err
@@ -260,13 +263,17 @@ def test_ten_failed_lines_in_a_row_end_an_input(
 ) -> None:
     (tmp_path / "a.txt").write_text("Good morning.\n" + 40 * "A bad one.\n")
     (tmp_path / "b.txt").write_text("Good morning.\n")
-    assert run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", *CPU) == 1
+    assert (
+        run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", "--no-journal", *CPU)
+        == 1
+    )
     assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
     assert (tmp_path / "out" / "a.de.txt.part").read_text() == "Guten Morgen!\n"
     said = capsys.readouterr().err.splitlines()
     assert sum('"A bad one." could not be translated' in line for line in said) == 10
+    assert "edgeapp: a.txt: 10 lines in a row could not be translated" in said
     assert said[-2:] == [
-        "edgeapp: a.txt: 10 lines in a row could not be translated",
+        "edgeapp: failed: a.txt: 10 lines in a row could not be translated",
         "edgeapp: 1 of 2 inputs failed",
     ]
     assert said[9].startswith("edgeapp: a.txt, line 11: ")
@@ -304,15 +311,48 @@ def test_a_failed_text_does_not_stop_the_others(
     monkeypatch.setattr(Translator, "translate_lines", failing)
     (tmp_path / "a.txt").write_text("Good morning.\nBad.\n")
     (tmp_path / "b.txt").write_text("Good morning.\n")
-    assert run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", *CPU) == 1
+    assert (
+        run("translate", "a.txt", "b.txt", "-m", "demo-en-de", "-o", "out", "--no-journal", *CPU)
+        == 1
+    )
     assert names_in(tmp_path / "out") == {"a.de.txt.part", "a.de.txt.part.json", "b.de.txt"}
     assert (tmp_path / "out" / "b.de.txt").read_text() == "Guten Morgen!\n"
-    kept, line, count = capsys.readouterr().err.splitlines()
+    kept, line, summary, named_again, count = capsys.readouterr().err.splitlines()
+    assert summary.startswith("edgeapp: 1 done, 1 failed; ")
+    assert named_again.startswith("edgeapp: failed: a.txt: ")
     assert "the translated lines are in out/a.de.txt.part" in kept
     assert line.startswith("edgeapp: a.txt: ")
     assert type(error).__name__ in line
     assert line.endswith("; --debug shows the traceback")
     assert count == "edgeapp: 1 of 2 inputs failed"
+
+
+def test_a_text_that_failed_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The journal has what was translated; no part of a result lies beside the others."""
+    (tmp_path / "a.txt").write_text("Good morning.\nGood morning.\nBad.\n")
+    arguments = ("translate", "a.txt", "-m", "demo-en-de", "-o", "out/", *CPU)
+    with monkeypatch.context() as patch:
+        translate_lines = Translator.translate_lines
+
+        def failing(
+            self: Translator, lines: Iterable[str | None], options: Any
+        ) -> Iterator[Translation]:
+            for translation in translate_lines(self, lines, options):
+                if translation.source == "Bad.":
+                    raise MemoryError
+                yield translation
+
+        patch.setattr(Translator, "translate_lines", failing)
+        assert run(*arguments) == 1
+    assert names_in(tmp_path / "out") == set()
+    capsys.readouterr()
+    assert run(*arguments) == 0
+    assert "resuming after 2 translated lines" in capsys.readouterr().err
+    lines = (tmp_path / "out" / "a.de.txt").read_text().splitlines()
+    assert lines[:2] == ["Guten Morgen!"] * 2
+    assert len(lines) == 3
 
 
 def test_a_short_name_inside_a_word_does_not_count_as_named() -> None:

@@ -91,6 +91,7 @@ def test_behind_a_proxy_a_server_is_not_for_this_machine_only() -> None:
     """Everybody may come through the proxy: models cannot be changed without a login."""
     proxied = ServerOptions(proxies=PROXIES)
     assert not proxied.loopback
-    assert not proxied.trusted
+    assert proxied.login_required
+    assert not ServerOptions(proxies=PROXIES, open_to_all=True).trusted
     assert ServerOptions(proxies=PROXIES, logins=(("anna", "one"),)).trusted
     assert ServerOptions().trusted

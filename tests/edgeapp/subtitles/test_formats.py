@@ -33,9 +33,9 @@ TALK = Transcript(
 
 
 def _without_words(segment: Segment) -> dict[str, object]:
-    """A segment of openai-whisper without word timestamps."""
+    """A segment of openai-whisper without word timestamps, whose results have no alternatives."""
     record = asdict(segment) | {"tokens": list(segment.tokens)}
-    del record["words"]
+    del record["words"], record["alternatives"]
     return record
 
 
