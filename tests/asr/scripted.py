@@ -18,7 +18,7 @@ from whisper.tokenizer import Tokenizer, get_tokenizer
 from whisper.utils import compression_ratio
 
 from pipelines.asr import Transcriber
-from pipelines.engine import Engine, Event, FinishReason, LoadedModel, Request, Result
+from pipelines.engine import Drafting, Engine, Event, FinishReason, LoadedModel, Request, Result
 
 __all__ = ["DecodeCall", "OurScript", "Turn", "script_theirs", "scripted"]
 
@@ -97,6 +97,7 @@ def scripted(real: Transcriber, turns: Sequence[Turn]) -> tuple[Transcriber, Our
     eot = transcriber.tokenizer.special.eot
     script = OurScript(cycle(turns), eot, transcriber.model.architecture)
     recognizer.engine, recognizer.model = cast(Engine, script), cast(LoadedModel, script)
+    recognizer.drafting = Drafting(recognizer.model)
     transcriber._recognizer = recognizer
     return transcriber, script
 
