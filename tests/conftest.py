@@ -217,3 +217,17 @@ def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture
+def unpaused_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drafting is never paused, however long it takes: small random models lose time by it."""
+    from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
+
+    allows_drafts = DraftTiming.allows_drafts
+
+    def unpaused(self: DraftTiming, sequences: int) -> bool:
+        self._pause = 0
+        return allows_drafts(self, sequences)
+
+    monkeypatch.setattr(DraftTiming, "allows_drafts", unpaused)

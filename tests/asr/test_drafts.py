@@ -13,6 +13,8 @@ from pipelines.errors import ModelError
 from pipelines.hub import assets_folder, bundled_folder
 from tests.fixtures.checkpoints import write_whisper
 
+pytestmark = pytest.mark.usefixtures("unpaused_drafts")
+
 QUESTION = assets_folder() / "samples" / "question.flac"
 
 

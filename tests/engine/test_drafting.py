@@ -20,6 +20,8 @@ from pipelines.errors import OptionError, RequestError
 from tests.engine.conftest import token_sources
 from tests.fixtures.checkpoints import write_marian
 
+pytestmark = pytest.mark.usefixtures("unpaused_drafts")
+
 LENGTH = 30
 
 

@@ -93,6 +93,7 @@ def test_penalties_equal_faster_whisper(
     assert [segment.text for segment in ours] == [segment.text for segment in theirs]
 
 
+@pytest.mark.usefixtures("unpaused_drafts")
 def test_drafts_change_no_token(folder: Path, exact: Ours, recordings: Recordings) -> None:
     """N-grams of what was recognized before: the second time nearly all is drafted."""
     recording = recordings["book"]

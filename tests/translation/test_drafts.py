@@ -12,6 +12,8 @@ from pipelines.engine import Engine
 from pipelines.errors import ModelError, OptionError
 from pipelines.translation import Translation, Translator
 
+pytestmark = pytest.mark.usefixtures("unpaused_drafts")
+
 LINES = ["Where is the station?", "I would like a cup of coffee, please.", "Where is the station?"]
 
 
