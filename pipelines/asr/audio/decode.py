@@ -328,6 +328,10 @@ class _StreamDecoder:
                 packet = next(packets)
             except StopIteration:
                 return
+            except IndexError:
+                # A packet of a track that the file announces only now, which PyAV does not know.
+                packets = self._container.demux(self._stream)
+                continue
             except av.FFmpegError as error:
                 self._mark_damaged(error)
                 return
