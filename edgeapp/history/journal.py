@@ -180,5 +180,11 @@ def insert_entry(
 
 
 def from_microseconds(microseconds: int) -> datetime:
-    """The time of a record from its stored form, microseconds since 1970 (UTC)."""
-    return _EPOCH + timedelta(microseconds=microseconds)
+    """The time of a record from its stored form, microseconds since 1970 (UTC).
+
+    A damaged number that is no time becomes 1970: the text of the record is as readable as before.
+    """
+    try:
+        return _EPOCH + timedelta(microseconds=microseconds)
+    except (OverflowError, TypeError):
+        return _EPOCH

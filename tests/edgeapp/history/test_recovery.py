@@ -266,3 +266,16 @@ def test_a_history_that_an_earlier_version_did_not_finish_is_known(tmp_path: Pat
     assert killed.read_bytes()[68:72] != b"EDGE"
     with History(killed, pytest.fail) as history:
         assert history.add_text("Hello.", "")
+
+
+@pytest.mark.parametrize("stored", [2**62, -(2**62), "yesterday"])
+def test_a_damaged_time_costs_only_the_time(tmp_path: Path, stored: object) -> None:
+    path = tmp_path / "history.db"
+    with History(path) as history:
+        record = history.add_text("Good morning.", "Guten Morgen!")
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE records SET created = ?", (stored,))
+    with History(path, pytest.fail) as history:
+        (summary,) = history.list(10)
+        assert summary.created.year == 1970
+        assert history.open(record) is not None
