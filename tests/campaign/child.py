@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -65,6 +66,9 @@ def run_limited(work: Callable[[Path], str], limits: Limits, root: Path) -> Resu
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
+    # Else the fork uses memory that this process has freed, and seems to need none. Not the
+    # engine's own function, whose import loads torch.
+    ctypes.CDLL(None).malloc_trim(0)
     pid = os.fork()
     if pid == 0:
         os.close(reader)

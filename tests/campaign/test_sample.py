@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelines.engine.kernels.malloc import keep_freed_memory
 from tests.campaign.child import run_limited
 from tests.campaign.part import MB, Failed, Limits
 from tests.campaign.sandbox import REPOSITORY, sandbox
@@ -58,6 +60,23 @@ def test_limits_of_a_case(work: object, failure: str, tmp_path: Path) -> None:
     assert failure in result.failure
     assert bool(result.failure) == bool(failure)
     assert list(tmp_path.iterdir()) == []
+
+
+@linux
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_memory_that_the_parent_has_freed_counts(tmp_path: Path) -> None:
+    keep_freed_memory()  # as every engine does
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.restype, libc.free.argtypes = None, [ctypes.c_void_p]
+    blocks = [libc.malloc(MB) for _ in range(80)]
+    for block in blocks:
+        ctypes.memset(block, 1, MB)
+    for block in blocks:
+        libc.free(block)
+    limits = Limits(20 * MB, 400 * MB, cpu_s=5, wall_s=5.0)
+    result = run_limited(lambda folder: str(len(b"x" * (60 * MB))), limits, tmp_path)
+    assert "MB of memory, more than 20" in result.failure
 
 
 def test_shrinking_keeps_what_matters() -> None:
