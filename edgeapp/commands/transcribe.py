@@ -12,6 +12,8 @@ from edgeapp.batch.recordings.transcript_output import TranscriptOutput
 from edgeapp.batch.recordings.transcription_job import BATCH_SIZE
 from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner, TranslatorSource
 from edgeapp.commands.options.batch import (
+    AllowPrivate,
+    AllowUrls,
     DryRun,
     Events,
     FromList,
@@ -19,6 +21,7 @@ from edgeapp.commands.options.batch import (
     Overwrite,
     RetryFailed,
     open_journal,
+    remote_files,
 )
 from edgeapp.commands.options.command import SWITCH, GroupedCommand
 from edgeapp.commands.options.common import (
@@ -136,6 +139,8 @@ def transcribe(
         ),
     ] = None,
     from_list: FromList = None,
+    allow_urls: AllowUrls = False,
+    allow_private: AllowPrivate = False,
     overwrite: Overwrite = False,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
@@ -397,7 +402,9 @@ def transcribe(
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
         found = find_inputs(
-            [*(audio or ()), *(read_list(from_list) if from_list else ())], MEDIA_SUFFIXES
+            [*(audio or ()), *(read_list(from_list) if from_list else ())],
+            MEDIA_SUFFIXES,
+            remote_files(allow_urls, allow_private),
         )
         if target is not None and multilingual == "True":
             raise OptionError(

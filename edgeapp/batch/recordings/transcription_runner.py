@@ -106,14 +106,12 @@ class TranscriptionRunner:
         """
         failures = InputFailures(len(inputs), self.debug)
         self._following = self._next_to_decode(inputs)
-        names = [found.path for found in inputs]
+        names = [found.shown for found in inputs]
         run = RunProgress(names, "audio", self.progress_output, name_done=self.policy.name_done)
         with SoundPrefetch() as self._sounds, run as self._progress:
             for found, name in zip(inputs, self.output.names, strict=True):
-                with failures.catch(found.path), self._progress.file(found.path):
-                    if found.problem is not None:
-                        raise InputError(found.problem)
-                    self._journaled(found.path, name, single=len(inputs) == 1)
+                with failures.catch(found.shown), self._progress.file(found.shown):
+                    self._obtain(found, name, single=len(inputs) == 1)
         if self.verbose:
             print_draft_report(self.transcriber.draft_report)
         return failures.exit_code()
@@ -140,10 +138,17 @@ class TranscriptionRunner:
         Raises:
             EdgeError: It failed.
         """
+        self._obtain(found, name, single=False)
+        return self._progress.outcome
+
+    def _obtain(self, found: FoundInput, name: str, *, single: bool) -> None:
+        """Transcribe one recording, which may have to be downloaded first."""
         if found.problem is not None:
             raise InputError(found.problem)
-        self._journaled(found.path, name, single=False)
-        return self._progress.outcome
+        if found.remote is not None:
+            print_note(f"downloading {found.shown}")
+        with found.present():
+            self._journaled(found, name, single=single)
 
     def _next_to_decode(self, inputs: Sequence[FoundInput]) -> Mapping[str, str]:
         """For each recording the next one that probably has to be decoded."""
@@ -160,6 +165,9 @@ class TranscriptionRunner:
         for found, name in zip(inputs, self.output.names, strict=True):
             if found.problem is not None:
                 yield found.problem
+                continue
+            if found.remote is not None:
+                yield f"{found.shown}: download, then transcribe"
                 continue
             source, record, journal = found.path, None, self.policy.journal
             if journal is not None and source != "-" and Path(source).is_file():
@@ -223,33 +231,34 @@ class TranscriptionRunner:
             translation_model=self.translation_model or self.pool.settings.translation_model,
         )
 
-    def _journaled(self, source: str, name: str, *, single: bool) -> None:
+    def _journaled(self, found: FoundInput, name: str, *, single: bool) -> None:
         """Transcribe one recording, from where an earlier run stopped."""
+        source, shown = found.path, found.shown
         files = self._renderings(name)
         journal = self.policy.journal
         if journal is None or source == "-" or not Path(source).is_file():
             if not self.policy.retry_failed:
                 self._check_outputs(source, files)
-                self._transcribe(source, name, None, single=single)
+                self._transcribe(found, name, None, single=single)
             return
         key = self._key(source)
-        decision = self._decision(journal.record(key), source, name)
+        decision = self._decision(journal.record(key), shown, name)
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:
-                print_note(f"{source}: {decision.value}; --overwrite does it again")
+                print_note(f"{shown}: {decision.value}; --overwrite does it again")
             return
         self._check_outputs(source, files)
         model = self.transcriber.recognizer.capabilities.name
-        with journal.job(key, "transcribe", source, model, TranscriptPiece) as job:
+        with journal.job(key, "transcribe", shown, model, TranscriptPiece) as job:
             if job is None:
-                raise InputError(f"{source}: another run is at it")
+                raise InputError(f"{shown}: another run is at it")
             if decision is Decision.BEGIN:
                 job.forget()
             goes_on = decision in (Decision.RESUME, Decision.RETRY)
             if goes_on and (end_s := _end_of(job.pieces)) > 0:
-                print_note(f"{source}: resuming at {format_clock(end_s)}")
-            self._transcribe(source, name, job, single=single)
+                print_note(f"{shown}: resuming at {format_clock(end_s)}")
+            self._transcribe(found, name, job, single=single)
 
     def _check_outputs(self, source: str, files: Mapping[Path, str]) -> None:
         """Check that the results can be written, before any work is done."""
@@ -260,12 +269,12 @@ class TranscriptionRunner:
         self._writer.check_space({path.parent for path in files}, needed)
 
     def _transcribe(
-        self, source: str, name: str, entry: Job[TranscriptPiece] | None, *, single: bool
+        self, found: FoundInput, name: str, entry: Job[TranscriptPiece] | None, *, single: bool
     ) -> None:
         """Transcribe one recording and write its results.
 
         Args:
-            source: Path; "-" is stdin.
+            found: The recording.
             name: Base name of its results.
             entry: The journal's entry, or None.
             single: It is the only recording, so that its name need not be printed.
@@ -282,6 +291,7 @@ class TranscriptionRunner:
         )
         if entry is not None:
             entry.running()
+        source = found.path
         audio: Any = sys.stdin.buffer if source == "-" else source
         if (sound := self._sounds.take(source)) is not None:
             audio, job.warnings = sound.samples, sound.warnings
@@ -289,7 +299,7 @@ class TranscriptionRunner:
         if source in self._following:
             self._sounds.begin(self._following[source])
         if not single and self.output.folder is None:
-            print_note(source)
+            print_note(found.shown)
         decoded = entry is not None and entry.record.state is State.DONE
         view = self._view(name, math.inf if decoded else _end_of(job.pieces))
         try:
