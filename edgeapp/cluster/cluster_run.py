@@ -47,7 +47,7 @@ def run_on_cluster(
             cluster.close()
             threads.shutdown(cancel_futures=True)
             raise
-    return failures.exit_code()
+    return failures.exit_code(counted=progress.summarizes)
 
 
 def _count(outcome: FileOutcome, progress: RunProgress) -> None:

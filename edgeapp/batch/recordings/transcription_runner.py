@@ -114,7 +114,7 @@ class TranscriptionRunner:
                     self._obtain(found, name, single=len(inputs) == 1)
         if self.verbose:
             print_draft_report(self.transcriber.draft_report)
-        return failures.exit_code()
+        return failures.exit_code(counted=run.summarizes)
 
     @property
     def progress_output(self) -> ProgressOutput:

@@ -121,7 +121,7 @@ class TranslationRunner:
         run = RunProgress(names, "lines", shown, name_done=self.policy.name_done)
         with run as self._progress:
             self._run_all(inputs, names, failures)
-        return failures.exit_code()
+        return failures.exit_code(counted=run.summarizes)
 
     def _run_all(
         self, inputs: Sequence[TextInput], names: Sequence[str], failures: InputFailures
