@@ -139,6 +139,10 @@ class RunProgress:
         self._total, self._position, self._resumed = total, done, done
         self._show()
 
+    def resize(self, total: float | None) -> None:
+        """The length of the file was an estimate before, or was not known."""
+        self._total = total or self._total
+
     def advance_to(self, position: float) -> None:
         """The file is done up to a position."""
         self._position = position

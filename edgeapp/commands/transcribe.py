@@ -267,7 +267,7 @@ def transcribe(
         _decoding(
             "--batch-size",
             help="Chunks decoded in parallel, cut at pauses, without previous text; 1: window "
-            "after window, exactly as openai-whisper.",
+            "after window, exactly as openai-whisper, once the loudness of the whole is known.",
             show_default=str(BATCH_SIZE),
             **_INT,
         ),

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from edgeapp.cli import main
 from edgeapp.exit_codes import named
-from pipelines.asr import DamagedAudio, batched, transcriber
+from pipelines.asr import DamagedAudio, transcriber
+from pipelines.asr.audio import decode
 from pipelines.hub import assets_folder
 from pipelines.notices import notice
 from pipelines.translation import Translation, Translator
@@ -57,16 +58,15 @@ def damaged(name: str, folder: Path) -> Path:
 @pytest.fixture
 def load(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Lets the decoding of bad.flac raise an error."""
-    decode = batched.load_audio
+    decode_path = decode.decode_path
 
     def fail_with(error: BaseException) -> None:
-        def load_audio(source: Any, *limits: float) -> Any:
-            if "bad" in str(getattr(source, "name", source)):
+        def failing(path: str, *limits: Any) -> Any:
+            if "bad" in path:
                 raise error
-            return decode(source, *limits)
+            return decode_path(path, *limits)
 
-        monkeypatch.setattr(batched, "load_audio", load_audio)
-        monkeypatch.setattr("pipelines.load_audio", load_audio)  # for the next recording
+        monkeypatch.setattr(decode, "decode_path", failing)
 
     return fail_with
 
@@ -180,14 +180,13 @@ def test_warnings_of_a_recording_come_with_its_results(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """One line without a source path on the command line; Python warnings for programs."""
-    for module in (batched, transcriber):
-        decode = module.load_audio
+    decode_path = decode.decode_path
 
-        def load_audio(source: Any, decode: Any = decode) -> Any:
-            notice(f"{source} is damaged", DamagedAudio)
-            return decode(source)
+    def damaged_path(path: str, *limits: Any) -> Any:
+        notice(f"{Path(path).name} is damaged", DamagedAudio)
+        return decode_path(path, *limits)
 
-        monkeypatch.setattr(module, "load_audio", load_audio)
+    monkeypatch.setattr(decode, "decode_path", damaged_path)
     shutil.copy(SAMPLES / "question.flac", tmp_path / "cut.flac")
     arguments = ("-m", "demo", "-f", "txt", "-o", "out", "--batch-size", batch_size, *CPU)
     assert run("transcribe", "cut.flac", *arguments) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,7 @@ from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.segmenter import SentenceJoiner
 
 if TYPE_CHECKING:
+    from edgeapp.batch.recordings.sound_prefetch import SoundStream
     from pipelines import (
         AudioSource,
         Checkpoint,
@@ -68,6 +69,8 @@ class TranscriptionJob:
         pieces: What an earlier run has finished; the work goes on after it.
         keep: Called with what is finished, wherever a later run can go on.
         warnings: About the recording, where its sound was decoded before.
+        sound: The recording, where its sound is decoded meanwhile: its length and the warnings
+            about it are known at the end.
         language: Spoken language; "" until it is known.
         duration: Seconds of audio; None until it is known.
         tokens: Number of decoded tokens, recognition and translation together.
@@ -80,6 +83,7 @@ class TranscriptionJob:
     pieces: Sequence[TranscriptPiece] = ()
     keep: Callable[[TranscriptPiece], None] | None = None
     warnings: Sequence[str] = ()
+    sound: SoundStream | None = None
     language: str = ""
     duration: float | None = None
     tokens: int = 0
@@ -122,6 +126,8 @@ class TranscriptionJob:
             )
         for event in events:
             if isinstance(event, TranscriptionInfo):
+                if self.sound is not None:
+                    event = replace(event, duration=self.sound.duration_s)
                 self.language, self.duration = event.language, event.duration
                 view.started(event)
                 for warning in (*self.warnings, *event.warnings):
@@ -144,6 +150,10 @@ class TranscriptionJob:
             elif isinstance(event, Checkpoint):
                 checkpoint = event
                 self._keep_piece(checkpoint)
+        if self.sound is not None:
+            self.duration = self.sound.duration_s
+            for warning in self.sound.warnings:
+                view.warned(warning)
         if self._emit is not None:
             for source in self._joiner.flush():
                 self._put(source, view)

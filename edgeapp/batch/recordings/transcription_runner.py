@@ -18,7 +18,7 @@ from edgeapp.batch.journal.job_journal import Job, JobRecord, State
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
-from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch
+from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch, SoundStream
 from edgeapp.batch.recordings.transcript_output import TranscriptOutput
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["FileOutcome", "TranscriptionRunner", "TranslatorSource"]
 
 _MIN_RESULT_BYTES = 1 << 20  # of each file of results
+_LONG_BYTES = 10 << 20  # of a recording whose decoding takes seconds
 _AUDIO_PER_TEXT = 20  # bytes of compressed sound at 1 kB/s for a byte of text with word times
 
 
@@ -108,13 +109,23 @@ class TranscriptionRunner:
         self._following = self._next_to_decode(inputs)
         names = [found.shown for found in inputs]
         run = RunProgress(names, "audio", self.progress_output, name_done=self.policy.name_done)
-        with SoundPrefetch() as self._sounds, run as self._progress:
+        with SoundPrefetch(self._in_blocks) as self._sounds, run as self._progress:
             for found, name in zip(inputs, self.output.names, strict=True):
                 with failures.catch(found.shown), self._progress.file(found.shown):
                     self._obtain(found, name, single=len(inputs) == 1)
         if self.verbose:
             print_draft_report(self.transcriber.draft_report)
         return failures.exit_code(counted=run.summarizes)
+
+    @property
+    def _is_remote(self) -> bool:
+        """Whether the machines of a cluster do the work."""
+        return self.translators is not None
+
+    @property
+    def _in_blocks(self) -> bool:
+        """Whether recordings are recognized as far as their sound is decoded."""
+        return self.options.batch_size > 1 and not self._is_remote
 
     @property
     def progress_output(self) -> ProgressOutput:
@@ -293,9 +304,14 @@ class TranscriptionRunner:
             entry.running()
         source = found.path
         audio: Any = sys.stdin.buffer if source == "-" else source
-        if (sound := self._sounds.take(source)) is not None:
+        sound = None if self._is_remote or source == "-" else self._sounds.take(source)
+        if isinstance(sound, SoundStream):
+            audio = job.sound = sound
+        elif sound is not None:
             audio, job.warnings = sound.samples, sound.warnings
-            del sound  # its samples are held by the job alone
+        del sound  # its samples are held by the job alone
+        if self.options.batch_size == 1 and not self._is_remote:
+            self._note_loudness(found)
         if source in self._following:
             self._sounds.begin(self._following[source])
         if not single and self.output.folder is None:
@@ -318,12 +334,22 @@ class TranscriptionRunner:
             if entry is not None:
                 entry.stopped(job.duration, error)
             raise
+        self._progress.resize(job.duration)
         self._progress.wrote(list(self._renderings(name)))
         if entry is not None:
             try:
                 entry.done(job.duration, self._renderings(name))
             except OutputError as error:  # the results are there
                 print_note(str(error))
+
+    def _note_loudness(self, found: FoundInput) -> None:
+        """Say why the first text of a long recording does not come at once."""
+        if found.path == "-" or Path(found.path).stat().st_size < _LONG_BYTES:
+            return
+        print_note(
+            f"{found.shown}: window by window needs the loudness of the whole recording, which is "
+            "decoded first; --batch-size 8 begins at once"
+        )
 
     def _view(self, name: str, resumed_s: float) -> LiveTextView | ProgressBarView:
         """Text as it is decoded, or a progress bar where stdout is for results in a format."""
