@@ -299,6 +299,7 @@ class TranscriptionRunner:
             self.target,
             pieces=() if entry is None else tuple(entry.pieces),
             keep=None if entry is None else _keeping(entry),
+            overlap=not (self._is_live or self._is_remote),
         )
         if entry is not None:
             entry.running()
@@ -351,22 +352,23 @@ class TranscriptionRunner:
             "decoded first; --batch-size 8 begins at once"
         )
 
+    @property
+    def _is_live(self) -> bool:
+        """Whether text goes to stdout as it is decoded, each translation below its source."""
+        if self.output.folder is None:
+            return not self.output.formats
+        return bool(self.verbose)
+
     def _view(self, name: str, resumed_s: float) -> LiveTextView | ProgressBarView:
         """Text as it is decoded, or a progress bar where stdout is for results in a format."""
         from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
 
-        to_stdout = self.output.folder is None
-        terminal = sys.stdout.isatty()
-        if to_stdout and self.output.formats:
+        if not self._is_live:
             return ProgressBarView(name, self._progress, resumed_s)
-        if to_stdout:
-            timed = terminal if self.verbose is None else self.verbose
+        if self.output.folder is None:
+            timed = sys.stdout.isatty() if self.verbose is None else self.verbose
             return LiveTextView(timed=timed, provisional=self.verbose is not False)
-        return (
-            LiveTextView(timed=True)
-            if self.verbose
-            else ProgressBarView(name, self._progress, resumed_s)
-        )
+        return LiveTextView(timed=True)
 
     def _translator_for(self, entry: Job[TranscriptPiece] | None, spoken: str) -> Translator:
         assert self.target is not None, "there is a target language"
