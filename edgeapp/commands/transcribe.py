@@ -57,7 +57,7 @@ from edgeapp.commands.options.common import (
 from edgeapp.commands.options.refused import REFUSED
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.subtitles.formats import FORMATS
+from edgeapp.subtitles.formats import FORMATS, MORE_FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError
@@ -97,7 +97,7 @@ _SWITCH: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
 
 
 def _complete_formats() -> list[str]:
-    return [*FORMATS, "all"]
+    return [*FORMATS, *MORE_FORMATS, "all"]
 
 
 def transcribe(
@@ -122,7 +122,7 @@ def transcribe(
             "-f",
             "--output-format",
             help="Format of the output; several with commas.",
-            metavar=f"[{'|'.join([*FORMATS, 'all'])}]",
+            metavar=f"[{'|'.join([*FORMATS, *MORE_FORMATS, 'all'])}]",
             rich_help_panel=INPUT_OUTPUT,
             autocompletion=_complete_formats,
         ),
@@ -321,7 +321,8 @@ def transcribe(
         _words("--append-punctuations", help="Marks that belong to the word before them."),
     ] = None,
     highlight_words: Annotated[
-        Switch, _words("--highlight-words", help="Underline the spoken word.", **_SWITCH)
+        Switch,
+        _words("--highlight-words", help="Underline the spoken word; ass: karaoke.", **_SWITCH),
     ] = "False",
     max_line_width: Annotated[
         int | None,
@@ -337,7 +338,7 @@ def transcribe(
         str,
         _words(
             "--subtitle-style",
-            help="Rules of srt and vtt, unless the options above give a layout; whisper: one cue "
+            help="Rules of subtitles, unless the options above give a layout; whisper: one cue "
             "per segment.",
             metavar=f"[{'|'.join([*STYLES, AS_RECOGNIZED])}]",
         ),

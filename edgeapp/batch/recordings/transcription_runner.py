@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
@@ -24,8 +24,9 @@ from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
 from edgeapp.console import format_clock, print_draft_report, print_note
 from edgeapp.exit_codes import InputFailures
-from edgeapp.subtitles.formats import Transcript, render
-from edgeapp.subtitles.shaping import shaped
+from edgeapp.subtitles.formats import Cue, Transcript, render
+from edgeapp.subtitles.pysubs_formats import karaoke
+from edgeapp.subtitles.shaping import TimedWord, shape_with_words, shaped, timed_words
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import EdgeError, InputError, OutputError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
     from edgeapp.batch.recordings.transcription_job import TranscriptionJob
     from edgeapp.model_pool import ModelPool
-    from pipelines import TranscribeOptions, Transcriber, Translator
+    from pipelines import Segment, TranscribeOptions, Transcriber, Translator
 
 __all__ = ["FileOutcome", "TranscriptionRunner", "TranslatorSource"]
 
@@ -397,15 +398,30 @@ class TranscriptionRunner:
             sys.stdout.flush()
 
     def _render(self, transcript: Transcript, fmt: str, translated: bool) -> str:
-        """A transcript in one format: srt and vtt as openai-whisper's layout says if one is
-        given, else in a style."""
-        if fmt in ("srt", "vtt"):
-            if self.layout.active and not translated:
-                cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # Segments
+        """A transcript in one format: subtitles as openai-whisper's layout says if one is given,
+        else in a style."""
+        if fmt in ("srt", "vtt", "ass", "ttml"):
+            layout = self.layout
+            if layout.highlight_words and fmt in ("ass", "ttml"):
+                if fmt == "ass" and not translated and (timed := self._karaoke_cues(transcript)):
+                    return karaoke(timed)
+                layout = replace(layout, highlight_words=False)
+            if layout.active and not translated:
+                cues = layout.cues(transcript.segments)  # type: ignore[arg-type]  # Segments
                 transcript = replace(transcript, segments=tuple(cues))
-            elif self.style is not None and not self.layout.active:
+            elif self.style is not None and not layout.active:
                 transcript = shaped(transcript, self.style)
         return render(transcript, fmt, translated=translated, pretty=self.pretty_json)
+
+    def _karaoke_cues(self, transcript: Transcript) -> list[tuple[Cue, Sequence[TimedWord]]]:
+        """Cues with their words; none where no word has a time."""
+        segments = cast("Sequence[Segment]", transcript.segments)
+        if not any(segment.words for segment in segments):
+            return []
+        layout = replace(self.layout, highlight_words=False)
+        if self.style is not None and not layout.active:
+            return shape_with_words(timed_words(segments), self.style)
+        return layout.timed_cues(segments)
 
     def _write_partial(self, job: TranscriptionJob, name: str) -> None:
         """After an error: write what was transcribed, to stdout or to files that end in .part."""
