@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pipelines import (
     CommittedText,
@@ -25,6 +25,7 @@ __all__ = [
     "TranslationFinal",
     "TranslationPartial",
     "WarningRaised",
+    "as_content",
     "as_json",
 ]
 
@@ -116,10 +117,15 @@ _TYPES: dict[type, str] = {
 }
 
 
-def as_json(event: SessionEvent | UpdateDecoded) -> str:
-    """The event as one line of JSON, "type" first; floats are rounded to three decimals."""
+def as_content(event: SessionEvent | UpdateDecoded) -> dict[str, Any]:
+    """The event as a JSON object, "type" first; floats are rounded to three decimals."""
     values = {
         key: round(value, 3) if isinstance(value, float) else value
         for key, value in asdict(event).items()
     }
-    return json.dumps({"type": _TYPES[type(event)], **values}, ensure_ascii=False)
+    return {"type": _TYPES[type(event)], **values}
+
+
+def as_json(event: SessionEvent | UpdateDecoded) -> str:
+    """`as_content` as one line."""
+    return json.dumps(as_content(event), ensure_ascii=False)

@@ -21,7 +21,7 @@ from pipelines import LANGUAGES
 if TYPE_CHECKING:
     from pipelines import Segment
 
-__all__ = ["complete_reply", "streamed_reply"]
+__all__ = ["complete_reply", "segment_content", "streamed_reply"]
 
 
 def complete_reply(
@@ -56,7 +56,7 @@ def complete_reply(
             "usage": _usage(started),
         }
         if "segment" in request.granularities:
-            content["segments"] = [_segment(segment) for segment in segments]
+            content["segments"] = [segment_content(segment) for segment in segments]
         if "word" in request.granularities:
             content["words"] = [
                 {"word": word.word.strip(), "start": word.start, "end": word.end}
@@ -122,7 +122,8 @@ def _usage(started: RecognitionStarted) -> dict[str, Any]:
     return {"type": "duration", "seconds": ceil(started.duration)}
 
 
-def _segment(segment: Segment) -> dict[str, Any]:
+def segment_content(segment: Segment) -> dict[str, Any]:
+    """A segment of verbose_json."""
     return {
         "id": segment.id,
         "seek": segment.seek,

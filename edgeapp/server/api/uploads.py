@@ -73,13 +73,16 @@ class FormUploads:
         self._lock = threading.Lock()  # files are removed in the threads of the work
         self._folder = make_temporary_folder("api")
 
-    async def read(self, request: Request, person: str, *, megabytes: int = 0) -> UploadedForm:
+    async def read(
+        self, request: Request, person: str, *, megabytes: int = 0, field: str = "file"
+    ) -> UploadedForm:
         """Read the form of a request.
 
         Args:
-            request: multipart/form-data with one field named "file" that is a file.
+            request: multipart/form-data with one field that is a file.
             person: Whose request it is.
             megabytes: The largest file, if that is less than usual.
+            field: The name of the file's field.
 
         Raises:
             ApiError: It is no such form, or too large, or too many wait here.
@@ -90,18 +93,18 @@ class FormUploads:
         if length is None or length < 0:
             raise ApiError(411, "the request needs a Content-Length")
         if length > limit * _MB + _FORM_BYTES:
-            raise ApiError(413, f"the file is larger than the limit of {limit} MB", param="file")
+            raise ApiError(413, f"the file is larger than the limit of {limit} MB", param=field)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
-            raise ApiError(400, "the request must be multipart/form-data with a field named file")
+            raise ApiError(
+                400, f"the request must be multipart/form-data with a field named {field}"
+            )
         self._reserve(person, length)
         path = self._folder / secrets.token_hex(16)
         try:
-            fields, name, size = await self._store(request, path)
+            fields, name, size = await self._store(request, path, field)
             if size > limit * _MB:
-                raise ApiError(
-                    413, f"the file is larger than the limit of {limit} MB", param="file"
-                )
+                raise ApiError(413, f"the file is larger than the limit of {limit} MB", param=field)
         except BaseException:
             path.unlink(missing_ok=True)
             self._release(person, length)
@@ -113,7 +116,7 @@ class FormUploads:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _store(
-        self, request: Request, path: Path
+        self, request: Request, path: Path, field: str
     ) -> tuple[tuple[tuple[str, str], ...], str, int]:
         """Parse a request's form into its fields, and the name and the size of its file."""
         try:
@@ -125,9 +128,9 @@ class FormUploads:
         except HTTPException as error:  # from starlette: not a form
             raise ApiError(400, f"the form cannot be read: {error.detail}") from None
         try:
-            file = form.get("file")
+            file = form.get(field)
             if not isinstance(file, UploadFile):
-                raise ApiError(400, "the form has no file in its field 'file'", param="file")
+                raise ApiError(400, f"the form has no file in its field {field!r}", param=field)
             await asyncio.to_thread(_copy, file, path)
             pairs = [(k, v) for k, v in form.multi_items() if isinstance(v, str)]
             return tuple(pairs), _plain_name(file.filename), path.stat().st_size
