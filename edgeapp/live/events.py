@@ -119,13 +119,17 @@ _TYPES: dict[type, str] = {
 
 def as_content(event: SessionEvent | UpdateDecoded) -> dict[str, Any]:
     """The event as a JSON object, "type" first; floats are rounded to three decimals."""
-    values = {
-        key: round(value, 3) if isinstance(value, float) else value
-        for key, value in asdict(event).items()
-    }
-    return {"type": _TYPES[type(event)], **values}
+    return {"type": _TYPES[type(event)], **_rounded(asdict(event))}
 
 
 def as_json(event: SessionEvent | UpdateDecoded) -> str:
     """`as_content` as one line."""
     return json.dumps(as_content(event), ensure_ascii=False)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return round(value, 3) if isinstance(value, float) else value

@@ -94,6 +94,7 @@ ALLOWED_ROUTES = (
     _program(r"/v1/openapi\.json", "GET HEAD", "/v1/openapi.json"),
     _program(r"/v1/docs", "GET HEAD", "/v1/docs", document=True),
     _program(r"/v1/realtime", "WEBSOCKET", "/v1/realtime"),
+    _program(r"/v1/live", "WEBSOCKET", "/v1/live"),
     # LibreTranslate's clients send their key in the body, which the handlers check.
     _program(r"/translate", "POST", "/translate", public=True),
     _program(r"/detect", "POST", "/detect", public=True),

@@ -48,7 +48,7 @@ class LiveWork:
         Raises:
             EdgeError: The recording cannot be decoded, or a model is not installed.
         """
-        from edgeapp.live.events import as_content
+        from edgeapp.live.event_encoder import EventEncoder
         from edgeapp.live.sources import FileSource
         from pipelines import DecodingCancelled, UpdateDecoded
 
@@ -63,6 +63,7 @@ class LiveWork:
         except DecodingCancelled:
             return
         live = make_live_setup(self.pool, self.choice)
+        encoder = EventEncoder(lambda: live.session.language)
         with self.pool.using(*live.models):
             events = live.session.run(FileSource(samples, self.speed))
             assert isinstance(events, Generator)  # so that it can be closed
@@ -71,4 +72,4 @@ class LiveWork:
                     if cancelled():
                         return
                     if not isinstance(event, UpdateDecoded):
-                        yield as_content(event)
+                        yield encoder.content(event)
