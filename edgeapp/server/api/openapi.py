@@ -31,7 +31,7 @@ _TRANSCRIPTION: dict[str, Json] = {
     "keywords[]": _STRINGS | {"description": "Words to prefer."},
     "timestamp_granularities[]": {
         "type": "array", "items": {"type": "string", "enum": ["segment", "word"]},
-        "description": "With response_format verbose_json.",
+        "description": "With response_format json or verbose_json.",
     },
     "chunking_strategy": _STRING | {
         "description": 'auto, or JSON: {"type": "server_vad", "threshold": 0.5, '
