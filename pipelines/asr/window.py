@@ -73,11 +73,13 @@ class LiveWindowResult:
         times: For each token, the position of its attention maximum in seconds from the start of
             the window; non-decreasing.
         accepted: Number of draft tokens that were accepted.
+        probabilities: Of each token; 1 within the forced prefix.
     """
 
     window: WindowResult
     times: tuple[float, ...]
     accepted: int
+    probabilities: tuple[float, ...]
 
 
 def compression_ratio(text: str) -> float:
@@ -270,7 +272,9 @@ class WindowDecoder:
         positions = attention.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
         window = self._window_result(result, 0.0)
         times = tuple(float(position) * TIME_PRECISION for position in positions)
-        return LiveWindowResult(window, times[: len(window.tokens)], result.accepted)
+        count = len(window.tokens)
+        probabilities = tuple(math.exp(value) for value in result.logprobs[:count])
+        return LiveWindowResult(window, times[:count], result.accepted, probabilities)
 
     def is_visible(self, result: WindowResult) -> bool:
         """Whether the result holds text, so that live text has been shown for it."""
