@@ -13,7 +13,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from edgeapp.subtitles.formats import Cue, Transcript, formats_of, render
+from edgeapp.history import SpokenCue
+from edgeapp.subtitles.formats import Transcript, formats_of, render
 from edgeapp.subtitles.shaping import shaped
 from pipelines import EdgeError, InputError, Segment, Word
 
@@ -66,7 +67,7 @@ def transcript_of(message: dict[str, Any]) -> Transcript:
 
 
 def _segment_or_cue(values: Any) -> Any:
-    """A Segment if the user left it unedited (with its tokens), else a Cue."""
+    """A Segment if the user left it unedited (with its tokens), else a cue with its words."""
     problem = "a segment of the transcript is invalid"
     try:
         start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
@@ -74,15 +75,22 @@ def _segment_or_cue(values: Any) -> Any:
         raise InputError(f"{problem}: it needs start and end in seconds, and text") from error
     if not (math.isfinite(start) and math.isfinite(end)):
         raise InputError(f"{problem}: its times are not finite")
-    if "tokens" not in values:
-        return Cue(start, end, text)
     try:
+        words = tuple(_word(word) for word in values.get("words") or ())
+        if "tokens" not in values:
+            return SpokenCue(start, end, text, words)
         fields = {**values, "start": start, "end": end, "text": text}
-        words = tuple(Word(**word) for word in values.get("words") or ())
         fields |= {"tokens": tuple(values["tokens"]), "words": words, "alternatives": ()}
         return Segment(**fields)
-    except TypeError as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise InputError(f"{problem}: its fields are not those of a segment") from error
+
+
+def _word(values: dict[str, Any]) -> Word:
+    start, end, probability = (float(values[name]) for name in ("start", "end", "probability"))
+    if not (math.isfinite(start) and math.isfinite(end) and 0 <= probability <= 1):
+        raise ValueError("the times or the probability of a word are out of range")
+    return Word(str(values["word"]), start, end, probability)
 
 
 def _main() -> int:
