@@ -11,10 +11,13 @@ import math
 import os
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
+from edgeapp.documents.transcript_documents import to_docx, to_markdown
 from edgeapp.history import SpokenCue
 from edgeapp.subtitles.formats import Transcript, formats_of, render
+from edgeapp.subtitles.passages import bilingual, passages
 from edgeapp.subtitles.shaping import shaped
 from pipelines import EdgeError, InputError, Segment, Word
 
@@ -28,27 +31,45 @@ def render_message(body: bytes) -> bytes:
     """The file that a page asks for.
 
     Args:
-        body: JSON with "format", "language", "cues", "translation", "target", and "translated":
-            whether to render the translation.
+        body: JSON with "format", "language", "cues", "translation", "target", "title", and "which":
+            "" for the text, "translated" for the translation, "both".
 
     Returns:
-        The file, in UTF-8.
+        The file; text is in UTF-8.
 
     Raises:
         EdgeError: The body is not a transcript, or the format is unknown.
     """
     try:
         message = json.loads(body)
-        (fmt,) = formats_of(str(message["format"]))
-        transcript = transcript_of(message)
-        if fmt in ("srt", "vtt"):
-            transcript = shaped(transcript)
-        text = render(transcript, fmt, translated=bool(message.get("translated")))
+        fmt, which = str(message["format"]), str(message.get("which") or "")
+        title, transcript = str(message.get("title") or ""), transcript_of(message)
+        if fmt == "docx":
+            return to_docx(transcript, title, which)
+        text = (
+            to_markdown(transcript, title, which)
+            if fmt == "md"
+            else _rendered(transcript, fmt, which)
+        )
     except EdgeError:
         raise
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"this is not a transcript: {error!r}"[:300]) from None
     return text.encode("utf-8", "replace")  # JSON may contain lone surrogates
+
+
+def _rendered(transcript: Transcript, name: str, which: str) -> str:
+    """One of the formats of `render`, for a page."""
+    (fmt,) = formats_of(name)
+    subtitles = fmt in ("srt", "vtt")
+    if which == "both" and fmt == "txt":
+        both = (f"{each.text}\n{each.translation}".strip() for each in passages(transcript))
+        return "\n\n".join(both) + "\n"
+    if which == "both" and subtitles:
+        return render(replace(transcript, segments=tuple(bilingual(transcript))), fmt)
+    if subtitles:
+        transcript = shaped(transcript)
+    return render(transcript, fmt, translated=which == "translated")
 
 
 def transcript_of(message: dict[str, Any]) -> Transcript:

@@ -5,8 +5,9 @@ import { clock, fillPickers, make, picked, problem, saveTranscript, onPickerOpti
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
 import { Editor } from "/edgeapp/static/editor/editor.js";
 import { Saver } from "/edgeapp/static/editor/saver.js";
+import { fileName } from "/edgeapp/static/history/listing.js";
 
-const FORMATS = ["txt", "srt", "vtt", "tsv", "json"];
+const FORMATS = ["txt", "md", "docx", "srt", "vtt", "tsv", "json"];
 const MB = 1 << 20;
 const AGAIN_MS = 600;
 
@@ -180,10 +181,10 @@ class File {
       cues,
       translation,
       target: this.target,
-      translated: Boolean(this.target && this.find("[name=which]").value),
+      title: this.name,
+      which: this.target ? this.find("[name=which]").value : "",
     };
-    const stem = this.name.replace(/\.[^.]*$/, "") || "recording";
-    await saveTranscript(stem, format, transcript).catch((error) => problem(this.root, error.message));
+    await saveTranscript(fileName(this.name), format, transcript).catch((error) => problem(this.root, error.message));
   }
 }
 

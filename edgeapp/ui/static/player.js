@@ -39,8 +39,7 @@ export class Player {
       if (!this.seconds && Number.isFinite(audio.duration)) this.setLength(audio.duration);
     };
     audio.onplay = audio.onpause = () => {
-      this.button.classList.toggle("ea-playing", !audio.paused);
-      this.button.setAttribute("aria-label", audio.paused ? "Play" : "Pause");
+      this.showState();
       if (!audio.paused) this.follow();
     };
     audio.ontimeupdate = audio.onseeked = () => {
@@ -83,13 +82,21 @@ export class Player {
     this.audio.src = url;
   }
 
+  /** Show whether it is playing. */
+  showState() {
+    this.button.classList.toggle("ea-playing", this.playing);
+    this.button.setAttribute("aria-label", this.playing ? "Pause" : "Play");
+  }
+
   close() {
     this.audio.pause();
     this.audio.removeAttribute("src");
     if (this.url) URL.revokeObjectURL(this.url);
     this.url = this.sound = null;
     this.seconds = 0;
+    this.until = Infinity;
     this.button.disabled = true;
+    this.showState();
     this.canvas.getContext("2d").clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.show();
   }

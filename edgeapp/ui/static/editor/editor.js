@@ -19,6 +19,7 @@ const BEFORE_S = 0.15; // a word is played from a little before it
 const HEARD_S = 1.5;
 const REST_MS = 4000; // after scrolling or typing, the text does not follow the sound for so long
 const NUDGE_S = 0.1;
+const CHECKED_MS = 500; // after scrolling to a row
 
 export class Editor {
   /**
@@ -33,7 +34,7 @@ export class Editor {
     this.stack = new UndoStack(model.EMPTY);
     this.spoken = new Marks("ea-spoken");
     this.doubts = new Doubts(this);
-    this.rows = new Rows(list, (row) => this.doubts.show(row));
+    this.rows = new Rows(list, (row) => this.doubts.show(row), () => this.complete());
     this.finder = new Finder(this);
     this.sentences = new Sentences(this);
     this.current = 0; // id of the row that the tools work on
@@ -41,7 +42,9 @@ export class Editor {
     this.now = 0; // id of the row that is played
     /** @type {HTMLElement | null} */
     this.running = null; // a translation that is still being decoded
+    this.wanted = 0; // id of a row to scroll to as soon as it is there
     this.restsUntil = 0;
+    this.checking = 0;
     this.bar = toolbar(this);
     tools.replaceChildren(this.bar.element, this.finder.element, this.finder.offer);
     this.tools = tools;
@@ -71,7 +74,10 @@ export class Editor {
       if (event.inputType === "historyUndo") this.undo();
       else this.redo();
     });
-    const rest = () => (this.restsUntil = performance.now() + REST_MS);
+    const rest = () => {
+      this.restsUntil = performance.now() + REST_MS;
+      clearTimeout(this.checking);
+    };
     for (const type of ["wheel", "touchmove"]) addEventListener(type, rest, { passive: true });
   }
 
@@ -213,21 +219,38 @@ export class Editor {
     this.spoken.set(word < 0 ? [] : [this.rangeOf(id, word)]);
   }
 
+  /** Mark a text that was searched for, and scroll to it: the whole of it, else the first of its
+   * words that is there. @param {string} text @param {string[]} words */
+  seek(text, words) {
+    const found = [text, ...words].find((each) => model.occurrences(this.transcript, each).length);
+    if (found) this.finder.open(found);
+  }
+
   /** @param {number} id of the row to keep in view */
   follow(id) {
     if (performance.now() < this.restsUntil) return;
     this.reveal(id);
   }
 
-  /** Scroll to a row, if it is not in view. @param {number} id */
-  reveal(id) {
+  /** Scroll to a row, if it is not in view. @param {number} id @param {boolean} [again] */
+  reveal(id, again = true) {
     const item = this.view(id)?.item;
+    this.wanted = item ? 0 : id;
     if (!item) return;
+    // The heights of rows that were never in view are estimates.
+    clearTimeout(this.checking);
+    if (again) this.checking = window.setTimeout(() => this.reveal(id, false), CHECKED_MS);
     const [box, top] = [item.getBoundingClientRect(), this.tools.getBoundingClientRect().bottom];
     if (box.top < top || box.bottom > innerHeight - 60) {
       const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
       item.scrollIntoView({ block: "center", behavior: still ? "instant" : "smooth" });
     }
+  }
+
+  /** All rows of a long transcript are there. */
+  complete() {
+    this.finder.refresh();
+    if (this.wanted) this.reveal(this.wanted);
   }
 
   /** Play 1.5 s around a word. @param {number} id of its row @param {number} index */

@@ -30,10 +30,10 @@ export class Finder {
       this.status,
       button("↑", () => this.step(-1), "Previous place"),
       button("↓", () => this.step(1), "Next place"),
+      button("✕", () => this.close(), "Close"),
       this.replacement,
       button("Replace", () => this.replace(false)),
       button("Replace all", () => this.replace(true)),
-      button("Close", () => this.close()),
     );
     this.offer = make("div", { class: "ea-offer", role: "status", hidden: true });
     this.query.oninput = () => this.search();

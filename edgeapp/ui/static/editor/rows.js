@@ -31,10 +31,12 @@ export class Rows {
   /**
    * @param {HTMLElement} list
    * @param {(row: Row) => void} shown called when a row is added or its text has changed
+   * @param {() => void} complete called when all rows of a long transcript are there
    */
-  constructor(list, shown) {
+  constructor(list, shown, complete) {
     this.list = list;
     this.shown = shown;
+    this.complete = complete;
     /** @type {Map<number, RowView>} */
     this.views = new Map();
     this.soon = 0;
@@ -45,6 +47,8 @@ export class Rows {
   /** Show a transcript. @param {Transcript} transcript */
   render(transcript) {
     clearTimeout(this.soon);
+    const continued = this.soon;
+    this.soon = 0;
     const { rows } = transcript;
     const wanted = new Set(rows.map((row) => row.id));
     for (const [id, view] of this.views) {
@@ -69,6 +73,7 @@ export class Rows {
       if (view.row !== row) this.update(view, row);
       this.showCues(view, cues.get(row.id) ?? []);
     }
+    if (continued) this.complete();
   }
 
   /** @param {Transcript} transcript */
