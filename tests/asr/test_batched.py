@@ -25,7 +25,6 @@ from pipelines.errors import AudioError, OptionError
 from tests.asr.test_events import Screen
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
-pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
