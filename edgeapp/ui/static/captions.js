@@ -1,6 +1,6 @@
 // The captions of the Live tab: lines that grow, cues for the download, scrolling.
 
-import { clock, make } from "/edgeapp/static/parts.js";
+import { clock, make } from "/edgeapp/static/elements.js";
 
 const NEAR_PX = 80;
 
