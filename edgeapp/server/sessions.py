@@ -243,6 +243,10 @@ class Session:
         elif previous is not None:
             previous.cancel()
 
+    def task(self, kind: str) -> Task | None:
+        """The task of a kind that runs; None: there is none."""
+        return self._tasks.get(kind)
+
     def put_audio(self, audio: bytes) -> None:
         """Pass audio to the live task; without one it is dropped."""
         if (task := self._tasks.get("live")) is not None:

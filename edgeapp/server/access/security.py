@@ -77,6 +77,10 @@ ALLOWED_ROUTES = (
     _route(r"/favicon\.ico", "GET HEAD", public=True),
     _route(r"/manifest\.json", "GET HEAD", public=True),
     _route(r"/edgeapp/static/[a-z0-9-]{1,40}\.(css|js|png|svg)", "GET HEAD", public=True),
+    # The secret in the address is the permission.
+    _route(r"/(view|overlay)/[\w-]{1,64}", "GET HEAD", public=True, document=True),
+    _route(r"/edgeapp/view/[\w-]{1,64}", "WEBSOCKET", public=True),
+    _route(r"/enter/[\w-]{1,64}", "GET HEAD POST", public=True, document=True),
     _route(r"/edgeapp/session", "WEBSOCKET"),
     _route(r"/edgeapp/user", "GET"),
     _route(r"/edgeapp/sample", "GET"),

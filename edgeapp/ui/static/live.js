@@ -6,6 +6,7 @@ import { LiveLine } from "/edgeapp/static/live-line.js";
 import { openMicrophone, openSample } from "/edgeapp/static/microphone.js";
 import { clock, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { Share, shared } from "/edgeapp/static/share.js";
 import { toast } from "/edgeapp/static/toast.js";
 import { Wave } from "/edgeapp/static/wave.js";
 import { Welcome } from "/edgeapp/static/welcome.js";
@@ -20,6 +21,7 @@ class Live {
     this.captions = new Captions(root);
     this.captions.changed = () => this.update();
     this.welcome = new Welcome(root, () => this.begin(openSample));
+    this.share = new Share(root);
     this.strip = new DemoStrip(this.find(".ea-demo"));
     this.language = "";
     this.target = "";
@@ -106,7 +108,7 @@ class Live {
       });
       if (this.attempt !== attempt) return await microphone.close();
       this.microphone = microphone;
-      const request = { type: "live", ...choice, rate: Math.round(microphone.rate), keep: keeps() };
+      const request = { type: "live", ...choice, rate: Math.round(microphone.rate), keep: keeps(), share: shared() };
       const line = new LiveLine(request, (snapshot) => this.resumed(snapshot));
       this.captions.begin(this.seconds ?? 0);
       if (!line.begin()) {
