@@ -61,7 +61,9 @@ export function remember(root, key) {
   for (const select of selects) {
     const value = stored[select.name];
     // A value is an option until the offers are known; `fill` drops it if it is not offered.
-    if (value) select.append(new Option(value, value, true, true));
+    const offered = [...select.options].some((option) => option.value === value);
+    if (value && offered) select.value = value;
+    else if (value) select.append(new Option(value, value, true, true));
   }
   root.addEventListener("change", ({ target }) => {
     if (!selects.includes(target)) return;
@@ -93,8 +95,11 @@ export function problem(root, text) {
 }
 
 /** Let the browser download a text as a file. */
-export function download(name, text) {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+export const download = (name, text) => downloadBlob(name, new Blob([text], { type: "text/plain" }));
+
+/** Let the browser download data as a file. */
+export function downloadBlob(name, blob) {
+  const url = URL.createObjectURL(blob);
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
