@@ -1,6 +1,7 @@
 // Behaviour of the tab bar and the page's frame: the URL's hash is the open tab, arrow keys move
 // between tabs, the title shows that the microphone is open, and a button logs out.
 
+import { catchDrops } from "/edgeapp/static/dropped.js";
 import { on } from "/edgeapp/static/session.js";
 import { make } from "/edgeapp/static/parts.js";
 import { toast } from "/edgeapp/static/toast.js";
@@ -43,7 +44,9 @@ function setUpTabs(list) {
     next.focus();
     next.click();
   });
-  const initial = location.hash.slice(1);
+  // The tab of the address, unless another one was clicked while the page was loading.
+  const untouched = tabs()[0]?.getAttribute("aria-selected") === "true";
+  const initial = untouched ? location.hash.slice(1) : "";
   new MutationObserver(update).observe(list, { attributeFilter: ["aria-selected"], subtree: true });
   update();
   if (initial) open(initial);
@@ -63,6 +66,7 @@ function whenAdded(selector, act) {
   observer.observe(document.documentElement, { childList: true, subtree: true });
 }
 
+catchDrops(() => open("file"));
 whenAdded("#ea-tabs div[role=tablist]", setUpTabs);
 on("lost", () => toast("The connection to EdgeApp is lost. Reconnecting."));
 on("hello", ({ user }) => {

@@ -8,7 +8,7 @@ const STEP_S = 5;
 export class Player {
   constructor(root) {
     const find = (selector) => root.querySelector(selector);
-    this.audio = find("audio");
+    this.audio = find("video");
     this.strip = find(".ea-strip");
     this.canvas = this.strip.querySelector("canvas");
     this.button = find(".ea-play");
