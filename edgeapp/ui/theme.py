@@ -84,5 +84,6 @@ def head() -> str:
         '<meta name="theme-color" content="#f7f5f1" media="(prefers-color-scheme: light)">'
         '<meta name="theme-color" content="#141412" media="(prefers-color-scheme: dark)">'
         '<meta name="referrer" content="same-origin">'
+        '<script src="/edgeapp/static/head.js"></script>'
         '<script type="module" src="/edgeapp/static/frame.js"></script>'
     )

@@ -5,6 +5,7 @@ import { DemoStrip } from "/edgeapp/static/demo-strip.js";
 import { Heard } from "/edgeapp/static/heard.js";
 import { LiveLine } from "/edgeapp/static/live-line.js";
 import { SOURCES, openMicrophone, openSample, sharesTabs } from "/edgeapp/static/microphone.js";
+import { Projector } from "/edgeapp/static/projector.js";
 import { clock, downloadBlob, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
 import { Share, shared } from "/edgeapp/static/share.js";
@@ -28,6 +29,7 @@ class Live {
     this.heard = null;
     this.welcome = new Welcome(root, () => this.begin(openSample));
     this.share = new Share(root);
+    this.projector = new Projector(root, () => this.captions.scroll());
     this.strip = new DemoStrip(this.find(".ea-demo"));
     this.language = "";
     this.target = "";
@@ -334,6 +336,7 @@ class Live {
     if (this.root.classList.contains("ea-big") === wanted) return;
     this.root.classList.toggle("ea-big", wanted);
     this.find(".ea-big-off").hidden = !wanted;
+    this.projector.show(wanted);
     if (wanted) document.documentElement.requestFullscreen?.().catch(() => {});
     else if (document.fullscreenElement) document.exitFullscreen();
     this.find(wanted ? ".ea-big-off" : ".ea-big-on").focus();

@@ -45,6 +45,7 @@ export class Player {
       event.preventDefault();
     };
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
+    addEventListener("ea-theme", () => this.paint());
   }
 
   /** Open a local file; it is played from the user's machine. */
