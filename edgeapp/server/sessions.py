@@ -243,14 +243,14 @@ class Session:
         elif previous is not None:
             previous.cancel()
 
-    def task(self, kind: str) -> Task | None:
-        """The task of a kind that runs; None: there is none."""
-        return self._tasks.get(kind)
-
     def put_audio(self, audio: bytes) -> None:
         """Pass audio to the live task; without one it is dropped."""
         if (task := self._tasks.get("live")) is not None:
             task.put_audio(audio)
+
+    def task(self, kind: str) -> Task | None:
+        """The task of a kind that runs."""
+        return self._tasks.get(kind)
 
     def stop(self, kind: str) -> None:
         """Let a task finish with the input that it has."""

@@ -3,34 +3,36 @@
 import { onDrop } from "/edgeapp/static/dropped.js";
 import { Player } from "/edgeapp/static/player.js";
 import { clock, fillPickers, make, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
-import { ask, hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { Editor } from "/edgeapp/static/editor/editor.js";
+import { Saver } from "/edgeapp/static/editor/saver.js";
+import { fileName } from "/edgeapp/static/history/listing.js";
 import { Queue } from "/edgeapp/static/queue.js";
-import { Segments } from "/edgeapp/static/segments.js";
 import { Picture } from "/edgeapp/static/video.js";
 
-const FORMATS = ["txt", "srt", "vtt", "tsv", "json"];
+const FORMATS = ["txt", "md", "docx", "srt", "vtt", "tsv", "json"];
 const MB = 1 << 20;
 const AGAIN_MS = 600;
-const SAVE_MS = 600;
 
 class File {
   constructor(root) {
     this.root = root;
     this.find = (selector) => root.querySelector(selector);
     this.player = new Player(root);
-    this.segments = new Segments(this.find(".ea-segments"), (time) => this.player.play(time));
+    this.segments = new Editor(this.find(".ea-segments"), this.find(".ea-editing"), this.player);
     this.player.moved = (time) => this.segments.mark(time);
+    this.saver = new Saver(() => this.segments.texts(), (text) => this.status(text));
     this.name = "";
-    this.record = null; // of the history, in which corrections are stored
-    this.edited = false;
     this.picture = new Picture(this.player.audio, () => {
       const { cues, translation } = this.segments.texts();
       return translation.length ? translation : cues;
     });
+    this.segments.changed = () => {
+      this.saver.changed();
+      this.picture.changed();
+    };
     this.queue = new Queue(root, this.queued());
     this.listen();
-    this.find(".ea-segments").addEventListener("input", () => this.changed());
-    addEventListener("pagehide", () => this.keep());
   }
 
   /** What the queue asks of this tab. */
@@ -49,7 +51,8 @@ class File {
 
   /** What is needed to show the recording again. */
   take() {
-    const { file, language, target, duration, record } = this;
+    const { file, language, target, duration } = this;
+    const { record } = this.saver;
     const { sound } = this.player;
     const took = this.queue.current?.kept?.took ?? this.queue.took;
     return { file, language, target, duration, record, sound, texts: this.segments.texts(), took };
@@ -57,11 +60,9 @@ class File {
 
   /** Show a recording that was worked on before. */
   show({ file, language, target, duration, record, sound, texts }) {
-    this.keep();
-    Object.assign(this, { file, language, target, duration, record, name: file.name });
-    this.segments.clear(Boolean(target));
-    for (const cue of texts.cues) this.segments.add(cue);
-    for (const cue of texts.translation) this.segments.translate(cue);
+    Object.assign(this, { file, language, target, duration, name: file.name });
+    this.saver.open(record);
+    this.segments.open(texts.cues, texts.translation, { language, target });
     problem(this.root, "");
     this.find(".ea-name").textContent = file.name;
     this.find(".ea-which").hidden = !target;
@@ -77,14 +78,12 @@ class File {
   listen() {
     remember(this.root, "ea-file-choice");
     onDrop((files) => this.queue.add(files));
-    this.find(".ea-segments").addEventListener("input", () => this.picture.changed());
     onPickerOptions((options) => {
       this.options = options;
       fillPickers(this.root, options);
     });
     this.find("[name=language]").onchange = () => fillPickers(this.root, this.options);
     on("hello", ({ limits }) => {
-      this.keep();
       const text = `up to ${limits.megabytes} MB and ${clock(60 * limits.minutes)} of audio`;
       this.find(".ea-limits").textContent = text;
     });
@@ -103,7 +102,7 @@ class File {
     const during = (type, listener) => on(type, (message) => this.sent && listener(message));
     during("file_sound", (sound) => this.player.draw(sound));
     during("file_started", ({ language, duration }) => {
-      this.language = language;
+      this.language = this.segments.sentences.languages.language = language;
       this.duration = duration;
       this.player.setLength(duration);
       this.status("");
@@ -112,7 +111,7 @@ class File {
     during("file_retracted", () => this.segments.retract());
     during("file_segment", ({ segment, left, record }) => {
       this.segments.add(segment);
-      this.record = record ?? this.record;
+      this.saver.record = record ?? this.saver.record;
       this.picture.changed();
       this.progress(segment.end);
       this.status(left === null ? "" : `about ${clock(left + 0.9)} left`);
@@ -163,14 +162,13 @@ class File {
 
   async begin(file) {
     const choice = picked(this.root);
-    this.keep();
-    this.record = null;
+    this.saver.open(null, true);
     this.file = file;
     this.complete = this.sent = false;
     this.name = file.name;
     this.target = choice.target ?? "";
     this.duration = 0;
-    this.segments.clear(Boolean(this.target));
+    this.segments.clear({ target: this.target });
     problem(this.root, "");
     this.find(".ea-name").textContent = file.name;
     this.find(".ea-which").hidden = !this.target;
@@ -200,32 +198,6 @@ class File {
     }
   }
 
-  /** A correction was made: store it soon. While the work goes on, it waits for its end. */
-  changed() {
-    if (!this.record) return;
-    this.edited = true;
-    clearTimeout(this.saving);
-    if (!this.working) this.saving = setTimeout(() => this.keep(), SAVE_MS);
-  }
-
-  /** Store the corrections in the history. */
-  async keep() {
-    if (!this.edited || this.working) return;
-    clearTimeout(this.saving);
-    this.edited = false;
-    const short = ({ start, end, text }) => ({ start, end, text });
-    const { cues, translation } = this.segments.texts();
-    const { record } = this;
-    try {
-      const message = { type: "edit", record, cues: cues.map(short), translation: translation.map(short) };
-      const { done } = await ask(message);
-      if (record === this.record) this.status(done ? "Saved." : "");
-    } catch {
-      // Not connected: it is stored after the next correction or connection.
-      if (record === this.record) this.edited = true;
-    }
-  }
-
   cancel() {
     this.sending?.abort();
     send({ type: "cancel", kind: "file" });
@@ -238,7 +210,7 @@ class File {
     this.segments.retract();
     if (cancelled) this.status("Cancelled. The text so far is below.");
     this.state("done");
-    this.keep();
+    this.saver.release();
     this.queue.ended(this.complete ? "done" : "cancelled");
   }
 
@@ -247,15 +219,15 @@ class File {
     problem(this.root, message);
     this.status("");
     this.state("done");
+    this.saver.release();
     this.queue.ended("failed", message);
   }
 
   reset() {
-    this.keep();
+    this.saver.open(null);
     this.queue.reset();
-    this.record = null;
     this.player.close();
-    this.segments.clear(false);
+    this.segments.clear();
     problem(this.root, "");
     this.state("empty");
     this.find(".ea-drop input").focus();
@@ -268,10 +240,10 @@ class File {
       cues,
       translation,
       target: this.target,
-      translated: Boolean(this.target && this.find("[name=which]").value),
+      title: this.name,
+      which: this.target ? this.find("[name=which]").value : "",
     };
-    const stem = this.name.replace(/\.[^.]*$/, "") || "recording";
-    await saveTranscript(stem, format, transcript).catch((error) => problem(this.root, error.message));
+    await saveTranscript(fileName(this.name), format, transcript).catch((error) => problem(this.root, error.message));
   }
 }
 

@@ -6,7 +6,7 @@ import { Heard } from "/edgeapp/static/heard.js";
 import { LiveLine } from "/edgeapp/static/live-line.js";
 import { SOURCES, openMicrophone, openSample, sharesTabs } from "/edgeapp/static/microphone.js";
 import { Projector } from "/edgeapp/static/projector.js";
-import { clock, downloadBlob, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
+import { clock, download, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
 import { Share, shared } from "/edgeapp/static/share.js";
 import { toast } from "/edgeapp/static/toast.js";
@@ -318,7 +318,7 @@ class Live {
   saveSound() {
     const { file } = this.heard;
     const [, ending] = [["ogg", "ogg"], ["mp4", "m4a"]].find(([type]) => file.type.includes(type)) ?? ["", "webm"];
-    downloadBlob(`${this.fileName()}.${ending}`, file);
+    download(`${this.fileName()}.${ending}`, file);
   }
 
   fileName() {

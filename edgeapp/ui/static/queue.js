@@ -1,7 +1,7 @@
 // Several recordings, one after the other: their list with states, and all transcripts as one zip.
 
 import { clock, make } from "/edgeapp/static/elements.js";
-import { downloadBlob, problem } from "/edgeapp/static/parts.js";
+import { download, problem } from "/edgeapp/static/parts.js";
 
 const LABELS = { waiting: "Waiting", working: "", done: "Done", failed: "Failed", cancelled: "Cancelled" };
 const NEXT_MS = 300;
@@ -161,7 +161,7 @@ export class Queue {
     try {
       const reply = await fetch("/edgeapp/export", { method: "POST", body });
       if (!reply.ok) throw new Error((await reply.json()).error);
-      downloadBlob("transcripts.zip", await reply.blob());
+      download("transcripts.zip", await reply.blob());
     } catch (error) {
       problem(this.root, error.message);
     }
