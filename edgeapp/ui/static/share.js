@@ -26,7 +26,11 @@ export class Share {
     for (const button of this.dialog.querySelectorAll("[data-copies]")) {
       button.onclick = () => this.copy(button, this.find(button.dataset.copies));
     }
-    on("live_status", ({ viewers }) => this.count(viewers));
+    on("live_status", ({ viewers }) => {
+      // The server has ended it, or has been started again.
+      if (viewers === undefined) sessionStorage.removeItem(STORE);
+      this.count(viewers);
+    });
     this.count();
   }
 
