@@ -23,19 +23,26 @@ CAPTIONS = {"git": 1, "blip": 1, "blip-2": 5}
 ONE_BY_ONE = ("fsmt", "prophetnet", "nllb-moe")
 
 
-def ours(engine: Engine, model: Any, family: str, beam_size: int = 1, drafts: bool = False) -> Any:
+def ours(
+    engine: Engine,
+    model: Any,
+    family: str,
+    beam_size: int = 1,
+    drafts: bool = False,
+    seed: int = 0,
+) -> Any:
     architecture = model.architecture
     options = GenerationOptions(
         max_new_tokens=LENGTH, eos_ids=architecture.eos_ids, beam_size=beam_size
     )
-    encoded = model.encode([source_of(family)])[0]
+    encoded = model.encode([source_of(family, seed)])[0]
     drafter = NgramDrafter() if drafts else None
     request = Request(encoded, (architecture.start_id,), options, drafter=drafter)
     return [*engine.generate([request])[0].tokens]
 
 
-def theirs(module: Any, family: str, start: int, beam_size: int) -> list[int]:
-    source = source_of(family)
+def theirs(module: Any, family: str, start: int, beam_size: int, seed: int = 0) -> list[int]:
+    source = source_of(family, seed)
     batch = torch.tensor([source]) if isinstance(source, list) else source[None]
     if family in CAPTIONS:
         given = {"input_ids": torch.tensor([[start]])} if family == "git" else {}
@@ -62,6 +69,9 @@ def test_it_equals_generate(family: str) -> None:
         assert greedy
         assert greedy == theirs(module, family, start, 1)[: len(greedy)]
         assert ours(engine, model, family, drafts=True) == greedy
+        for seed in (1, 2):
+            other = ours(engine, model, family, seed=seed)
+            assert other == theirs(module, family, start, 1, seed)[: len(other)]
         beams = ours(engine, model, family, beam_size=3)
         assert beams == theirs(module, family, start, 3)[: len(beams)]
 

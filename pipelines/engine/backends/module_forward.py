@@ -183,6 +183,7 @@ class _Git:
     """GIT: the states of the picture precede the text of a causal decoder.
 
     The module has no way to pass those states, so that each new sequence encodes the picture.
+    They do not count as positions of the text.
     """
 
     source: Literal["tokens", "other", "none"] = "other"
@@ -190,6 +191,7 @@ class _Git:
 
     def __init__(self, module: Any) -> None:
         self.decoder = self._module = module
+        self._picture_tokens = module.git.encoder.layer[0].attention.self.image_patch_tokens
 
     def encode(self, sources: Sequence[Any]) -> list[Any]:
         pixels = [torch.as_tensor(source) for source in sources]
@@ -199,11 +201,15 @@ class _Git:
         ]
 
     def decode(self, tokens: Tensor, sources: Sequence[Any], past: Any, attention: bool) -> Any:
-        pixels = None
+        pixels, read = None, 0
         if past is None:
             pixels = torch.cat([flat.mT.unflatten(2, shape[1:]) for flat, shape in sources])
+        else:
+            read = past.get_seq_length() - self._picture_tokens
+        positions = torch.arange(read, read + tokens.shape[1], device=tokens.device)
         return self._module(
             input_ids=tokens,
+            position_ids=positions[None].expand(len(tokens), -1),
             pixel_values=pixels,
             past_key_values=past,
             use_cache=True,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
-from pipelines.errors import CheckpointError, ModelError, OptionError
+from pipelines.errors import OptionError
+from pipelines.processors import open_text_tokenizer
 from pipelines.translation.tokenizers.files import (
     SURROGATES,
     name_or_none,
@@ -35,7 +35,7 @@ class WrappedTokenizer:
     target_codes: tuple[str, ...] = ()
 
     def __init__(self, folder: Path) -> None:
-        self._tokenizer = _open(folder)
+        self._tokenizer = open_text_tokenizer(folder)
         config = read_json(folder / "tokenizer_config.json", optional=True)
         languages = config.get("langs") or read_json(folder / "config.json").get("langs")
         pair = isinstance(languages, list) and len(languages) == 2
@@ -90,18 +90,3 @@ class WrappedTokenizer:
 
     def forced_prefix(self, target_language: str | None) -> tuple[int, ...]:
         return ()
-
-
-def _open(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except ImportError as error:
-        lines = str(error).strip().splitlines()
-        raise ModelError(
-            f"the tokenizer of {folder.name} needs another package: {lines[0]}"
-        ) from error
-    except Exception as error:  # transformers and tokenizers raise nothing narrower
-        lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise CheckpointError(f"{folder}: its tokenizer cannot be read: {lines[0]}") from error
