@@ -64,7 +64,7 @@ def test_a_text_without_a_task_is_given_to_mt5_as_it_is(tmp_path: Path) -> None:
         assert translator.tokenizer.decode(translator.tokenizer.encode("the cat")) == "the cat"
 
 
-@pytest.mark.filterwarnings("default")
+@pytest.mark.filterwarnings("always")
 def test_the_command_line_runs_them_and_says_so_once(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

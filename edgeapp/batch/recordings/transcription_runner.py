@@ -240,7 +240,7 @@ class TranscriptionRunner:
                 print_note(f"{source}: {decision.value}; --overwrite does it again")
             return
         self._check_outputs(source, files)
-        model = self.transcriber.recognizer.capabilities.name
+        model = self.transcriber.capabilities.name
         with journal.job(key, "transcribe", source, model, TranscriptPiece) as job:
             if job is None:
                 raise InputError(f"{source}: another run is at it")
