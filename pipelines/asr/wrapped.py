@@ -15,9 +15,9 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import Chunk
 from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.capabilities import Capabilities
-from pipelines.asr.decode_tasks import DecodeTask, EncodeRequest, StreamNotReady
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Segment, SegmentDone, TextDelta
+from pipelines.asr.sequential import DecodeTask
 from pipelines.asr.window import compression_ratio
 from pipelines.engine import (
     Drafting,
@@ -25,6 +25,7 @@ from pipelines.engine import (
     GenerationOptions,
     LogitFilter,
     NoRepeatNgram,
+    Pending,
     RepetitionPenalty,
     Request,
 )
@@ -130,8 +131,9 @@ class WrappedRecognizer:
         start, end = chunk.start_frame / FRAMES_PER_SECOND, chunk.end_frame / FRAMES_PER_SECOND
         first = round(start * SAMPLE_RATE) - chunk.offset
         samples = chunk.samples[max(0, first) : round(end * SAMPLE_RATE) - chunk.offset]
-        encoded = yield EncodeRequest(self._features(samples))
-        assert encoded is not None, "an EncodeRequest is answered with its source"
+        source = self.drafting.source(self._features(samples))
+        yield Pending(source)
+        encoded = source.encoded
         generation = self._options(options, end - start)
         drafter = self.drafting.drafter_for(encoded, generation)
         architecture = self.model.architecture
@@ -146,9 +148,10 @@ class WrappedRecognizer:
         logprobs: list[float] = []
         shown = ""
         with self.model.stream(request) as stream:
+            pending = Pending(stream)
             while True:
                 if not stream.ready:
-                    yield StreamNotReady(stream)
+                    yield pending
                 event = next(stream, None)
                 if event is None:
                     break
