@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from platformdirs import user_cache_path
 
+from edgeapp.temporary_folders import make_temporary_folder
+
 pytest_plugins = ["tests.tally", "tests.workers"]  # these import this file, not the other way
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -53,12 +55,16 @@ def pytest_configure(config: pytest.Config) -> None:
     # A worker inherits the sandbox of the process that started it, where the cache is another.
     kernels = os.environ["EDGEAPP_KERNELS"] if worker else user_cache_path("edgeapp") / "kernels"
     _environment = dict(os.environ)
-    _home = Path(tempfile.mkdtemp(prefix="edgeapp-tests-"))
+    _home = _new_home(config)
+    # pytest keeps the folders of its last runs.
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     for name in _environment:
         if name.lower().startswith(tuple(prefix.lower() for prefix in _UNWANTED)):
             del os.environ[name]
     os.environ.update(
         HOME=str(_home),
+        # What a test leaves there, or a program that it kills, goes with the home.
+        TMPDIR=str(_temporary(_home)),
         XDG_CACHE_HOME=str(_home / "cache"),
         XDG_CONFIG_HOME=str(_home / "config"),
         XDG_DATA_HOME=str(_home / "data"),
@@ -79,11 +85,31 @@ def pytest_configure(config: pytest.Config) -> None:
         OMP_WAIT_POLICY="PASSIVE",
         TOKENIZERS_PARALLELISM="false",
     )
+    tempfile.tempdir = None  # where TMPDIR says
+
+
+def _new_home(config: pytest.Config) -> Path:
+    """A folder for this process. One that was killed leaves it to the next run to be removed, a
+    worker to the process that started it."""
+    if not is_worker(config):
+        return make_temporary_folder("tests")
+    home = Path(tempfile.gettempdir()) / config.workerinput["workerid"]
+    home.mkdir(mode=0o700)
+    return home
+
+
+def _temporary(home: Path) -> Path:
+    """The folder for temporary files of a home. Its name is short: sockets are made there too, and
+    their paths are limited to 107 bytes."""
+    folder = home / "t"
+    folder.mkdir()
+    return folder
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     os.environ.clear()
     os.environ.update(_environment)
+    tempfile.tempdir = None
     if _home is not None:
         shutil.rmtree(_home, ignore_errors=True)
 

@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "assets/docs").glob("*.md"))]
 COMMAND = typer.main.get_command(app)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+END = "the end of a page"
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
@@ -79,15 +80,17 @@ def check(words: list[str], where: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["README.md", "assets/docs/python.md"])
-def test_python_examples_run(name: str, tmp_path: Path) -> None:
+def test_python_examples_run(tmp_path: Path) -> None:
     shutil.copy(assets_folder() / "samples" / "talk.flac", tmp_path)
     (tmp_path / "assets").symlink_to(ROOT / "assets")  # the README's are run in a checkout
-    page = (ROOT / name).read_text("utf-8")
-    examples = [code for kind, code in _FENCE.findall(page) if kind == "python"]
-    assert examples
+    script = ""
     # Each in a namespace of its own, all in one process: importing torch takes longer than they do.
-    script = "\n".join(f"exec(compile({code!r}, {name!r}, 'exec'), {{}})" for code in examples)
+    for name in ("README.md", "assets/docs/python.md"):
+        found = _FENCE.findall((ROOT / name).read_text("utf-8"))
+        examples = [code for kind, code in found if kind == "python"]
+        assert examples, name
+        script += "".join(f"exec(compile({code!r}, {name!r}, 'exec'), {{}})\n" for code in examples)
+        script += f"print({END!r})\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
         cwd=tmp_path,
@@ -97,4 +100,7 @@ def test_python_examples_run(name: str, tmp_path: Path) -> None:
         timeout=250,
     )
     assert done.returncode == 0, done.stderr
-    assert "Wo ist der Bahnhof?" in done.stdout
+    *pages, rest = done.stdout.split(f"{END}\n")
+    assert len(pages) == 2
+    assert all("Wo ist der Bahnhof?" in page for page in pages)
+    assert rest == ""

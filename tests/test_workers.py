@@ -1,4 +1,4 @@
-"""Which files a run of some tests does not even import."""
+"""Which files a run of some tests does not even import, and how many processes run the others."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests import workers
 from tests.conftest import REPOSITORY
-from tests.workers import pytest_ignore_collect
+from tests.workers import pytest_ignore_collect, pytest_xdist_auto_num_workers
 
 FAST = "not (e2e or browser or real or oracle or slow)"
 
@@ -39,3 +40,18 @@ def test_files_with_tests_that_are_run_are_imported(tmp_path: Path) -> None:
 def test_folders_have_marks() -> None:
     assert ignored(REPOSITORY / "tests" / "e2e" / "test_live.py", FAST)
     assert not ignored(REPOSITORY / "tests" / "e2e" / "test_live.py", "not (slow)")
+
+
+@pytest.mark.parametrize(
+    ("expression", "gigabytes", "processes"), [("", 12, 3), ("", 11, 2), ("", 0, 2), (FAST, 12, 2)]
+)
+def test_the_whole_suite_gets_one_process_more_than_there_are_cores(
+    monkeypatch: pytest.MonkeyPatch, expression: str, gigabytes: int, processes: int
+) -> None:
+    monkeypatch.setattr(workers, "_memory_bytes", lambda: gigabytes << 30)
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=expression, keyword=""))
+    hook = pytest_xdist_auto_num_workers(config)
+    next(hook)
+    with pytest.raises(StopIteration) as returned:
+        hook.send(2)
+    assert returned.value.value == processes

@@ -5,12 +5,16 @@ transformers.
 
 A file's tests run in one worker, for they share fixtures; all tests with a browser in one, for they
 share a server and a browser; and all with real weights, which share what those have written. The
-files that take long come first.
+files that take long come first. For the whole suite `-n auto` is one process more than there are
+cores, if there is memory for it: the first minutes wait for browsers, timers and recordings that
+are played as fast as they were spoken.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +37,7 @@ _OF_A_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", re.MULTILINE
 _TOGETHER = ("tests/e2e/test_ui", "tests/real/")  # beginnings of names of files for one worker
 # The markers of files that take long, the longest first.
 _LONG = ("browser", "e2e", "real", "slow", "oracle")
+_BYTES_OF_A_PROCESS = 4 << 30  # with the programs that it starts
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -70,6 +75,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: ranks[item.path])
     else:
         items.sort(key=lambda item: "e2e" in item.keywords)
+
+
+@pytest.hookimpl(optionalhook=True, wrapper=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
+    """The number of processes of `-n auto`: that of xdist, and one more for the whole suite."""
+    cores = yield
+    whole = not config.option.markexpr and not config.option.keyword
+    room = _memory_bytes() >= (cores + 1) * _BYTES_OF_A_PROCESS
+    return cores + 1 if whole and room else cores
+
+
+def _memory_bytes() -> int:
+    """Of this machine; 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
 
 
 @pytest.hookimpl(optionalhook=True)

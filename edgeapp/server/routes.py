@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,12 @@ from edgeapp.server.api.service import ApiService
 from edgeapp.server.fairness import FairThreads
 from edgeapp.server.page.exports import Exports
 from edgeapp.server.page.page_api import PageApi
+from edgeapp.server.page.sounds import Sounds
 from edgeapp.server.sessions import Sessions
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
 from edgeapp.ui import STATIC
+from pipelines import EdgeError
 from pipelines.hub import assets_folder
 
 if TYPE_CHECKING:
@@ -65,7 +68,8 @@ def app_routes(
         tokens: Of programs.
     """
     sessions = Sessions(options.sessions, options.sessions_per_person)
-    history, threads = History(history_path), FairThreads()
+    history = History(history_path, sound_mb=pool.settings.history_sound_mb)
+    threads = FairThreads()
     logins = Logins(dict(options.logins), tokens, required=options.login_required)
     service = make_service(pool, options, logins, lambda: sessions.running)
     uploads = Uploads(
@@ -73,6 +77,7 @@ def app_routes(
     )
     api = PageApi(pool, sessions, can_change_models=options.trusted)
     exports = Exports(threads, logins.person_of)
+    sounds = Sounds(history, logins.user_of)
 
     async def user(request: Request) -> Response:
         """For a page whose WebSocket was refused: the middleware replies 401 without a login."""
@@ -83,6 +88,8 @@ def app_routes(
         service.close()
         threads.close()
         uploads.remove_all()
+        with suppress(EdgeError):  # it cannot be used; this was said before
+            history.empty_trash()
         history.close()
 
     socket = PageSocket(pool, sessions, uploads, api, history, logins, threads)
@@ -92,6 +99,7 @@ def app_routes(
         WebSocketRoute("/edgeapp/session", socket.serve),
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
         Route("/edgeapp/export", exports.export, methods=["POST"]),
+        Route("/edgeapp/sound/{record:int}", sounds.get),
         Route("/edgeapp/user", user),
         Route("/edgeapp/sample", _sample),
         Route("/login", logins.login_page),

@@ -74,7 +74,7 @@ def theme() -> gr.themes.Base:
 
 def style() -> str:
     """The page's own style sheet; Gradio inserts it before its own rules."""
-    names = "tokens frame controls live big file text models history".split()
+    names = "tokens frame controls live big file editor text models history".split()
     return "\n".join((STATIC / f"{name}.css").read_text("utf-8") for name in names)
 
 

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from pipelines.asr.decode_tasks import StreamNotReady
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
@@ -27,6 +26,7 @@ from pipelines.engine import (
     GenerationOptions,
     LogitFilter,
     NoRepeatNgram,
+    Pending,
     RepetitionPenalty,
     Request,
     Result,
@@ -195,7 +195,7 @@ class WindowDecoder:
         seed: int | None,
         prefix: Sequence[int] = (),
         forced_phrases: tuple[tuple[int, ...], ...] = (),
-    ) -> Generator[TextDelta | Retract | StreamNotReady, EncodedSource | None, WindowResult]:
+    ) -> Generator[TextDelta | Retract | Pending, None, WindowResult]:
         """Decode a window with temperature fallback.
 
         Closing the generator cancels the decoding.
@@ -208,8 +208,8 @@ class WindowDecoder:
             forced_phrases: Tokens of texts that the result contains, if its length allows.
 
         Yields:
-            Live text, Retract where an attempt with visible text failed, and StreamNotReady where
-            the engine must compute a step first.
+            Live text, Retract where an attempt with visible text failed, and Pending where the
+            engine must compute a step first.
 
         Returns:
             The result of the last attempt.
@@ -314,7 +314,7 @@ class WindowDecoder:
         temperature: float,
         seed: int | None,
         forced_phrases: tuple[tuple[int, ...], ...],
-    ) -> Generator[TextDelta | StreamNotReady, EncodedSource | None, WindowResult]:
+    ) -> Generator[TextDelta | Pending, None, WindowResult]:
         """Decode at one temperature."""
         special = self._tokenizer.special
         logit_filters = self._logit_filters
@@ -345,9 +345,10 @@ class WindowDecoder:
             drafter=self._drafting.drafter_for(encoded, options),
         )
         with self._engine.stream(request) as stream:
+            pending = Pending(stream)
             while True:
                 if not stream.ready:
-                    yield StreamNotReady(stream)
+                    yield pending
                 event = next(stream, None)
                 if event is None:
                     break

@@ -49,7 +49,7 @@ def test_a_cut_line_loses_no_sound_and_a_reload_goes_on(desk: Desk) -> None:
     page = desk.open("live")
     page.evaluate(BREAKABLE)
     page.click(".ea-start")
-    page.wait_for_selector(".ea-said:has-text(' ')", timeout=30_000)
+    page.wait_for_selector(".ea-said:has-text(' ')")
     page.evaluate("window.cut = 'closed', reconnectNow()")
     page.wait_for_function(
         "/Reconnecting, [3-9] s/.test(document.querySelector('.ea-kept').innerText)"
@@ -69,5 +69,5 @@ def test_a_cut_line_loses_no_sound_and_a_reload_goes_on(desk: Desk) -> None:
         arg=before.split(".")[0],
     )
     page.click(".ea-start")
-    page.wait_for_selector(".ea-live[data-state=idle]", timeout=30_000)
+    page.wait_for_selector(".ea-live[data-state=idle]")
     assert similarity(page) > 0.8

@@ -28,7 +28,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 def arrive(desk: Desk) -> Any:
     """The login page, as a new browser gets it."""
     desk.context = desk.browser.new_context(ignore_https_errors=True)
-    desk.context.set_default_timeout(20_000)
+    desk.context.set_default_timeout(90_000)
     desk.context.on("request", lambda request: desk.requests.append(request.url))
     page = desk.context.new_page()
     page.goto(desk.url)

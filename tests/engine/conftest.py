@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from pipelines.engine import Engine, LoadedModel
+from pipelines.engine.kernels.library import KernelLibrary
+from pipelines.engine.kernels.loader import load_kernels
 from tests.engine.stored import Stored
 from tests.fixtures.checkpoints import write_marian, write_whisper
 
@@ -34,6 +36,14 @@ def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         return made[spec]
 
     return folder
+
+
+@pytest.fixture(scope="session")
+def library() -> KernelLibrary:
+    """The compiled kernels of this machine; for files that are skipped where there can be none."""
+    found = load_kernels()
+    assert found is not None
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -80,11 +80,16 @@ ALLOWED_ROUTES = (
     _route(r"/logout", "POST", public=True),
     _route(r"/favicon\.ico", "GET HEAD", public=True),
     _route(r"/manifest\.json", "GET HEAD", public=True),
-    _route(r"/edgeapp/static/[a-z0-9-]{1,40}\.(css|js|png|svg)", "GET HEAD", public=True),
+    _route(
+        r"/edgeapp/static/([a-z]{1,20}/)?[a-z0-9-]{1,40}\.(css|js|png|svg)",
+        "GET HEAD",
+        public=True,
+    ),
     _route(r"/edgeapp/session", "WEBSOCKET"),
     _route(r"/edgeapp/user", "GET"),
     _route(r"/edgeapp/sample", "GET"),
     _route(r"/edgeapp/export", "POST"),
+    _route(r"/edgeapp/sound/[0-9]{1,18}", "GET HEAD"),
     _route(r"/edgeapp/upload/[\w-]{1,64}", "PUT"),
     # Programs.
     _program(r"/v1/models", "GET HEAD", "/v1/models"),

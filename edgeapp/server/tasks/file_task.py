@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.recordings.transcription_job import BATCH_SIZE, TranscriptionJob
+from edgeapp.server.page.sounds import media_suffix
 from edgeapp.server.recordings import load_recording
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.spectrogram import spectrogram
@@ -33,7 +34,7 @@ class FileTask:
         pool: The shared models.
         history: Where the transcript is stored.
         choice: Models and languages.
-        path: The uploaded file. The task owns and deletes it.
+        path: The uploaded file. The task owns it: it moves it into the history, or deletes it.
         name: The file's name on the user's machine, for messages and the history.
         minutes: The longest recording that is accepted.
     """
@@ -56,14 +57,14 @@ class FileTask:
     def run(self, send: Send) -> None:
         try:
             samples = self._load(send)
+            self.check()
+            # In a thread of its own, so that it does not delay the first words.
+            drawing = threading.Thread(target=self._draw, args=(samples, send), daemon=True)
+            drawing.start()
+            self._transcribe(samples, send)
+            drawing.join()
         finally:
             self._path.unlink(missing_ok=True)
-        self.check()
-        # In a thread of its own, so that it does not delay the first words.
-        drawing = threading.Thread(target=self._draw, args=(samples, send), daemon=True)
-        drawing.start()
-        self._transcribe(samples, send)
-        drawing.join()
 
     def put_audio(self, audio: bytes) -> None:
         """Ignored: a recording arrives as a file."""
@@ -106,11 +107,18 @@ class FileTask:
 
             job = TranscriptionJob(
                 transcriber,
-                TranscribeOptions(language=choice.language, batch_size=BATCH_SIZE),
+                TranscribeOptions(
+                    language=choice.language, batch_size=BATCH_SIZE, word_timestamps=True
+                ),
                 translator_for if choice.target else None,
                 choice.target,
             )
-            job.run(samples, _PageView(self, send, journal))
+            try:
+                job.run(samples, _PageView(self, send, journal))
+            finally:
+                if journal.id is not None and self._path.exists():
+                    suffix = media_suffix(self._name)
+                    self._history.keep_sound(journal.id, self._path, suffix)
         send({"type": "file_done", "language": job.language})
 
     def _load(self, send: Send) -> Samples:

@@ -2,27 +2,26 @@
 
 import { Player } from "/edgeapp/static/player.js";
 import { clock, fillPickers, make, picked, problem, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
-import { ask, hello, keeps, on, send } from "/edgeapp/static/session.js";
-import { Segments } from "/edgeapp/static/segments.js";
+import { hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { Editor } from "/edgeapp/static/editor/editor.js";
+import { Saver } from "/edgeapp/static/editor/saver.js";
+import { fileName } from "/edgeapp/static/history/listing.js";
 
-const FORMATS = ["txt", "srt", "vtt", "tsv", "json"];
+const FORMATS = ["txt", "md", "docx", "srt", "vtt", "tsv", "json"];
 const MB = 1 << 20;
 const AGAIN_MS = 600;
-const SAVE_MS = 600;
 
 class File {
   constructor(root) {
     this.root = root;
     this.find = (selector) => root.querySelector(selector);
     this.player = new Player(root);
-    this.segments = new Segments(this.find(".ea-segments"), (time) => this.player.play(time));
+    this.segments = new Editor(this.find(".ea-segments"), this.find(".ea-editing"), this.player);
     this.player.moved = (time) => this.segments.mark(time);
+    this.saver = new Saver(() => this.segments.texts(), (text) => this.status(text));
+    this.segments.changed = () => this.saver.changed();
     this.name = "";
-    this.record = null; // of the history, in which corrections are stored
-    this.edited = false;
     this.listen();
-    this.find(".ea-segments").addEventListener("input", () => this.changed());
-    addEventListener("pagehide", () => this.keep());
   }
 
   listen() {
@@ -32,7 +31,6 @@ class File {
     });
     this.find("[name=language]").onchange = () => fillPickers(this.root, this.options);
     on("hello", ({ limits }) => {
-      this.keep();
       const text = `up to ${limits.megabytes} MB and ${clock(60 * limits.minutes)} of audio`;
       this.find(".ea-limits").textContent = text;
     });
@@ -59,7 +57,7 @@ class File {
     for (const button of buttons) button.onclick = () => this.save(button.textContent);
     on("file_sound", (sound) => this.player.draw(sound));
     on("file_started", ({ language, duration }) => {
-      this.language = language;
+      this.language = this.segments.sentences.languages.language = language;
       this.duration = duration;
       this.player.setLength(duration);
       this.status("");
@@ -68,7 +66,7 @@ class File {
     on("file_retracted", () => this.segments.retract());
     on("file_segment", ({ segment, left, record }) => {
       this.segments.add(segment);
-      this.record = record ?? this.record;
+      this.saver.record = record ?? this.saver.record;
       this.progress(segment.end);
       this.status(left === null ? "" : `about ${clock(left + 0.9)} left`);
     });
@@ -113,12 +111,11 @@ class File {
 
   async begin(file) {
     const choice = picked(this.root);
-    this.keep();
-    this.record = null;
+    this.saver.open(null, true);
     this.name = file.name;
     this.target = choice.target ?? "";
     this.duration = 0;
-    this.segments.clear(Boolean(this.target));
+    this.segments.clear({ target: this.target });
     problem(this.root, "");
     this.find(".ea-name").textContent = file.name;
     this.find(".ea-which").hidden = !this.target;
@@ -147,32 +144,6 @@ class File {
     }
   }
 
-  /** A correction was made: store it soon. While the work goes on, it waits for its end. */
-  changed() {
-    if (!this.record) return;
-    this.edited = true;
-    clearTimeout(this.saving);
-    if (!this.working) this.saving = setTimeout(() => this.keep(), SAVE_MS);
-  }
-
-  /** Store the corrections in the history. */
-  async keep() {
-    if (!this.edited || this.working) return;
-    clearTimeout(this.saving);
-    this.edited = false;
-    const short = ({ start, end, text }) => ({ start, end, text });
-    const { cues, translation } = this.segments.texts();
-    const { record } = this;
-    try {
-      const message = { type: "edit", record, cues: cues.map(short), translation: translation.map(short) };
-      const { done } = await ask(message);
-      if (record === this.record) this.status(done ? "Saved." : "");
-    } catch {
-      // Not connected: it is stored after the next correction or connection.
-      if (record === this.record) this.edited = true;
-    }
-  }
-
   cancel() {
     this.sending?.abort();
     send({ type: "cancel", kind: "file" });
@@ -184,20 +155,20 @@ class File {
     this.segments.retract();
     if (cancelled) this.status("Cancelled. The text so far is below.");
     this.state("done");
-    this.keep();
+    this.saver.release();
   }
 
   failed(message) {
     problem(this.root, message);
     this.status("");
     this.state("done");
+    this.saver.release();
   }
 
   reset() {
-    this.keep();
-    this.record = null;
+    this.saver.open(null);
     this.player.close();
-    this.segments.clear(false);
+    this.segments.clear();
     problem(this.root, "");
     this.state("empty");
     this.find(".ea-drop input").focus();
@@ -210,10 +181,10 @@ class File {
       cues,
       translation,
       target: this.target,
-      translated: Boolean(this.target && this.find("[name=which]").value),
+      title: this.name,
+      which: this.target ? this.find("[name=which]").value : "",
     };
-    const stem = this.name.replace(/\.[^.]*$/, "") || "recording";
-    await saveTranscript(stem, format, transcript).catch((error) => problem(this.root, error.message));
+    await saveTranscript(fileName(this.name), format, transcript).catch((error) => problem(this.root, error.message));
   }
 }
 

@@ -114,21 +114,22 @@ export function problem(root, text) {
   place.hidden = !text;
 }
 
-/** Let the browser download a text as a file. */
+/** Let the browser download a text or a blob as a file. */
 export function download(name, text) {
-  const url = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  const url = URL.createObjectURL(new Blob([text], { type: text.type ?? "text/plain" }));
   make("a", { href: url, download: name }).click();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
 
 /** Download a transcript in a format. Throws an Error with the server's message. */
 export async function saveTranscript(name, format, transcript) {
-  const translated = Boolean(transcript.translated);
+  const { which = transcript.translated ? "translated" : "" } = transcript;
   const reply = await fetch("/edgeapp/export", {
     method: "POST",
-    body: JSON.stringify({ ...transcript, format, translated }),
+    body: JSON.stringify({ ...transcript, format, which }),
   });
   if (!reply.ok) throw new Error((await reply.json()).error);
-  const mark = translated && format !== "json" && transcript.target ? `.${transcript.target}` : "";
-  download(`${name}${mark}.${format}`, await reply.text());
+  const language = { translated: transcript.target, both: `${transcript.language}-${transcript.target}` }[which];
+  const mark = language && format !== "json" ? `.${language}` : "";
+  download(`${name}${mark}.${format}`, await reply.blob());
 }

@@ -55,8 +55,8 @@ class NativeBackend:
         self.architecture = architecture_of(read_config(folder), str(folder))
         self.shortlist = shortlist
         self._check_shortlist()
-        if self.architecture.source != "audio":
-            plan = plan.for_text_source()
+        audio = self.architecture.source == "audio"
+        plan = plan.for_audio_source() if audio else plan.for_text_source()
         if self.architecture.decoder.relative is not None:
             plan = plan.without_float16_activations()
         self.plan = plan

@@ -11,7 +11,6 @@ from random import Random
 from tests.campaign import part
 from tests.campaign.commands import SAMPLES, run_command
 from tests.campaign.part import MB, Case, Failed, Limits
-from tests.campaign.warm import import_all
 
 KINDS = ("lines", "subtitles", "transcribe", "watch")
 _FLAGS = ("--compute-type", "int8", "--device", "cpu", "--threads", "1")
@@ -35,7 +34,6 @@ class Campaign(part.Part):
     fixed = 4 * len(KINDS)
 
     def prepare(self) -> None:
-        import_all()
         self.expected: dict[str, dict[str, bytes]] = {}
         for kind in KINDS[:2] if self.sampling else KINDS:
             folder = self.folder / f"whole-{kind}"

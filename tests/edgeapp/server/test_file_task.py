@@ -106,6 +106,14 @@ def test_speech_in_the_target_language_is_shown_and_stored_as_its_own_translatio
     record = history.open(summary.id)
     assert record is not None
     assert [cue.text for cue in record.transcript.translation] == cues
+    words = [word for cue in record.transcript.segments for word in getattr(cue, "words", ())]
+    assert "".join(word.word for word in words).split() == "".join(segments).split()
+    assert all(0 <= word.start <= word.end <= 10 for word in words)
+    assert not path.exists()
+    sound = history.sound(summary.id)
+    assert sound is not None
+    assert sound.name.endswith(".flac")
+    assert sound.read_bytes() == (assets_folder() / "samples" / "question.flac").read_bytes()
 
 
 def test_a_task_that_was_cancelled_before_it_began(tmp_path: Path) -> None:

@@ -67,13 +67,6 @@ def damage(library: KernelLibrary, kernel: str) -> DamagedLibrary:
     return DamagedLibrary(**values, damaged=kernel)
 
 
-@pytest.fixture
-def library() -> KernelLibrary:
-    found = loader.load_kernels()
-    assert found is not None
-    return found
-
-
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_kernels_of_this_machine_pass(library: KernelLibrary, threads: int) -> None:
     before = torch.get_num_threads()
@@ -94,10 +87,10 @@ def test_every_kernel_is_checked(library: KernelLibrary) -> None:
 
 
 @pytest.fixture
-def load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], KernelLibrary | None]:
+def load(
+    library: KernelLibrary, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[str], KernelLibrary | None]:
     """Loads the kernels as a new process with a new cache folder, one of them damaged."""
-    library = loader.load_kernels()
-    assert library is not None
     path = tmp_path / "kernels" / loader._cache_path(library.level).name
     path.parent.mkdir()
     path.write_bytes(loader._cache_path(library.level).read_bytes())
@@ -176,7 +169,7 @@ def test_models_run_without_a_kernel(
 def test_the_check_is_fast(library: KernelLibrary) -> None:
     times = []
     for _ in range(5):
-        start = time.perf_counter()
+        start = time.process_time()
         wrong_kernels(library)
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     assert min(times) < 0.2  # some 40 ms

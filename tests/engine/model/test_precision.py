@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,8 @@ import torch
 from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request, SuppressTokens
 from pipelines.engine import engine as engine_module
 from pipelines.engine.backends.native import NativeBackend
-from pipelines.engine.model import linear
+from pipelines.engine.kernels.loader import load_kernels
+from pipelines.engine.model import linear, precision
 from pipelines.engine.model.linear import _Int8, _Int8Weights
 from pipelines.engine.model.precision import (
     ComputePlan,
@@ -148,6 +150,42 @@ def test_int8_by_torch_is_close_to_float32(
     with Engine(device="cpu", compute_type="int8", threads=1) as other:
         assert other.load(checkpoints(spec)).backend.kernels == "torch's kernels"
     test_lower_precisions_are_close_to_float32(spec, "int8", checkpoints, engine)
+
+
+@pytest.fixture
+def no_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    able = precision._cpu_capabilities()
+    monkeypatch.setattr(precision, "_cpu_capabilities", lambda: replace(able, bfloat16=False))
+
+
+@pytest.mark.usefixtures("no_bfloat16")
+@pytest.mark.skipif(load_kernels() is None, reason="needs the compiled kernels")
+def test_without_bfloat16_audio_is_encoded_in_int8(checkpoints: Folders, engine: Engine) -> None:
+    spec = "whisper:tiny"
+    with Engine(device="cpu", compute_type="int8", threads=1) as other:
+        model = other.load(checkpoints(spec))
+        assert model.backend.plan.encoder.kernel == "int8"
+        windows = [
+            torch.randn(80, 3_000, generator=torch.Generator().manual_seed(i)) for i in (1, 2)
+        ]
+        together = model.encode(windows)
+        tokens = _scores(model)[1]
+        for window, encoded in zip(windows, together, strict=True):
+            alone = model.encode([window])[0]
+            torch.testing.assert_close(model.score(alone, tokens), model.score(encoded, tokens))
+    test_lower_precisions_are_close_to_float32(spec, "int8", checkpoints, engine)
+
+
+@pytest.mark.usefixtures("no_bfloat16")
+def test_without_kernels_and_bfloat16_audio_is_encoded_in_float32(
+    checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fbgemm has one scale for all windows of a batch."""
+    for module in (precision, linear):
+        monkeypatch.setattr(module, "load_kernels", lambda: None)
+    with Engine(device="cpu", compute_type="int8", threads=1) as other:
+        plan = other.load(checkpoints("whisper:tiny")).backend.plan
+        assert (plan.encoder.weight_dtype, plan.decoder.kernel) == (torch.float32, "int8")
 
 
 @pytest.mark.parametrize("spec", SPECS)
