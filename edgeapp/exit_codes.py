@@ -175,8 +175,12 @@ class InputFailures:
             code = MODEL if isinstance(error, ModelError) else SOME_FAILED
             self._code = max(self._code, code)
 
-    def exit_code(self) -> int:
-        """The exit code after the last input; of several inputs the failed ones are counted."""
-        if self._failed and self._inputs > 1:
+    def exit_code(self, *, counted: bool = False) -> int:
+        """The exit code after the last input; of several inputs the failed ones are counted.
+
+        Args:
+            counted: A summary has said how many failed.
+        """
+        if self._failed and self._inputs > 1 and not counted:
             print_note(f"{self._failed} of {self._inputs} inputs failed")
         return self._code

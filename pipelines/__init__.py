@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from pipelines.asr import (
         FRAMES_PER_SECOND,
         SAMPLE_RATE,
+        AudioFile,
         AudioSource,
         Checkpoint,
         CommittedText,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         Word,
         load_audio,
         load_audio_isolated,
+        open_audio,
     )
     from pipelines.decoding_choices import Alternative
     from pipelines.languages import (
@@ -146,6 +148,7 @@ __all__ = [
     "Alignment",
     "Alternative",
     "AudioError",
+    "AudioFile",
     "AudioSource",
     "Checkpoint",
     "CheckpointError",
@@ -212,6 +215,7 @@ __all__ = [
     "load_audio",
     "load_audio_isolated",
     "model_languages",
+    "open_audio",
     "pair_in_name",
     "rank_text_languages",
     "text_language_other_than",

@@ -28,7 +28,6 @@ PACKAGES = ("edgeapp", "pipelines")
 _LEAVES = {"pipelines.errors", "pipelines.notices", "pipelines.json_files"}
 _TEXT = _LEAVES | {
     "pipelines.decoding_choices",
-    "pipelines.deferred_errors",
     "pipelines.languages",
     "pipelines.tokenizer_json",
 }
@@ -81,7 +80,6 @@ ALLOWED: Mapping[str, set[str]] = {
     # Files of other programs, which the hub finds and the engine reads.
     "pipelines.formats": {"pipelines.languages", *_LEAVES},
     "pipelines.languages": set(_LEAVES),
-    "pipelines.deferred_errors": set(),
     "pipelines.decoding_choices": {"pipelines.errors"},
     "pipelines.openmp": set(),
     "pipelines.notices": {"pipelines.errors"},

@@ -1,13 +1,15 @@
-"""Which files a command works on: files, folders, patterns, and lists of them."""
+"""Which files a command works on: files, folders, patterns, addresses, and lists of them."""
 
 from __future__ import annotations
 
 import glob
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgeapp.batch.remote_file import RemoteFile, RemoteFiles, is_address
 from pipelines import InputError
 
 __all__ = ["MEDIA_SUFFIXES", "FoundInput", "find_inputs", "read_list"]
@@ -28,20 +30,38 @@ class FoundInput:
         name: Under which its results are named: relative to the folder that was given, without
             the suffix; None for a file that was given by itself.
         problem: Why it stands for no file; None if it does.
+        remote: What is downloaded to `path`; None for a file of this machine.
     """
 
     path: str
     name: str | None = None
     problem: str | None = None
+    remote: RemoteFile | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name for messages and the journal."""
+        return self.path if self.remote is None else self.remote.shown
+
+    def present(self) -> AbstractContextManager[None]:
+        """A context in which the file is there, downloaded if need be.
+
+        Raises:
+            EdgeError: As RemoteFile.downloaded.
+        """
+        return nullcontext() if self.remote is None else self.remote.downloaded()
 
 
-def find_inputs(names: Iterable[str], suffixes: frozenset[str]) -> list[FoundInput]:
+def find_inputs(
+    names: Iterable[str], suffixes: frozenset[str], remote: RemoteFiles | None = None
+) -> list[FoundInput]:
     """The inputs that names on a command line stand for, without repetitions.
 
     Args:
         names: Files; "-" for stdin; folders, of which all files with a suffix of `suffixes` are
-            taken, at any depth; patterns with *, ? or [ ].
+            taken, at any depth; patterns with *, ? or [ ]; http and https addresses.
         suffixes: Suffixes in lower case, with the dot.
+        remote: Makes the files at addresses; None: an address is an input with a problem.
 
     Returns:
         The inputs in order; a folder or a pattern that stands for no file is one with a problem.
@@ -51,6 +71,8 @@ def find_inputs(names: Iterable[str], suffixes: frozenset[str]) -> list[FoundInp
         path = Path(name)
         if not name.strip():
             inside = [FoundInput(name, problem="the name of an input is empty")]
+        elif is_address(name):
+            inside = [_at_address(name, remote)]
         elif path.is_dir():
             inside = _in_folder(path, suffixes)
             if not inside:
@@ -66,6 +88,14 @@ def find_inputs(names: Iterable[str], suffixes: frozenset[str]) -> list[FoundInp
         for each in inside:
             found.setdefault(each.path, each)
     return list(found.values())
+
+
+def _at_address(name: str, remote: RemoteFiles | None) -> FoundInput:
+    if remote is None:
+        problem = f"{name} is an address, which is opened only if asked: --allow-urls downloads it"
+        return FoundInput(name, problem=problem)
+    file = remote.at(name)
+    return FoundInput(str(file.path), remote=file)
 
 
 def read_list(path: Path) -> list[str]:
@@ -84,7 +114,7 @@ def read_list(path: Path) -> list[str]:
     names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not names:
         raise InputError(f"{path} names no file")
-    return [name if name == "-" else str(path.parent / name) for name in names]
+    return [name if name == "-" or is_address(name) else str(path.parent / name) for name in names]
 
 
 def _in_folder(folder: Path, suffixes: frozenset[str]) -> list[FoundInput]:

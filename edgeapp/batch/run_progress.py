@@ -97,6 +97,11 @@ class RunProgress:
         self._summary()
 
     @property
+    def summarizes(self) -> bool:
+        """Whether a note at the end says how many files were done, and how many have failed."""
+        return len(self._inputs) > 1 and self._output is ProgressOutput.TERMINAL
+
+    @property
     def outcome(self) -> FileOutcome:
         """What was done with the last file, outside of `file`."""
         return FileOutcome(self._skipped, self._total or None, self._resumed, self._outputs)
@@ -133,6 +138,10 @@ class RunProgress:
         """
         self._total, self._position, self._resumed = total, done, done
         self._show()
+
+    def resize(self, total: float | None) -> None:
+        """The length of the file was an estimate before, or was not known."""
+        self._total = total or self._total
 
     def advance_to(self, position: float) -> None:
         """The file is done up to a position."""
@@ -268,7 +277,7 @@ class RunProgress:
             failures=[{"file": name, "message": message} for name, message in self._failures],
             **self._measure(self._amount),
         )
-        if len(self._inputs) < 2 or self._output is not ProgressOutput.TERMINAL:
+        if not self.summarizes:
             return
         counts = [f"{count} {what}" for what, count in self._counts.items() if count]
         if counts:

@@ -29,11 +29,11 @@ def run_on_cluster(
         The exit code: 0, or the highest of the failed recordings.
     """
     failures = InputFailures(len(inputs), runner.debug)
-    names = [found.path for found in inputs]
+    names = [found.shown for found in inputs]
     progress = RunProgress(names, "audio", runner.progress_output)
     with progress, ThreadPoolExecutor(cluster.size, thread_name_prefix="file") as threads:
         work = {
-            threads.submit(replace(runner).run_one, found, name): found.path
+            threads.submit(replace(runner).run_one, found, name): found.shown
             for found, name in zip(inputs, runner.output.names, strict=True)
         }
         waiting: set[Future[FileOutcome]] = set(work)
@@ -47,7 +47,7 @@ def run_on_cluster(
             cluster.close()
             threads.shutdown(cancel_futures=True)
             raise
-    return failures.exit_code()
+    return failures.exit_code(counted=progress.summarizes)
 
 
 def _count(outcome: FileOutcome, progress: RunProgress) -> None:

@@ -12,6 +12,8 @@ from edgeapp.batch.recordings.transcript_output import TranscriptOutput
 from edgeapp.batch.recordings.transcription_job import BATCH_SIZE
 from edgeapp.batch.recordings.transcription_runner import TranscriptionRunner, TranslatorSource
 from edgeapp.commands.options.batch import (
+    AllowPrivate,
+    AllowUrls,
     DryRun,
     Events,
     FromList,
@@ -19,6 +21,7 @@ from edgeapp.commands.options.batch import (
     Overwrite,
     RetryFailed,
     open_journal,
+    remote_files,
 )
 from edgeapp.commands.options.command import SWITCH, GroupedCommand
 from edgeapp.commands.options.common import (
@@ -54,7 +57,7 @@ from edgeapp.commands.options.common import (
 from edgeapp.commands.options.refused import REFUSED
 from edgeapp.console import print_note
 from edgeapp.exit_codes import exit_with_code
-from edgeapp.subtitles.formats import FORMATS
+from edgeapp.subtitles.formats import FORMATS, MORE_FORMATS
 from edgeapp.subtitles.style import AS_RECOGNIZED, DEFAULT_STYLE, STYLES, style_of
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import OptionError
@@ -94,7 +97,7 @@ _SWITCH: dict[str, Any] = {"metavar": SWITCH, "case_sensitive": False}
 
 
 def _complete_formats() -> list[str]:
-    return [*FORMATS, "all"]
+    return [*FORMATS, *MORE_FORMATS, "all"]
 
 
 def transcribe(
@@ -119,7 +122,7 @@ def transcribe(
             "-f",
             "--output-format",
             help="Format of the output; several with commas.",
-            metavar=f"[{'|'.join([*FORMATS, 'all'])}]",
+            metavar=f"[{'|'.join([*FORMATS, *MORE_FORMATS, 'all'])}]",
             rich_help_panel=INPUT_OUTPUT,
             autocompletion=_complete_formats,
         ),
@@ -136,6 +139,8 @@ def transcribe(
         ),
     ] = None,
     from_list: FromList = None,
+    allow_urls: AllowUrls = False,
+    allow_private: AllowPrivate = False,
     overwrite: Overwrite = False,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
@@ -262,7 +267,7 @@ def transcribe(
         _decoding(
             "--batch-size",
             help="Chunks decoded in parallel, cut at pauses, without previous text; 1: window "
-            "after window, exactly as openai-whisper.",
+            "after window, exactly as openai-whisper, once the loudness of the whole is known.",
             show_default=str(BATCH_SIZE),
             **_INT,
         ),
@@ -316,7 +321,8 @@ def transcribe(
         _words("--append-punctuations", help="Marks that belong to the word before them."),
     ] = None,
     highlight_words: Annotated[
-        Switch, _words("--highlight-words", help="Underline the spoken word.", **_SWITCH)
+        Switch,
+        _words("--highlight-words", help="Underline the spoken word; ass: karaoke.", **_SWITCH),
     ] = "False",
     max_line_width: Annotated[
         int | None,
@@ -332,7 +338,7 @@ def transcribe(
         str,
         _words(
             "--subtitle-style",
-            help="Rules of srt and vtt, unless the options above give a layout; whisper: one cue "
+            help="Rules of subtitles, unless the options above give a layout; whisper: one cue "
             "per segment.",
             metavar=f"[{'|'.join([*STYLES, AS_RECOGNIZED])}]",
         ),
@@ -397,7 +403,9 @@ def transcribe(
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
         found = find_inputs(
-            [*(audio or ()), *(read_list(from_list) if from_list else ())], MEDIA_SUFFIXES
+            [*(audio or ()), *(read_list(from_list) if from_list else ())],
+            MEDIA_SUFFIXES,
+            remote_files(allow_urls, allow_private),
         )
         if target is not None and multilingual == "True":
             raise OptionError(

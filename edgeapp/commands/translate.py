@@ -15,6 +15,7 @@ import typer
 from edgeapp.batch.find_inputs import FoundInput, find_inputs, read_list
 from edgeapp.batch.journal.decisions import JobPolicy
 from edgeapp.batch.outputs import check_no_collisions, plan_translations
+from edgeapp.batch.remote_file import RemoteFiles, is_address
 from edgeapp.batch.texts.html_job import HTML_SUFFIXES
 from edgeapp.batch.texts.line_formats import WRITERS
 from edgeapp.batch.texts.subtitle_job import UNREADABLE_SUFFIXES as UNREADABLE
@@ -28,6 +29,8 @@ from edgeapp.batch.texts.translation_runner import (
     TranslationRunner,
 )
 from edgeapp.commands.options.batch import (
+    AllowPrivate,
+    AllowUrls,
     DryRun,
     Events,
     FromList,
@@ -35,6 +38,7 @@ from edgeapp.commands.options.batch import (
     Overwrite,
     RetryFailed,
     open_journal,
+    remote_files,
 )
 from edgeapp.commands.options.common import (
     COMPUTING,
@@ -131,6 +135,8 @@ def translate(
         ),
     ] = None,
     from_list: FromList = None,
+    allow_urls: AllowUrls = False,
+    allow_private: AllowPrivate = False,
     overwrite: Overwrite = False,
     retry_failed: RetryFailed = False,
     dry_run: DryRun = False,
@@ -254,7 +260,8 @@ def translate(
         source_code = None if automatic else known_language(source, "--from")
         target_code = known_language(target, "--to")
         listed = read_list(from_list) if from_list else []
-        inputs = _inputs([*(files or ()), *listed], text or (), output, as_text)
+        remote = remote_files(allow_urls, allow_private)
+        inputs = _inputs([*(files or ()), *listed], text or (), output, as_text, remote)
         style = style_of(subtitle_style)
         applicable = ApplicableOptions(
             {"--format": format != "text", "--document": document, "--alignments": alignments},
@@ -359,11 +366,17 @@ def _may_be_a_file(name: str) -> bool:
 
 def _is_a_word(name: str) -> bool:
     """Whether an argument is a word of a text that was not quoted."""
+    if is_address(name):
+        return False
     return not (name == "-" or set(name) & {" ", "*", "[", os.sep} or _may_be_a_file(name))
 
 
 def _inputs(
-    files: Sequence[str], texts: Sequence[str], output: str | None, as_text: bool
+    files: Sequence[str],
+    texts: Sequence[str],
+    output: str | None,
+    as_text: bool,
+    remote: RemoteFiles | None,
 ) -> list[TextInput]:
     """The inputs, in their order, with where their translations go.
 
@@ -377,11 +390,18 @@ def _inputs(
         if " " in name.strip() and not _may_be_a_file(name):
             sources.append((TextSource("text", name), None))
         else:
-            found = find_inputs([name], TEXT_SUFFIXES)
-            sources += [(TextSource(each.path), each) for each in found]
+            found = find_inputs([name], TEXT_SUFFIXES, remote)
+            sources += [(_source_of(each), each) for each in found]
     sources += [(TextSource("text", text), None) for text in texts]
     sources = sources or [(TextSource("-"), None)]
     names: Sequence[OutputName | None] = [None] * len(sources)
+    from_address = any(found is not None and found.remote is not None for _, found in sources)
+    if (
+        output is None
+        and from_address
+        and (len(sources) > 1 or is_subtitle_file(sources[0][0].name))
+    ):
+        raise OptionError("files from addresses need a folder for their translations: -o FOLDER")
     all_texts = all(source.text is not None for source, _ in sources)
     if not (output == "-" and len(sources) == 1) and not (output is None and all_texts):
         names = plan_translations(
@@ -393,6 +413,10 @@ def _inputs(
     return [
         TextInput(source, name, found) for (source, found), name in zip(sources, names, strict=True)
     ]
+
+
+def _source_of(found: FoundInput) -> TextSource:
+    return TextSource(found.path, title=None if found.remote is None else found.shown)
 
 
 def _check_outputs(inputs: Sequence[TextInput], suffix: str) -> None:

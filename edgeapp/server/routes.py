@@ -95,7 +95,7 @@ def app_routes(
     socket = PageSocket(pool, sessions, uploads, api, history, logins, threads)
     logins.on_logout = socket.recheck_logins
     routes: list[BaseRoute] = [
-        *api_routes(service),
+        *api_routes(service, sessions),
         WebSocketRoute("/edgeapp/session", socket.serve),
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
         Route("/edgeapp/export", exports.export, methods=["POST"]),

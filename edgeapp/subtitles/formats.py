@@ -1,6 +1,7 @@
 """Transcripts as text, subtitles and tables.
 
-txt, vtt, srt, tsv and json have openai-whisper's layouts, lrc and csv those of whisper.cpp.
+txt, vtt, srt, tsv and json have openai-whisper's layouts, lrc and csv those of whisper.cpp; ass and
+ttml are written by pysubs2.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pipelines import OptionError
 if TYPE_CHECKING:
     from pipelines import Segment
 
-__all__ = ["FORMATS", "Cue", "Timed", "Transcript", "formats_of", "render", "stamp"]
+__all__ = ["FORMATS", "MORE_FORMATS", "Cue", "Timed", "Transcript", "formats_of", "render", "stamp"]
 
 
 class Timed(Protocol):
@@ -126,6 +127,18 @@ def _csv(cues: Sequence[Timed]) -> str:
     return table.getvalue()
 
 
+def _ass(cues: Sequence[Timed]) -> str:
+    from edgeapp.subtitles.pysubs_formats import to_ass
+
+    return to_ass(cues)
+
+
+def _ttml(cues: Sequence[Timed]) -> str:
+    from edgeapp.subtitles.pysubs_formats import to_ttml
+
+    return to_ttml(cues)
+
+
 _WRITERS: dict[str, Callable[[Sequence[Timed]], str]] = {
     "txt": _txt,
     "vtt": _vtt,
@@ -133,8 +146,12 @@ _WRITERS: dict[str, Callable[[Sequence[Timed]], str]] = {
     "tsv": _tsv,
     "lrc": _lrc,
     "csv": _csv,
+    "ass": _ass,
+    "ttml": _ttml,
 }
 FORMATS = ("txt", "vtt", "srt", "tsv", "json", "lrc", "csv")
+MORE_FORMATS = ("ass", "ttml")
+"""Written if they are named; "all" means FORMATS."""
 
 
 def formats_of(text: str) -> tuple[str, ...]:
@@ -147,8 +164,9 @@ def formats_of(text: str) -> tuple[str, ...]:
     if names == ("all",):
         return FORMATS
     for name in names:
-        if name not in FORMATS:
-            raise OptionError(f"output format {name!r} is not one of {', '.join(FORMATS)}, all")
+        if name not in (*FORMATS, *MORE_FORMATS):
+            known = ", ".join((*FORMATS, *MORE_FORMATS, "all"))
+            raise OptionError(f"output format {name!r} is not one of {known}")
     return names
 
 
@@ -169,8 +187,8 @@ def render(
 
     Args:
         transcript: The results of a recording.
-        fmt: One of FORMATS. JSON has openai-whisper's "text", "segments" and "language", and
-            "translation" where there is one.
+        fmt: One of FORMATS or MORE_FORMATS. JSON has openai-whisper's "text", "segments" and
+            "language", and "translation" where there is one.
         translated: Render the translation instead of the segments; not for JSON.
         pretty: Indent JSON.
     """

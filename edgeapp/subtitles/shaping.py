@@ -13,7 +13,7 @@ from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 if TYPE_CHECKING:
     from pipelines import Segment
 
-__all__ = ["TimedWord", "shape", "shape_words", "shaped", "timed_words"]
+__all__ = ["TimedWord", "shape", "shape_with_words", "shape_words", "shaped", "timed_words"]
 
 _LONG_PAUSE_S = 2.0  # a cue never spans a longer pause
 _PAUSE_S = 0.4  # a pause that a reader takes for the end of a phrase
@@ -92,6 +92,13 @@ def shaped(transcript: Transcript, style: SubtitleStyle = DEFAULT_STYLE) -> Tran
 
 def shape_words(words: Sequence[TimedWord], style: SubtitleStyle = DEFAULT_STYLE) -> list[Cue]:
     """As `shape`, of words."""
+    return [cue for cue, _ in shape_with_words(words, style)]
+
+
+def shape_with_words(
+    words: Sequence[TimedWord], style: SubtitleStyle = DEFAULT_STYLE
+) -> list[tuple[Cue, Sequence[TimedWord]]]:
+    """As `shape`, of words: each cue with its words."""
     words = _in_order(words)
     groups = _divide(words, style)
     cues = [
@@ -102,7 +109,7 @@ def shape_words(words: Sequence[TimedWord], style: SubtitleStyle = DEFAULT_STYLE
         )
         for group in groups
     ]
-    return _timed(cues, style)
+    return list(zip(_timed(cues, style), groups, strict=True))
 
 
 def _in_order(words: Sequence[TimedWord]) -> list[TimedWord]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeapp.subtitles.formats import Cue
+from edgeapp.subtitles.shaping import TimedWord
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -62,6 +63,16 @@ class WordCueLayout:
         if not any(segment.words for segment in segments):
             return [Cue(segment.start, segment.end, segment.text) for segment in segments]
         return [cue for words in self._subtitles(segments) for cue in self._render(words)]
+
+    def timed_cues(self, segments: Sequence[Segment]) -> list[tuple[Cue, Sequence[TimedWord]]]:
+        """The subtitles of segments with words, each with its words, without highlights."""
+        return [
+            (
+                Cue(words[0].start, words[-1].end, "".join(word.word for word in words)),
+                [TimedWord(word.word, word.start, word.end) for word in words],
+            )
+            for words in self._subtitles(segments)
+        ]
 
     def _subtitles(self, segments: Sequence[Segment]) -> Iterator[list[Word]]:
         """The words of each subtitle; white space and line breaks are part of the words."""

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pipelines.asr.audio.arrays import SAMPLE_RATE, LoudAudio, Samples
-    from pipelines.asr.audio.decode import AudioSource, DamagedAudio, load_audio
+    from pipelines.asr.audio.decode import (
+        AudioFile,
+        AudioSource,
+        DamagedAudio,
+        load_audio,
+        open_audio,
+    )
     from pipelines.asr.audio.features import FRAMES_PER_SECOND, FileFeatures
     from pipelines.asr.audio.isolated import DecodingCancelled, load_audio_isolated
     from pipelines.asr.audio.vad import VadOptions
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
 
 # Public name → module.
 _HOMES = {
+    "AudioFile": "audio.decode",
     "AudioSource": "audio.decode",
     "Checkpoint": "results",
     "CommittedText": "live.events",
@@ -72,9 +79,11 @@ _HOMES = {
     "Word": "results",
     "load_audio": "audio.decode",
     "load_audio_isolated": "audio.isolated",
+    "open_audio": "audio.decode",
 }
 
 __all__ = [
+    "AudioFile",
     "AudioSource",
     "Checkpoint",
     "CommittedText",
@@ -106,6 +115,7 @@ __all__ = [
     "Word",
     "load_audio",
     "load_audio_isolated",
+    "open_audio",
 ]
 
 

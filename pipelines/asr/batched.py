@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from itertools import chain, zip_longest
 
@@ -14,7 +15,7 @@ from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures
 from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.vad import VadOptions
-from pipelines.asr.decode_tasks import ChunkTask, DecodeTask, run_interleaved
+from pipelines.asr.chunk_tasks import ChunkTask, decode_chunks
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.recognizer import Recognizer
 from pipelines.asr.results import (
@@ -23,6 +24,7 @@ from pipelines.asr.results import (
     TranscriptEvent,
     TranscriptionInfo,
 )
+from pipelines.asr.sequential import DecodeTask
 from pipelines.errors import AudioError
 
 __all__ = ["transcribe_batched"]
@@ -84,8 +86,7 @@ def _events(
     yield TranscriptionInfo(language, probability, duration)
     tasks = _chunk_tasks(recognizer, chunks, language, options, done)
     count = 0 if resume_from is None else resume_from.segments
-    events = run_interleaved(tasks, recognizer.drafting.encode, options.batch_size)
-    try:
+    with closing(decode_chunks(tasks, options.batch_size)) as events:
         for event in events:
             if isinstance(event, SegmentDone):
                 event = SegmentDone(replace(event.segment, id=count))
@@ -98,8 +99,6 @@ def _events(
                     continue
                 event = replace(event, segments=count, language=language)
             yield event
-    finally:
-        events.close()
 
 
 def _only_clips(blocks: Iterable[Samples], options: TranscribeOptions) -> Iterator[Samples]:

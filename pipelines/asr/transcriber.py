@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, TypeAlias, Unpack
@@ -22,7 +23,6 @@ from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.speech_filter import SpeechFilterOptions, SpeechMap, keep_speech
 from pipelines.asr.batched import transcribe_batched
 from pipelines.asr.capabilities import Capabilities
-from pipelines.asr.decode_tasks import run_one
 from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
 from pipelines.asr.recognizer import Recognizer
 from pipelines.asr.results import (
@@ -32,10 +32,17 @@ from pipelines.asr.results import (
     Transcription,
     TranscriptionInfo,
 )
-from pipelines.asr.sequential import Clip
+from pipelines.asr.sequential import Clip, DecodeEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
-from pipelines.engine import DraftReport, EncodedSource, Engine, LoadedModel
+from pipelines.engine import (
+    DraftReport,
+    EncodedSource,
+    Engine,
+    LoadedModel,
+    SourceHandle,
+    interleave,
+)
 from pipelines.errors import AudioError, EngineError, OptionError
 from pipelines.hub import folder_or_pull
 from pipelines.notices import collect_notices, notice
@@ -325,7 +332,7 @@ def _decode_in_order(
 ) -> Generator[TranscriptEvent, None, None]:
     """The events of a recording, decoded window after window."""
     clips = _clips(options)
-    first: list[EncodedSource] = []  # the first window, where language detection has encoded it
+    first: SourceHandle | None = None  # the first window, where language detection has read it
     language, probability = recognizer.given_language(options), None
     if resume_from is not None:
         language = resume_from.language
@@ -333,28 +340,24 @@ def _decode_in_order(
         mel, frames = features.window(0)
         begin, end = clips[0]
         if frames == recognizer.window_frames and begin == 0 and (end is None or end >= frames):
-            first = recognizer.drafting.encode([mel])
-        probs = recognizer.language_probs(first[0] if first else features.first_window())
+            first = recognizer.drafting.source(mel)
+        probs = recognizer.language_probs(first.encoded if first else features.first_window())
         language, probability = next(iter(probs.items()))
     yield TranscriptionInfo(language, probability, features.duration)
-
-    def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
-        return [first.pop()] if first else recognizer.drafting.encode(windows)
 
     task = recognizer.decode_task(
         features,
         language,
         options,
         clips=clips,
+        first_window=first,
         resume_from=resume_from,
         checkpoints=checkpoints,
     )
-    events = run_one(task, encode)
-    try:
+    events: Generator[DecodeEvent, None, None] = interleave([task])
+    with closing(events):
         for event in events:
             yield replace(event, language=language) if isinstance(event, Checkpoint) else event
-    finally:
-        events.close()
 
 
 def _clips(options: TranscribeOptions) -> list[Clip]:

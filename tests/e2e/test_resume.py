@@ -101,7 +101,7 @@ def test_jobs_failures_and_plans(
     assert [line.split(": ")[-1] for line in plan.stdout.splitlines()] == ["transcribe"] * 2
     first = edgeapp_here(*command)
     assert first.returncode == 1
-    assert "1 of 2 inputs failed" in first.stderr
+    assert "1 done, 1 failed; " in first.stderr
     plan = edgeapp_here(*command, "--dry-run")
     assert [line.split(": ")[-1] for line in plan.stdout.splitlines()] == [
         "try again, it has failed",

@@ -34,7 +34,7 @@ def test_good_files_are_done_and_the_broken_one_is_named(
         f"{name}.{fmt}" for name in "ab" for fmt in FORMATS
     }
     assert [line for line in done.stderr.splitlines() if "broken.mp3" in line]
-    assert "1 of 3 inputs failed" in done.stderr
+    assert "2 done, 1 failed; " in done.stderr
     assert done.stdout == ""
     whole = json.loads((tmp_path / "out/a.json").read_text())
     assert whole["language"] == "en"

@@ -13,15 +13,14 @@ from edgeapp.batch.outputs import (
     output_names,
     prepare_folder,
 )
-from edgeapp.subtitles.formats import FORMATS, formats_of
+from edgeapp.subtitles.formats import FORMATS, MORE_FORMATS, formats_of
 from pipelines import OptionError
 
 __all__ = ["OutputFile", "TranscriptOutput"]
 
-# Formats of text and subtitles that are not among FORMATS.
+# Formats of text and subtitles that are not written.
 _OTHER_TEXT = frozenset(
-    ".ass .dfxp .htm .html .log .md .rst .sbv .ssa .stl .sub .tex .text .toml .ttml .xml .yaml "
-    ".yml".split()
+    ".dfxp .htm .html .log .md .rst .sbv .ssa .stl .sub .tex .text .toml .xml .yaml .yml".split()
 )
 
 
@@ -30,7 +29,7 @@ class OutputFile:
     """A file of a recording's results.
 
     Attributes:
-        format: One of FORMATS.
+        format: One of FORMATS or MORE_FORMATS.
         translated: It holds the translation.
         path: Where it is written.
     """
@@ -154,7 +153,8 @@ def _format_in_name(output: str) -> str | None:
         return None
     if suffix in FOREIGN_SUFFIXES | MEDIA_SUFFIXES | _OTHER_TEXT:
         raise OptionError(
-            f"{output}: {suffix} files cannot be written; the formats are {', '.join(FORMATS)}, "
-            f"and a folder of that name is {output}/"
+            f"{output}: {suffix} files cannot be written; the formats are "
+            f"{', '.join((*FORMATS, *MORE_FORMATS))}, and a folder of that name is {output}/"
         )
-    return suffix.removeprefix(".") if suffix.removeprefix(".") in FORMATS else None
+    form = suffix.removeprefix(".")
+    return form if form in (*FORMATS, *MORE_FORMATS) else None

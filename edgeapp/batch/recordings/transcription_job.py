@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.batch.journal.pieces import TranscriptPiece
+from edgeapp.batch.recordings.sentence_translation import SentenceTranslation
 from edgeapp.subtitles.formats import Cue, Transcript
 from edgeapp.subtitles.segmenter import SentenceJoiner
 
 if TYPE_CHECKING:
+    from edgeapp.batch.recordings.sound_prefetch import SoundStream
     from pipelines import (
         AudioSource,
         Checkpoint,
@@ -20,6 +23,8 @@ if TYPE_CHECKING:
         TranscribeOptions,
         Transcriber,
         TranscriptionInfo,
+        TranslateOptions,
+        Translation,
         Translator,
     )
 
@@ -68,6 +73,9 @@ class TranscriptionJob:
         pieces: What an earlier run has finished; the work goes on after it.
         keep: Called with what is finished, wherever a later run can go on.
         warnings: About the recording, where its sound was decoded before.
+        sound: The recording, where its sound is decoded meanwhile: its length and the warnings
+            about it are known at the end.
+        overlap: Translate sentences while the next ones are recognized, not live.
         language: Spoken language; "" until it is known.
         duration: Seconds of audio; None until it is known.
         tokens: Number of decoded tokens, recognition and translation together.
@@ -80,6 +88,8 @@ class TranscriptionJob:
     pieces: Sequence[TranscriptPiece] = ()
     keep: Callable[[TranscriptPiece], None] | None = None
     warnings: Sequence[str] = ()
+    sound: SoundStream | None = None
+    overlap: bool = False
     language: str = ""
     duration: float | None = None
     tokens: int = 0
@@ -88,6 +98,7 @@ class TranscriptionJob:
     _joiner: SentenceJoiner = field(default_factory=SentenceJoiner)
     _earlier: deque[Cue] = field(default_factory=deque)  # translated by an earlier run
     _emit: Callable[[Cue], None] | None = None  # translates complete sentences
+    _behind: SentenceTranslation | None = None  # translates them in a thread
     _kept: tuple[int, int] = (0, 0)  # segments and cues in pieces
 
     @property
@@ -106,6 +117,10 @@ class TranscriptionJob:
         Raises:
             EdgeError: As Transcriber.stream, `translator_for` and Translator.stream.
         """
+        with ExitStack() as stack:
+            return self._run(audio, view, stack)
+
+    def _run(self, audio: AudioSource, view: ProgressView, stack: ExitStack) -> Transcript:
         from pipelines import (
             Checkpoint,
             Retract,
@@ -122,6 +137,8 @@ class TranscriptionJob:
             )
         for event in events:
             if isinstance(event, TranscriptionInfo):
+                if self.sound is not None:
+                    event = replace(event, duration=self.sound.duration_s)
                 self.language, self.duration = event.language, event.duration
                 view.started(event)
                 for warning in (*self.warnings, *event.warnings):
@@ -132,7 +149,7 @@ class TranscriptionJob:
                     if spoken == self.target:  # one of several recordings may be in the target
                         self._emit = partial(self._keep, view)
                     else:
-                        self._emit = partial(self._translate, self.translator_for(spoken), view)
+                        self._begin_translation(self.translator_for(spoken), view, stack)
                 self._replay(view)
             elif isinstance(event, TextDelta):
                 view.text_delta(event.text)
@@ -143,10 +160,16 @@ class TranscriptionJob:
                 self._add(event.segment, view)
             elif isinstance(event, Checkpoint):
                 checkpoint = event
+                self._take_translations(view)
                 self._keep_piece(checkpoint)
+        if self.sound is not None:
+            self.duration = self.sound.duration_s
+            for warning in self.sound.warnings:
+                view.warned(warning)
         if self._emit is not None:
             for source in self._joiner.flush():
                 self._put(source, view)
+        self._take_translations(view, all=True)
         if checkpoint is not None:
             self._keep_piece(checkpoint)  # the last cues
         return self.transcript
@@ -188,22 +211,44 @@ class TranscriptionJob:
         self._cues.append(cue)
         view.untranslated(cue)
 
-    def _translate(self, translator: Translator, view: ProgressView, source: Cue) -> None:
-        """Translate one cue; it keeps its times."""
+    def _begin_translation(
+        self, translator: Translator, view: ProgressView, stack: ExitStack
+    ) -> None:
         from edgeapp.priorities import Priority
-        from pipelines import TranslateOptions, TranslationDelta, TranslationDone
+        from pipelines import TranslateOptions
 
         options = TranslateOptions(
             target=self.target if translator.target_codes else None, priority=Priority.INTERACTIVE
         )
+        if self.overlap:
+            self._behind = stack.enter_context(SentenceTranslation(translator, options))
+            self._emit = self._behind.add
+        else:
+            self._emit = partial(self._translate, translator, options, view)
+
+    def _translate(
+        self, translator: Translator, options: TranslateOptions, view: ProgressView, source: Cue
+    ) -> None:
+        """Translate one cue, live."""
+        from pipelines import TranslationDelta, TranslationDone
+
         for event in translator.stream(source.text, options):
             if isinstance(event, TranslationDelta):
                 view.translating(event.text)
             elif isinstance(event, TranslationDone):
-                translation = event.translation
-                self.tokens += sum(len(sentence.tokens) for sentence in translation.sentences)
-                for warning in translation.warnings:
-                    view.warned(warning)
-                cue = Cue(source.start, source.end, translation.text.strip())
-                self._cues.append(cue)
-                view.translated(cue)
+                self._add_cue(source, event.translation, view)
+
+    def _take_translations(self, view: ProgressView, *, all: bool = False) -> None:
+        """Take the translations that the thread has finished."""
+        if self._behind is not None:
+            for source, translation in self._behind.finished(all=all):
+                self._add_cue(source, translation, view)
+
+    def _add_cue(self, source: Cue, translation: Translation, view: ProgressView) -> None:
+        """Add a translated cue; it keeps its times."""
+        self.tokens += sum(len(sentence.tokens) for sentence in translation.sentences)
+        for warning in translation.warnings:
+            view.warned(warning)
+        cue = Cue(source.start, source.end, translation.text.strip())
+        self._cues.append(cue)
+        view.translated(cue)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
@@ -18,14 +18,15 @@ from edgeapp.batch.journal.job_journal import Job, JobRecord, State
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
-from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch
+from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch, SoundStream
 from edgeapp.batch.recordings.transcript_output import TranscriptOutput
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
 from edgeapp.console import format_clock, print_draft_report, print_note
 from edgeapp.exit_codes import InputFailures
-from edgeapp.subtitles.formats import Transcript, render
-from edgeapp.subtitles.shaping import shaped
+from edgeapp.subtitles.formats import Cue, Transcript, render
+from edgeapp.subtitles.pysubs_formats import karaoke
+from edgeapp.subtitles.shaping import TimedWord, shape_with_words, shaped, timed_words
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from edgeapp.subtitles.word_cues import WordCueLayout
 from pipelines import EdgeError, InputError, OutputError
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
     from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
     from edgeapp.batch.recordings.transcription_job import TranscriptionJob
     from edgeapp.model_pool import ModelPool
-    from pipelines import TranscribeOptions, Transcriber, Translator
+    from pipelines import Segment, TranscribeOptions, Transcriber, Translator
 
 __all__ = ["FileOutcome", "TranscriptionRunner", "TranslatorSource"]
 
 _MIN_RESULT_BYTES = 1 << 20  # of each file of results
+_LONG_BYTES = 10 << 20  # of a recording whose decoding takes seconds
 _AUDIO_PER_TEXT = 20  # bytes of compressed sound at 1 kB/s for a byte of text with word times
 
 
@@ -106,17 +108,25 @@ class TranscriptionRunner:
         """
         failures = InputFailures(len(inputs), self.debug)
         self._following = self._next_to_decode(inputs)
-        names = [found.path for found in inputs]
+        names = [found.shown for found in inputs]
         run = RunProgress(names, "audio", self.progress_output, name_done=self.policy.name_done)
-        with SoundPrefetch() as self._sounds, run as self._progress:
+        with SoundPrefetch(self._in_blocks) as self._sounds, run as self._progress:
             for found, name in zip(inputs, self.output.names, strict=True):
-                with failures.catch(found.path), self._progress.file(found.path):
-                    if found.problem is not None:
-                        raise InputError(found.problem)
-                    self._journaled(found.path, name, single=len(inputs) == 1)
+                with failures.catch(found.shown), self._progress.file(found.shown):
+                    self._obtain(found, name, single=len(inputs) == 1)
         if self.verbose:
             print_draft_report(self.transcriber.draft_report)
-        return failures.exit_code()
+        return failures.exit_code(counted=run.summarizes)
+
+    @property
+    def _is_remote(self) -> bool:
+        """Whether the machines of a cluster do the work."""
+        return self.translators is not None
+
+    @property
+    def _in_blocks(self) -> bool:
+        """Whether recordings are recognized as far as their sound is decoded."""
+        return self.options.batch_size > 1 and not self._is_remote
 
     @property
     def progress_output(self) -> ProgressOutput:
@@ -140,10 +150,17 @@ class TranscriptionRunner:
         Raises:
             EdgeError: It failed.
         """
+        self._obtain(found, name, single=False)
+        return self._progress.outcome
+
+    def _obtain(self, found: FoundInput, name: str, *, single: bool) -> None:
+        """Transcribe one recording, which may have to be downloaded first."""
         if found.problem is not None:
             raise InputError(found.problem)
-        self._journaled(found.path, name, single=False)
-        return self._progress.outcome
+        if found.remote is not None:
+            print_note(f"downloading {found.shown}")
+        with found.present():
+            self._journaled(found, name, single=single)
 
     def _next_to_decode(self, inputs: Sequence[FoundInput]) -> Mapping[str, str]:
         """For each recording the next one that probably has to be decoded."""
@@ -160,6 +177,9 @@ class TranscriptionRunner:
         for found, name in zip(inputs, self.output.names, strict=True):
             if found.problem is not None:
                 yield found.problem
+                continue
+            if found.remote is not None:
+                yield f"{found.shown}: download, then transcribe"
                 continue
             source, record, journal = found.path, None, self.policy.journal
             if journal is not None and source != "-" and Path(source).is_file():
@@ -223,33 +243,34 @@ class TranscriptionRunner:
             translation_model=self.translation_model or self.pool.settings.translation_model,
         )
 
-    def _journaled(self, source: str, name: str, *, single: bool) -> None:
+    def _journaled(self, found: FoundInput, name: str, *, single: bool) -> None:
         """Transcribe one recording, from where an earlier run stopped."""
+        source, shown = found.path, found.shown
         files = self._renderings(name)
         journal = self.policy.journal
         if journal is None or source == "-" or not Path(source).is_file():
             if not self.policy.retry_failed:
                 self._check_outputs(source, files)
-                self._transcribe(source, name, None, single=single)
+                self._transcribe(found, name, None, single=single)
             return
         key = self._key(source)
-        decision = self._decision(journal.record(key), source, name)
+        decision = self._decision(journal.record(key), shown, name)
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:
-                print_note(f"{source}: {decision.value}; --overwrite does it again")
+                print_note(f"{shown}: {decision.value}; --overwrite does it again")
             return
         self._check_outputs(source, files)
         model = self.transcriber.recognizer.capabilities.name
-        with journal.job(key, "transcribe", source, model, TranscriptPiece) as job:
+        with journal.job(key, "transcribe", shown, model, TranscriptPiece) as job:
             if job is None:
-                raise InputError(f"{source}: another run is at it")
+                raise InputError(f"{shown}: another run is at it")
             if decision is Decision.BEGIN:
                 job.forget()
             goes_on = decision in (Decision.RESUME, Decision.RETRY)
             if goes_on and (end_s := _end_of(job.pieces)) > 0:
-                print_note(f"{source}: resuming at {format_clock(end_s)}")
-            self._transcribe(source, name, job, single=single)
+                print_note(f"{shown}: resuming at {format_clock(end_s)}")
+            self._transcribe(found, name, job, single=single)
 
     def _check_outputs(self, source: str, files: Mapping[Path, str]) -> None:
         """Check that the results can be written, before any work is done."""
@@ -260,12 +281,12 @@ class TranscriptionRunner:
         self._writer.check_space({path.parent for path in files}, needed)
 
     def _transcribe(
-        self, source: str, name: str, entry: Job[TranscriptPiece] | None, *, single: bool
+        self, found: FoundInput, name: str, entry: Job[TranscriptPiece] | None, *, single: bool
     ) -> None:
         """Transcribe one recording and write its results.
 
         Args:
-            source: Path; "-" is stdin.
+            found: The recording.
             name: Base name of its results.
             entry: The journal's entry, or None.
             single: It is the only recording, so that its name need not be printed.
@@ -279,17 +300,24 @@ class TranscriptionRunner:
             self.target,
             pieces=() if entry is None else tuple(entry.pieces),
             keep=None if entry is None else _keeping(entry),
+            overlap=not (self._is_live or self._is_remote),
         )
         if entry is not None:
             entry.running()
+        source = found.path
         audio: Any = sys.stdin.buffer if source == "-" else source
-        if (sound := self._sounds.take(source)) is not None:
+        sound = None if self._is_remote or source == "-" else self._sounds.take(source)
+        if isinstance(sound, SoundStream):
+            audio = job.sound = sound
+        elif sound is not None:
             audio, job.warnings = sound.samples, sound.warnings
-            del sound  # its samples are held by the job alone
+        del sound  # its samples are held by the job alone
+        if self.options.batch_size == 1 and not self._is_remote:
+            self._note_loudness(found)
         if source in self._following:
             self._sounds.begin(self._following[source])
         if not single and self.output.folder is None:
-            print_note(source)
+            print_note(found.shown)
         decoded = entry is not None and entry.record.state is State.DONE
         view = self._view(name, math.inf if decoded else _end_of(job.pieces))
         try:
@@ -308,6 +336,7 @@ class TranscriptionRunner:
             if entry is not None:
                 entry.stopped(job.duration, error)
             raise
+        self._progress.resize(job.duration)
         self._progress.wrote(list(self._renderings(name)))
         if entry is not None:
             try:
@@ -315,22 +344,32 @@ class TranscriptionRunner:
             except OutputError as error:  # the results are there
                 print_note(str(error))
 
+    def _note_loudness(self, found: FoundInput) -> None:
+        """Say why the first text of a long recording does not come at once."""
+        if found.path == "-" or Path(found.path).stat().st_size < _LONG_BYTES:
+            return
+        print_note(
+            f"{found.shown}: window by window needs the loudness of the whole recording, which is "
+            "decoded first; --batch-size 8 begins at once"
+        )
+
+    @property
+    def _is_live(self) -> bool:
+        """Whether text goes to stdout as it is decoded, each translation below its source."""
+        if self.output.folder is None:
+            return not self.output.formats
+        return bool(self.verbose)
+
     def _view(self, name: str, resumed_s: float) -> LiveTextView | ProgressBarView:
         """Text as it is decoded, or a progress bar where stdout is for results in a format."""
         from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
 
-        to_stdout = self.output.folder is None
-        terminal = sys.stdout.isatty()
-        if to_stdout and self.output.formats:
+        if not self._is_live:
             return ProgressBarView(name, self._progress, resumed_s)
-        if to_stdout:
-            timed = terminal if self.verbose is None else self.verbose
+        if self.output.folder is None:
+            timed = sys.stdout.isatty() if self.verbose is None else self.verbose
             return LiveTextView(timed=timed, provisional=self.verbose is not False)
-        return (
-            LiveTextView(timed=True)
-            if self.verbose
-            else ProgressBarView(name, self._progress, resumed_s)
-        )
+        return LiveTextView(timed=True)
 
     def _translator_for(self, entry: Job[TranscriptPiece] | None, spoken: str) -> Translator:
         assert self.target is not None, "there is a target language"
@@ -359,15 +398,30 @@ class TranscriptionRunner:
             sys.stdout.flush()
 
     def _render(self, transcript: Transcript, fmt: str, translated: bool) -> str:
-        """A transcript in one format: srt and vtt as openai-whisper's layout says if one is
-        given, else in a style."""
-        if fmt in ("srt", "vtt"):
-            if self.layout.active and not translated:
-                cues = self.layout.cues(transcript.segments)  # type: ignore[arg-type]  # Segments
+        """A transcript in one format: subtitles as openai-whisper's layout says if one is given,
+        else in a style."""
+        if fmt in ("srt", "vtt", "ass", "ttml"):
+            layout = self.layout
+            if layout.highlight_words and fmt in ("ass", "ttml"):
+                if fmt == "ass" and not translated and (timed := self._karaoke_cues(transcript)):
+                    return karaoke(timed)
+                layout = replace(layout, highlight_words=False)
+            if layout.active and not translated:
+                cues = layout.cues(transcript.segments)  # type: ignore[arg-type]  # Segments
                 transcript = replace(transcript, segments=tuple(cues))
-            elif self.style is not None and not self.layout.active:
+            elif self.style is not None and not layout.active:
                 transcript = shaped(transcript, self.style)
         return render(transcript, fmt, translated=translated, pretty=self.pretty_json)
+
+    def _karaoke_cues(self, transcript: Transcript) -> list[tuple[Cue, Sequence[TimedWord]]]:
+        """Cues with their words; none where no word has a time."""
+        segments = cast("Sequence[Segment]", transcript.segments)
+        if not any(segment.words for segment in segments):
+            return []
+        layout = replace(self.layout, highlight_words=False)
+        if self.style is not None and not layout.active:
+            return shape_with_words(timed_words(segments), self.style)
+        return layout.timed_cues(segments)
 
     def _write_partial(self, job: TranscriptionJob, name: str) -> None:
         """After an error: write what was transcribed, to stdout or to files that end in .part."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from edgeapp.batch.journal.job_journal import Job
+from edgeapp.batch.journal.part_file import job_key
+from edgeapp.batch.journal.pieces import PassagesPiece
 from edgeapp.batch.result_writer import ResultWriter
-from edgeapp.batch.texts.translation_job import LineTranslator
-from edgeapp.console import print_note
+from edgeapp.batch.run_progress import RunProgress
+from edgeapp.batch.texts.kept_passages import KeptPassages
+from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
+from edgeapp.batch.texts.translation_job import LineTranslator, later_choices
 from edgeapp.documents.html.translation import html_text, translate_html
 from pipelines import InputError, OptionError
 
 if TYPE_CHECKING:
-    from pipelines import TranslateOptions, Translation
+    from pipelines import TranslateOptions, Translation, Translator
 
 __all__ = ["HTML_SUFFIXES", "HtmlJob", "text_of_html_file"]
 
@@ -23,7 +28,7 @@ HTML_SUFFIXES = (".html", ".htm", ".xhtml")
 _MAX_BYTES = 64 << 20
 
 
-@dataclass(frozen=True)
+@dataclass
 class HtmlJob:
     """One HTML file.
 
@@ -31,13 +36,35 @@ class HtmlJob:
         line_translator: Translates blocks of text.
         options: Options of the translation.
         source: The file, in UTF-8.
+        entry: The job in the journal, with the blocks of earlier runs; None: nothing is kept.
         writer: Writes the output.
+        lines: Blocks of text in the file, once they are translated.
+        progress: Of the run.
+        shown: The name for messages; "": `source`.
     """
 
     line_translator: LineTranslator
     options: TranslateOptions
     source: Path
+    entry: Job[PassagesPiece] | None = None
     writer: ResultWriter = field(default_factory=ResultWriter)
+    lines: int = 0
+    progress: RunProgress = field(default_factory=RunProgress)
+    shown: str = ""
+
+    def key(self, translator: Translator) -> str:
+        """The key of the blocks: all that their translations depend on."""
+        return job_key(
+            self.source,
+            verb="translate html",
+            model=str(translator.model.folder),
+            compute_type=translator.model.compute_type,
+            shortlist=translator.shortlist,
+            source_language=self.options.source_language or translator.source,
+            target=self.options.target,
+            beam_size=self.options.beam_size,
+            **later_choices(self.options),
+        )
 
     def run(self, target: Path | None) -> None:
         """Translate the file.
@@ -54,15 +81,18 @@ class HtmlJob:
             raise OptionError(
                 f"{self.source} stays HTML when it is translated: {target} has another ending"
             )
-        options = replace(self.options, word_alignments=True)
+        html, name = _read(self.source), self.shown or str(self.source)
+        kept = KeptPassages(name, self.line_translator, self.options, self.entry, self.progress)
+        with kept, RepeatedWarnings(name) as warnings:
 
-        def translate_lines(texts: Iterable[str]) -> Iterator[Translation]:
-            for translation in self.line_translator.translate_lines(texts, options):
-                for warning in translation.warnings:
-                    print_note(f"{self.source}: {warning}")
-                yield translation
+            def translate_lines(texts: Iterable[str]) -> Iterator[Translation]:
+                for number, translation in enumerate(kept.translate_lines(texts), start=1):
+                    self.lines = number
+                    for warning in translation.warnings:
+                        warnings.add(warning, f"text {number}")
+                    yield translation
 
-        content = translate_html(_read(self.source), translate_lines).encode()
+            content = translate_html(html, translate_lines).encode()
         if target is None:
             sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.journal.job_journal import Job
 from edgeapp.batch.journal.part_file import job_key
-from edgeapp.batch.journal.pieces import PassagesPiece, PieceCollector
+from edgeapp.batch.journal.pieces import PassagesPiece
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
+from edgeapp.batch.texts.kept_passages import KeptPassages
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.texts.translation_job import LineTranslator, later_choices
-from edgeapp.console import print_note
 from edgeapp.documents.subtitle_file import SubtitleFile, parse, read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from pipelines import TranslateOptions, Translation, Translator
+    from pipelines import TranslateOptions, Translator
 
 __all__ = ["SubtitleJob", "UNREADABLE_SUFFIXES"]
 
@@ -48,6 +47,7 @@ class SubtitleJob:
         writer: Writes the output.
         lines: Cues of the file, once it is read.
         progress: Of the run.
+        shown: The name for messages; "": `source`.
     """
 
     line_translator: LineTranslator
@@ -60,6 +60,7 @@ class SubtitleJob:
     writer: ResultWriter = field(default_factory=ResultWriter)
     lines: int = 0
     progress: RunProgress = field(default_factory=RunProgress)
+    shown: str = ""
 
     def key(self, translator: Translator) -> str:
         """The key of the passages: all that their translations depend on."""
@@ -100,30 +101,12 @@ class SubtitleJob:
             )
         file = self._read()
         self.lines = len(file.cues)
-        options = replace(self.options, word_alignments=True)
-        content, entry = b"", self.entry
-        earlier = [t for piece in entry.stored() for t in piece.translations] if entry else []
-        collector = PieceCollector["Translation"](
-            lambda done: None if entry is None else entry.add(PassagesPiece(tuple(done)))
-        )
-        found = passages(file)
-        with collector, RepeatedWarnings(str(self.source)) as warnings:
-            self.progress.total(len(found), len(earlier))
-            cues = (f"cue {passage.fragments[0].cue + 1}" for passage in found)
-            if earlier:
-                print_note(f"{self.source}: resuming after {len(earlier)} translated passages")
-
-            def translate_lines(texts: Iterable[str]) -> Iterator[Translation]:
-                texts = iter(texts)
-                for translation, _ in zip(earlier, texts, strict=False):
-                    yield translation
-                for translation in self.line_translator.translate_lines(texts, options):
-                    collector.add(translation)
-                    self.progress.advance(1, lines=1)
-                    yield translation
-
+        content, name = b"", self.shown or str(self.source)
+        kept = KeptPassages(name, self.line_translator, self.options, self.entry, self.progress)
+        cues = (f"cue {passage.fragments[0].cue + 1}" for passage in passages(file))
+        with kept, RepeatedWarnings(name) as warnings:
             for done in translate_subtitles(
-                file, translate_lines, style=self.style, bilingual=self.bilingual
+                file, kept.translate_lines, style=self.style, bilingual=self.bilingual
             ):
                 if isinstance(done, bytes):
                     content = done

@@ -40,14 +40,18 @@ class TextSource:
     Attributes:
         name: Path; "-" is stdin. For messages, "text" if `text` is given.
         text: The text itself, where it stands on the command line.
+        title: The name for messages, if it is not `name`.
     """
 
     name: str
     text: str | None = None
+    title: str | None = None
 
     @property
     def shown(self) -> str:
         """The name for messages."""
+        if self.title is not None:
+            return self.title
         return "stdin" if self.name == "-" and self.text is None else self.name
 
     def open(self, stack: ExitStack, *, with_head: bool = False) -> OpenText:

@@ -112,7 +112,7 @@ class TranslationRunner:
             BrokenPipeError: The reader of stdout is gone.
         """
         failures = InputFailures(len(inputs), self.debug)
-        names = [each.source.name if each.source.text is None else "-" for each in inputs]
+        names = [_progress_name(each) for each in inputs]
         shown = ProgressOutput.EVENTS if self.events else ProgressOutput.TERMINAL
         to_stdout = any(each.output is None for each in inputs)
         on_terminal = sys.stderr.isatty() and not sys.stdout.isatty()
@@ -121,7 +121,7 @@ class TranslationRunner:
         run = RunProgress(names, "lines", shown, name_done=self.policy.name_done)
         with run as self._progress:
             self._run_all(inputs, names, failures)
-        return failures.exit_code()
+        return failures.exit_code(counted=run.summarizes)
 
     def _run_all(
         self, inputs: Sequence[TextInput], names: Sequence[str], failures: InputFailures
@@ -132,8 +132,12 @@ class TranslationRunner:
                 self._progress.file(name),
                 ExitStack() as stack,
             ):
-                if each.found is not None and each.found.problem is not None:
-                    raise InputError(each.found.problem)
+                if each.found is not None:
+                    if each.found.problem is not None:
+                        raise InputError(each.found.problem)
+                    if each.found.remote is not None:
+                        print_note(f"downloading {each.found.shown}")
+                    stack.enter_context(each.found.present())
                 self._translate(each, stack)
 
     def plan(self, inputs: Sequence[TextInput]) -> Iterator[str]:
@@ -145,6 +149,9 @@ class TranslationRunner:
         for each in inputs:
             if each.found is not None and each.found.problem is not None:
                 yield each.found.problem
+                continue
+            if each.found is not None and each.found.remote is not None:
+                yield f"{each.found.shown}: download, then translate"
                 continue
             try:
                 with ExitStack() as stack:
@@ -159,7 +166,7 @@ class TranslationRunner:
         """Translate one text, from where an earlier run stopped."""
         job, path = self._job(each, stack)
         journal = self.policy.journal
-        if isinstance(job, HtmlJob) or path is None or journal is None or not _is_file(each.source):
+        if path is None or journal is None or not _is_file(each.source):
             if self.policy.retry_failed:
                 return
             if path is not None:
@@ -174,12 +181,12 @@ class TranslationRunner:
                 print_note(f"{each.source.shown}: {decision.value}; --overwrite does it again")
             return
         self._prepare(each.source, path)
-        self._run_in_journal(job, path, decision)
+        self._run_in_journal(job, each.source.shown, path, decision)
 
     def _run_in_journal(
-        self, job: TranslationJob | SubtitleJob, path: Path, decision: Decision
+        self, job: TranslationJob | SubtitleJob | HtmlJob, name: str, path: Path, decision: Decision
     ) -> None:
-        journal, name = self.policy.journal, _name(job)
+        journal = self.policy.journal
         assert journal is not None, "the caller has looked"
         piece: type[LinesPiece | PassagesPiece]
         piece = LinesPiece if isinstance(job, TranslationJob) else PassagesPiece
@@ -242,13 +249,22 @@ class TranslationRunner:
                     content,
                     writer=self._writer,
                     progress=self._progress,
+                    shown=source.shown,
                 ),
                 path,
             )
         if kind == "html":
-            return HtmlJob(
-                self.models.line_translator, self.models.options, film, self._writer
-            ), path
+            return (
+                HtmlJob(
+                    self.models.line_translator,
+                    self.models.options,
+                    film,
+                    writer=self._writer,
+                    progress=self._progress,
+                    shown=source.shown,
+                ),
+                path,
+            )
         language = None if self.automatic else self.models.source_language
         return (
             TranslationJob(
@@ -268,24 +284,30 @@ class TranslationRunner:
 
     def _decision(self, job: TranslationJob | SubtitleJob | HtmlJob, path: Path | None) -> Decision:
         journal = self.policy.journal
-        if isinstance(job, HtmlJob):
-            return Decision.BEGIN  # a page is short: nothing of it is kept in the journal
         if path is None or journal is None or not Path(_name(job)).is_file():
             return Decision.BEGIN
         record = journal.record(self._key(job))
         return self.policy.decide(record, _name(job), self._renderings(job, path))
 
-    def _key(self, job: TranslationJob | SubtitleJob) -> str:
+    def _key(self, job: TranslationJob | SubtitleJob | HtmlJob) -> str:
         return job.key() if isinstance(job, TranslationJob) else job.key(self.models.translator)
 
-    def _renderings(self, job: TranslationJob | SubtitleJob, path: Path) -> dict[Path, str]:
+    def _renderings(
+        self, job: TranslationJob | SubtitleJob | HtmlJob, path: Path
+    ) -> dict[Path, str]:
         """The file of a text, with how it is rendered; lines are kept as they are written."""
-        if isinstance(job, TranslationJob):
-            return {path: "lines"}
+        if not isinstance(job, SubtitleJob):
+            return {path: "html" if isinstance(job, HtmlJob) else "lines"}
         return {path: f"{self.style.name}{' bilingual' if self.bilingual else ''}"}
 
 
-def _name(job: TranslationJob | SubtitleJob) -> str:
+def _progress_name(each: TextInput) -> str:
+    """The name of an input in the progress; its size is looked up by it."""
+    literal = each.source.text is not None or each.source.name == "-"
+    return "-" if literal else each.source.shown
+
+
+def _name(job: TranslationJob | SubtitleJob | HtmlJob) -> str:
     return job.source.name if isinstance(job, TranslationJob) else str(job.source)
 
 

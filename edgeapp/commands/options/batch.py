@@ -8,18 +8,46 @@ from typing import Annotated
 import typer
 
 from edgeapp.batch.journal.job_journal import JobJournal
+from edgeapp.batch.remote_file import RemoteFiles
 from edgeapp.commands.options.common import INPUT_OUTPUT
 from edgeapp.console import print_note
 from edgeapp.settings import Settings, journal_file
-from pipelines import OutputError
+from pipelines import OptionError, OutputError
 
-__all__ = ["DryRun", "Events", "FromList", "NoJournal", "Overwrite", "RetryFailed", "open_journal"]
+__all__ = [
+    "AllowPrivate",
+    "AllowUrls",
+    "DryRun",
+    "Events",
+    "FromList",
+    "NoJournal",
+    "Overwrite",
+    "RetryFailed",
+    "open_journal",
+    "remote_files",
+]
 
 FromList = Annotated[
     Path | None,
     typer.Option(
         "--from-list",
         help="File that names inputs, one a line.",
+        rich_help_panel=INPUT_OUTPUT,
+    ),
+]
+AllowUrls = Annotated[
+    bool,
+    typer.Option(
+        "--allow-urls",
+        help="Download inputs that are http or https addresses.",
+        rich_help_panel=INPUT_OUTPUT,
+    ),
+]
+AllowPrivate = Annotated[
+    bool,
+    typer.Option(
+        "--allow-private",
+        help="With --allow-urls: from this machine and its network too.",
         rich_help_panel=INPUT_OUTPUT,
     ),
 ]
@@ -57,6 +85,17 @@ Events = Annotated[
         rich_help_panel=INPUT_OUTPUT,
     ),
 ]
+
+
+def remote_files(allow_urls: bool, allow_private: bool) -> RemoteFiles | None:
+    """What makes the inputs at addresses; None if they are not asked for.
+
+    Raises:
+        OptionError: --allow-private without --allow-urls.
+    """
+    if allow_private and not allow_urls:
+        raise OptionError("--allow-private does nothing without --allow-urls")
+    return RemoteFiles(allow_private) if allow_urls else None
 
 
 def open_journal(settings: Settings, *, wanted: bool) -> JobJournal | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from edgeapp.batch.recordings.transcription_job import BATCH_SIZE, TranscriptionJob
 from edgeapp.server.page.sounds import media_suffix
+from edgeapp.server.recordings import load_recording
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from pipelines import Samples, Segment, TranscriptionInfo, Translator
 
 __all__ = ["FileTask"]
-
-_DECODING_BYTES = 1 << 30  # address space of the decoder process; its libraries take 200 MB
-_DECODING_S = 600.0  # three hours of FLAC take about 15 s on two cores
 
 
 class FileTask:
@@ -124,18 +122,17 @@ class FileTask:
         send({"type": "file_done", "language": job.language})
 
     def _load(self, send: Send) -> Samples:
-        from pipelines import DecodingCancelled, load_audio_isolated
+        from pipelines import DecodingCancelled
 
         def warned(message: str, category: type[Warning]) -> None:
             send({"type": "warning", "message": message})
 
         try:
-            return load_audio_isolated(
+            return load_recording(
                 self._path,
-                name=self._name,  # errors do not reveal the path on this machine
+                self._name,  # errors do not reveal the path on this machine
+                limit=self._pool.memory_limit,
                 max_duration_s=60 * self._minutes,
-                memory_bytes=_DECODING_BYTES,
-                time_s=_DECODING_S,
                 cancelled=self._cancelled.is_set,
                 warned=warned,
             )

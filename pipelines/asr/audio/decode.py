@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeAlias, cast
@@ -37,7 +38,15 @@ if TYPE_CHECKING:
     from av.audio.stream import AudioStream
     from av.container import InputContainer
 
-__all__ = ["AudioSource", "DamagedAudio", "decode_path", "is_stream", "load_audio"]
+__all__ = [
+    "AudioFile",
+    "AudioSource",
+    "DamagedAudio",
+    "decode_path",
+    "is_stream",
+    "load_audio",
+    "open_audio",
+]
 
 _SPOOL_BYTES = 32 << 20  # a pipe is buffered in memory up to this size, then in a temporary file
 # For floats, libav's default downmix is louder than for integers, which openai-whisper reads: by
@@ -138,10 +147,58 @@ def decode_path(path: str, name: str, max_duration_s: float | None = None) -> It
         AudioError: the file cannot be read or decoded, or its header is out of bounds.
         LongAudio: the header announces more than `max_duration_s`.
     """
+    with _opened(path, name) as file:
+        yield from _decode_file(file, name, max_duration_s)
+
+
+@dataclass(frozen=True)
+class AudioFile:
+    """An audio or video file, decoded block by block each time that it is iterated.
+
+    Iterating it yields mono float32 samples [n] at 16 kHz, and raises and warns as `load_audio`.
+    A Transcriber takes it as a stream of blocks: it is read only as far as needed, and samples
+    beyond ±MAX_AMPLITUDE (16) are clipped, since its peak is not known before its end.
+
+    Attributes:
+        path: The file.
+        duration_s: Seconds, as the header announces them; None if it does not. Some headers are
+            estimates.
+        unbounded: Its format keeps floats as they are, so that it may well have such samples.
+    """
+
+    path: str
+    duration_s: float | None
+    unbounded: bool
+
+    def __iter__(self) -> Iterator[Samples]:
+        return decode_path(self.path, self.path)
+
+
+def open_audio(path: str | os.PathLike[str]) -> AudioFile:
+    """Read the header of an audio or video file.
+
+    Args:
+        path: The file.
+
+    Raises:
+        AudioError: it cannot be read, holds no audio track, or its header is out of bounds.
+    """
+    name = os.fspath(path)
+    with _opened(name, name) as file, _open(_LenientSeek(file), name) as container:
+        stream = _audio_stream(container, name)
+        _announced_duration(container, stream, name, None)
+        announced_s = float(stream.duration * (stream.time_base or 0)) if stream.duration else 0.0
+        announced_s = announced_s or (container.duration or 0) / 1e6
+        codec = stream.codec_context.name
+    return AudioFile(name, announced_s or None, codec.startswith("pcm_f"))
+
+
+@contextmanager
+def _opened(path: str, name: str) -> Iterator[IO[bytes]]:
+    """A file object instead of the path: libav would read "a:b.wav" or "http:x" as a protocol."""
     try:
-        # A file object instead of the path: libav would read "a:b.wav" or "http:x" as a protocol.
         with Path(path).open("rb") as file:
-            yield from _decode_file(file, name, max_duration_s)
+            yield file
     except FileNotFoundError:
         raise AudioError(f"{name}: there is no such file") from None
     except IsADirectoryError:
@@ -159,11 +216,7 @@ def _decode_file(file: Any, name: str, max_duration_s: float | None) -> Iterator
     samples = 0
     try:
         with _seekable(file) as source, _open(source, name) as container:
-            stream = container.streams.best("audio")
-            # A damaged track has no context: libav found no decoder for it.
-            if stream is None or stream.codec_context is None:
-                raise AudioError(_no_track(container, name))
-            stream = cast("AudioStream", stream)
+            stream = _audio_stream(container, name)
             announced_s = _announced_duration(container, stream, name, max_duration_s)
             decoder = _StreamDecoder(container, stream, name)
             for block in decoder:
@@ -256,6 +309,15 @@ def _limit_allocations() -> None:
     with suppress(OSError, AttributeError):
         library = ctypes.CDLL(av.container.core.__file__)
         library.av_max_alloc(ctypes.c_size_t(_MAX_ALLOCATION_BYTES))
+
+
+def _audio_stream(container: InputContainer, name: str) -> AudioStream:
+    """The audio track that is decoded. Raises AudioError if there is none."""
+    stream = container.streams.best("audio")
+    # A damaged track has no context: libav found no decoder for it.
+    if stream is None or stream.codec_context is None:
+        raise AudioError(_no_track(container, name))
+    return cast("AudioStream", stream)
 
 
 def _no_track(container: InputContainer, name: str) -> str:

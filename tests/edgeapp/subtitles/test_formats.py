@@ -5,12 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pysubs2 import SSAFile
 
-from edgeapp.subtitles.formats import FORMATS, Cue, Transcript, formats_of, render, stamp
+from edgeapp.subtitles.formats import (
+    FORMATS,
+    MORE_FORMATS,
+    Cue,
+    Transcript,
+    formats_of,
+    render,
+    stamp,
+)
+from edgeapp.subtitles.pysubs_formats import karaoke
+from edgeapp.subtitles.shaping import TimedWord, shape_with_words
 from pipelines.asr import Segment
 from pipelines.errors import OptionError
 
@@ -112,3 +124,31 @@ def test_hours_come_when_they_are_needed() -> None:
     assert stamp(3599.9996, hours=False, mark=".") == "01:00:00.000"
     assert stamp(59.9994, hours=False, mark=".") == "00:59.999"
     assert stamp(0, hours=True, mark=",") == "00:00:00,000"
+
+
+@pytest.mark.parametrize("fmt", MORE_FORMATS)
+def test_pysubs2_reads_what_is_written(fmt: str) -> None:
+    cues = (*TALK.segments, Cue(3726, 3727, "Two {lines}\nand a \\N"))
+    read = SSAFile.from_string(render(Transcript("en", cues), fmt))
+    assert [(event.start, event.end) for event in read][1:] == [
+        (2500, 61000 if fmt == "ass" else 61004), (3600000, 3725500), (3726000, 3727000),
+    ]  # fmt: skip
+    texts = [event.plaintext.replace("\u2060", "") for event in read]
+    assert texts[2:] == ["Größe: 5 €.", "Two (lines)\nand a \\N"]
+
+
+def test_karaoke_has_the_times_of_the_words() -> None:
+    words = [
+        TimedWord(text, start, end)
+        for text, start, end in (
+            (" Now", 1.0, 1.25), (" {is}", 1.25, 1.5), (" the", 2.0, 2.1), (" winter", 2.1, 2.555),
+            (" of", 2.6, 2.7), (" our", 2.7, 3.0), (" discontent,", 3.0, 3.9), (" made", 3.9, 4.1),
+        )
+    ]  # fmt: skip
+    (event,) = SSAFile.from_string(karaoke(shape_with_words(words)))
+    assert event.plaintext.split() == "Now (is) the winter of our discontent, made".split()
+    assert event.plaintext.count("\n") == 1
+    spoken = re.findall(r"\{\\k(\d+)\}(\w*)", event.text)
+    assert [int(length) for length, _ in spoken] == [25, 25, 50, 10, 46, 4, 10, 30, 90, 20]
+    assert [word for _, word in spoken if word][:2] == ["Now", "the"]
+    assert event.start == 1000

@@ -67,7 +67,7 @@ def test_a_translation_has_a_file_of_its_own_beside_the_named_one() -> None:
         ("a.srt", None, ["x.mp3", "y.mp3"], None, "one file for 2 recordings"),
         ("a.pdf", None, ["x.mp3"], None, ".pdf files cannot be written; the formats are txt, vtt"),
         ("a.MP3", None, ["x.mp3"], None, "a folder of that name is a.MP3/"),
-        ("a.ass", "srt", ["x.mp3", "y.mp3"], None, ".ass files cannot be written"),
+        ("a.sbv", "srt", ["x.mp3", "y.mp3"], None, ".sbv files cannot be written"),
         ("a.srt", "vtt", ["x.mp3"], None, "different formats"),
         ("a.srt", "srt,vtt", ["x.mp3"], None, "different formats"),
         ("talk.txt", None, ["talk.txt"], None, "is the input itself"),

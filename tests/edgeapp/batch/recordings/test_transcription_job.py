@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
 from edgeapp.batch.recordings.transcription_job import TranscriptionJob
 from edgeapp.batch.run_progress import RunProgress
 from edgeapp.subtitles.formats import Cue
+from pipelines import NumericalError, Translation
 from pipelines.asr import Segment, SegmentDone, TextDelta, TranscribeOptions, TranscriptionInfo
 
 
@@ -72,3 +74,61 @@ def test_views_print_no_cue_that_needs_no_translation(capsys: pytest.CaptureFixt
             view.untranslated(Cue(0, 2.0, "Good morning."))
     captured = capsys.readouterr()
     assert "Good morning." not in captured.out + captured.err
+
+
+class FakeTranslator:
+    """Translates into capitals; waits until something else has happened."""
+
+    target_codes = ()
+
+    def __init__(self, may_go_on: threading.Event, fails: bool = False) -> None:
+        self._may_go_on, self._fails = may_go_on, fails
+        self.batches: list[int] = []
+
+    def translate_lines(self, lines: Any, options: object) -> Iterator[Translation]:
+        texts: list[str] = []
+        for line in lines:
+            if line is not None:
+                texts.append(line)
+                continue
+            if texts:
+                assert self._may_go_on.wait(60)
+                self.batches.append(len(texts))
+            if texts and self._fails:
+                raise NumericalError("NaN")
+            yield from (Translation(text, text.upper()) for text in texts)
+            texts.clear()
+
+
+def test_sentences_are_translated_while_the_next_are_recognized() -> None:
+    texts = (" One.", " Two,", " two.", " Three.")
+    all_recognized = threading.Event()
+
+    class Waiting(FakeTranscriber):
+        def stream(self, *arguments: Any, **named: Any) -> Iterator[Any]:
+            yield from super().stream(*arguments, **named)
+            all_recognized.set()
+
+    translator: Any = FakeTranslator(all_recognized)
+    transcriber: Any = Waiting("en", *texts)
+    job = TranscriptionJob(
+        transcriber, TranscribeOptions(), lambda spoken: translator, "de", overlap=True
+    )
+    result = job.run("talk.wav", RecordingView())
+    assert result.translation == (
+        Cue(0, 1.0, "ONE."), Cue(1, 3.0, "TWO, TWO."), Cue(3, 4.0, "THREE."),
+    )  # fmt: skip
+    assert sum(translator.batches) == 3
+
+
+def test_a_translation_that_fails_behind_the_recognition_ends_the_job() -> None:
+    may_go_on = threading.Event()
+    may_go_on.set()
+    translator: Any = FakeTranslator(may_go_on, fails=True)
+    transcriber: Any = FakeTranscriber("en", " One.", " Two.")
+    job = TranscriptionJob(
+        transcriber, TranscribeOptions(), lambda spoken: translator, "de", overlap=True
+    )
+    with pytest.raises(NumericalError):
+        job.run("talk.wav", RecordingView())
+    assert not [thread for thread in threading.enumerate() if thread.name == "translation"]

@@ -61,3 +61,25 @@ def test_a_structure_without_a_reader_is_refused(tmp_path: Path, film: Path) -> 
     assert "--as-text" in err
     assert not (tmp_path / "out" / "page.de.md").exists()
     assert (tmp_path / "out" / "film.de.srt").exists()
+
+
+@pytest.mark.slow
+def test_pages_go_through_the_journal_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    page, target = tmp_path / "page.html", tmp_path / "page.de.html"
+    page.write_text("<p>Good morning.</p><p>Where is the <b>station</b>?</p>", encoding="utf-8")
+    target.write_text("my own work", encoding="utf-8")
+    command = (str(page), "-o", str(target), "--from", "en")
+    code, _, err = _translate(*command)
+    assert code == 1
+    assert "no run in the journal has written it" in err
+    assert target.read_text(encoding="utf-8") == "my own work"
+    assert _translate(*command, "--overwrite")[0] == 0
+    translated = target.read_text(encoding="utf-8")
+    assert "<b>Bahnhof</b>" in translated
+    assert "done already" in _translate(*command)[2]
+    target.unlink()
+
+    monkeypatch.setattr("pipelines.Translator.translate_lines", lambda *a, **k: iter(()))
+    assert _translate(*command)[0] == 0
+    assert target.read_text(encoding="utf-8") == translated

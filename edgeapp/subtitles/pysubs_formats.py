@@ -1,0 +1,76 @@
+"""Subtitles in the formats of pysubs2: ass, with karaoke by the times of words, and ttml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+__all__ = ["TimedText", "karaoke", "to_ass", "to_ttml"]
+
+
+class TimedText(Protocol):
+    """A cue or a word, with its times in seconds."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def start(self) -> float: ...
+    @property
+    def end(self) -> float: ...
+
+
+def to_ass(cues: Iterable[TimedText]) -> str:
+    """Cues of plain text as an ass file."""
+    return _written("ass", ((cue, _ass_text(cue.text.strip())) for cue in cues))
+
+
+def to_ttml(cues: Iterable[TimedText]) -> str:
+    """Cues of plain text as a ttml file."""
+    return _written("ttml", ((cue, _ass_text(cue.text.strip())) for cue in cues))
+
+
+def karaoke(cues: Iterable[tuple[TimedText, Sequence[TimedText]]]) -> str:
+    """An ass file in which each word is highlighted while it is spoken (\\k tags).
+
+    Args:
+        cues: Cues with their words, whose texts are those of the cue but for spaces.
+    """
+    return _written("ass", ((cue, _karaoke_text(cue, words)) for cue, words in cues))
+
+
+def _written(form: str, cues: Iterable[tuple[TimedText, str]]) -> str:
+    from pysubs2 import SSAEvent, SSAFile
+
+    file = SSAFile()
+    for cue, text in cues:
+        if text:
+            start, end = round(1000 * cue.start), round(1000 * cue.end)
+            file.events.append(SSAEvent(start=start, end=end, text=text))
+    return file.to_string(form)
+
+
+def _ass_text(text: str) -> str:
+    """Plain text in ass, where braces hold tags and a backslash begins one.
+
+    Braces have no escape that all players read; a word joiner ends what a backslash would begin.
+    """
+    text = text.replace("\\", "\\\u2060").replace("{", "(").replace("}", ")")
+    return text.replace("\n", "\\N")
+
+
+def _karaoke_text(cue: TimedText, words: Sequence[TimedText]) -> str:
+    """The text of a cue with the time of each word, in hundredths of a second from its start."""
+    parts: list[str] = []
+    position = spoken = 0
+    for word in words:
+        text = word.text.strip()
+        begin = cue.text.index(text, position)
+        start = max(spoken, round(100 * (word.start - cue.start)))
+        end = max(start, round(100 * (word.end - cue.start)))
+        if start > spoken:
+            parts.append(f"{{\\k{start - spoken}}}")
+        parts.append(_ass_text(cue.text[position:begin]))
+        parts.append(f"{{\\k{end - start}}}{_ass_text(text)}")
+        position, spoken = begin + len(text), end
+    parts.append(_ass_text(cue.text[position:]))
+    return "".join(parts)
