@@ -356,10 +356,7 @@ export class Editor {
     view.said.focus({ preventScroll: true });
     this.reveal(id);
     const range = rangeIn(view.said, start, end);
-    const selection = getSelection();
-    if (!range || !selection) return;
-    selection.removeAllRanges();
-    selection.addRange(range);
+    if (range) getSelection()?.setBaseAndExtent(range.startContainer, range.startOffset, range.endContainer, range.endOffset);
   }
 
   /** @param {KeyboardEvent} event */
