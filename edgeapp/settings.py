@@ -10,6 +10,7 @@ names:
     threads = "auto"                    # EDGEAPP_THREADS
     trusted_proxy = "10.0.0.1"          # EDGEAPP_TRUSTED_PROXY: addresses, with commas
     history = true                      # EDGEAPP_HISTORY: true or on, false or off, or a file
+    history_sound_mb = 2000             # EDGEAPP_HISTORY_SOUND_MB: of recordings; 0 keeps none
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "journal_file",
     "load_settings",
     "parse_threads",
+    "tls_folder",
     "tokens_file",
 ]
 
@@ -48,6 +50,7 @@ class Settings:
         trusted_proxy: Reverse proxies that the server believes: addresses and networks, separated
             by commas.
         history: Whether past sessions and jobs are stored, or the file to store them in.
+        history_sound_mb: The most that recordings in the history may take, in MiB.
     """
 
     model: str | None = None
@@ -57,6 +60,7 @@ class Settings:
     threads: int | Literal["auto"] = "auto"
     trusted_proxy: str = ""
     history: bool | Path = True
+    history_sound_mb: int = 2000
 
 
 def config_file() -> Path:
@@ -97,6 +101,13 @@ def tokens_file() -> Path:
     return user_data_path("edgeapp") / "tokens.json"
 
 
+def tls_folder() -> Path:
+    """Folder of the certificate that `edgeapp ui --lan` makes: in the platform's data folder."""
+    from platformdirs import user_data_path
+
+    return user_data_path("edgeapp") / "tls"
+
+
 def load_settings() -> Settings:
     """Read the settings file and the environment.
 
@@ -113,14 +124,22 @@ def load_settings() -> Settings:
     history = _history(values.pop("history", True), path.parent)
     if value := os.environ.get("EDGEAPP_HISTORY"):
         history = _history(value, Path())
-    for name in known - {"history"}:
+    sound_mb = _megabytes(values.pop("history_sound_mb", Settings.history_sound_mb))
+    if value := os.environ.get("EDGEAPP_HISTORY_SOUND_MB"):
+        sound_mb = _megabytes(value)
+    for name in known - {"history", "history_sound_mb"}:
         if value := os.environ.get(f"EDGEAPP_{name.upper()}"):
             values[name] = value
     threads = parse_threads(str(values.pop("threads", "auto")))
     for name, setting in values.items():
         if not isinstance(setting, str):
             raise OptionError(f"{path}: {name} must be a string, not {setting!r}")
-    return Settings(threads=threads, history=history, **values)  # type: ignore[arg-type]
+    return Settings(
+        threads=threads,
+        history=history,
+        history_sound_mb=sound_mb,
+        **values,  # type: ignore[arg-type]
+    )
 
 
 def parse_threads(text: str) -> int | Literal["auto"]:
@@ -134,6 +153,12 @@ def parse_threads(text: str) -> int | Literal["auto"]:
     if text.isdigit() and int(text) > 0:
         return int(text)
     raise OptionError(f"threads must be auto or a number above 0, not {text!r}")
+
+
+def _megabytes(value: object) -> int:
+    if isinstance(value, bool) or not str(value).isascii() or not str(value).isdigit():
+        raise OptionError(f"history_sound_mb must be a number of MiB, 0 or more, not {value!r}")
+    return int(str(value))
 
 
 def _history(value: object, folder: Path) -> bool | Path:

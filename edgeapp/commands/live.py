@@ -196,7 +196,8 @@ def live(
                 stack.callback(outputs[-1].close)
             if save_audio is not None:
                 capture.record_to(save_audio)
-            _run(session, capture, outputs, _view(as_json, translated=translate_to is not None))
+            view = _view(as_json, session, translated=translate_to is not None)
+            _run(session, capture, outputs, view)
             if verbose:
                 print_draft_report(transcriber.draft_report)
 
@@ -230,12 +231,13 @@ def _session(
     return LiveSession(LiveTranscriber(transcriber, options), translator)
 
 
-def _view(as_json: bool, *, translated: bool) -> EventView:
+def _view(as_json: bool, session: LiveSession, *, translated: bool) -> EventView:
     """What is written to stdout."""
+    from edgeapp.live.event_encoder import EventEncoder
     from edgeapp.live.view import CaptionView, JsonView, TextView
 
     if as_json:
-        return JsonView()
+        return JsonView(EventEncoder(lambda: session.language))
     return CaptionView(translated=translated) if sys.stdout.isatty() else TextView()
 
 

@@ -9,16 +9,25 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from edgeapp.console import print_note
-from edgeapp.history.journal import Heading, Journal, Kind, insert_entry
+from edgeapp.history.journal import (
+    Heading,
+    Journal,
+    Kind,
+    entry_of,
+    insert_entry,
+    to_microseconds,
+)
 from edgeapp.history.records import Record, Summary, to_record, to_summary
+from edgeapp.history.sounds import DEFAULT_QUOTA_MB, SoundFolder
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.subtitles.formats import Cue, Timed, Transcript
+from pipelines import OutputError
 
 __all__ = ["History"]
 
@@ -28,7 +37,11 @@ _OPENING = """(SELECT group_concat(text, ' ') FROM (SELECT substr(text, 1, 200) 
 # The first entry with the word searched for.
 _MATCH = """(SELECT text FROM entries WHERE record = records.id AND instr(plain, ?)
     ORDER BY id LIMIT 1)"""
-_SUMMARY = "SELECT id, kind, title, created, duration_s, language, target, model,"
+_SUMMARY = """SELECT id, kind, title, created, duration_s, language, target, model,
+    sound IS NOT NULL,"""
+# A record of this person that is not in the trash.
+_MINE = "id = ? AND owner = ? AND deleted IS NULL"
+_MB = 1 << 20
 
 # Conditions for a word of a search: it must be in the title or in a cue of the record.
 _HAS = "(instr(plain, ?) OR id IN (SELECT record FROM entries WHERE instr(plain, ?)))"
@@ -43,14 +56,23 @@ class History:
     methods raise OutputError if the file cannot be used.
     """
 
-    def __init__(self, path: Path | None, warn: Callable[[str], None] = print_note) -> None:
+    def __init__(
+        self,
+        path: Path | None,
+        warn: Callable[[str], None] = print_note,
+        sound_mb: int = DEFAULT_QUOTA_MB,
+    ) -> None:
         """
         Args:
             path: the file, created on first use; None disables the history: records are
                 discarded, lists are empty.
             warn: called with messages for the user.
+            sound_mb: the most that recordings of records may take, in MiB. Beyond it, the oldest
+                recordings are deleted; 0 keeps none. They lie in a folder beside the file.
         """
         self._store = None if path is None else Store(path, warn)
+        folder = Path() if path is None else path.with_name(f"{path.stem}-sounds")
+        self._sounds = SoundFolder(folder, sound_mb * _MB)
         self._warn, self._warned = warn, False
         self._owner = ""
 
@@ -160,7 +182,7 @@ class History:
         if self._store is None:
             return ()
         words = fold_text(strip_surrogates(text)).split()
-        conditions, values = ["owner = ?"], [*words[:1], self._owner]
+        conditions, values = ["owner = ?", "deleted IS NULL"], [*words[:1], self._owner]
         for word in words:
             # A trigram index cannot find shorter words.
             indexed = self._store.indexed and len(word) >= 3
@@ -179,8 +201,11 @@ class History:
         """A complete record; None if it does not exist (any more)."""
 
         def work(db: sqlite3.Connection) -> tuple[Sequence[Any] | None, Sequence[Any]]:
-            summary = f"{_SUMMARY} {_OPENING}, NULL FROM records WHERE id = ? AND owner = ?"
-            cues = "SELECT translated, start, end, text FROM entries WHERE record = ? ORDER BY id"
+            summary = f"{_SUMMARY} {_OPENING}, NULL FROM records WHERE {_MINE}"
+            cues = (
+                "SELECT translated, start, end, text, words FROM entries WHERE record = ? "
+                "ORDER BY id"
+            )
             row = db.execute(summary, (record, self._owner)).fetchone()
             return row, [] if row is None else db.execute(cues, (record,)).fetchall()
 
@@ -197,7 +222,7 @@ class History:
         """
         title = strip_surrogates(title)
         return self._change(
-            "UPDATE records SET title = ?, plain = ? WHERE id = ? AND owner = ?",
+            f"UPDATE records SET title = ?, plain = ? WHERE {_MINE}",
             title, fold_text(title), record, self._owner,
         )  # fmt: skip
 
@@ -206,7 +231,7 @@ class History:
 
         Args:
             record: its id.
-            cues: of the text. Cues without text are left out.
+            cues: of the text, with their words if they have any. Those without text are left out.
             translation: cues of the translation.
 
         Returns:
@@ -219,7 +244,7 @@ class History:
 
         def work(db: sqlite3.Connection) -> bool:
             found = db.execute(
-                "SELECT 1 FROM records WHERE id = ? AND owner = ?", (record, self._owner)
+                f"SELECT 1 FROM records WHERE {_MINE}", (record, self._owner)
             ).fetchone()
             if found is None:
                 return False
@@ -232,20 +257,137 @@ class History:
             db.execute("DELETE FROM entries WHERE record = ?", (record,))
             for translated, cue in rows:
                 if cue.text.strip():
-                    text = strip_surrogates(cue.text)
-                    entry = (translated, cue.start, cue.end, text)
+                    entry = entry_of(cue, translated=translated)
                     insert_entry(db, record, entry, indexed=store.indexed)
             return True
 
         return store.run(work)
 
     def delete(self, record: int) -> bool:
-        """Delete a record; its text is overwritten in the file.
+        """Delete a record and its sound; its text is overwritten in the file.
 
         Returns:
             Whether the record existed.
         """
         return self._delete("WHERE id = ? AND owner = ?", record, self._owner)
+
+    def discard(self, record: int | None) -> tuple[int, ...]:
+        """Put a record into the trash: it is not shown any more, and can be restored.
+
+        Args:
+            record: its id; None: all records of this person.
+
+        Returns:
+            The ids of the records that were put there.
+        """
+        now = to_microseconds(datetime.now(UTC))
+        chosen, values = ("", ()) if record is None else (" AND id = ?", (record,))
+
+        def work(db: sqlite3.Connection) -> tuple[int, ...]:
+            rows = db.execute(
+                "UPDATE records SET deleted = ? WHERE owner = ? AND deleted IS NULL"
+                f"{chosen} RETURNING id",
+                (now, self._owner, *values),
+            )
+            return tuple(sorted(row[0] for row in rows))
+
+        return () if self._store is None else self._store.run(work)
+
+    def restore(self, records: Sequence[int]) -> int:
+        """Take records out of the trash.
+
+        Returns:
+            How many were still there.
+        """
+        if self._store is None:
+            return 0
+
+        def work(db: sqlite3.Connection) -> int:
+            change = "UPDATE records SET deleted = NULL WHERE id = ? AND owner = ?"
+            values = [(record, self._owner) for record in records]
+            return sum(db.execute(change, each).rowcount for each in values)
+
+        return self._store.run(work)
+
+    def empty_trash(self, older_than_s: float = 0.0) -> None:
+        """Delete what is in the trash, of all persons.
+
+        Args:
+            older_than_s: leave what was put there later, so that it can still be restored.
+        """
+        if self._store is None:
+            return
+        before = to_microseconds(datetime.now(UTC) - timedelta(seconds=older_than_s))
+        waiting = "SELECT EXISTS (SELECT 1 FROM records WHERE deleted <= ?)"
+        if self._store.run(lambda db: db.execute(waiting, (before,)).fetchone()[0], writes=False):
+            self._delete("WHERE deleted <= ?", before)
+
+    def keep_sound(self, record: int, recording: Path, suffix: str = "") -> bool:
+        """Move a recording into the history, to be played with its record.
+
+        If all recordings together exceed the quota, the oldest ones are deleted.
+
+        Args:
+            record: its id.
+            recording: the file.
+            suffix: of its name, as ".flac".
+
+        Returns:
+            Whether it was kept: it fits into the quota, and the record exists.
+        """
+        if self._store is None:
+            return False
+        try:
+            name = self._sounds.store(recording, suffix)
+        except OSError as error:
+            self._warn_once(f"the recording cannot be kept in {self._sounds.path}: {error}")
+            return False
+        if name is None:
+            return False
+
+        def work(db: sqlite3.Connection) -> tuple[bool, list[str], list[str]]:
+            (old,) = db.execute("SELECT max(sound) FROM records WHERE id = ?", (record,)).fetchone()
+            change = f"UPDATE records SET sound = ? WHERE {_MINE}"
+            kept = db.execute(change, (name, record, self._owner)).rowcount > 0
+            rows = db.execute("SELECT sound FROM records WHERE sound IS NOT NULL ORDER BY id")
+            names = [row[0] for row in rows]
+            over = list(self._sounds.over_quota(names))
+            for each in over:
+                db.execute("UPDATE records SET sound = NULL WHERE sound = ?", (each,))
+            return kept, names, [*over, *([] if kept else [name]), *([old] if kept and old else [])]
+
+        try:
+            kept, names, removed = self._store.run(work)
+        except OutputError as error:
+            self._sounds.remove((name,))
+            self._warn_once(str(error))
+            return False
+        self._sounds.remove(removed)
+        self._sounds.remove_others(names)
+        return kept
+
+    def sound(self, record: int) -> Path | None:
+        """The recording of a record; None if it has none (any more)."""
+        if self._store is None:
+            return None
+        query = f"SELECT sound FROM records WHERE {_MINE}"
+        row = self._store.run(
+            lambda db: db.execute(query, (record, self._owner)).fetchone(), writes=False
+        )
+        return None if row is None or row[0] is None else self._sounds.find(row[0])
+
+    def delete_sound(self, record: int) -> bool:
+        """Delete the recording of a record; its text stays.
+
+        Returns:
+            Whether it had one.
+        """
+        path = self.sound(record)
+        if path is None:
+            return False
+        self._change(f"UPDATE records SET sound = NULL WHERE {_MINE}", record, self._owner)
+        self._sounds.remove((path.name,))
+        return True
 
     def repair(self) -> bool:
         """Check the whole file. What is damaged is repaired, and `warn` is told.
@@ -256,7 +398,7 @@ class History:
         return self._store is None or self._store.check()
 
     def clear(self) -> None:
-        """Delete all records of this person."""
+        """Delete all records of this person, and their sounds."""
         self._delete("WHERE owner = ?", self._owner)
 
     def _delete(self, where: str, *values: int | str) -> bool:
@@ -264,7 +406,9 @@ class History:
             return False
         indexed = self._store.indexed
 
-        def work(db: sqlite3.Connection) -> int:
+        def work(db: sqlite3.Connection) -> tuple[int, list[str]]:
+            rows = db.execute(f"SELECT sound FROM records {where}", values)
+            sounds = [row[0] for row in rows if row[0] is not None]
             if indexed:
                 db.execute(
                     "INSERT INTO found (found, rowid, plain) SELECT 'delete', id, plain "
@@ -273,11 +417,12 @@ class History:
                 )
                 # The index keeps deleted text until its segments are merged.
                 db.execute("INSERT INTO found (found) VALUES ('optimize')")
-            return db.execute(f"DELETE FROM records {where}", values).rowcount
+            return db.execute(f"DELETE FROM records {where}", values).rowcount, sounds
 
-        deleted = self._store.run(work) > 0
+        deleted, sounds = self._store.run(work)
         self._store.wipe()
-        return deleted
+        self._sounds.remove(sounds)
+        return deleted > 0
 
     def _change(self, statement: str, *values: object) -> bool:
         if self._store is None:

@@ -12,12 +12,18 @@ from typing import Literal
 
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
+from edgeapp.history.word_times import words_to_json
 from edgeapp.subtitles.formats import Cue, Timed
 from pipelines import OutputError
 
-__all__ = ["Heading", "Journal", "Kind", "from_microseconds", "insert_entry"]
+__all__ = [
+    "Entry", "Heading", "Journal", "Kind", "entry_of", "from_microseconds", "insert_entry",
+    "to_microseconds",
+]  # fmt: skip
 
 Kind = Literal["live", "file", "text"]
+Entry = tuple[bool, float, float, str, str | None]
+"""(translated, start, end, text, words): times in seconds, the words as JSON."""
 
 _RETRY_S = 10.0  # after a failure to write
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,8 +68,7 @@ class Journal:
         """
         self._store, self._heading, self._warn = store, heading, warn
         self._lock = threading.Lock()
-        # Cues not written yet: (translated, start, end, text).
-        self._pending: list[tuple[bool, float, float, str]] = []
+        self._pending: list[Entry] = []  # not written yet
         self._language, self._duration_s = heading.language, 0.0
         self._id: int | None = None
         self._file: tuple[int, int] | None = None  # identity of the file that holds the record
@@ -92,9 +97,7 @@ class Journal:
                 return
             for translated, cue in entries:
                 if cue.text.strip():
-                    self._pending.append(
-                        (translated, cue.start, cue.end, strip_surrogates(cue.text))
-                    )
+                    self._pending.append(entry_of(cue, translated=translated))
                 self._duration_s = max(self._duration_s, cue.end)
             if time.monotonic() >= self._retry_at:
                 self._write()
@@ -145,7 +148,7 @@ class Journal:
 
     def _insert_record(self, db: sqlite3.Connection) -> int | None:
         head, title = self._heading, strip_surrogates(self._heading.title)
-        created = (head.created - _EPOCH) // timedelta(microseconds=1)
+        created = to_microseconds(head.created)
         return db.execute(
             "INSERT INTO records (owner, kind, title, plain, created, duration_s, language, "
             "target, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -154,29 +157,38 @@ class Journal:
         ).lastrowid  # fmt: skip
 
 
+def entry_of(cue: Timed, *, translated: bool) -> Entry:
+    """A cue as it is stored, with its words if it has any."""
+    words = words_to_json(getattr(cue, "words", ()))
+    text = strip_surrogates(cue.text)
+    return translated, cue.start, cue.end, text, words and strip_surrogates(words)
+
+
 def insert_entry(
-    db: sqlite3.Connection,
-    record: int | None,
-    entry: tuple[bool, float, float, str],
-    *,
-    indexed: bool,
+    db: sqlite3.Connection, record: int | None, entry: Entry, *, indexed: bool
 ) -> None:
     """Add a cue to a record, in the caller's transaction.
 
     Args:
         db: the file.
         record: its id.
-        entry: (translated, start, end, text), in seconds.
+        entry: the cue.
         indexed: also add it to the search index.
     """
-    plain = fold_text(entry[-1])
+    *cue, text, words = entry
+    plain = fold_text(text)
     row = db.execute(
-        "INSERT INTO entries (record, translated, start, end, text, plain, indexed) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (record, *entry, plain, indexed),
+        "INSERT INTO entries (record, translated, start, end, text, plain, indexed, words) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (record, *cue, text, plain, indexed, words),
     ).lastrowid
     if indexed:
         db.execute("INSERT INTO found (rowid, plain) VALUES (?, ?)", (row, plain))
+
+
+def to_microseconds(time: datetime) -> int:
+    """The stored form of a time: microseconds since 1970 (UTC)."""
+    return (time - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_microseconds(microseconds: int) -> datetime:

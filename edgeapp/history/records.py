@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from edgeapp.history.journal import Kind, from_microseconds
 from edgeapp.history.text_folding import fold_text
+from edgeapp.history.word_times import SpokenCue, words_from_json
 from edgeapp.subtitles.formats import Cue, Transcript
 
 __all__ = ["Record", "Summary", "to_record", "to_summary"]
@@ -31,6 +32,7 @@ class Summary:
         language: code of the source language, if known.
         target: code of the language translated into, if any.
         model: name of the model, if known.
+        sound: whether its recording is kept.
         excerpt: the beginning of the text; in search results, the text around the first word.
     """
 
@@ -42,6 +44,7 @@ class Summary:
     language: str | None
     target: str | None
     model: str | None
+    sound: bool
     excerpt: str
 
 
@@ -64,17 +67,18 @@ def to_summary(row: Sequence[Any], word: str) -> Summary:
     """A summary from a row of the query.
 
     Args:
-        row: the columns of Summary up to `model`, the opening, and the matching entry or None.
+        row: the columns of Summary up to `sound`, the opening, and the matching entry or None.
         word: folded; the excerpt shows it. "": the excerpt is the beginning.
     """
-    record, kind, title, created, duration_s, language, target, model, opening, match = row
+    record, kind, title, created, duration_s, language, target, model, sound, *texts = row
+    opening, match = texts
     text = " ".join((match or opening or "").split())
     start = (
         max(0, fold_text(text).find(word) - _CONTEXT_LENGTH) if len(text) > _EXCERPT_LENGTH else 0
     )
     return Summary(
         record, kind, title.strip() or _shorten(" ".join((opening or "").split()), _TITLE_LENGTH),
-        from_microseconds(created), duration_s, language, target, model,
+        from_microseconds(created), duration_s, language, target, model, bool(sound),
         ("… " if start else "") + _shorten(text[start:], _EXCERPT_LENGTH),
     )  # fmt: skip
 
@@ -84,14 +88,16 @@ def _shorten(text: str, size: int) -> str:
 
 
 def to_record(summary: Summary, entries: Sequence[Any]) -> Record:
-    """A record from its summary and the rows (translated, start, end, text) of its entries."""
-    cues: dict[bool, list[Cue]] = {False: [], True: []}
-    for translated, start, end, text in entries:
-        cues[bool(translated)].append(Cue(start or 0.0, end or 0.0, text))
-    original, translated_cues = tuple(cues[False]), tuple(cues[True])
+    """A record from its summary and its entries: (translated, start, end, text, words)."""
+    cues: dict[bool, list[SpokenCue]] = {False: [], True: []}
+    for translated, start, end, text, words in entries:
+        cue = SpokenCue(start or 0.0, end or 0.0, text, words_from_json(words))
+        cues[bool(translated)].append(cue)
+    original = tuple(cues[False])
+    translated_cues = tuple(Cue(cue.start, cue.end, cue.text) for cue in cues[True])
     if summary.kind == "live":
         # As in transcripts of files, a segment begins with the space before its first word.
-        original = tuple(Cue(cue.start, cue.end, f" {cue.text.strip()}") for cue in original)
+        original = tuple(replace(cue, text=f" {cue.text.strip()}") for cue in original)
     if summary.kind == "text":
         text, translation = (
             "".join(cue.text for cue in part) for part in (original, translated_cues)

@@ -27,16 +27,20 @@ _PAGE_BYTES = 4096  # SQLite's default, for a file whose header is damaged
 _HEADER_BYTES = 100  # at the beginning of page 1
 _LEAF = 0x0D  # type of a leaf page of a table
 
-# The columns of the tables `records` and `entries`: no other table has as many.
+# The columns of the tables `records` and `entries`: no other table has as many. Rows of the first
+# schema lack the last ones (`sound` and `deleted`, `words`).
 _RECORD_TYPES: tuple[type | tuple[type, ...], ...] = (
     type(None), str, str, str, str, int, (int, float),
     (str, type(None)), (str, type(None)), (str, type(None)),
+    (str, type(None)), (int, type(None)),
 )  # fmt: skip
 _ENTRY_TYPES: tuple[type | tuple[type, ...], ...] = (
     type(None), int, int, (int, float, type(None)), (int, float, type(None)), str, str, int,
+    (str, type(None)),
 )  # fmt: skip
-# Kind, title, plain, created, duration_s, language, target, model of a lost record.
-_LOST = ("live", "", "", 0, 0.0, None, None, None)
+_FIRST_RECORD, _FIRST_ENTRY = 10, 8  # columns in the first schema
+# Kind, title, plain, created, duration_s, language, target, model, sound, deleted of a lost record.
+_LOST = ("live", "", "", 0, 0.0, None, None, None, None, None)
 
 
 @dataclass(frozen=True)
@@ -70,10 +74,10 @@ def read_rows(path: Path) -> RecoveredRows:
     records: dict[int, _Row] = {}
     entries: dict[int, _Row] = {}
     for rowid, values in _Pages(content).rows():
-        if _fits(values, _RECORD_TYPES):
-            records[rowid] = values[1:]
-        elif _fits(values, _ENTRY_TYPES):
-            entries[rowid] = values[1:]
+        if row := _complete(values, _RECORD_TYPES, _FIRST_RECORD):
+            records[rowid] = row[1:]
+        elif row := _complete(values, _ENTRY_TYPES, _FIRST_ENTRY):
+            entries[rowid] = row[1:]
     return RecoveredRows(records, entries)
 
 
@@ -93,20 +97,30 @@ def restore_rows(connection: sqlite3.Connection, rows: RecoveredRows) -> tuple[i
     for old in sorted(rows.records.keys() | used):
         new_ids[old] = connection.execute(
             "INSERT INTO records (owner, kind, title, plain, created, duration_s, language, "
-            "target, model) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "target, model, sound, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows.records.get(old, lost),
         ).lastrowid
-    for _, (record, *values, _indexed) in sorted(rows.entries.items()):
+    for _, (record, *values, _indexed, words) in sorted(rows.entries.items()):
         connection.execute(
-            "INSERT INTO entries (record, translated, start, end, text, plain, indexed) "
-            "VALUES (?, ?, ?, ?, ?, ?, 0)",
-            (new_ids[int(record or 0)], *values),
+            "INSERT INTO entries (record, translated, start, end, text, plain, indexed, words) "
+            "VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
+            (new_ids[int(record or 0)], *values, words),
         )
     return len(new_ids), len(rows.entries)
 
 
-def _fits(values: _Row, types: tuple[type | tuple[type, ...], ...]) -> bool:
-    return len(values) == len(types) and all(map(isinstance, values, types))
+def _complete(values: _Row, types: tuple[type | tuple[type, ...], ...], first: int) -> _Row | None:
+    """A row with all columns of its table, the missing ones None; None: another table's row.
+
+    Args:
+        values: of the row.
+        types: of the columns.
+        first: the number of columns in the first schema.
+    """
+    if len(values) not in (first, len(types)):
+        return None
+    row = values + (None,) * (len(types) - len(values))
+    return row if all(map(isinstance, row, types)) else None
 
 
 class _Pages:

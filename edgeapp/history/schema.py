@@ -50,6 +50,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX entries_of_record ON entries (record)",
         "CREATE INDEX entries_not_indexed ON entries (id) WHERE NOT indexed",
     ),
+    (
+        # sound: name of the recording in the folder beside the file. deleted: when the record was
+        # put into the trash, as `created`. words: of a cue, as JSON (word_times.py).
+        "ALTER TABLE records ADD COLUMN sound TEXT",
+        "ALTER TABLE records ADD COLUMN deleted INTEGER",
+        "ALTER TABLE entries ADD COLUMN words TEXT",
+    ),
 )
 
 # A trigram index finds parts of words, and words in languages written without spaces.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from pipelines import (
     CommittedText,
@@ -25,6 +25,7 @@ __all__ = [
     "TranslationFinal",
     "TranslationPartial",
     "WarningRaised",
+    "as_content",
     "as_json",
 ]
 
@@ -116,10 +117,19 @@ _TYPES: dict[type, str] = {
 }
 
 
+def as_content(event: SessionEvent | UpdateDecoded) -> dict[str, Any]:
+    """The event as a JSON object, "type" first; floats are rounded to three decimals."""
+    return {"type": _TYPES[type(event)], **_rounded(asdict(event))}
+
+
 def as_json(event: SessionEvent | UpdateDecoded) -> str:
-    """The event as one line of JSON, "type" first; floats are rounded to three decimals."""
-    values = {
-        key: round(value, 3) if isinstance(value, float) else value
-        for key, value in asdict(event).items()
-    }
-    return json.dumps({"type": _TYPES[type(event)], **values}, ensure_ascii=False)
+    """`as_content` as one line."""
+    return json.dumps(as_content(event), ensure_ascii=False)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    return round(value, 3) if isinstance(value, float) else value

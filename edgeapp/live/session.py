@@ -118,6 +118,11 @@ class LiveSession:
             yield from self._status(source)
 
     @property
+    def language(self) -> str | None:
+        """The code of the spoken language; None while it is unknown."""
+        return self._recognizer.language
+
+    @property
     def _seconds(self) -> float:
         return self._samples / SAMPLE_RATE
 

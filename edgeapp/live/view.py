@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.console import format_clock, print_note, printable, results_console
+from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.events import (
     SessionEnded,
     SessionEvent,
@@ -14,7 +16,6 @@ from edgeapp.live.events import (
     TranslationFinal,
     TranslationPartial,
     WarningRaised,
-    as_json,
 )
 from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
@@ -41,7 +42,14 @@ class EventView(Protocol):
 
 
 class JsonView:
-    """Writes each event as a line of JSON to stdout."""
+    """Writes each event as a line of JSON to stdout.
+
+    Args:
+        encoder: Of the session.
+    """
+
+    def __init__(self, encoder: EventEncoder) -> None:
+        self._encoder = encoder
 
     def __enter__(self) -> JsonView:
         return self
@@ -50,7 +58,8 @@ class JsonView:
         pass
 
     def show(self, event: SessionEvent) -> None:
-        sys.stdout.write(as_json(event) + "\n")
+        line = json.dumps(self._encoder.content(event), ensure_ascii=False)
+        sys.stdout.write(line + "\n")
         sys.stdout.flush()
 
 

@@ -12,7 +12,7 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.temporary_folders import make_temporary_folder
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
+    from starlette.types import ASGIApp
 
     from edgeapp.server.access.tokens import TokenFile
     from edgeapp.server.options import ServerOptions
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from edgeapp.server.routes import AppRoutes
 
 __all__ = ["make_app"]
+
+_QUEUE_LOOKED_AT_S = 0.05  # how long a call of Gradio's interface waits at most
+_REMEMBERED_CLIENTS = 64  # Gradio keeps the arguments of each one's last call
 
 
 def make_app(
@@ -46,7 +49,7 @@ def make_app(
     from edgeapp.server.routes import app_routes
 
     own = app_routes(pool, options, history_path, tokens)
-    app = _app_with_page(own.routes, options) if options.page else Starlette(routes=own.routes)
+    app = _app_with_page(own, options) if options.page else Starlette(routes=own.routes)
     # Outside the application's own middleware: replies to uncaught errors get the headers too.
     secured = SecurityMiddleware(
         app, user_of=own.user_of, loopback=options.loopback, proxies=options.proxies
@@ -54,19 +57,25 @@ def make_app(
     return RequestLog(secured, own.service.metrics, program_route), own
 
 
-def _app_with_page(routes: list[BaseRoute], options: ServerOptions) -> Starlette:
+def _app_with_page(own: AppRoutes, options: ServerOptions) -> ASGIApp:
     import gradio as gr
     from fastapi import FastAPI
 
+    from edgeapp.server.gradio_api.endpoints import GradioEndpoints
+    from edgeapp.server.gradio_api.gate import GradioGate
+    from edgeapp.server.gradio_api.uploads import GradioUploads
     from edgeapp.ui.page import make_page
     from edgeapp.ui.theme import head, style, theme
 
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.router.routes += routes
+    uploads = GradioUploads(own.service)
+    app.router.routes += [*own.routes, *uploads.routes]
     page = make_page()
-    # Gradio looks into its queue a thousand times a second, which takes 7 % of a core. The page
-    # puts nothing there.
-    page._queue.sleep_when_free = 1.0
+    endpoints = GradioEndpoints(own.service, uploads)
+    functions = endpoints.add_to(page)
+    # Gradio looks into its queue a thousand times a second, which takes 7 % of a core.
+    page._queue.sleep_when_free = _QUEUE_LOOKED_AT_S
+    page.state_session_capacity = _REMEMBERED_CLIENTS
     gr.mount_gradio_app(
         app,
         page,
@@ -76,7 +85,7 @@ def _app_with_page(routes: list[BaseRoute], options: ServerOptions) -> Starlette
         server_port=options.port,
         footer_links=[],
         run_history=False,
-        max_file_size=1,
+        max_file_size=options.upload_mb << 20,  # clients read it; Gradio's own route is closed
         ssr_mode=False,
         pwa=True,
         show_error=True,
@@ -85,12 +94,21 @@ def _app_with_page(routes: list[BaseRoute], options: ServerOptions) -> Starlette
         css=style(),
         head=head(),
     )
-    return app
+    return GradioGate(
+        app,
+        own.service.logins.person_of,
+        endpoints.calls,
+        functions,
+        lambda session: session in page._queue.pending_messages_per_session,
+    )
 
 
 def _configure_gradio() -> None:
     """Turn off analytics and make Gradio's file cache private; must run before its import."""
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    # The monitor, which is closed: Gradio would compute its figures with pandas after each call.
+    os.environ["GRADIO_ANALYTICS_CACHE_FREQUENCY"] = str(1 << 62)
+    os.environ["GRADIO_ANALYTICS_MAX_EVENTS"] = "1"
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     if "GRADIO_TEMP_DIR" not in os.environ:
         folder = make_temporary_folder("page")

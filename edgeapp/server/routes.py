@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +22,15 @@ from edgeapp.server.api.service import ApiService
 from edgeapp.server.fairness import FairThreads
 from edgeapp.server.page.exports import Exports
 from edgeapp.server.page.page_api import PageApi
+from edgeapp.server.page.sounds import Sounds
 from edgeapp.server.sessions import Sessions
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
+from edgeapp.server.viewers.broadcast import Broadcasts
+from edgeapp.server.viewers.sharing import Sharing
+from edgeapp.server.viewers.socket import ViewerSocket
 from edgeapp.ui import STATIC
+from pipelines import EdgeError
 from pipelines.hub import assets_folder
 
 if TYPE_CHECKING:
@@ -41,12 +47,14 @@ class AppRoutes:
         routes: The routes.
         user_of: The user of a request, None if a login is missing. The login counts as used.
         service: What the interfaces for programs share.
+        make_login_link: Makes the secret of a link, /enter/SECRET, that logs a user in once.
         close: To be called when the server has ended.
     """
 
     routes: list[BaseRoute]
     user_of: Callable[[HTTPConnection], str | None]
     service: ApiService
+    make_login_link: Callable[[str], str]
     close: Callable[[], None]
 
 
@@ -65,7 +73,8 @@ def app_routes(
         tokens: Of programs.
     """
     sessions = Sessions(options.sessions, options.sessions_per_person)
-    history, threads = History(history_path), FairThreads()
+    history = History(history_path, sound_mb=pool.settings.history_sound_mb)
+    threads = FairThreads()
     logins = Logins(dict(options.logins), tokens, required=options.login_required)
     service = make_service(pool, options, logins, lambda: sessions.running)
     uploads = Uploads(
@@ -73,6 +82,10 @@ def app_routes(
     )
     api = PageApi(pool, sessions, can_change_models=options.trusted)
     exports = Exports(threads, logins.person_of)
+    broadcasts = Broadcasts(pool)
+    viewers = ViewerSocket(broadcasts, threads)
+    sharing = Sharing(broadcasts, options, logins.links.make)
+    sounds = Sounds(history, logins.user_of)
 
     async def user(request: Request) -> Response:
         """For a page whose WebSocket was refused: the middleware replies 401 without a login."""
@@ -80,19 +93,28 @@ def app_routes(
 
     def close() -> None:
         sessions.close()
+        broadcasts.close()
         service.close()
         threads.close()
         uploads.remove_all()
+        with suppress(EdgeError):  # it cannot be used; this was said before
+            history.empty_trash()
         history.close()
 
-    socket = PageSocket(pool, sessions, uploads, api, history, logins, threads)
+    socket = PageSocket(pool, sessions, uploads, api, history, logins, threads, sharing)
     logins.on_logout = socket.recheck_logins
     routes: list[BaseRoute] = [
-        *api_routes(service),
+        *api_routes(service, sessions),
         WebSocketRoute("/edgeapp/session", socket.serve),
         Route("/edgeapp/upload/{token}", uploads.receive, methods=["PUT"]),
         Route("/edgeapp/export", exports.export, methods=["POST"]),
+        Route("/edgeapp/sound/{record:int}", sounds.get),
         Route("/edgeapp/user", user),
+        Route("/view/{token}", viewers.page),
+        Route("/overlay/{token}", viewers.page),
+        WebSocketRoute("/edgeapp/view/{token}", viewers.serve),
+        Route("/enter/{secret}", logins.link_page),
+        Route("/enter/{secret}", logins.use_link, methods=["POST"]),
         Route("/edgeapp/sample", _sample),
         Route("/login", logins.login_page),
         Route("/login", logins.log_in, methods=["POST"]),
@@ -101,7 +123,7 @@ def app_routes(
         Route("/favicon.ico", _favicon),
         Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
     ]
-    return AppRoutes(routes, logins.use, service, close)
+    return AppRoutes(routes, logins.use, service, logins.links.make, close)
 
 
 async def _sample(request: Request) -> Response:

@@ -248,6 +248,10 @@ class Session:
         if (task := self._tasks.get("live")) is not None:
             task.put_audio(audio)
 
+    def task(self, kind: str) -> Task | None:
+        """The task of a kind that runs."""
+        return self._tasks.get(kind)
+
     def stop(self, kind: str) -> None:
         """Let a task finish with the input that it has."""
         if (task := self._tasks.get(kind)) is not None:

@@ -6,14 +6,20 @@ renders large ones in a child process.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import sys
+import zipfile
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-from edgeapp.subtitles.formats import Cue, Transcript, formats_of, render
+from edgeapp.documents.transcript_documents import to_docx, to_markdown
+from edgeapp.history import SpokenCue
+from edgeapp.subtitles.formats import Transcript, formats_of, render
+from edgeapp.subtitles.passages import bilingual, passages
 from edgeapp.subtitles.shaping import shaped
 from pipelines import EdgeError, InputError, Segment, Word
 
@@ -27,27 +33,80 @@ def render_message(body: bytes) -> bytes:
     """The file that a page asks for.
 
     Args:
-        body: JSON with "format", "language", "cues", "translation", "target", and "translated":
-            whether to render the translation.
+        body: JSON with "format", "language", "cues", "translation", "target", "title", and "which":
+            "" for the text, "translated" for the translation, "both". With the format "zip":
+            "formats", and in "files" several such transcripts, each with a "name".
 
     Returns:
-        The file, in UTF-8.
+        The file; text is in UTF-8.
 
     Raises:
         EdgeError: The body is not a transcript, or the format is unknown.
     """
     try:
         message = json.loads(body)
-        (fmt,) = formats_of(str(message["format"]))
-        transcript = transcript_of(message)
-        if fmt in ("srt", "vtt"):
-            transcript = shaped(transcript)
-        text = render(transcript, fmt, translated=bool(message.get("translated")))
+        if message["format"] == "zip":
+            return _zip(message)
+        return _file(message, str(message["format"]), str(message.get("which") or ""))
     except EdgeError:
         raise
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"this is not a transcript: {error!r}"[:300]) from None
+
+
+def _file(message: dict[str, Any], fmt: str, which: str) -> bytes:
+    title, transcript = str(message.get("title") or ""), transcript_of(message)
+    if fmt == "docx":
+        return to_docx(transcript, title, which)
+    text = (
+        to_markdown(transcript, title, which) if fmt == "md" else _rendered(transcript, fmt, which)
+    )
     return text.encode("utf-8", "replace")  # JSON may contain lone surrogates
+
+
+def _zip(message: dict[str, Any]) -> bytes:
+    """All files of a message, each in all formats, and its translation in those that have none."""
+    content, names = io.BytesIO(), set[str]()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in message["files"]:
+            stem = _free_name(str(each["name"]), names)
+            for fmt in message["formats"]:
+                archive.writestr(f"{stem}.{fmt}", _file(each, str(fmt), ""))
+                if each.get("translation") and fmt != "json":
+                    name = f"{stem}.{_file_name(str(each.get('target') or 'translation'))}.{fmt}"
+                    archive.writestr(name, _file(each, str(fmt), "translated"))
+    return content.getvalue()
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """The name of a recording without its ending, with a number if it is taken; it is taken now."""
+    stem = _file_name(name.rpartition(".")[0] or name)
+    number, free = 1, stem
+    while free.casefold() in taken:
+        number += 1
+        free = f"{stem} ({number})"
+    taken.add(free.casefold())
+    return free
+
+
+def _file_name(name: str) -> str:
+    """A name that is no path and that every system allows."""
+    kept = "".join("_" if c in '/\\:*?"<>|' or not c.isprintable() else c for c in name)
+    return kept.strip(". ")[:100] or "recording"
+
+
+def _rendered(transcript: Transcript, name: str, which: str) -> str:
+    """One of the formats of `render`, for a page."""
+    (fmt,) = formats_of(name)
+    subtitles = fmt in ("srt", "vtt")
+    if which == "both" and fmt == "txt":
+        both = (f"{each.text}\n{each.translation}".strip() for each in passages(transcript))
+        return "\n\n".join(both) + "\n"
+    if which == "both" and subtitles:
+        return render(replace(transcript, segments=tuple(bilingual(transcript))), fmt)
+    if subtitles:
+        transcript = shaped(transcript)
+    return render(transcript, fmt, translated=which == "translated")
 
 
 def transcript_of(message: dict[str, Any]) -> Transcript:
@@ -66,7 +125,7 @@ def transcript_of(message: dict[str, Any]) -> Transcript:
 
 
 def _segment_or_cue(values: Any) -> Any:
-    """A Segment if the user left it unedited (with its tokens), else a Cue."""
+    """A Segment if the user left it unedited (with its tokens), else a cue with its words."""
     problem = "a segment of the transcript is invalid"
     try:
         start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
@@ -74,15 +133,22 @@ def _segment_or_cue(values: Any) -> Any:
         raise InputError(f"{problem}: it needs start and end in seconds, and text") from error
     if not (math.isfinite(start) and math.isfinite(end)):
         raise InputError(f"{problem}: its times are not finite")
-    if "tokens" not in values:
-        return Cue(start, end, text)
     try:
+        words = tuple(_word(word) for word in values.get("words") or ())
+        if "tokens" not in values:
+            return SpokenCue(start, end, text, words)
         fields = {**values, "start": start, "end": end, "text": text}
-        words = tuple(Word(**word) for word in values.get("words") or ())
         fields |= {"tokens": tuple(values["tokens"]), "words": words, "alternatives": ()}
         return Segment(**fields)
-    except TypeError as error:
+    except (TypeError, ValueError, KeyError, OverflowError) as error:
         raise InputError(f"{problem}: its fields are not those of a segment") from error
+
+
+def _word(values: dict[str, Any]) -> Word:
+    start, end, probability = (float(values[name]) for name in ("start", "end", "probability"))
+    if not (math.isfinite(start) and math.isfinite(end) and 0 <= probability <= 1):
+        raise ValueError("the times or the probability of a word are out of range")
+    return Word(str(values["word"]), start, end, probability)
 
 
 def _main() -> int:

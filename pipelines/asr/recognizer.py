@@ -8,16 +8,22 @@ from pathlib import Path
 
 from torch import Tensor
 
-from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
+from pipelines.asr.audio.chunks import Chunk
+from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures, WindowFeatures
 from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
-from pipelines.asr.decode_tasks import DecodeTask
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Checkpoint
-from pipelines.asr.sequential import Clip, LanguageTools, SequentialPlan, decode_windows
+from pipelines.asr.sequential import (
+    Clip,
+    DecodeTask,
+    LanguageTools,
+    SequentialPlan,
+    decode_windows,
+)
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.word_timestamps import WordAligner
-from pipelines.engine import Drafting, EncodedSource, Engine, LoadedModel
+from pipelines.engine import Drafting, EncodedSource, Engine, LoadedModel, SourceHandle
 from pipelines.errors import CheckpointError, ModelError, NumericalError, OptionError
 
 __all__ = ["Recognizer"]
@@ -180,6 +186,7 @@ class Recognizer:
         options: TranscribeOptions,
         *,
         clips: Sequence[Clip] = ((0, None),),
+        first_window: SourceHandle | None = None,
         begins_recording: bool = True,
         last_speech: float = 0.0,
         resume_from: Checkpoint | None = None,
@@ -192,6 +199,7 @@ class Recognizer:
             language: Code of the language; with `options.multilingual` each window has its own.
             options: How to decode.
             clips: The parts to decode.
+            first_window: The source of their first window, where it was read before.
             begins_recording: Its first window is the recording's, so that `options.prefix` and
                 `options.forced_phrases` are for it.
             last_speech: Seconds at which the speech before the chunk ended.
@@ -220,7 +228,42 @@ class Recognizer:
             resume_from,
             checkpoints,
         )
-        return decode_windows(features, tools_for, self.tokenizer, plan)
+        known = [] if first_window is None else [first_window]
+
+        def source_of(window: Tensor) -> SourceHandle:
+            return known.pop() if known else self.drafting.source(window)
+
+        return decode_windows(features, source_of, tools_for, self.tokenizer, plan)
+
+    def decode_chunk(
+        self,
+        chunk: Chunk,
+        language: str,
+        options: TranscribeOptions,
+        *,
+        begins_recording: bool = True,
+        last_speech: float = 0.0,
+    ) -> DecodeTask:
+        """As `decode_task`, of a chunk of a recording; its times are those of the recording."""
+        return self.decode_task(
+            self.chunk_features(chunk),
+            language,
+            options,
+            clips=[(chunk.start_frame, None)],
+            begins_recording=begins_recording,
+            last_speech=last_speech,
+        )
+
+    def chunk_features(self, chunk: Chunk) -> ChunkFeatures:
+        """The log-mel windows of a chunk."""
+        return ChunkFeatures(
+            chunk.samples,
+            chunk.offset,
+            chunk.start_frame,
+            chunk.end_frame,
+            self.model.architecture.num_mel_bins,
+            self.window_frames,
+        )
 
     def _text_ids(self, text: str | None) -> tuple[int, ...]:
         """The tokens of a text that the user gave, as openai-whisper encodes it."""

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+from torch import Tensor
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
-from pipelines.asr.decode_tasks import DecodeTask, EncodeRequest
 from pipelines.asr.hallucinations import WindowTimes, last_word_end, skip_hallucinations
-from pipelines.asr.results import Checkpoint, Retract, Segment, SegmentDone
+from pipelines.asr.results import Checkpoint, Retract, Segment, SegmentDone, TextDelta
 from pipelines.asr.timestamps import TokenSpan, split_at_timestamps
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder, WindowResult
 from pipelines.asr.word_timestamps import WordAligner
-from pipelines.engine import EncodedSource
+from pipelines.engine import EncodedSource, Pending, SourceHandle, Task
 from pipelines.errors import NumericalError
 
-__all__ = ["Clip", "LanguageTools", "SequentialPlan", "decode_windows"]
+__all__ = [
+    "Clip",
+    "DecodeEvent",
+    "DecodeTask",
+    "LanguageTools",
+    "SequentialPlan",
+    "decode_windows",
+]
+
+DecodeEvent: TypeAlias = TextDelta | Retract | SegmentDone | Checkpoint
+DecodeTask: TypeAlias = Task[DecodeEvent]
 
 Clip = tuple[int, int | None]
 """First frame (10 ms) of a part of a recording, and the frame after its last; None: its end."""
@@ -97,6 +109,7 @@ class _History:
 
 def decode_windows(
     features: WindowFeatures,
+    source_of: Callable[[Tensor], SourceHandle],
     tools_for: Callable[[EncodedSource], LanguageTools],
     tokenizer: WhisperTokenizer,
     plan: SequentialPlan,
@@ -106,6 +119,7 @@ def decode_windows(
 
     Args:
         features: Log-mel windows of the recording.
+        source_of: Makes a window [mels, frames] a source of the model.
         tools_for: The decoder and the aligner for an encoded window, by its language.
         tokenizer: The model's vocabulary.
         plan: How the windows follow each other.
@@ -134,8 +148,9 @@ def decode_windows(
             frames = end - seek
             mel = mel.clone()
             mel[:, frames:] = 0.0  # as openai-whisper pads
-        encoded = yield EncodeRequest(mel)
-        assert encoded is not None, "an EncodeRequest is answered with the encoded window"
+        source = source_of(mel)
+        yield Pending(source)
+        encoded = source.encoded
         tools = tools_for(encoded)
         decoder, aligner = tools.decoder, tools.aligner
         history = history or _History(plan, decoder.max_prompt)

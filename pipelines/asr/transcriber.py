@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, TypeAlias, Unpack
@@ -22,7 +23,6 @@ from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.speech_filter import SpeechFilterOptions, SpeechMap, keep_speech
 from pipelines.asr.batched import transcribe_batched
 from pipelines.asr.capabilities import Capabilities
-from pipelines.asr.decode_tasks import run_one
 from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
 from pipelines.asr.recognizer import Recognizer
 from pipelines.asr.results import (
@@ -32,11 +32,19 @@ from pipelines.asr.results import (
     Transcription,
     TranscriptionInfo,
 )
-from pipelines.asr.sequential import Clip
+from pipelines.asr.sequential import Clip, DecodeEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
-from pipelines.engine import DraftReport, EncodedSource, Engine, LoadedModel
-from pipelines.errors import AudioError, EngineError, OptionError
+from pipelines.asr.wrapped import WrappedRecognizer
+from pipelines.engine import (
+    DraftReport,
+    EncodedSource,
+    Engine,
+    LoadedModel,
+    SourceHandle,
+    interleave,
+)
+from pipelines.errors import AudioError, EngineError, OptionError, UnsupportedTask
 from pipelines.hub import folder_or_pull
 from pipelines.notices import collect_notices, notice
 
@@ -48,7 +56,8 @@ Recording: TypeAlias = "AudioSource | Tensor | tuple[int, Tensor]"
 
 
 class Transcriber:
-    """A Whisper model that transcribes recordings.
+    """A speech recognition model that transcribes recordings: Whisper, or one that transformers
+    runs (Moonshine, Speech2Text, SpeechT5).
 
         with Transcriber("demo") as transcriber:
             for segment in transcriber.transcribe("talk.mp3"):
@@ -100,12 +109,13 @@ class Transcriber:
             raise OptionError("draft with a model or with n-grams, not with both")
         folder = folder_or_pull(model, download)
         draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
-        self._recognizer: Recognizer | None = None
+        self._recognizer: Recognizer | WrappedRecognizer | None = None
         self._own_engine: Engine | None = None
         if engine is None:
             engine = self._own_engine = Engine(device, compute_type, threads)
         try:
-            self._recognizer = Recognizer(
+            wrapped = engine.load(folder).architecture.family == "other"
+            self._recognizer = (WrappedRecognizer if wrapped else Recognizer)(
                 folder,
                 engine,
                 name or str(model),
@@ -118,11 +128,22 @@ class Transcriber:
 
     @property
     def recognizer(self) -> Recognizer:
-        """The loaded model with its tokenizer and capabilities.
+        """The loaded Whisper model with its tokenizer and capabilities.
 
         Raises:
             EngineError: The transcriber was closed.
+            UnsupportedTask: The model is run by transformers, and transcribes recordings only.
         """
+        loaded = self._loaded
+        if isinstance(loaded, WrappedRecognizer):
+            raise UnsupportedTask(
+                f"{loaded.capabilities.name} is run by transformers and transcribes recordings "
+                "only; a Whisper model does the rest"
+            )
+        return loaded
+
+    @property
+    def _loaded(self) -> Recognizer | WrappedRecognizer:
         if self._recognizer is None:
             raise EngineError("the transcriber was closed; make a new one")
         return self._recognizer
@@ -130,12 +151,12 @@ class Transcriber:
     @property
     def engine(self) -> Engine:
         """The engine that computes."""
-        return self.recognizer.engine
+        return self._loaded.engine
 
     @property
     def model(self) -> LoadedModel:
         """The model, loaded in the engine."""
-        return self.recognizer.model
+        return self._loaded.model
 
     @property
     def tokenizer(self) -> WhisperTokenizer:
@@ -145,18 +166,18 @@ class Transcriber:
     @property
     def capabilities(self) -> Capabilities:
         """Languages and tasks that the model was trained for."""
-        return self.recognizer.capabilities
+        return self._loaded.capabilities
 
     @property
     def draft_report(self) -> DraftReport | None:
         """How many tokens were drafted and accepted, and the time saved; None without drafts."""
-        drafting = self.recognizer.drafting
+        drafting = self._loaded.drafting
         return drafting.report if drafting.active else None
 
     @property
     def window_s(self) -> float:
         """Length of the model's input window in seconds."""
-        return self.recognizer.window_s
+        return self._loaded.window_s
 
     def transcribe(
         self,
@@ -220,13 +241,12 @@ class Transcriber:
             options = replace(options or TranscribeOptions(), **overrides)
         except TypeError as error:
             raise OptionError(f"no such option: {error}") from None
-        self.recognizer.check(options)
+        loaded = self._loaded
+        loaded.check(options)
         source = _without_tensors(audio)
         with collect_notices() as notices:
-            if options.batch_size > 1:
-                events = transcribe_batched(
-                    self.recognizer, source, options, resume_from, checkpoints
-                )
+            if options.batch_size > 1 or isinstance(loaded, WrappedRecognizer):
+                events = transcribe_batched(loaded, source, options, resume_from, checkpoints)
             else:
                 events = self._sequential(source, options, resume_from, checkpoints)
         for each in notices:  # as Python warnings too, for callers who do not read the result's
@@ -325,7 +345,7 @@ def _decode_in_order(
 ) -> Generator[TranscriptEvent, None, None]:
     """The events of a recording, decoded window after window."""
     clips = _clips(options)
-    first: list[EncodedSource] = []  # the first window, where language detection has encoded it
+    first: SourceHandle | None = None  # the first window, where language detection has read it
     language, probability = recognizer.given_language(options), None
     if resume_from is not None:
         language = resume_from.language
@@ -333,28 +353,24 @@ def _decode_in_order(
         mel, frames = features.window(0)
         begin, end = clips[0]
         if frames == recognizer.window_frames and begin == 0 and (end is None or end >= frames):
-            first = recognizer.drafting.encode([mel])
-        probs = recognizer.language_probs(first[0] if first else features.first_window())
+            first = recognizer.drafting.source(mel)
+        probs = recognizer.language_probs(first.encoded if first else features.first_window())
         language, probability = next(iter(probs.items()))
     yield TranscriptionInfo(language, probability, features.duration)
-
-    def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
-        return [first.pop()] if first else recognizer.drafting.encode(windows)
 
     task = recognizer.decode_task(
         features,
         language,
         options,
         clips=clips,
+        first_window=first,
         resume_from=resume_from,
         checkpoints=checkpoints,
     )
-    events = run_one(task, encode)
-    try:
+    events: Generator[DecodeEvent, None, None] = interleave([task])
+    with closing(events):
         for event in events:
             yield replace(event, language=language) if isinstance(event, Checkpoint) else event
-    finally:
-        events.close()
 
 
 def _clips(options: TranscribeOptions) -> list[Clip]:

@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-from pipelines.asr.decode_tasks import StreamNotReady
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
@@ -27,6 +26,7 @@ from pipelines.engine import (
     GenerationOptions,
     LogitFilter,
     NoRepeatNgram,
+    Pending,
     RepetitionPenalty,
     Request,
     Result,
@@ -73,11 +73,13 @@ class LiveWindowResult:
         times: For each token, the position of its attention maximum in seconds from the start of
             the window; non-decreasing.
         accepted: Number of draft tokens that were accepted.
+        probabilities: Of each token; 1 within the forced prefix.
     """
 
     window: WindowResult
     times: tuple[float, ...]
     accepted: int
+    probabilities: tuple[float, ...]
 
 
 def compression_ratio(text: str) -> float:
@@ -193,7 +195,7 @@ class WindowDecoder:
         seed: int | None,
         prefix: Sequence[int] = (),
         forced_phrases: tuple[tuple[int, ...], ...] = (),
-    ) -> Generator[TextDelta | Retract | StreamNotReady, EncodedSource | None, WindowResult]:
+    ) -> Generator[TextDelta | Retract | Pending, None, WindowResult]:
         """Decode a window with temperature fallback.
 
         Closing the generator cancels the decoding.
@@ -206,8 +208,8 @@ class WindowDecoder:
             forced_phrases: Tokens of texts that the result contains, if its length allows.
 
         Yields:
-            Live text, Retract where an attempt with visible text failed, and StreamNotReady where
-            the engine must compute a step first.
+            Live text, Retract where an attempt with visible text failed, and Pending where the
+            engine must compute a step first.
 
         Returns:
             The result of the last attempt.
@@ -270,7 +272,9 @@ class WindowDecoder:
         positions = attention.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
         window = self._window_result(result, 0.0)
         times = tuple(float(position) * TIME_PRECISION for position in positions)
-        return LiveWindowResult(window, times[: len(window.tokens)], result.accepted)
+        count = len(window.tokens)
+        probabilities = tuple(math.exp(value) for value in result.logprobs[:count])
+        return LiveWindowResult(window, times[:count], result.accepted, probabilities)
 
     def is_visible(self, result: WindowResult) -> bool:
         """Whether the result holds text, so that live text has been shown for it."""
@@ -310,7 +314,7 @@ class WindowDecoder:
         temperature: float,
         seed: int | None,
         forced_phrases: tuple[tuple[int, ...], ...],
-    ) -> Generator[TextDelta | StreamNotReady, EncodedSource | None, WindowResult]:
+    ) -> Generator[TextDelta | Pending, None, WindowResult]:
         """Decode at one temperature."""
         special = self._tokenizer.special
         logit_filters = self._logit_filters
@@ -341,9 +345,10 @@ class WindowDecoder:
             drafter=self._drafting.drafter_for(encoded, options),
         )
         with self._engine.stream(request) as stream:
+            pending = Pending(stream)
             while True:
                 if not stream.ready:
-                    yield StreamNotReady(stream)
+                    yield pending
                 event = next(stream, None)
                 if event is None:
                     break

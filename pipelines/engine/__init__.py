@@ -62,11 +62,20 @@ from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.process_pool import ProcessPool
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
+from pipelines.engine.tasks import (
+    MY_TURN,
+    Pending,
+    SourceHandle,
+    Task,
+    TaskLimits,
+    interleave,
+)
 from pipelines.engine.transformers_check import Comparison, compare_with_transformers
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.convert import convert_model
 
 __all__ = [
+    "MY_TURN",
     "AllowOnlyTokens",
     "Architecture",
     "BadWords",
@@ -98,22 +107,27 @@ __all__ = [
     "NgramStore",
     "NoRepeatNgram",
     "NucleusProcessor",
+    "Pending",
     "ProcessPool",
     "Proposal",
     "RepetitionPenalty",
     "Request",
     "Result",
+    "SourceHandle",
     "Statistics",
     "StoppingRule",
     "Stream",
     "SuppressAtBegin",
     "SuppressTokens",
+    "Task",
+    "TaskLimits",
     "TopAProcessor",
     "TopKNucleusProcessor",
     "TopKProcessor",
     "apply_filters",
     "compare_with_transformers",
     "convert_model",
+    "interleave",
     "autoregressive_generate",
     "autoregressive_generate_encoder_decoder",
     "speculative_generate",

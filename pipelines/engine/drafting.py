@@ -16,6 +16,7 @@ from pipelines.engine.decoding.speculative.drafters import Drafter, NgramDrafter
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.state.encoded_source import EncodedSource
+from pipelines.engine.tasks import SourceHandle
 from pipelines.errors import OptionError, RequestError
 
 __all__ = ["DraftReport", "Drafting"]
@@ -106,6 +107,10 @@ class Drafting:
             self._sources += len(sources)
         self._encoded.update(pairs)
         return [encoded for encoded, _ in pairs]
+
+    def source(self, source: Any) -> SourceHandle:
+        """A source that is encoded when it is needed."""
+        return SourceHandle(source, self.encode)
 
     def drafter_for(self, encoded: EncodedSource, options: GenerationOptions) -> Drafter | None:
         """The drafter of a request; None for sampling, whose draws drafts would change, and for

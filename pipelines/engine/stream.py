@@ -10,6 +10,8 @@ from pipelines.engine.decoding.scheduler import Scheduler
 
 __all__ = ["Stream"]
 
+_BACKLOG = 16
+
 
 class Stream:
     """The events of a running generation, read by iterating; `result` returns the whole output.
@@ -43,6 +45,11 @@ class Stream:
     def ready(self) -> bool:
         """Whether the next event, error or end can be read without computing a step."""
         return self._exhausted or self._state.has_events
+
+    @property
+    def worth_reading(self) -> bool:
+        """Whether it has ended, or so many events are unread that reading them is worth a turn."""
+        return self._exhausted or self._state.done or len(self._state.events) >= _BACKLOG
 
     def cancel(self) -> None:
         """End the generation before its next step; no effect when it has ended."""

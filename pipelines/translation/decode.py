@@ -2,7 +2,8 @@
 
 A `SentenceRequest` says what to translate and never changes. `SentenceDecoder.submit` starts its
 generation and returns a `RunningSentence`; reading that gives an `Attempt`, which `fallback.py`
-accepts or repeats under other conditions.
+accepts or repeats under other conditions. What reads a generation is a part of a task: it yields
+`Pending` where the engine must compute a step first.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pipelines.engine import (
     GenerationOptions,
     LoadedModel,
     LogitFilter,
+    Pending,
     Request,
     Stream,
 )
@@ -105,11 +107,6 @@ class RunningSentence:
     encoded: EncodedSource | None = None
     stream: Stream | None = None
 
-    def cancel(self) -> None:
-        """Stop the first generation."""
-        if self.stream is not None:
-            self.stream.cancel()
-
 
 @dataclass
 class Attempt:
@@ -160,7 +157,7 @@ class SentenceDecoder:
 
     def first_attempt(
         self, sentence: RunningSentence, stable_text: StableTextStream | None
-    ) -> Generator[str, None, Attempt]:
+    ) -> Generator[str | Pending, None, Attempt]:
         """Read the first generation.
 
         Args:
@@ -168,7 +165,7 @@ class SentenceDecoder:
             stable_text: Decides which text is final; None to yield none.
 
         Yields:
-            Text of the translation as soon as it is final.
+            Text of the translation as soon as it is final, and Pending.
 
         Returns:
             The attempt.
@@ -184,13 +181,19 @@ class SentenceDecoder:
         sentence: RunningSentence,
         logit_filters: tuple[LogitFilter, ...],
         prefix: Attempt,
-    ) -> Attempt:
+    ) -> Generator[str | Pending, None, Attempt]:
         """Generate again from the same encoded source.
 
         Args:
             sentence: A submitted sentence.
             logit_filters: Applied beside those of the model.
             prefix: The beginning of an earlier attempt, from which this one continues.
+
+        Yields:
+            Pending.
+
+        Returns:
+            The attempt.
         """
         assert sentence.encoded is not None, "the sentence has not been submitted"
         request = sentence.request
@@ -199,8 +202,7 @@ class SentenceDecoder:
         for token in prefix.tokens:
             detector.push(token)
         stream = self._generate(request, sentence.encoded, prefix.tokens, logit_filters)
-        for _ in self._read(request, stream, attempt, detector, None):
-            pass
+        yield from self._read(request, stream, attempt, detector, None)
         return attempt
 
     def retranslate(
@@ -336,11 +338,16 @@ class SentenceDecoder:
         attempt: Attempt,
         detector: RepetitionDetector,
         stable_text: StableTextStream | None,
-    ) -> Iterator[str]:
+    ) -> Iterator[str | Pending]:
         """Read a generation into `attempt`, to its end or until a loop is detected."""
-        begun = tuple(attempt.tokens)
+        begun, pending = tuple(attempt.tokens), Pending(stream)
         with stream:
-            for event in stream:
+            while True:
+                if not stream.ready:
+                    yield pending
+                event = next(stream, None)
+                if event is None:
+                    break
                 for token, logprob in zip(event.tokens, event.logprobs, strict=True):
                     attempt.tokens.append(token)
                     attempt.logprobs.append(logprob)

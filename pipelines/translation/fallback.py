@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import replace
+from typing import TypeAlias, TypeVar
 
-from pipelines.engine import MinNewTokens, NoRepeatNgram
+from pipelines.engine import MinNewTokens, NoRepeatNgram, Pending, Task
 from pipelines.translation.alignment import join_alignments, with_alignment
 from pipelines.translation.assembler import TextAssembler
 from pipelines.translation.decode import (
@@ -22,33 +23,42 @@ from pipelines.translation.tokenizers.base import encode_normalized
 
 __all__ = ["translate_sentence"]
 
+T = TypeVar("T")
+_Retry: TypeAlias = Generator[str | Pending, None, T]
+"""A part of a task that yields no text of its own."""
+
 _LONG_NUMBER = re.compile(r"[0-9]{4,}")
 # Sentences with fewer source tokens are not split.
 _MIN_TOKENS_TO_SPLIT = 12
 
 
 def translate_sentence(
-    decoder: SentenceDecoder, sentence: RunningSentence, live: bool
-) -> Iterator[str | SentenceTranslation]:
-    """Read a submitted sentence.
+    decoder: SentenceDecoder, request: SentenceRequest, live: bool
+) -> Task[str | SentenceTranslation]:
+    """The task of a sentence.
 
     Args:
-        decoder: The decoder that it was submitted to.
-        sentence: The sentence.
+        decoder: What decodes it.
+        request: The sentence.
         live: Yield text as soon as it is final. A retry then continues after the text that was
             yielded. Otherwise the text comes in one piece.
 
     Yields:
         The text, then the complete translation.
     """
-    request = sentence.request
     if not request.source_ids:
         yield request.source
-        yield with_alignment(decoder, sentence, _copied_source(request, request.warnings))
+        copied = _copied_source(request, request.warnings)
+        yield with_alignment(decoder, RunningSentence(request), copied)
         return
+    source = decoder.drafting.source(request.source_ids)
+    yield Pending(source)
+    sentence = decoder.submit(request, source.encoded)
     stable_text = StableTextStream(decoder.tokenizer)
     first = yield from decoder.first_attempt(sentence, stable_text if live else None)
-    result = decoder.accept(request, first) or _retry(decoder, sentence, first, stable_text.shown)
+    result = decoder.accept(request, first)
+    if result is None:
+        result = yield from _retry(decoder, sentence, first, stable_text.shown)
     yield stable_text.finish(result.text)
     result = with_alignment(decoder, sentence, result)
     warnings = (*request.warnings, *result.warnings, *_missing_numbers(result))
@@ -57,16 +67,18 @@ def translate_sentence(
 
 def _retry(
     decoder: SentenceDecoder, sentence: RunningSentence, first: Attempt, shown: int
-) -> SentenceTranslation:
+) -> _Retry[SentenceTranslation]:
     """The best translation after a failed first attempt, whose first `shown` tokens are final."""
     request = sentence.request
     if first.finished:
-        return _retry_empty(decoder, sentence, first)
+        return (yield from _retry_empty(decoder, sentence, first))
     if not shown:
-        better = _retry_lower_case(decoder, request) or _retry_in_parts(decoder, request)
+        better = yield from _retry_lower_case(decoder, request)
+        if better is None:
+            better = yield from _retry_in_parts(decoder, request)
         if better is not None:
             return better
-    second = decoder.next_attempt(sentence, (NoRepeatNgram(3),), first.prefix(shown))
+    second = yield from decoder.next_attempt(sentence, (NoRepeatNgram(3),), first.prefix(shown))
     result = decoder.accept(request, second)
     if result is not None:
         return replace(result, warnings=("it looped; translated again without repetitions",))
@@ -82,11 +94,12 @@ def _retry(
 
 def _retry_empty(
     decoder: SentenceDecoder, sentence: RunningSentence, first: Attempt
-) -> SentenceTranslation:
+) -> _Retry[SentenceTranslation]:
     """Require more tokens than those that had no visible text; copy the source if that fails."""
     request = sentence.request
     logit_filter = MinNewTokens(len(first.tokens), decoder.defaults.eos_ids)
-    result = decoder.accept(request, decoder.next_attempt(sentence, (logit_filter,), Attempt()))
+    second = yield from decoder.next_attempt(sentence, (logit_filter,), Attempt())
+    result = decoder.accept(request, second)
     if result is None:
         return _copied_source(request, ("the translation was empty; kept as it is",))
     return replace(result, warnings=("the translation was empty; translated again",))
@@ -94,7 +107,7 @@ def _retry_empty(
 
 def _retry_lower_case(
     decoder: SentenceDecoder, request: SentenceRequest
-) -> SentenceTranslation | None:
+) -> _Retry[SentenceTranslation | None]:
     """Translate a sentence in capitals in lower case, and its translation back to capitals.
 
     Words in capitals are split into subwords that are rare in training data. None for a sentence
@@ -106,7 +119,7 @@ def _retry_lower_case(
         or request.source.capitalize() == request.source
     ):
         return None
-    result = _translate_now(decoder, request, request.source.capitalize())
+    result = yield from _translate_other(decoder, request, request.source.capitalize())
     if result.truncated or result.copied:
         return None
     return replace(result, source=request.source, text=result.text.upper())
@@ -114,7 +127,7 @@ def _retry_lower_case(
 
 def _retry_in_parts(
     decoder: SentenceDecoder, request: SentenceRequest
-) -> SentenceTranslation | None:
+) -> _Retry[SentenceTranslation | None]:
     """Split a long sentence and translate its parts: models do best on short sentences.
 
     None for a short sentence, for a part of one, and where the split would cut a word.
@@ -129,7 +142,7 @@ def _retry_in_parts(
         return None
     assembler = TextAssembler()
     for span in spans:
-        part = _translate_now(decoder, request, span.text, is_part=True)
+        part = yield from _translate_other(decoder, request, span.text, is_part=True)
         assembler.open(span.leading_space, span.text)
         assembler.add(part.text)
         assembler.close(part)
@@ -148,16 +161,18 @@ def _retry_in_parts(
     )
 
 
-def _translate_now(
+def _translate_other(
     decoder: SentenceDecoder, request: SentenceRequest, text: str, is_part: bool = False
-) -> SentenceTranslation:
-    """Translate another text under the conditions of a request, and wait for the result."""
+) -> _Retry[SentenceTranslation]:
+    """Translate another text under the conditions of a request."""
     ids = _encode(decoder, request, text)
     other = replace(request, source=text, source_ids=ids, is_part=is_part or request.is_part)
-    sentence = decoder.submit(other, decoder.drafting.encode([ids])[0])
-    *_, result = translate_sentence(decoder, sentence, live=False)
-    assert isinstance(result, SentenceTranslation)
-    return result
+    item: str | SentenceTranslation | Pending = ""
+    for item in translate_sentence(decoder, other, live=False):
+        if isinstance(item, Pending):
+            yield item
+    assert isinstance(item, SentenceTranslation), "a sentence ends with its translation"
+    return item
 
 
 def _encode(decoder: SentenceDecoder, request: SentenceRequest, text: str) -> list[int]:

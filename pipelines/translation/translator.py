@@ -1,13 +1,14 @@
 """Translation of texts: the public interface.
 
-A text passes through `preprocess.py` (sentences and source ids), `in_flight.py` (batches in the
-engine), `fallback.py` and `decode.py` (one sentence), and `assembler.py` (the text again). Each
-layer is a lazy generator over the one before; closing the outermost cancels all.
+A text passes through `preprocess.py` (sentences and source ids), `fallback.py` and `decode.py` (the
+task of one sentence, interleaved with others by the engine), and `assembler.py` (the text again).
+Each layer is a lazy generator over the one before; closing the outermost cancels all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
 from os import PathLike
 from pathlib import Path
 from typing import Literal, Unpack, overload
@@ -21,20 +22,21 @@ from pipelines.engine import (
     LogitFilter,
     NoRepeatNgram,
     RepetitionPenalty,
+    Task,
+    TaskLimits,
+    interleave,
 )
 from pipelines.errors import EngineError, ModelError, NumericalError, OptionError
 from pipelines.hub import folder_or_pull
 from pipelines.languages import pair_in_name, two_letter
 from pipelines.translation.assembler import TextAssembler, excerpt
 from pipelines.translation.decode import (
-    RunningSentence,
     SentenceChoices,
     SentenceDecoder,
     SentenceRequest,
 )
 from pipelines.translation.fallback import translate_sentence
 from pipelines.translation.generation_config import read_generation_defaults
-from pipelines.translation.in_flight import decode_ahead
 from pipelines.translation.options import TranslateOptions, TranslateOverrides, with_overrides
 from pipelines.translation.preprocess import Preprocessor, SourceLanguages, TargetLanguages
 from pipelines.translation.results import (
@@ -49,6 +51,11 @@ from pipelines.translation.tokenizers.auto import have_same_vocabulary, open_tok
 from pipelines.translation.tokenizers.marian import target_vocabulary_ids
 
 __all__ = ["Translator"]
+
+# Of models that transformers runs: some state no limit, and were trained with this length.
+_TRAINED_POSITIONS = 512
+# Some hundred sentences ahead, but few at first: the first sentence must not wait for hundreds.
+_LIMITS = TaskLimits(parallel=256, ahead=256, first_parallel=8, first_ahead=32, tokens=6144)
 
 
 class Translator:
@@ -159,6 +166,8 @@ class Translator:
         self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults, drafting)
         # Half of the positions, so that a translation of twice the length still fits.
         positions = architecture.max_source_positions
+        if architecture.family == "other":
+            positions = min(positions, _TRAINED_POSITIONS)
         limit = self.tokenizer.model_max_length or positions
         self._max_source_tokens = max(2, min(positions // 2, limit))
 
@@ -377,39 +386,38 @@ def _translation_events(
 
     Raises NumericalError, with the sentence, after all sentences before it.
     """
-    running = decode_ahead(requests, decoder)
-    assembler = TextAssembler()
-    sentence: RunningSentence | None = None
-    try:
-        for sentence in running:
-            request = sentence.request
-            try:
-                yield from _sentence_events(sentence, decoder, assembler, live)
-            except NumericalError as error:
-                message = f'"{excerpt(request.source)}" could not be translated: {error}'
-                raise NumericalError(message) from error
-            if request.full_text is not None:
+    tasks = (None if each is None else _sentence_task(decoder, each, live) for each in requests)
+    items: Generator[SentenceRequest | str | SentenceTranslation, None, None]
+    items = interleave(tasks, _LIMITS)
+    assembler, request = TextAssembler(), SentenceRequest("")
+    with closing(items):
+        for item in items:
+            if isinstance(item, SentenceRequest):
+                request = item
+                assembler.open(request.leading_space, request.source)
+                if not request.source and request.leading_space:
+                    yield TranslationDelta(assembler.trailing_space())
+            elif isinstance(item, SentenceTranslation):
+                assembler.close(item)
+                yield SentenceDone(item.source, item.text)
+            elif delta := assembler.add(item):
+                yield TranslationDelta(delta)
+            ended = not request.source or isinstance(item, SentenceTranslation)
+            if ended and request.full_text is not None:
                 done = assembler.finish(request.full_text, request.word_alignments)
                 yield TranslationDone(done)
                 assembler = TextAssembler()
-    finally:
-        if sentence is not None:
-            sentence.cancel()
-        running.close()
 
 
-def _sentence_events(
-    sentence: RunningSentence, decoder: SentenceDecoder, assembler: TextAssembler, live: bool
-) -> Iterator[TranslationEvent]:
-    request = sentence.request
-    assembler.open(request.leading_space, request.source)
+def _sentence_task(
+    decoder: SentenceDecoder, request: SentenceRequest, live: bool
+) -> Task[SentenceRequest | str | SentenceTranslation]:
+    """The request, then its text and its translation, unless it is white space only."""
+    yield request
     if not request.source:
-        if request.leading_space:
-            yield TranslationDelta(assembler.trailing_space())
         return
-    for item in translate_sentence(decoder, sentence, live):
-        if not isinstance(item, str):
-            assembler.close(item)
-            yield SentenceDone(item.source, item.text)
-        elif delta := assembler.add(item):
-            yield TranslationDelta(delta)
+    try:
+        yield from translate_sentence(decoder, request, live)
+    except NumericalError as error:
+        message = f'"{excerpt(request.source)}" could not be translated: {error}'
+        raise NumericalError(message) from error

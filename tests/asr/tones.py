@@ -143,7 +143,8 @@ class ToneTranscriber:
         while accepted < min(len(draft), len(tokens)) and draft[accepted] == tokens[accepted]:
             accepted += 1
         window = WindowResult(tuple(tokens), 0.0, -0.1, 1.0, 0.0)
-        return LiveWindowResult(window, tuple(times[: len(tokens)]), accepted)
+        probabilities = tuple(0.5 for _ in tokens)
+        return LiveWindowResult(window, tuple(times[: len(tokens)]), accepted, probabilities)
 
     def _recognize(self, mel: Tensor) -> tuple[list[int], list[float]]:
         loud = mel.amax(0) > mel.max() - 0.5

@@ -23,6 +23,7 @@ class ScriptedStream:
     tokens: Sequence[int]
     read: int = 0
     cancelled: bool = False
+    ready = worth_reading = False  # no token is computed before it is read
 
     def __iter__(self) -> Iterator[Event]:
         return self

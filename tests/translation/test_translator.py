@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,6 +172,26 @@ def test_sentences_share_passes_of_the_encoder(demo: Translator) -> None:
     translator.translate(SENTENCES)
     assert sum(engine.encoded) == len(SENTENCES)
     assert len(engine.encoded) < len(SENTENCES) / 3
+
+
+def test_a_sentence_that_cannot_be_encoded_fails_alone(
+    demo: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is raised in its turn; those read with it are encoded, and come before it."""
+    translator, engine = scripted(demo, lambda source, request: source)
+    bad, encode = tuple(demo.tokenizer.encode(SENTENCES[3])), engine.encode
+
+    def refusing(sources: Sequence[Sequence[int]]) -> list[Any]:
+        if bad in map(tuple, sources):
+            raise EngineError("out of memory")
+        return encode(sources)
+
+    monkeypatch.setattr(engine, "encode", refusing)
+    found: list[str] = []
+    with pytest.raises(EngineError, match="out of memory"):  # noqa: PT012
+        for translation in translator.translate_lines(SENTENCES[:8]):
+            found.append(translation.source)  # noqa: PERF401
+    assert found == SENTENCES[:3]
 
 
 def test_an_error_while_reading_reaches_the_caller(demo: Translator) -> None:

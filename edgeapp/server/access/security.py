@@ -1,8 +1,9 @@
 """Security middleware: checks path, method, host, origin and login of every request.
 
 Gradio declares about ninety routes (files of its cache, uploads, calls, a proxy, icons of any
-size). The page uses four of them. `ALLOWED_ROUTES` lists these and EdgeApp's own; every other path
-gets a 404, so a route that a new version of Gradio adds is closed until it is listed.
+size). The page uses four of them, its named endpoints seven. `ALLOWED_ROUTES` lists these and
+EdgeApp's own; every other path gets a 404, so a route that a new version of Gradio adds is closed
+until it is listed.
 
 The path that is checked is the one that the router dispatches on: scope["path"], which the server
 has percent-decoded once.
@@ -52,7 +53,8 @@ class AllowedRoute:
         document: A link on another site may lead here.
         program: The name of a route for programs, which is in logs and metrics. A WebSocket of
             programs may have no Origin.
-        gradio: Served by Gradio; the query string is removed.
+        gradio: Served by Gradio; the query string is removed, unless `query` matches all of it.
+        query: The query string that may reach Gradio.
     """
 
     path: re.Pattern[str]
@@ -61,26 +63,37 @@ class AllowedRoute:
     document: bool = False
     program: str | None = None
     gradio: bool = False
+    query: re.Pattern[bytes] | None = None
 
 
 def _route(path: str, methods: str, **options: Any) -> AllowedRoute:
     return AllowedRoute(re.compile(path, re.ASCII), frozenset(methods.split()), **options)
 
 
-def _program(path: str, methods: str, name: str, **options: bool) -> AllowedRoute:
+def _program(path: str, methods: str, name: str, **options: Any) -> AllowedRoute:
     return _route(path, methods, program=name, **options)
 
 
+_ENDPOINTS = "(transcribe|translate|live|models)"
 ALLOWED_ROUTES = (
     _route(r"/login", "GET HEAD POST", public=True, document=True),
     _route(r"/logout", "POST", public=True),
     _route(r"/favicon\.ico", "GET HEAD", public=True),
     _route(r"/manifest\.json", "GET HEAD", public=True),
-    _route(r"/edgeapp/static/[a-z0-9-]{1,40}\.(css|js|png|svg)", "GET HEAD", public=True),
+    _route(
+        r"/edgeapp/static/([a-z]{1,20}/)?[a-z0-9-]{1,40}\.(css|js|png|svg)",
+        "GET HEAD",
+        public=True,
+    ),
+    # The secret in the address is the permission.
+    _route(r"/(view|overlay)/[\w-]{1,64}", "GET HEAD", public=True, document=True),
+    _route(r"/edgeapp/view/[\w-]{1,64}", "WEBSOCKET", public=True),
+    _route(r"/enter/[\w-]{1,64}", "GET HEAD POST", public=True, document=True),
     _route(r"/edgeapp/session", "WEBSOCKET"),
     _route(r"/edgeapp/user", "GET"),
     _route(r"/edgeapp/sample", "GET"),
     _route(r"/edgeapp/export", "POST"),
+    _route(r"/edgeapp/sound/[0-9]{1,18}", "GET HEAD"),
     _route(r"/edgeapp/upload/[\w-]{1,64}", "PUT"),
     # Programs.
     _program(r"/v1/models", "GET HEAD", "/v1/models"),
@@ -90,6 +103,7 @@ ALLOWED_ROUTES = (
     _program(r"/v1/openapi\.json", "GET HEAD", "/v1/openapi.json"),
     _program(r"/v1/docs", "GET HEAD", "/v1/docs", document=True),
     _program(r"/v1/realtime", "WEBSOCKET", "/v1/realtime"),
+    _program(r"/v1/live", "WEBSOCKET", "/v1/live"),
     # LibreTranslate's clients send their key in the body, which the handlers check.
     _program(r"/translate", "POST", "/translate", public=True),
     _program(r"/detect", "POST", "/detect", public=True),
@@ -101,6 +115,26 @@ ALLOWED_ROUTES = (
     _program(r"/frontend/settings", "GET HEAD", "/frontend/settings", public=True),
     _program(r"/health", "GET HEAD", "/health", public=True),
     _program(r"/metrics", "GET HEAD", "/metrics"),
+    # Gradio's named endpoints. Recordings are uploaded to EdgeApp's own route.
+    _program(r"/config", "GET", "/config", gradio=True),
+    _program(r"/gradio_api/info", "GET", "/gradio_api/info", gradio=True),
+    _program(r"/gradio_api/upload", "POST", "/gradio_api/upload"),
+    _program(r"/gradio_api/queue/join", "POST", "/gradio_api/queue/join", gradio=True),
+    _program(
+        r"/gradio_api/queue/data",
+        "GET",
+        "/gradio_api/queue/data",
+        gradio=True,
+        query=re.compile(rb"session_hash=[\w-]{8,64}", re.ASCII),
+    ),
+    _program(r"/gradio_api/cancel", "POST", "/gradio_api/cancel", gradio=True),
+    _program(rf"/gradio_api/call/{_ENDPOINTS}", "POST", "/gradio_api/call/{endpoint}", gradio=True),
+    _program(
+        rf"/gradio_api/call/{_ENDPOINTS}/[0-9a-f]{{32}}",
+        "GET",
+        "/gradio_api/call/{endpoint}/{event}",
+        gradio=True,
+    ),
     # Gradio's page.
     _route(r"/", "GET HEAD", document=True, gradio=True),
     _route(r"/theme\.css", "GET", gradio=True),
@@ -175,8 +209,8 @@ class SecurityMiddleware:
         status, reason = self._check(HTTPConnection(scope), route)
         if not status:
             if route is not None and route.gradio:
-                # None of Gradio's allowed routes needs a parameter.
-                scope = {**scope, "query_string": b""}
+                known = route.query and route.query.fullmatch(scope["query_string"])
+                scope = {**scope, "query_string": scope["query_string"] if known else b""}
             await self.app(scope, receive, send_with_headers)
         elif scope["type"] == "websocket" and _DENIAL not in scope.get("extensions", ()):
             await receive()

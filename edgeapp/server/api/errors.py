@@ -14,6 +14,7 @@ from edgeapp.server.access.auth import TooManyAttempts
 from edgeapp.server.api.work_queue import QueueFull, ShuttingDown
 from edgeapp.server.api.work_thread import ClientLeft, WorkCancelled
 from edgeapp.server.replies import error_reply
+from edgeapp.server.sessions import TooManySessions
 from pipelines import (
     AudioError,
     EdgeError,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["ApiError", "Handler", "api_error_of", "with_error_replies"]
 
 Handler = Callable[["Request"], Awaitable[Response]]
-_MEMORY_RETRY_S = 10
+_BUSY_RETRY_S = 10
 _CLIENT_LEFT = 499  # as nginx writes it into logs; no client reads the response
 
 
@@ -78,8 +79,8 @@ def api_error_of(error: BaseException) -> ApiError:
         return ApiError(503, "the server is shutting down; try again", retry_after_s=10)
     if isinstance(error, TooManyAttempts):
         return ApiError(429, "too many wrong tokens; wait for a minute", retry_after_s=60)
-    if isinstance(error, MemoryLimitReached):
-        return ApiError(429, str(error), retry_after_s=_MEMORY_RETRY_S)
+    if isinstance(error, MemoryLimitReached | TooManySessions):
+        return ApiError(429, str(error), retry_after_s=_BUSY_RETRY_S)
     if isinstance(error, LongAudio):
         return ApiError(400, str(error), code="audio_too_long", param="file")
     if isinstance(error, AudioError):

@@ -28,9 +28,9 @@ from pipelines import TextLanguage, rank_text_languages
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["LibreTranslate"]
+__all__ = ["LibreTranslate", "MAX_CHARACTERS", "check_pair", "detected_language"]
 
-_MAX_CHARACTERS = 200_000  # of all texts of a request
+MAX_CHARACTERS = 200_000  # of all texts of a request
 _MAX_TEXTS = 256
 _MAX_ALTERNATIVES = 4
 _MAX_BODY_BYTES = 2 << 20
@@ -105,10 +105,12 @@ class LibreTranslate:
         pairs = translatable_pairs()
         found: list[TextLanguage] = []
         if asked.source == _AUTO:
-            found = [_detected(text, asked.html, pairs, asked.target) for text in asked.texts]
+            found = [
+                detected_language(text, asked.html, pairs, asked.target) for text in asked.texts
+            ]
         codes = [language.code for language in found] or [asked.source] * len(asked.texts)
         for code in dict.fromkeys(codes):
-            _check_pair(pairs, code, asked.target)
+            check_pair(pairs, code, asked.target)
         results: list[Any] = [None] * len(codes)
         pivots = set()
         for code in dict.fromkeys(codes):  # one piece of work for each language
@@ -143,7 +145,7 @@ class LibreTranslate:
         text = values.get("q")
         if not isinstance(text, str) or not text.strip():
             raise ApiError(400, "Invalid request: missing q parameter")
-        if len(text) > _MAX_CHARACTERS:
+        if len(text) > MAX_CHARACTERS:
             raise _too_long(len(text))
         ranked = [each for each in rank_text_languages(text) if each.probability >= 0.01]
         return JSONResponse([_as_detected(each) for each in ranked])
@@ -167,8 +169,8 @@ class LibreTranslate:
             source, target = _languages_of(values)
             if source == _AUTO:
                 text = form.path.read_text("utf-8", "replace")[:20_000]
-                source = _detected(text, suffix in (".html", ".htm"), pairs, target).code
-            _check_pair(pairs, source, target)
+                source = detected_language(text, suffix in (".html", ".htm"), pairs, target).code
+            check_pair(pairs, source, target)
         except BaseException:
             form.remove()
             raise
@@ -203,7 +205,7 @@ class LibreTranslate:
         target = next(iter(sorted(pairs.get(source, ()))), source)
         return JSONResponse({
             "apiKeys": required,
-            "charLimit": _MAX_CHARACTERS,
+            "charLimit": MAX_CHARACTERS,
             "filesTranslation": True,
             "frontendTimeout": 500,
             "keyRequired": required,
@@ -290,7 +292,7 @@ def _asked(values: dict[str, Any]) -> _Asked:
         raise ApiError(
             400, f"Invalid request: request ({len(texts)}) exceeds batch limit ({_MAX_TEXTS})"
         )
-    if (length := sum(map(len, texts))) > _MAX_CHARACTERS:
+    if (length := sum(map(len, texts))) > MAX_CHARACTERS:
         raise _too_long(length)
     kind = values.get("format") or "text"
     if kind not in ("text", "html"):
@@ -317,7 +319,9 @@ def _languages_of(values: dict[str, Any]) -> tuple[str, str]:
     return codes[0], codes[1]
 
 
-def _detected(text: str, html: bool, pairs: dict[str, set[str]], target: str) -> TextLanguage:
+def detected_language(
+    text: str, html: bool, pairs: dict[str, set[str]], target: str
+) -> TextLanguage:
     """The most likely language of a text among those that can be translated."""
     ranked = rank_text_languages(html_text(text) if html else text, _DETECTED)
     best = ranked[0]
@@ -330,9 +334,14 @@ def _as_detected(language: TextLanguage) -> dict[str, Any]:
     return {"confidence": round(100 * language.probability, 1), "language": language.code}
 
 
-def _check_pair(pairs: dict[str, set[str]], source: str, target: str) -> None:
+def check_pair(pairs: dict[str, set[str]], source: str, target: str) -> None:
+    """Check that the installed models translate from a language into another.
+
+    Raises:
+        ApiError: They do not.
+    """
     known = {*pairs, *(code for targets in pairs.values() for code in targets)}
-    for code in (source, target):
+    for code in (target, source):  # a detected source is less certain
         if code not in known:
             raise ApiError(400, f"{code[:40]} is not supported")
     if source != target and target not in pairs.get(source, ()):
@@ -345,5 +354,5 @@ def _check_pair(pairs: dict[str, set[str]], source: str, target: str) -> None:
 
 def _too_long(length: int) -> ApiError:
     return ApiError(
-        400, f"Invalid request: request ({length}) exceeds text limit ({_MAX_CHARACTERS})"
+        400, f"Invalid request: request ({length}) exceeds text limit ({MAX_CHARACTERS})"
     )

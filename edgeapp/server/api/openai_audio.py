@@ -75,7 +75,7 @@ class OpenAIAudio:
         )  # fmt: skip
         items = await service.start(request, person, Priority.BATCH, recognition.run, form.remove)
         if wanted.stream:
-            return streamed_reply(request.scope["path"], items)
+            return streamed_reply(request.scope["path"], wanted, items)
         started, *segments = await unless_client_leaves(request, collect(items))
         assert isinstance(started, RecognitionStarted), "it is the first item"
         fields = log_fields(request)

@@ -31,7 +31,7 @@ _TRANSCRIPTION: dict[str, Json] = {
     "keywords[]": _STRINGS | {"description": "Words to prefer."},
     "timestamp_granularities[]": {
         "type": "array", "items": {"type": "string", "enum": ["segment", "word"]},
-        "description": "With response_format verbose_json.",
+        "description": "With response_format json or verbose_json.",
     },
     "chunking_strategy": _STRING | {
         "description": 'auto, or JSON: {"type": "server_vad", "threshold": 0.5, '
@@ -98,6 +98,7 @@ def specification(version: str) -> Json:
             "/v1/realtime": {
                 "get": _operation("A WebSocket: transcription sessions, ?intent=transcription")
             },
+            "/v1/live": {"get": _operation("A WebSocket: audio in, events of live captions out")},
             "/translate": {"post": _post("Translate texts", both, _TEXT, "q source target")},
             "/detect": {
                 "post": _post("The language of a text", both, {"q": _STRING, **_KEY}, "q")
@@ -115,10 +116,37 @@ def specification(version: str) -> Json:
             "/frontend/settings": {"get": _operation("Limits, as LibreTranslate tells them")},
             "/health": {"get": _operation("Whether the server accepts requests")},
             "/metrics": {"get": _operation("For Prometheus")},
+            **_gradio_paths(),
             "/v1/openapi.json": {"get": _operation("This description")},
             "/v1/docs": {"get": _operation("This description, for people")},
         },
     }  # fmt: skip
+
+
+def _gradio_paths() -> Json:
+    """Gradio's routes, which are there with the page; clients of Gradio know how to use them."""
+    call = [_path("endpoint")]
+    posts = {
+        "/gradio_api/upload": "A recording for a call; the reply is a list with its token",
+        "/gradio_api/queue/join": "A call, by the number of its endpoint",
+        "/gradio_api/cancel": "End a call",
+    }
+    gets = {
+        "/config": "The page's configuration, for clients of Gradio",
+        "/gradio_api/info": "The named endpoints, with types",
+        "/gradio_api/queue/data": "The results of a session's calls, as server-sent events",
+    }
+    return {
+        **{path: {"post": _operation(summary)} for path, summary in posts.items()},
+        **{path: {"get": _operation(summary)} for path, summary in gets.items()},
+        "/gradio_api/call/{endpoint}": {
+            "post": _operation("A call of a named endpoint") | {"parameters": call}
+        },
+        "/gradio_api/call/{endpoint}/{event}": {
+            "get": _operation("The results of a call, as server-sent events")
+            | {"parameters": [*call, _path("event")]}
+        },
+    }
 
 
 def openapi_routes() -> list[BaseRoute]:

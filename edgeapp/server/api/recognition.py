@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from edgeapp.memory_limit import MemoryLimitReached
 from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.api.transcription_request import TranscriptionRequest
+from edgeapp.server.recordings import load_recording
 
 if TYPE_CHECKING:
-    from pipelines import Samples, Segment, Transcriber
+    from pipelines import Segment, Transcriber
 
 __all__ = ["Recognition", "RecognitionStarted"]
-
-_DECODING_BYTES = 1 << 30  # address space of the decoder process; its libraries take 200 MB
-_DECODING_S = 600.0
-_decoding = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -81,10 +76,17 @@ class Recognition:
         Raises:
             EdgeError: The recording cannot be decoded or recognized.
         """
-        from pipelines import SegmentDone, TranscriptionInfo
+        from pipelines import DecodingCancelled, SegmentDone, TranscriptionInfo
 
-        samples = self._load(cancelled)
-        if samples is None:
+        try:
+            samples = load_recording(
+                self.path,
+                self.name,
+                limit=self.pool.memory_limit,
+                max_duration_s=self.max_duration_s,
+                cancelled=cancelled,
+            )
+        except DecodingCancelled:
             return
         began, tokens = time.monotonic(), 0
         duration = len(samples) / 16_000
@@ -143,31 +145,3 @@ class Recognition:
             return replace(segment, text=f" {translation.text.strip()}", tokens=(), words=())
 
         return translate
-
-    def _load(self, cancelled: Callable[[], bool]) -> Samples | None:
-        """The samples at 16 kHz; None if the work was cancelled meanwhile."""
-        from pipelines import DecodingCancelled, LongAudio, load_audio_isolated
-
-        limit = self.pool.memory_limit
-        # With a limit one at a time: the memory of each is known before the next one.
-        with _decoding if limit.limit is not None else nullcontext():
-            fits_s = limit.longest_sound_s
-            try:
-                return load_audio_isolated(
-                    self.path,
-                    name=self.name,
-                    max_duration_s=min(self.max_duration_s, fits_s),
-                    memory_bytes=_DECODING_BYTES,
-                    time_s=_DECODING_S,
-                    cancelled=cancelled,
-                    warned=lambda message, category: None,
-                )
-            except DecodingCancelled:
-                return None
-            except LongAudio:
-                if fits_s >= self.max_duration_s:
-                    raise
-                raise MemoryLimitReached(
-                    f"{self.name} lasts more than {fits_s:.0f} s, for which the memory limit of "
-                    "this server has room now; try again later"
-                ) from None

@@ -11,6 +11,7 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.process_memory import memory_in_use
 from edgeapp.server.access.auth import Logins
 from edgeapp.server.api.libretranslate import LibreTranslate
+from edgeapp.server.api.live_socket import LiveSocket
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.api.openai_audio import OpenAIAudio
 from edgeapp.server.api.openapi import openapi_routes
@@ -20,6 +21,7 @@ from edgeapp.server.api.status import status_routes
 from edgeapp.server.api.uploads import FormUploads
 from edgeapp.server.api.work_queue import MAX_WAITING, WorkQueue
 from edgeapp.server.api.work_thread import RunningWork
+from edgeapp.server.sessions import Sessions
 
 if TYPE_CHECKING:
     from edgeapp.server.options import ServerOptions
@@ -56,12 +58,18 @@ def make_service(
     )  # fmt: skip
 
 
-def api_routes(service: ApiService) -> list[BaseRoute]:
-    """All routes for programs."""
+def api_routes(service: ApiService, sessions: Sessions) -> list[BaseRoute]:
+    """All routes for programs.
+
+    Args:
+        service: What they share.
+        sessions: All live sessions, those of the page too.
+    """
     return [
         *OpenAIAudio(service).routes,
         *LibreTranslate(service).routes,
         *RealtimeSocket(service).routes,
+        *LiveSocket(service, sessions).routes,
         *status_routes(service),
         *openapi_routes(),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -10,9 +10,10 @@ from starlette.requests import HTTPConnection, Request
 
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
+from edgeapp.server.api.calls import Call
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.api.uploads import FormUploads
-from edgeapp.server.api.work_queue import WorkQueue
+from edgeapp.server.api.work_queue import Place, WorkQueue
 from edgeapp.server.api.work_thread import RunningWork, Work, in_thread, unless_client_leaves
 
 if TYPE_CHECKING:
@@ -71,14 +72,43 @@ class ApiService:
         Raises:
             QueueFull, ShuttingDown, ClientLeft: The work does not begin.
         """
+        entering = self.queue.enter(person, priority)
+        items, waited_s = await self._begin(unless_client_leaves(request, entering), work, ended)
+        log_fields(request)["queue_s"] = round(waited_s, 3)
+        return items
+
+    async def start_call(
+        self,
+        call: Call,
+        person: str,
+        priority: int,
+        work: Work[T],
+        ended: Callable[[], None] = lambda: None,
+    ) -> AsyncGenerator[T, None]:
+        """As `start`, for work whose client does not wait on the connection of the request.
+
+        Args:
+            call: Knows when the client leaves.
+            person: Whose call it is.
+            priority: A lower number goes first.
+            work: Makes the generator that computes.
+            ended: Called once, from any thread, when the work has ended or does not begin.
+        """
+        entering = call.wait_for(self.queue.enter(person, priority))
+        items, _ = await self._begin(entering, work, ended)
+        return call.each_of(items)
+
+    async def _begin(
+        self, entering: Awaitable[Place], work: Work[T], ended: Callable[[], None]
+    ) -> tuple[AsyncGenerator[T, None], float]:
+        """The items of the work, and the seconds in the line."""
         try:
-            place = await unless_client_leaves(request, self.queue.enter(person, priority))
+            place = await entering
         except BaseException:
             ended()
             raise
         self.metrics.count_wait(place.waited_s)
-        log_fields(request)["queue_s"] = round(place.waited_s, 3)
-        return in_thread(work, place, self.running, ended)
+        return in_thread(work, place, self.running, ended), place.waited_s
 
     def close(self) -> None:
         """Cancel all work and delete all files."""

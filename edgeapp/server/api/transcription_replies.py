@@ -21,7 +21,7 @@ from pipelines import LANGUAGES
 if TYPE_CHECKING:
     from pipelines import Segment
 
-__all__ = ["complete_reply", "streamed_reply"]
+__all__ = ["complete_reply", "segment_content", "streamed_reply"]
 
 
 def complete_reply(
@@ -33,7 +33,7 @@ def complete_reply(
     """The reply in the format that was asked for.
 
     Args:
-        request: The format, and the granularities of verbose_json.
+        request: The format, and the granularities of times.
         task: "transcribe", or "translate" into English.
         started: Language and duration.
         segments: All that have text.
@@ -55,19 +55,13 @@ def complete_reply(
             "text": text,
             "usage": _usage(started),
         }
-        if "segment" in request.granularities:
-            content["segments"] = [_segment(segment) for segment in segments]
-        if "word" in request.granularities:
-            content["words"] = [
-                {"word": word.word.strip(), "start": word.start, "end": word.end}
-                for segment in segments
-                for word in segment.words
-            ]
-    return JSONResponse(content)
+    return JSONResponse(content | _times(request, segments))
 
 
 def streamed_reply(
-    path: str, items: AsyncGenerator[RecognitionStarted | Segment, None]
+    path: str,
+    request: TranscriptionRequest,
+    items: AsyncGenerator[RecognitionStarted | Segment, None],
 ) -> Response:
     """Server-sent events: a delta for each segment, then one `transcript.text.done`.
 
@@ -75,18 +69,22 @@ def streamed_reply(
 
     Args:
         path: Of the request, which decides the shape of an error.
+        request: The granularities of times, which the last event has.
         items: The recognition; it is closed when the client leaves.
     """
 
     async def events() -> AsyncGenerator[str, None]:
         started: RecognitionStarted | None = None
         text = ""
+        segments: list[Segment] = []
         try:
             async with aclosing(items):
                 async for item in items:
                     if isinstance(item, RecognitionStarted):
                         started = item
                         continue
+                    if request.granularities:
+                        segments.append(item)
                     # The deltas add up to the text, which does not begin with a space.
                     delta = item.text if text else item.text.lstrip()
                     text += delta
@@ -99,7 +97,9 @@ def streamed_reply(
                 )
             )
             return
-        done: dict[str, Any] = {"type": "transcript.text.done", "text": text}
+        done: dict[str, Any] = {
+            "type": "transcript.text.done", "text": text, **_times(request, segments)
+        }  # fmt: skip
         if started is not None:
             done["usage"] = _usage(started)
         yield _event(done)
@@ -111,7 +111,23 @@ def streamed_reply(
 
 
 def _event(content: dict[str, Any]) -> str:
-    return f"data: {json.dumps(content)}\n\n"
+    # Some clients read the type from the event's name only.
+    name = f"event: {content['type']}\n" if "type" in content else ""
+    return f"{name}data: {json.dumps(content)}\n\n"
+
+
+def _times(request: TranscriptionRequest, segments: Sequence[Segment]) -> dict[str, Any]:
+    """Segments and words with their times, as far as they were asked for."""
+    content: dict[str, Any] = {}
+    if "segment" in request.granularities:
+        content["segments"] = [segment_content(segment) for segment in segments]
+    if "word" in request.granularities:
+        content["words"] = [
+            {"word": word.word.strip(), "start": word.start, "end": word.end}
+            for segment in segments
+            for word in segment.words
+        ]
+    return content
 
 
 def _text(segments: Sequence[Segment]) -> str:
@@ -122,7 +138,8 @@ def _usage(started: RecognitionStarted) -> dict[str, Any]:
     return {"type": "duration", "seconds": ceil(started.duration)}
 
 
-def _segment(segment: Segment) -> dict[str, Any]:
+def segment_content(segment: Segment) -> dict[str, Any]:
+    """A segment of verbose_json."""
     return {
         "id": segment.id,
         "seek": segment.seek,

@@ -18,6 +18,7 @@ Endpoint = Literal["transcriptions", "translations"]
 
 RESPONSE_FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
 _STREAMED_FORMATS = ("json", "text")
+_TIMED_FORMATS = ("json", "verbose_json")
 _GRANULARITIES = ("segment", "word")
 # Fields of both endpoints, and of transcriptions only. Those of _LISTS are also accepted with [].
 _COMMON = ("model", "prompt", "temperature", "response_format")
@@ -56,7 +57,7 @@ class TranscriptionRequest:
         keywords: Words to prefer.
         temperature: Of sampling; 0: greedy, with temperature fallback.
         response_format: One of RESPONSE_FORMATS.
-        granularities: Of the times in verbose_json: "segment", "word" or both.
+        granularities: Of the times in json and verbose_json: "segment", "word" or both.
         stream: Send the text as it is decoded.
         vad: Limits of voice activity detection: fields of TranscribeOptions.
     """
@@ -67,7 +68,7 @@ class TranscriptionRequest:
     keywords: tuple[str, ...] = ()
     temperature: float = 0.0
     response_format: str = "json"
-    granularities: tuple[str, ...] = ("segment",)
+    granularities: tuple[str, ...] = ()
     stream: bool = False
     vad: dict[str, float] = field(default_factory=dict)
 
@@ -87,14 +88,16 @@ class TranscriptionRequest:
         if not values.get("model"):
             raise ApiError(400, "the field 'model' is missing; whisper-1 is the default model",
                            code="missing_required_parameter", param="model")  # fmt: skip
+        response_format = _response_format(values.get("response_format") or "json")
+        usual = ("segment",) if response_format == "verbose_json" else ()
         request = cls(
             model=values["model"],
             language=_language(values.get("language")),
             prompt=values.get("prompt") or None,
             keywords=tuple(lists.get("keywords", ())),
             temperature=_temperature(values.get("temperature")),
-            response_format=_response_format(values.get("response_format") or "json"),
-            granularities=_granularities(lists.get("timestamp_granularities", [])),
+            response_format=response_format,
+            granularities=_granularities(lists.get("timestamp_granularities", [])) or usual,
             stream=_boolean(values.get("stream")),
             vad=_chunking(values.get("chunking_strategy")),
         )
@@ -125,15 +128,13 @@ class TranscriptionRequest:
     @property
     def needs_words(self) -> bool:
         """Whether the times of words are needed: subtitles break between words."""
-        if self.response_format == "verbose_json":
-            return "word" in self.granularities
-        return self.response_format in ("srt", "vtt")
+        return "word" in self.granularities or self.response_format in ("srt", "vtt")
 
     def _check_combination(self, lists: dict[str, list[str]]) -> None:
-        if lists.get("timestamp_granularities") and self.response_format != "verbose_json":
+        if self.granularities and self.response_format not in _TIMED_FORMATS:
             raise ApiError(
                 400,
-                "'timestamp_granularities' needs 'response_format' verbose_json",
+                "'timestamp_granularities' needs 'response_format' json or verbose_json",
                 param="timestamp_granularities",
             )
         if self.stream and self.response_format not in _STREAMED_FORMATS:
@@ -219,7 +220,7 @@ def _granularities(values: list[str]) -> tuple[str, ...]:
                 f"'timestamp_granularities' takes word and segment, not {value[:40]!r}",
                 param="timestamp_granularities",
             )
-    return tuple(dict.fromkeys(values)) or ("segment",)
+    return tuple(dict.fromkeys(values))
 
 
 def _boolean(text: str | None) -> bool:

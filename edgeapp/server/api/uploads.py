@@ -22,6 +22,7 @@ from edgeapp.temporary_folders import make_temporary_folder
 
 if TYPE_CHECKING:
     from starlette.requests import Request
+    from starlette.types import Message
 
 __all__ = ["FormUploads", "UploadedForm"]
 
@@ -49,7 +50,7 @@ class UploadedForm:
     size: int
     _uploads: FormUploads
     _person: str
-    _declared: int
+    _reserved: int
 
     def remove(self) -> None:
         """Delete the file. From any thread; again is no error."""
@@ -73,13 +74,16 @@ class FormUploads:
         self._lock = threading.Lock()  # files are removed in the threads of the work
         self._folder = make_temporary_folder("api")
 
-    async def read(self, request: Request, person: str, *, megabytes: int = 0) -> UploadedForm:
+    async def read(
+        self, request: Request, person: str, *, megabytes: int = 0, field: str = "file"
+    ) -> UploadedForm:
         """Read the form of a request.
 
         Args:
-            request: multipart/form-data with one field named "file" that is a file.
+            request: multipart/form-data with one field that is a file.
             person: Whose request it is.
             megabytes: The largest file, if that is less than usual.
+            field: The name of the file's field.
 
         Raises:
             ApiError: It is no such form, or too large, or too many wait here.
@@ -87,33 +91,40 @@ class FormUploads:
         """
         limit = min(megabytes, self._megabytes) if megabytes else self._megabytes
         length = declared_length(request)
-        if length is None or length < 0:
-            raise ApiError(411, "the request needs a Content-Length")
+        if length is None:  # a chunked body: as much as it may be, until it has arrived
+            length = limit * _MB + _FORM_BYTES
+        if length < 0:
+            raise ApiError(400, "the Content-Length is not a number")
         if length > limit * _MB + _FORM_BYTES:
-            raise ApiError(413, f"the file is larger than the limit of {limit} MB", param="file")
+            raise ApiError(413, f"the file is larger than the limit of {limit} MB", param=field)
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
-            raise ApiError(400, "the request must be multipart/form-data with a field named file")
+            raise ApiError(
+                400, f"the request must be multipart/form-data with a field named {field}"
+            )
         self._reserve(person, length)
         path = self._folder / secrets.token_hex(16)
+        bounded = _Bounded(request, length)
         try:
-            fields, name, size = await self._store(request, path)
+            fields, name, size = await self._store(bounded.request, path, field)
             if size > limit * _MB:
-                raise ApiError(
-                    413, f"the file is larger than the limit of {limit} MB", param="file"
-                )
+                raise ApiError(413, f"the file is larger than the limit of {limit} MB", param=field)
         except BaseException:
             path.unlink(missing_ok=True)
             self._release(person, length)
+            if bounded.exceeded:
+                message = f"the file is larger than the limit of {limit} MB"
+                raise ApiError(413, message, param=field) from None
             raise
-        return UploadedForm(fields, path, name, size, self, person, length)
+        self._release(person, length - bounded.received)
+        return UploadedForm(fields, path, name, size, self, person, bounded.received)
 
     def remove_all(self) -> None:
         """Delete all files."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _store(
-        self, request: Request, path: Path
+        self, request: Request, path: Path, field: str
     ) -> tuple[tuple[tuple[str, str], ...], str, int]:
         """Parse a request's form into its fields, and the name and the size of its file."""
         try:
@@ -125,9 +136,9 @@ class FormUploads:
         except HTTPException as error:  # from starlette: not a form
             raise ApiError(400, f"the form cannot be read: {error.detail}") from None
         try:
-            file = form.get("file")
+            file = form.get(field)
             if not isinstance(file, UploadFile):
-                raise ApiError(400, "the form has no file in its field 'file'", param="file")
+                raise ApiError(400, f"the form has no file in its field {field!r}", param=field)
             await asyncio.to_thread(_copy, file, path)
             pairs = [(k, v) for k, v in form.multi_items() if isinstance(v, str)]
             return tuple(pairs), _plain_name(file.filename), path.stat().st_size
@@ -159,7 +170,39 @@ class FormUploads:
             form.path.unlink()
         except FileNotFoundError:
             return  # removed before
-        self._release(form._person, form._declared)
+        self._release(form._person, form._reserved)
+
+
+class _Bounded:
+    """A request whose body ends with an error once it is too long.
+
+    Args:
+        request: The request.
+        most: The longest body, in bytes.
+
+    Attributes:
+        request: The same request, bounded.
+        received: Bytes of the body that have arrived.
+    """
+
+    def __init__(self, request: Request, most: int) -> None:
+        from starlette.requests import Request as BoundedRequest
+
+        self._receive, self._most = request.receive, most
+        self.received = 0
+        self.request = BoundedRequest(request.scope, self._next)
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether the body was too long."""
+        return self.received > self._most
+
+    async def _next(self) -> Message:
+        message = await self._receive()
+        self.received += len(message.get("body", b""))
+        if self.exceeded:
+            raise ClientDisconnect
+        return message
 
 
 def _copy(file: UploadFile, path: Path) -> None:

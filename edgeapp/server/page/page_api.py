@@ -1,28 +1,25 @@
-"""Requests of the page that are answered at once: picker options, models, history."""
+"""Requests of the page that are answered at once: picker options, models; and those of the other
+files of this folder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
-from edgeapp.history import History, Summary
+from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
 from edgeapp.process_memory import memory_in_use
 from edgeapp.server.page.model_list import download_plan, model_list
 from edgeapp.server.page.picker_options import picker_options
+from edgeapp.server.page.record_requests import RECORD_REQUESTS
+from edgeapp.server.page.request_fields import text_field
+from edgeapp.server.page.sentence_requests import SentenceRequests
 from edgeapp.server.sessions import Message, Sessions
-from edgeapp.server.transcripts import transcript_of
-from pipelines import ModelError, OptionError, OutputError
+from pipelines import ModelError, OptionError
 
 __all__ = ["PageApi"]
 
-_RECORDS_PER_REQUEST = 50
 _MAX_NAME = 200  # characters
-_MAX_SEARCH = _MAX_TITLE = 500  # characters
-_MAX_SEARCH_WORDS = 20  # each may read the whole history
-_MAX_TEXT = 1_000_000  # characters
 
 
 class PageApi:
@@ -39,19 +36,14 @@ class PageApi:
         self._can_change_models = can_change_models
         self._handlers: dict[str, Callable[[Message, History], Message]] = {
             "picker_options": self._list_options,
-            "ping": lambda message, history: {},
+            "ping": lambda message, history: {"compiling": pool.compiling},
             "models": self._list_models,
             "load": self._load_model,
             "unload": self._unload_model,
             "remove": self._remove_model,
             "plan": self._plan_download,
-            "history": self._list_records,
-            "record": self._open_record,
-            "rename": self._rename_record,
-            "edit": self._edit_record,
-            "delete": self._delete_record,
-            "clear": self._clear_history,
-            "keep_text": self._add_text,
+            **RECORD_REQUESTS,
+            **SentenceRequests(pool).handlers,
         }
 
     def handles(self, kind: object) -> bool:
@@ -112,94 +104,11 @@ class PageApi:
 
     def _plan_download(self, message: Message, history: History) -> Message:
         self.check_can_change_models()
-        return download_plan(_text_field(message, "name", _MAX_NAME))
+        return download_plan(text_field(message, "name", _MAX_NAME))
 
     def _installed(self, message: Message) -> Message:
-        name = _text_field(message, "name", _MAX_NAME)
+        name = text_field(message, "name", _MAX_NAME)
         for model in model_list(self._pool, folders=True):
             if model["name"] == name:
                 return model
         raise ModelError(f"{name!r} is not among the models on this machine")
-
-    def _list_records(self, message: Message, history: History) -> Message:
-        search, offset = _text_field(message, "search", _MAX_SEARCH), message.get("offset", 0)
-        if len(search.split()) > _MAX_SEARCH_WORDS:
-            raise OptionError(f"search for at most {_MAX_SEARCH_WORDS} words at once")
-        # One more than is sent tells whether there are more.
-        records = history.search(search, _RECORDS_PER_REQUEST + 1, _non_negative(offset))
-        return {
-            "on": history.on,
-            "records": [_summary(record) for record in records[:_RECORDS_PER_REQUEST]],
-            "more": len(records) > _RECORDS_PER_REQUEST,
-        }
-
-    def _open_record(self, message: Message, history: History) -> Message:
-        record = history.open(_non_negative(message.get("record")))
-        if record is None:
-            raise OutputError("this record was deleted")
-        transcript = record.transcript
-        return {
-            "record": _summary(record),
-            "cues": [asdict(cue) for cue in transcript.segments],
-            "translation": [asdict(cue) for cue in transcript.translation],
-            "text": record.text,
-            "translated": record.translation,
-        }
-
-    def _rename_record(self, message: Message, history: History) -> Message:
-        title = _text_field(message, "title", _MAX_TITLE)
-        return {"done": history.rename(_non_negative(message.get("record")), title)}
-
-    def _edit_record(self, message: Message, history: History) -> Message:
-        """Replace a record's text by the corrected "cues" and "translation"."""
-        record = _non_negative(message.get("record"))
-        if not isinstance(message.get("cues"), list):
-            raise OptionError("cues must be a list")
-        transcript = transcript_of(message)
-        return {"done": history.edit(record, transcript.segments, transcript.translation)}
-
-    def _delete_record(self, message: Message, history: History) -> Message:
-        return {"done": history.delete(_non_negative(message.get("record")))}
-
-    def _clear_history(self, message: Message, history: History) -> Message:
-        history.clear()
-        return {"done": True}
-
-    def _add_text(self, message: Message, history: History) -> Message:
-        """Store a typed text. "instead": the record of its shorter version, which is deleted."""
-        text = _text_field(message, "text", _MAX_TEXT)
-        translation = _text_field(message, "translation", _MAX_TEXT)
-        language, target = (
-            _text_field(message, name, 20) or None for name in ("language", "target")
-        )
-        if (previous := message.get("instead")) is not None:
-            history.delete(_non_negative(previous))
-        return {"record": history.add_text(text, translation, language=language, target=target)}
-
-
-def _summary(record: Summary) -> Message:
-    return {
-        "id": record.id,
-        "kind": record.kind,
-        "title": record.title,
-        "created": record.created.isoformat(),
-        "duration_s": round(record.duration_s, 1),
-        "language": record.language,
-        "target": record.target,
-        "model": record.model,
-        "excerpt": record.excerpt,
-    }
-
-
-def _text_field(message: Message, name: str, max_length: int) -> str:
-    value = message.get(name) or ""
-    if not isinstance(value, str) or len(value) > max_length:
-        raise OptionError(f"{name} must be a text of at most {max_length} characters")
-    return value
-
-
-def _non_negative(value: Any) -> int:
-    """A record's id or an offset, within the range of SQLite's integers."""
-    if not isinstance(value, int) or not 0 <= value < 2**62:
-        raise OptionError(f"{value!r} is not a valid record number")
-    return value

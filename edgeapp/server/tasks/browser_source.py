@@ -26,6 +26,9 @@ class BrowserSource:
     Args:
         rate: The browser's sample rate, in Hz.
 
+    Attributes:
+        rate: The same.
+
     Raises:
         InputError: The rate is not between 8 and 192 kHz.
     """
@@ -33,7 +36,7 @@ class BrowserSource:
     def __init__(self, rate: int) -> None:
         if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
             raise InputError(f"audio at {rate} Hz cannot be used; 16000 to 48000 is usual")
-        self._rate = rate
+        self.rate = rate
         self._resampler = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
         self._queue: deque[bytes] = deque()
         self._queued = 0  # samples at the browser's rate
@@ -54,7 +57,7 @@ class BrowserSource:
             count = len(data) // 2
             if self._stopped or not count:
                 return
-            if self._queued + count > _MAX_QUEUED_S * self._rate:
+            if self._queued + count > _MAX_QUEUED_S * self.rate:
                 self._dropped += count
                 return
             self._queue.append(data)
@@ -109,9 +112,9 @@ class BrowserSource:
     @property
     def dropped_s(self) -> float:
         """Seconds of audio that were dropped because the queue was full."""
-        return self._dropped / self._rate
+        return self._dropped / self.rate
 
     @property
     def waiting_s(self) -> float:
         """Seconds of audio in the queue."""
-        return self._queued / self._rate
+        return self._queued / self.rate

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.recordings.transcription_job import BATCH_SIZE, TranscriptionJob
+from edgeapp.server.page.sounds import media_suffix
+from edgeapp.server.recordings import load_recording
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
@@ -24,9 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FileTask"]
 
-_DECODING_BYTES = 1 << 30  # address space of the decoder process; its libraries take 200 MB
-_DECODING_S = 600.0  # three hours of FLAC take about 15 s on two cores
-
 
 class FileTask:
     """Transcribes, and optionally translates, a recording.
@@ -35,7 +34,7 @@ class FileTask:
         pool: The shared models.
         history: Where the transcript is stored.
         choice: Models and languages.
-        path: The uploaded file. The task owns and deletes it.
+        path: The uploaded file. The task owns it: it moves it into the history, or deletes it.
         name: The file's name on the user's machine, for messages and the history.
         minutes: The longest recording that is accepted.
     """
@@ -58,14 +57,14 @@ class FileTask:
     def run(self, send: Send) -> None:
         try:
             samples = self._load(send)
+            self.check()
+            # In a thread of its own, so that it does not delay the first words.
+            drawing = threading.Thread(target=self._draw, args=(samples, send), daemon=True)
+            drawing.start()
+            self._transcribe(samples, send)
+            drawing.join()
         finally:
             self._path.unlink(missing_ok=True)
-        self.check()
-        # In a thread of its own, so that it does not delay the first words.
-        drawing = threading.Thread(target=self._draw, args=(samples, send), daemon=True)
-        drawing.start()
-        self._transcribe(samples, send)
-        drawing.join()
 
     def put_audio(self, audio: bytes) -> None:
         """Ignored: a recording arrives as a file."""
@@ -108,26 +107,32 @@ class FileTask:
 
             job = TranscriptionJob(
                 transcriber,
-                TranscribeOptions(language=choice.language, batch_size=BATCH_SIZE),
+                TranscribeOptions(
+                    language=choice.language, batch_size=BATCH_SIZE, word_timestamps=True
+                ),
                 translator_for if choice.target else None,
                 choice.target,
             )
-            job.run(samples, _PageView(self, send, journal))
+            try:
+                job.run(samples, _PageView(self, send, journal))
+            finally:
+                if journal.id is not None and self._path.exists():
+                    suffix = media_suffix(self._name)
+                    self._history.keep_sound(journal.id, self._path, suffix)
         send({"type": "file_done", "language": job.language})
 
     def _load(self, send: Send) -> Samples:
-        from pipelines import DecodingCancelled, load_audio_isolated
+        from pipelines import DecodingCancelled
 
         def warned(message: str, category: type[Warning]) -> None:
             send({"type": "warning", "message": message})
 
         try:
-            return load_audio_isolated(
+            return load_recording(
                 self._path,
-                name=self._name,  # errors do not reveal the path on this machine
+                self._name,  # errors do not reveal the path on this machine
+                limit=self._pool.memory_limit,
                 max_duration_s=60 * self._minutes,
-                memory_bytes=_DECODING_BYTES,
-                time_s=_DECODING_S,
                 cancelled=self._cancelled.is_set,
                 warned=warned,
             )

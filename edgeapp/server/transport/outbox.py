@@ -39,6 +39,11 @@ class Outbox:
             text = encode(_replacement(message, error))
         self._call(self._append, text)
 
+    @property
+    def empty(self) -> bool:
+        """Whether no message waits. In the event loop's thread."""
+        return not self._waiting
+
     def wake(self) -> None:
         """Let `get` return now. From any thread."""
         self._call(self._changed.set)
@@ -47,7 +52,9 @@ class Outbox:
         """The next message, as JSON. None after `wake`, and after some seconds without any."""
         if not self._waiting:
             try:
-                await asyncio.wait_for(self._changed.wait(), seconds)
+                # Not wait_for, which in Python 3.11 loses a cancellation as a message arrives.
+                async with asyncio.timeout(seconds):
+                    await self._changed.wait()
             except TimeoutError:
                 return None
         self._changed.clear()  # after the wait: a `wake` before it counts

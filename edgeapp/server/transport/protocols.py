@@ -28,21 +28,26 @@ HEADERS_S = 10.0  # for the request line and the headers
 BODY_S = 20.0  # for the body, and one second more for each BODY_BYTES_PER_S that arrived
 BODY_BYTES_PER_S = 8_192
 STALLED_S = 30.0  # while a response or a message is not read
+# Chunks of a body hold that many bytes on average; but for the first ones, as parts of forms are.
+_CHUNK_BYTES, _FREE_CHUNKS = 1_024, 128
 _SLICE = 4_096  # bytes of WebSocket frames that are parsed before other connections have their turn
 
 
 class _RequestParser(h11.Connection):
-    """An HTTP/1.1 parser that refuses chunked bodies.
+    """An HTTP/1.1 parser that refuses bodies of many small chunks, which take seconds to parse."""
 
-    No browser sends them, and a body of one-byte chunks takes seconds to parse.
-    """
+    _chunks = _chunked_bytes = 0  # of the request
 
     def next_event(self) -> Any:
         event = super().next_event()
         if isinstance(event, h11.Request):
-            for name, _ in event.headers:
-                if name == b"transfer-encoding":
-                    raise h11.RemoteProtocolError("a body needs a Content-Length")
+            self._chunks = self._chunked_bytes = 0
+        elif isinstance(event, h11.Data) and (event.chunk_start or self._chunks):
+            # A body with a Content-Length has no chunk that starts.
+            self._chunks += event.chunk_start
+            self._chunked_bytes += len(event.data)
+            if self._chunked_bytes < _CHUNK_BYTES * (self._chunks - _FREE_CHUNKS):
+                raise h11.RemoteProtocolError("the chunks of the body are too small")
         return event
 
 
@@ -115,7 +120,10 @@ class HttpProtocol(H11Protocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """As uvicorn's, with the headers of every other response."""
+        """As uvicorn's, with the headers of every other response; none if a response has begun."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.transport.abort()
+            return
         body = msg.encode()
         fields = {
             **SECURITY_HEADERS,

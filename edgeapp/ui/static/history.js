@@ -1,7 +1,10 @@
-// The History tab: search, read, save and delete past sessions.
+// The History tab: the list of past sessions, with search; the open one is beside it.
 
-import { clock, make, problem, saveTranscript } from "/edgeapp/static/parts.js";
+import { byDay, distinctTitles } from "/edgeapp/static/history/listing.js";
+import { RecordView, withMarks } from "/edgeapp/static/history/record.js";
+import { clock, make, problem } from "/edgeapp/static/parts.js";
 import { ask, hello, keeps, on } from "/edgeapp/static/session.js";
+import { toast } from "/edgeapp/static/toast.js";
 
 const PAUSE_MS = 200;
 const KINDS = { live: "Live", file: "File", text: "Text" };
@@ -11,6 +14,10 @@ class History {
     this.root = root;
     this.find = (selector) => root.querySelector(selector);
     this.records = [];
+    this.view = new RecordView(this.find(".ea-record"));
+    this.view.listChanged = () => this.list();
+    this.view.closed = () => this.close();
+    this.view.deleted = (record) => this.remove({ type: "delete", record: record.id }, `“${record.title}” is deleted.`);
     const search = this.find("[name=search]");
     search.oninput = () => {
       clearTimeout(this.soon);
@@ -19,7 +26,7 @@ class History {
     const keep = this.find("[name=keep]");
     keep.onchange = () => localStorage.setItem("ea-keep", keep.checked ? "yes" : "no");
     this.find(".ea-more").onclick = () => this.list(this.records.length);
-    this.find(".ea-clear").onclick = () => this.clear();
+    this.find(".ea-clear").onclick = () => this.remove({ type: "clear" }, "The whole history is deleted.");
     on("hello", ({ history }) => {
       keep.checked = history && keeps();
       keep.disabled = !history;
@@ -28,8 +35,12 @@ class History {
     addEventListener("ea-tab", ({ detail }) => detail === "history" && hello() && this.list());
   }
 
+  get query() {
+    return this.find("[name=search]").value;
+  }
+
   async list(offset = 0) {
-    const search = this.find("[name=search]").value;
+    const search = this.query;
     let reply;
     try {
       reply = await ask({ type: "history", search, offset });
@@ -37,123 +48,74 @@ class History {
       return problem(this.root, error.message);
     }
     problem(this.root, "");
-    if (search !== this.find("[name=search]").value) return;
+    if (search !== this.query) return;
     this.records = offset ? [...this.records, ...reply.records] : reply.records;
-    this.find(".ea-records").replaceChildren(...this.records.map((record) => this.row(record)));
+    const titles = distinctTitles(this.records);
+    const days = byDay(this.records, new Date()).map(({ day, records }) =>
+      make("li", {}, make("h2", { class: "ea-day" }, day), make("ul", {}, ...records.map((each) => this.row(each, titles.get(each.id))))),
+    );
+    this.find(".ea-records").replaceChildren(...days);
     this.find(".ea-more").hidden = !reply.more;
     this.find(".ea-clear").hidden = !this.records.length || Boolean(search);
     const none = this.records.length ? "" : search ? "Nothing was found." : "Nothing here yet.";
     this.find(".ea-none").textContent = reply.on ? none : "The history is switched off.";
   }
 
-  row(record) {
+  row(record, title) {
     const open = make("button", { type: "button", class: "ea-entry" });
-    const facts = [KINDS[record.kind], when(record.created)];
+    const time = new Date(record.created).toLocaleTimeString([], { timeStyle: "short" });
+    const facts = [KINDS[record.kind], time];
     if (record.duration_s) facts.push(clock(record.duration_s));
+    if (record.sound) facts.push("with sound");
     open.append(
-      make("strong", {}, record.title),
+      make("strong", {}, ...withMarks(title, this.query)),
       make("span", { class: "ea-facts" }, facts.join(" · ")),
     );
     // The default title is the beginning of the text.
     const inTitle = record.excerpt.startsWith(record.title.replace(/…$/, ""));
-    if (!inTitle) open.append(make("span", { class: "ea-excerpt" }, record.excerpt));
+    if (!inTitle) open.append(make("span", { class: "ea-excerpt" }, ...withMarks(record.excerpt, this.query)));
     open.onclick = () => this.open(record.id);
-    open.setAttribute("aria-current", this.shown === record.id);
+    open.setAttribute("aria-current", this.view.record?.id === record.id);
     return make("li", {}, open);
   }
 
   async open(id) {
     try {
-      this.show(await ask({ type: "record", record: id }));
-      this.shown = id;
+      await this.view.saver.keep();
+      const reply = await ask({ type: "record", record: id });
+      this.root.dataset.open = "yes"; // the record has its place before it scrolls
+      this.view.show(reply, this.query);
     } catch (error) {
       problem(this.root, error.message);
     }
     this.list();
   }
 
-  show({ record, cues, translation, text, translated }) {
-    const place = this.find(".ea-record");
-    const back = make("button", { type: "button", class: "ea-quiet ea-back" }, "← All");
-    back.onclick = () => this.close();
-    const title = make("input", { type: "text", class: "ea-name", "aria-label": "Title", value: record.title });
-    title.onchange = () => ask({ type: "rename", record: record.id, title: title.value }).then(() => this.list());
-    const facts = [KINDS[record.kind], when(record.created), record.model, record.target && `into ${record.target}`];
-    const remove = make("button", { type: "button", class: "ea-quiet" }, "Delete");
-    remove.onclick = () => this.remove(record.id);
-    const saves = this.saves(record, { cues, translation, text, translated });
-    const bar = make("div", { class: "ea-line" }, ...saves, make("span", { class: "ea-space" }), remove);
-    const said = record.kind === "text" ? [pair(text, translated)] : rows(cues, translation);
-    place.replaceChildren(
-      make("div", { class: "ea-line" }, back),
-      title,
-      make("p", { class: "ea-facts" }, facts.filter(Boolean).join(" · ")),
-      make("div", { class: "ea-body" }, ...said),
-      bar,
-    );
-    place.hidden = false;
-    this.root.dataset.open = "yes";
-    place.focus({ preventScroll: true });
-    scrollTo(0, 0);
-  }
-
-  saves(record, { cues, translation, translated }) {
-    const made = [];
-    for (const other of translated ? [false, true] : [false]) {
-      for (const format of record.kind === "text" ? ["txt"] : ["txt", "srt", "vtt", "json"]) {
-        if (other && format === "json") continue;
-        const label = other ? `${format}, ${record.target ?? "translation"}` : format;
-        const button = make("button", { type: "button", class: "ea-quiet" }, label);
-        const transcript = { language: record.language, cues, translation, target: record.target, translated: other };
-        button.onclick = () =>
-          saveTranscript(record.title.slice(0, 60).trim() || "session", format, transcript).catch((error) =>
-            problem(this.root, error.message),
-          );
-        made.push(button);
-      }
-    }
-    return made;
-  }
-
   close() {
-    this.shown = null;
-    this.find(".ea-record").hidden = true;
+    this.view.hide();
     this.root.dataset.open = "no";
     this.list();
     this.find("[name=search]").focus();
   }
 
-  async remove(id) {
-    if (!confirm("Delete this session permanently?")) return;
-    await ask({ type: "delete", record: id }).catch((error) => problem(this.root, error.message));
+  /** Delete records; for a minute they can be restored. */
+  async remove(message, said) {
+    const opened = this.view.record?.id;
+    await this.view.saver.keep();
+    let deleted;
+    try {
+      ({ deleted } = await ask(message));
+    } catch (error) {
+      return problem(this.root, error.message);
+    }
     this.close();
+    toast(said, async () => {
+      const { restored } = await ask({ type: "restore", records: deleted }).catch(() => ({ restored: 0 }));
+      if (!restored) return toast("It could not be restored.");
+      if (deleted.length === 1 && opened === deleted[0]) this.open(opened);
+      else this.list();
+    });
   }
-
-  async clear() {
-    if (!confirm("Delete the whole history permanently?")) return;
-    await ask({ type: "clear" }).catch((error) => problem(this.root, error.message));
-    this.close();
-  }
-}
-
-function when(created) {
-  return new Date(created).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-}
-
-function rows(cues, translation) {
-  const left = [...translation];
-  return cues.map((cue, i) => {
-    const next = cues[i + 1]?.start ?? Infinity;
-    const meant = [];
-    while (left.length && left[0].start < next - 0.01) meant.push(left.shift().text);
-    return make("div", { class: "ea-row" }, make("time", { class: "ea-chip" }, clock(cue.start)), pair(cue.text.trim(), meant.join(" ")));
-  });
-}
-
-function pair(text, translated) {
-  const both = make("div", { class: "ea-pair" }, make("p", {}, text));
-  if (translated) both.append(make("p", { class: "ea-meant" }, translated));
-  return both;
 }
 
 export const start = (element) => new History(element.querySelector(".ea-history"));

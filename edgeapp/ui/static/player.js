@@ -1,14 +1,15 @@
 // The player of a recording: its spectrogram, the progress of the work, and playback.
 
-import { clock } from "/edgeapp/static/parts.js";
+import { clock, make } from "/edgeapp/static/parts.js";
 
 const STEP_S = 5;
+const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 
 /** root: the tab's element. Set `moved` to a function that gets the time (s) during playback. */
 export class Player {
   constructor(root) {
     const find = (selector) => root.querySelector(selector);
-    this.audio = find("audio");
+    this.audio = find("video, audio");
     this.strip = find(".ea-strip");
     this.canvas = this.strip.querySelector("canvas");
     this.button = find(".ea-play");
@@ -17,18 +18,34 @@ export class Player {
     this.seconds = 0;
     this.sound = null;
     this.moved = () => {};
+    this.until = Infinity; // where playing stops by itself
+    this.speed = make("select", { "aria-label": "Speed" });
+    this.speed.append(...SPEEDS.map((speed) => new Option(`${speed}×`, speed, speed === 1, speed === 1)));
+    this.of.after(make("label", { class: "ea-pick ea-speed" }, this.speed));
     this.listen();
   }
 
   listen() {
     const { audio, strip } = this;
-    this.button.onclick = () => (audio.paused ? audio.play() : audio.pause());
+    this.button.onclick = () => {
+      this.until = Infinity;
+      if (audio.paused) audio.play().catch(() => {});
+      else audio.pause();
+    };
+    this.speed.onchange = () => {
+      audio.playbackRate = audio.defaultPlaybackRate = Number(this.speed.value);
+    };
+    audio.onloadedmetadata = () => {
+      if (!this.seconds && Number.isFinite(audio.duration)) this.setLength(audio.duration);
+    };
     audio.onplay = audio.onpause = () => {
-      this.button.classList.toggle("ea-playing", !audio.paused);
-      this.button.setAttribute("aria-label", audio.paused ? "Play" : "Pause");
+      this.showState();
       if (!audio.paused) this.follow();
     };
-    audio.ontimeupdate = audio.onseeked = () => this.show();
+    audio.ontimeupdate = audio.onseeked = () => {
+      if (audio.currentTime >= this.until) audio.pause();
+      this.show();
+    };
     audio.oncanplay = () => (this.button.disabled = false);
     audio.onerror = () => (this.button.disabled = true);
     strip.onpointerdown = (event) => {
@@ -45,6 +62,12 @@ export class Player {
       event.preventDefault();
     };
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
+    addEventListener("ea-theme", () => this.paint());
+  }
+
+  /** Whether sound is heard. */
+  get playing() {
+    return !this.audio.paused;
   }
 
   /** Open a local file; it is played from the user's machine. */
@@ -54,13 +77,27 @@ export class Player {
     this.audio.src = this.url;
   }
 
+  /** Open a recording of the history. */
+  openUrl(url) {
+    this.close();
+    this.audio.src = url;
+  }
+
+  /** Show whether it is playing. */
+  showState() {
+    this.button.classList.toggle("ea-playing", this.playing);
+    this.button.setAttribute("aria-label", this.playing ? "Pause" : "Play");
+  }
+
   close() {
     this.audio.pause();
     this.audio.removeAttribute("src");
     if (this.url) URL.revokeObjectURL(this.url);
     this.url = this.sound = null;
     this.seconds = 0;
+    this.until = Infinity;
     this.button.disabled = true;
+    this.showState();
     this.canvas.getContext("2d").clearRect(0, 0, this.canvas.width, this.canvas.height);
     this.show();
   }
@@ -70,9 +107,17 @@ export class Player {
     this.show();
   }
 
+  /** Play on from a time (s). */
   play(time) {
+    this.until = Infinity;
     this.seek(time);
     this.audio.play().catch(() => {});
+  }
+
+  /** Play a passage (s). */
+  playSpan(from, to) {
+    this.play(from);
+    this.until = to;
   }
 
   /** Draw the spectrogram that the server computed. */
@@ -116,6 +161,7 @@ export class Player {
 
   follow() {
     this.show();
+    if (this.audio.currentTime >= this.until) this.audio.pause();
     if (!this.audio.paused) requestAnimationFrame(() => this.follow());
   }
 

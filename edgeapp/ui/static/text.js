@@ -2,10 +2,17 @@
 
 import { download, fill, named, problem, onPickerOptions } from "/edgeapp/static/parts.js";
 import { ask, hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { UndoStack } from "/edgeapp/static/editor/undo.js";
+import { takeText } from "/edgeapp/static/history/reopen.js";
+import { ResultPane } from "/edgeapp/static/text/result.js";
 
 const PAUSE_MS = 180;
 const KEEP_MS = 2500;
 const AGAIN_MS = 2000;
+const DETECT_MS = 700;
+const DETECTABLE = 20; // characters: the language of less text is a guess
+const SAMPLE = 4000; // characters: more text does not change the answer
+const LONG_PASTE = 2000; // characters
 
 class Text {
   constructor(root) {
@@ -13,6 +20,8 @@ class Text {
     this.find = (selector) => root.querySelector(selector);
     this.source = this.find(".ea-source");
     this.result = this.find(".ea-result");
+    this.pane = new ResultPane(this.result);
+    this.stack = new UndoStack({ text: "", language: "", target: "" });
     this.number = 0;
     this.live = "";
     this.kept = null;
@@ -25,23 +34,39 @@ class Text {
       const sources = new Set(options.pairs.map((pair) => pair.source).filter(Boolean));
       fill(this.find("[name=language]"), named(sources, options.languages));
       this.targets();
-      this.translate();
+      if (this.stack.past.length === 0) this.stack.reset(this.state);
+      if (!this.reopen()) this.translate();
     });
+    addEventListener("ea-text", () => this.options && this.reopen());
     this.source.oninput = () => {
       clearTimeout(this.soon);
       this.soon = setTimeout(() => this.translate(), PAUSE_MS);
+      this.remember("typed");
       this.update();
+    };
+    this.source.onpaste = (event) => this.paste(event);
+    this.source.onblur = () => this.stack.pause();
+    this.source.onkeydown = (event) => {
+      const key = event.key.toLowerCase();
+      if (!(event.ctrlKey || event.metaKey) || !["z", "y"].includes(key)) return;
+      event.preventDefault();
+      this.undo(key === "y" || event.shiftKey);
     };
     this.find("[name=language]").onchange = () => {
       this.targets();
+      this.remember();
       this.translate();
     };
-    this.find("[name=target]").onchange = () => this.translate();
+    this.find("[name=target]").onchange = () => {
+      this.remember();
+      this.translate();
+    };
     this.find(".ea-swap").onclick = () => this.swap();
     this.find(".ea-clear").onclick = () => this.put("");
+    this.find(".ea-undo").onclick = () => this.undo(false);
     this.find(".ea-copy").onclick = () => this.copy();
     this.find(".ea-save").onclick = () => {
-      download(`translation.${this.find("[name=target]").value}.txt`, this.result.textContent);
+      download(`translation.${this.find("[name=target]").value}.txt`, this.pane.text);
     };
     const chosen = this.find(".ea-upload input");
     chosen.onchange = () => this.open(chosen.files[0]).finally(() => (chosen.value = ""));
@@ -81,8 +106,82 @@ class Text {
   put(text) {
     this.source.value = text;
     this.kept = null;
+    this.remember();
     this.translate();
     this.source.focus();
+  }
+
+  /** What undoing goes back to. */
+  get state() {
+    const [language, target] = this.languages;
+    return { text: this.source.value, language, target };
+  }
+
+  /** A step that can be undone. kind: see UndoStack. */
+  remember(kind = "") {
+    this.stack.push(this.state, kind);
+    clearTimeout(this.pausing);
+    this.pausing = setTimeout(() => this.stack.pause(), 1000);
+    this.update();
+  }
+
+  /** again: do what was undone. */
+  undo(again) {
+    if (!(again ? this.stack.redo() : this.stack.undo())) return;
+    const { text, language, target } = this.stack.value;
+    this.source.value = text;
+    this.find("[name=language]").value = language;
+    this.targets();
+    this.find("[name=target]").value = target;
+    this.kept = null;
+    this.translate();
+    this.source.focus();
+  }
+
+  /** A long text is put in at once: the browser's own way takes seconds for many lines. */
+  paste(event) {
+    const text = event.clipboardData?.getData("text/plain") ?? "";
+    if (text.length < LONG_PASTE) return;
+    event.preventDefault();
+    this.source.setRangeText(text.replace(/\r\n?/g, "\n"), this.source.selectionStart, this.source.selectionEnd, "end");
+    this.stack.pause();
+    this.source.oninput();
+  }
+
+  /** Go on with a text of the history. Returns whether there is one. */
+  reopen() {
+    const text = takeText();
+    if (!text) return false;
+    const { record, language, target } = text;
+    if (language) this.find("[name=language]").value = language;
+    this.targets();
+    if (target) this.find("[name=target]").value = target;
+    this.put(text.text);
+    this.kept = { record, text: text.text, language, target };
+    return true;
+  }
+
+  /** Offer to switch to the language that the text is in, if that is another one. */
+  async detect() {
+    const place = this.find(".ea-detected");
+    const [language] = this.languages;
+    const text = this.source.value.slice(0, SAMPLE);
+    place.hidden = true;
+    if (text.trim().length < DETECTABLE) return;
+    const message = { type: "detect_language", text, expected: language };
+    const { language: other } = await ask(message).catch(() => ({ language: null }));
+    if (!other || text !== this.source.value.slice(0, SAMPLE) || language !== this.languages[0]) return;
+    const name = this.options.languages[other] ?? other;
+    const possible = this.options.pairs.some((pair) => pair.source === other);
+    place.textContent = possible ? `Looks like ${name}: switch` : `Looks like ${name}; no model here translates it`;
+    place.disabled = !possible;
+    place.hidden = false;
+    place.onclick = () => {
+      this.find("[name=language]").value = other;
+      this.targets();
+      this.remember();
+      this.translate();
+    };
   }
 
   translate(again = false) {
@@ -91,8 +190,10 @@ class Text {
     const text = this.source.value;
     const [language, target] = this.languages;
     this.number += 1;
-    this.before = this.result.textContent;
+    this.before = this.pane.all;
     this.live = "";
+    clearTimeout(this.detecting);
+    this.detecting = setTimeout(() => this.detect(), DETECT_MS);
     if (!again) problem(this.root, "");
     this.update();
     const { characters } = hello()?.limits ?? {};
@@ -110,6 +211,7 @@ class Text {
 
   done({ text, warnings }) {
     this.write(text, "");
+    this.pane.write();
     this.busy(false);
     problem(this.root, warnings.join(" "));
     if (keeps()) this.later = setTimeout(() => this.keep(), KEEP_MS);
@@ -122,8 +224,7 @@ class Text {
   }
 
   write(text, old) {
-    this.result.replaceChildren(text);
-    if (old) this.result.append(Object.assign(document.createElement("span"), { className: "ea-tail", textContent: old }));
+    this.pane.set(text, old);
     this.update();
   }
 
@@ -133,7 +234,8 @@ class Text {
   }
 
   update() {
-    const empty = !this.result.textContent;
+    const empty = !this.pane.text;
+    this.find(".ea-undo").disabled = !this.stack.past.length;
     this.find(".ea-copy").disabled = this.find(".ea-save").disabled = empty;
     this.find(".ea-clear").disabled = !this.source.value;
   }
@@ -141,7 +243,7 @@ class Text {
   /** Store a text that was not changed for a while in the history, in place of its shorter version. */
   async keep() {
     const [language, target] = this.languages;
-    const [text, translation] = [this.source.value, this.result.textContent];
+    const [text, translation] = [this.source.value, this.pane.text];
     if (!text.trim() || !translation.trim()) return;
     const kept = this.kept;
     const grown = kept?.language === language && kept.target === target && text.startsWith(kept.text);
@@ -153,17 +255,18 @@ class Text {
 
   swap() {
     const [language, target] = this.languages;
-    const text = this.result.textContent;
+    const { text } = this.pane;
     this.find("[name=language]").value = target;
     this.targets();
     this.find("[name=target]").value = language;
     if (text) this.source.value = text;
     this.kept = null;
+    this.remember();
     this.translate();
   }
 
   async copy() {
-    const text = this.result.textContent;
+    const { text } = this.pane;
     try {
       await navigator.clipboard.writeText(text);
     } catch {

@@ -15,7 +15,6 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import HOP, MARGIN
 from pipelines.asr.audio.silero import FRAME, SileroDetector
 from pipelines.asr.audio.vad import SpeechEnd, SpeechStart, VadOptions, VoiceActivity
-from pipelines.deferred_errors import DeferErrors
 
 __all__ = ["CHUNK_VAD", "Chunk", "split_at_pauses"]
 
@@ -111,18 +110,22 @@ def _rechunk(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
     """
     pending: list[Samples] = []
     count = 0
-    source = DeferErrors(blocks)
-    for block in source:
-        pending.append(block)
-        count += len(block)
-        if count < size:
-            continue
-        joined = np.concatenate(pending)
-        complete = count // size * size
-        yield from (joined[start : start + size] for start in range(0, complete, size))
-        pending, count = [joined[complete:]], count - complete
+    failure: Exception | None = None
+    try:
+        for block in blocks:
+            pending.append(block)
+            count += len(block)
+            if count < size:
+                continue
+            joined = np.concatenate(pending)
+            complete = count // size * size
+            yield from (joined[start : start + size] for start in range(0, complete, size))
+            pending, count = [joined[complete:]], count - complete
+    except Exception as error:
+        failure = error
     yield np.concatenate(pending) if pending else np.zeros(0, np.float32)
-    source.check()
+    if failure is not None:
+        raise failure
 
 
 class _BatchedDetector:

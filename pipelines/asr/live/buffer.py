@@ -26,6 +26,7 @@ class LiveBuffer:
         hypothesis: token ids of the latest accepted update.
         committed: token ids that will not change; the beginning of `hypothesis`.
         token_times: aligned time of each token of `hypothesis` (s), from the buffer's start.
+        token_probabilities: of each token of `hypothesis`.
         decoded_samples: samples of the buffer that the latest update decoded.
         rejected: the latest update was repetitive, so `hypothesis` is from an earlier one.
         due_samples: samples that the update now due is to decode; None: none is due.
@@ -36,6 +37,7 @@ class LiveBuffer:
     hypothesis: list[int] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
     token_times: list[float] = field(default_factory=list)
+    token_probabilities: list[float] = field(default_factory=list)
     decoded_samples: int = 0
     rejected: bool = False
     due_samples: int | None = None
@@ -67,9 +69,12 @@ class LiveBuffer:
         self.samples, self.due_samples = self.samples[:cut], None
         return rest
 
-    def set_hypothesis(self, tokens: Sequence[int], token_times: Sequence[float]) -> None:
+    def set_hypothesis(
+        self, tokens: Sequence[int], token_times: Sequence[float], probabilities: Sequence[float]
+    ) -> None:
         """Replace the hypothesis."""
         self.hypothesis, self.token_times = list(tokens), list(token_times)
+        self.token_probabilities = list(probabilities)
 
     def pop_committed_segments(self, timestamp_begin: int) -> list[int]:
         """Remove the leading segments that are complete and committed, with their audio.
@@ -89,7 +94,8 @@ class LiveBuffer:
         removed, rest = self.hypothesis[: cuts[-1]], self.hypothesis[cuts[-1] :]
         committed = max(0, len(self.committed) - len(removed))
         times = [t - samples / SAMPLE_RATE for t in self.token_times[len(removed) :]]
-        self.set_hypothesis(shift_timestamps(rest, steps, timestamp_begin), times)
+        probabilities = self.token_probabilities[len(removed) :]
+        self.set_hypothesis(shift_timestamps(rest, steps, timestamp_begin), times, probabilities)
         self.committed = self.hypothesis[:committed]
         self.samples = self.samples[samples:].copy()
         self.offset += samples

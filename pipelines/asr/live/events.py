@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from pipelines.asr.results import Word
+
 __all__ = [
     "CommittedText",
     "UpdateDecoded",
@@ -44,11 +46,13 @@ class CommittedText:
         text: begins with the space that separates it from the text before, if there is one.
         start: time of its first word.
         end: time of its last word.
+        words: its words, with their times and probabilities.
     """
 
     text: str
     start: float
     end: float
+    words: tuple[Word, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,11 @@ from pipelines.asr.live.events import (
     SpeechStarted,
     UpdateDecoded,
 )
+from pipelines.asr.live.hypothesis import Word as HypothesisWord
 from pipelines.asr.live.hypothesis import split_words
 from pipelines.asr.live.local_agreement import agreed_word_count
 from pipelines.asr.live.options import LiveOptions
+from pipelines.asr.results import Word
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import WindowDecoder
@@ -195,9 +197,12 @@ class LiveTranscriber:
         # A repetition loop carries no text: the hypothesis before it is kept.
         buffer.rejected = decoder.is_repetitive(result.window)
         if decoder.is_silent(result.window):
-            buffer.set_hypothesis(buffer.committed, buffer.token_times[: len(buffer.committed)])
+            count = len(buffer.committed)
+            buffer.set_hypothesis(
+                buffer.committed, buffer.token_times[:count], buffer.token_probabilities[:count]
+            )
         elif not buffer.rejected:
-            buffer.set_hypothesis(result.window.tokens, result.times)
+            buffer.set_hypothesis(result.window.tokens, result.times, result.probabilities)
         return [
             UpdateDecoded(buffer.decoded_s, len(result.window.tokens), len(draft), result.accepted)
         ]
@@ -242,7 +247,8 @@ class LiveTranscriber:
             start = max(self._committed_until_s, offset_s + max(0.0, times[0] - _WORD_LEAD_S))
             end = buffer.decoded_s if final else min(buffer.decoded_s, times[-1] + _WORD_TRAIL_S)
             self._committed_until_s = max(start, offset_s + end)
-            events.append(CommittedText(text, start, self._committed_until_s))
+            timed = self._timed_words(buffer, [word for word in words if word.stop > old], start)
+            events.append(CommittedText(text, start, self._committed_until_s, timed))
             buffer.committed = buffer.hypothesis[:stop]
         partial = "" if final else self._tokenizer.text(buffer.hypothesis[len(buffer.committed) :])
         if partial != self._partial_text or (events and partial):
@@ -251,6 +257,29 @@ class LiveTranscriber:
         if final:
             self._extend_context(buffer.committed)
         return events
+
+    def _timed_words(
+        self, buffer: LiveBuffer, words: Sequence[HypothesisWord], start_s: float
+    ) -> tuple[Word, ...]:
+        """Words that are committed, with their times and probabilities.
+
+        Args:
+            buffer: the words are of its hypothesis.
+            words: in order.
+            start_s: where the first one begins, in the stream.
+        """
+        offset_s, timed = buffer.offset / SAMPLE_RATE, list[Word]()
+        for word in words:
+            indices = range(word.stop - len(word.tokens), word.stop)
+            times = [buffer.token_times[index] for index in indices]
+            start = max(start_s, offset_s + times[0] - _WORD_LEAD_S)
+            end = min(self._committed_until_s, offset_s + times[-1] + _WORD_TRAIL_S)
+            start_s = max(start, end)
+            probabilities = [buffer.token_probabilities[index] for index in indices]
+            probability = sum(probabilities) / len(probabilities)
+            text = self._tokenizer.text(word.tokens)
+            timed.append(Word(text, min(start, start_s), start_s, probability))
+        return tuple(timed)
 
     def _extend_context(self, tokens: Sequence[int]) -> None:
         """Append committed text tokens to the context, of which the last are kept."""

@@ -9,6 +9,7 @@ at the same time, which would make their thread pools compete for the cores.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -40,7 +41,7 @@ class Scheduler:
         self._condition = threading.Condition()
         self._busy = False
         self._computing_thread: int | None = None
-        self._jobs_waiting = 0  # no step begins while it is above 0
+        self._jobs: deque[object] = deque()  # those that wait; no step begins while there are any
         self._batches: list[Batch] = []
         self._closed = False
 
@@ -52,17 +53,20 @@ class Scheduler:
     def run(self, job: Callable[[], T]) -> T:
         """Run `job` between two steps, ahead of all further steps, and return its result.
 
-        A job called from within a job or step runs at once.
+        Jobs run in the order of their calls, so that one waits for a single job of a caller that
+        runs many. A job called from within a job or step runs at once.
         """
         if self._computing_thread == threading.get_ident():
             return job()
+        place = object()
         with self._condition:
-            self._jobs_waiting += 1
+            self._jobs.append(place)
             try:
-                self._condition.wait_for(lambda: not self._busy)
+                self._condition.wait_for(lambda: not self._busy and self._jobs[0] is place)
                 self._busy = True
             finally:
-                self._jobs_waiting -= 1
+                self._jobs.remove(place)
+                self._condition.notify_all()  # an interrupted wait must not hold up the others
         with self._computing():
             return job()
 
@@ -98,9 +102,7 @@ class Scheduler:
         """Return once the request has events; compute steps unless another thread does."""
         while not state.has_events:
             with self._condition:
-                self._condition.wait_for(
-                    lambda: state.has_events or not (self._busy or self._jobs_waiting)
-                )
+                self._condition.wait_for(lambda: state.has_events or not (self._busy or self._jobs))
                 if state.has_events:
                     return
                 self._busy = True

@@ -96,7 +96,7 @@ class ComputePlan:
     def for_audio_source(self) -> ComputePlan:
         """The plan for an audio encoder: int8 beside an int8 decoder where the CPU has no bfloat16.
 
-        30 s for Whisper base took 0.63 of float32's time with AVX-VNNI, 0.73 with AVX512-VNNI, 0.82
+        30 s of sound took 0.63 of float32's time with AVX-VNNI, 0.73 with AVX512-VNNI, 0.82
         with AVX2. Only with the compiled kernels: fbgemm quantizes the windows of a batch with one
         scale, so that a window's text would depend on the others.
         """

@@ -14,6 +14,7 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import FileFeatures
 from pipelines.asr.live.events import CommittedText, LiveEvent, PartialText, UpdateDecoded
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
+from pipelines.asr.results import Word
 from pipelines.engine import Engine
 from pipelines.hub import assets_folder, bundled_folder
 
@@ -73,6 +74,14 @@ def test_committed_text_only_grows_and_precedes_the_partial_text(
     assert tails[-1] == "", "all is committed in the end"
 
 
+def _words(events: list[LiveEvent]) -> list[Word]:
+    return [word for e in events if isinstance(e, CommittedText) for word in e.words]
+
+
+def _without_words(event: LiveEvent) -> LiveEvent:
+    return replace(event, words=()) if isinstance(event, CommittedText) else event
+
+
 def test_drafts_change_no_token(transcriber: Transcriber, talk: Samples) -> None:
     def told(drafts: bool) -> tuple[list[LiveEvent], int]:
         events = listen(transcriber, talk, options=replace(LiveOptions(), drafts=drafts))
@@ -83,7 +92,9 @@ def test_drafts_change_no_token(transcriber: Transcriber, talk: Samples) -> None
 
     drafted, accepted = told(True)
     plain, none = told(False)
-    assert drafted == plain
+    assert [_without_words(event) for event in drafted] == [_without_words(e) for e in plain]
+    for one, other in zip(_words(drafted), _words(plain), strict=True):
+        assert one == replace(other, probability=pytest.approx(other.probability, abs=1e-3))
     assert (accepted > 50, none) == (True, 0)
 
 
@@ -144,6 +155,20 @@ def test_words_after_noise_are_recognized(transcriber: Transcriber, talk: Sample
     assert len(text_of(events).split()) >= 10
     first = next(event for event in events if isinstance(event, CommittedText))
     assert first.start > NOTHING_S - 1
+
+
+def test_committed_words_have_times_and_probabilities(
+    transcriber: Transcriber, talk: Samples
+) -> None:
+    committed = [e for e in listen(transcriber, talk) if isinstance(e, CommittedText)]
+    words = [word for event in committed for word in event.words]
+    assert "".join(word.word for word in words) == "".join(event.text for event in committed)
+    for event in committed:
+        assert all(event.start <= word.start <= word.end <= event.end for word in event.words)
+    ends = [word.end for word in words]
+    assert ends == sorted(ends)
+    assert all(0 < word.probability <= 1 for word in words)
+    assert min(word.probability for word in words) < 1
 
 
 def test_token_times_lie_within_the_audio(transcriber: Transcriber, talk: Samples) -> None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from edgeapp.history import History
+from edgeapp.history import History, SpokenCue
+from edgeapp.history.recovery import read_rows
+from edgeapp.history.schema import MIGRATIONS
 from edgeapp.subtitles.formats import Cue, Transcript, render
+from pipelines import Word
 
 
 @pytest.fixture
@@ -213,3 +218,119 @@ def test_a_killed_process_keeps_its_record(tmp_path: Path) -> None:
 def test_only_its_owner_may_read_it(history: History, tmp_path: Path) -> None:
     talk(history)
     assert (tmp_path / "folder" / "history.db").stat().st_mode & 0o077 == 0
+
+
+def test_words_keep_their_times(history: History) -> None:
+    spoken = (Word(" Good", 0.0, 0.4, 0.9), Word(" mornin’.", 0.4, 1.5, 0.25))
+    with history.recording("file") as journal:
+        journal.add(SpokenCue(0.0, 1.5, " Good mornin’.", spoken))
+        journal.add(Cue(1.5, 2.0, " Yes."))
+    assert journal.id is not None
+
+    def words() -> list[tuple[Word, ...]]:
+        record = history.open(journal.id or 0)
+        assert record is not None
+        return [getattr(cue, "words", ()) for cue in record.transcript.segments]
+
+    assert words() == [spoken, ()]
+    corrected = (spoken[0], Word(" morning.", 0.4, 1.5, 1.0))
+    history.edit(journal.id, (SpokenCue(0.0, 1.5, " Good morning.", corrected),))
+    assert words() == [corrected]
+
+
+def recording(tmp_path: Path, size: int = 1000) -> Path:
+    path = tmp_path / f"upload-{size}"
+    path.write_bytes(b"\0" * size)
+    return path
+
+
+def sounds_in(tmp_path: Path) -> list[int]:
+    folder = tmp_path / "folder" / "history-sounds"
+    return sorted(path.stat().st_size for path in folder.iterdir())
+
+
+def test_the_sound_of_a_record_is_kept_until_one_of_them_is_deleted(
+    history: History, tmp_path: Path
+) -> None:
+    kept, other = talk(history), talk(history)
+    assert history.sound(kept) is None
+    uploaded = recording(tmp_path)
+    assert history.keep_sound(kept, uploaded, ".flac")
+    assert not uploaded.exists(), "it was moved"
+    sound = history.sound(kept)
+    assert sound is not None
+    assert (sound.suffix, sound.stat().st_size, sound.stat().st_mode & 0o077) == (".flac", 1000, 0)
+    assert sound.parent.stat().st_mode & 0o077 == 0, "only its owner reads it"
+    assert [one.sound for one in history.list()] == [False, True]
+    assert history.of("ben").sound(kept) is None
+    assert not history.of("ben").delete_sound(kept)
+    assert history.delete_sound(kept)
+    assert not history.delete_sound(kept)
+    assert history.open(kept) is not None, "the text stays"
+    assert history.keep_sound(other, recording(tmp_path, 700), ".mp3")
+    history.delete(other)
+    assert sounds_in(tmp_path) == []
+    assert not history.keep_sound(other, recording(tmp_path), ".mp3"), "the record is deleted"
+    assert sounds_in(tmp_path) == []
+
+
+def test_the_oldest_sounds_give_way_to_new_ones(tmp_path: Path) -> None:
+    history = History(tmp_path / "folder" / "history.db", pytest.fail, sound_mb=1)
+    records = [talk(history) for _ in range(3)]
+    for number, record in enumerate(records):
+        assert history.keep_sound(record, recording(tmp_path, 400_000 + number))
+    assert [history.sound(record) is not None for record in records] == [False, True, True]
+    assert sounds_in(tmp_path) == [400_001, 400_002]
+    assert not history.keep_sound(records[0], recording(tmp_path, 2_000_000)), "over the quota"
+    assert sounds_in(tmp_path) == [400_001, 400_002]
+
+
+def test_a_discarded_record_can_be_restored_until_the_trash_is_emptied(
+    history: History, tmp_path: Path
+) -> None:
+    first, second = talk(history), talk(history, "other.flac")
+    history.keep_sound(first, recording(tmp_path), ".flac")
+    assert history.of("ben").discard(first) == ()
+    assert history.discard(first) == (first,)
+    assert history.discard(first) == ()
+    assert [one.id for one in history.list()] == [second]
+    assert (history.open(first), history.sound(first)) == (None, None)
+    assert not history.search("talk")
+    assert not history.edit(first, ())
+    history.empty_trash(older_than_s=60)
+    assert history.of("ben").restore((first,)) == 0
+    assert history.restore((first, 999)) == 1
+    assert history.sound(first) is not None
+    assert history.discard(None) == (first, second)
+    history.empty_trash()
+    assert history.restore((first, second)) == 0
+    assert sounds_in(tmp_path) == []
+    history.close()
+    assert b"Good morning" not in (tmp_path / "folder" / "history.db").read_bytes()
+
+
+def test_a_file_of_the_first_schema_is_migrated(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with closing(sqlite3.connect(path)) as old, old:
+        for statement in MIGRATIONS[0]:
+            old.execute(statement)
+        old.execute(
+            "INSERT INTO records (owner, kind, title, plain, created, duration_s) "
+            "VALUES ('', 'live', 'Tuesday', 'tuesday', 5, 1.0)"
+        )
+        old.execute(
+            "INSERT INTO entries (record, translated, start, end, text, plain, indexed) "
+            "VALUES (1, 0, 0.0, 1.0, 'Hello.', 'hello.', 0)"
+        )
+        old.execute(f"PRAGMA application_id={0x45444745}")
+        old.execute("PRAGMA user_version=1")
+    rows = read_rows(path)
+    assert len(rows.records) == len(rows.entries) == 1, "its rows are recovered too"
+    with History(path, pytest.fail) as history:
+        (summary,) = history.search("hello")
+        record = history.open(summary.id)
+        assert record is not None
+        assert (record.title, record.text, record.sound) == ("Tuesday", "Hello.", False)
+        assert history.edit(1, (SpokenCue(0.0, 1.0, " Hi.", (Word(" Hi.", 0.0, 1.0, 1.0),)),))
+    rows = read_rows(path)
+    assert rows.entries[2][-1] == '[[" Hi.",0.0,1.0,1.0]]'

@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import re
+from datetime import UTC, datetime
 
 import pytest
 from rich.console import Console
 
+from edgeapp.live.event_encoder import EventEncoder
 from edgeapp.live.events import (
     SessionEnded,
     Status,
@@ -18,6 +20,7 @@ from edgeapp.live.events import (
 )
 from edgeapp.live.view import CaptionView, JsonView, TextView
 from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
+from pipelines.asr.results import Word
 
 DIM = "\x1b[2m"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -117,14 +120,27 @@ def test_a_pipe_gets_a_sentence_a_line(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_programs_get_an_event_a_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with JsonView() as view:
-        view.show(CommittedText(" I am\nhere", 0.0, 0.5))
+    began = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+    words = (Word(" I am\nhere", 0.0, 0.50012, 0.98), Word("!", 0.5, 0.5, 0.5))
+    with JsonView(EventEncoder(lambda: "en", lambda: began)) as view:
+        view.show(SpeechStarted(0.25))
+        view.show(CommittedText(" I am\nhere!", 0.25, 0.50012, words))
+        view.show(PartialText(""))
         view.show(SessionEnded(1.0))
     said = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert said == [
-        {"type": "committed", "text": " I am\nhere", "start": 0.0, "end": 0.5},
-        {"type": "end", "time": 1.0},
-    ]
+        {"id": 1, "type": "speech_start", "clock": "2026-01-31T12:00:00.250Z", "utterance": 1,
+         "language": "en", "time": 0.25},
+        {"id": 2, "type": "committed", "clock": "2026-01-31T12:00:00.250Z", "utterance": 1,
+         "language": "en", "confidence": 0.74, "text": " I am\nhere!", "start": 0.25, "end": 0.5,
+         "words": [
+             {"word": " I am\nhere", "start": 0.0, "end": 0.5, "probability": 0.98},
+             {"word": "!", "start": 0.5, "end": 0.5, "probability": 0.5},
+         ]},
+        {"id": 3, "type": "partial", "clock": "2026-01-31T12:00:00.000Z", "utterance": 1,
+         "language": "en", "text": ""},
+        {"id": 4, "type": "end", "clock": "2026-01-31T12:00:01.000Z", "time": 1.0},
+    ]  # fmt: skip
 
 
 def test_escape_sequences_are_shown(screen: Screen) -> None:

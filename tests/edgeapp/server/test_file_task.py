@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from edgeapp import memory_limit
 from edgeapp.history import History
+from edgeapp.memory_limit import MemoryLimit, MemoryLimitReached
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.page.picker_options import ModelChoice
 from edgeapp.server.sessions import Session, Sessions, TaskCancelled
@@ -22,11 +24,12 @@ from tests.asr.audio.hostile import endless_wav, flac, flac_frame, wav
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
-UNUSED: Any = None  # models, history: not needed before transcription
+UNUSED: Any = None  # history, choice: not needed before transcription
+POOL = ModelPool(Settings(), listed_only=True)
 
 
 def task(path: Path, minutes: float = 1e6) -> FileTask:
-    return FileTask(UNUSED, UNUSED, UNUSED, path, "talk.mp3", minutes)
+    return FileTask(POOL, UNUSED, UNUSED, path, "talk.mp3", minutes)
 
 
 def test_a_hostile_file_is_rejected_under_its_own_name(tmp_path: Path) -> None:
@@ -72,6 +75,19 @@ def test_cancelling_while_it_is_decoded(tmp_path: Path, monkeypatch: pytest.Monk
     assert not path.exists()
 
 
+def test_a_recording_counts_against_the_memory_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "0f0f0f"
+    path.write_bytes(wav(16_000, 1, bytes(2 * 16_000 * 10)))
+    monkeypatch.setattr(memory_limit, "memory_in_use", lambda: (1 << 30) - 500_000)
+    pool = ModelPool(Settings(), listed_only=True, memory_limit=MemoryLimit(1 << 30))
+    work = FileTask(pool, UNUSED, UNUSED, path, "talk.mp3", 60)
+    with pytest.raises(MemoryLimitReached, match=r"talk\.mp3 lasts more than 2 s"):
+        work.run(lambda message: None)
+    assert not path.exists()
+
+
 @pytest.mark.slow
 def test_speech_in_the_target_language_is_shown_and_stored_as_its_own_translation(
     tmp_path: Path,
@@ -90,6 +106,14 @@ def test_speech_in_the_target_language_is_shown_and_stored_as_its_own_translatio
     record = history.open(summary.id)
     assert record is not None
     assert [cue.text for cue in record.transcript.translation] == cues
+    words = [word for cue in record.transcript.segments for word in getattr(cue, "words", ())]
+    assert "".join(word.word for word in words).split() == "".join(segments).split()
+    assert all(0 <= word.start <= word.end <= 10 for word in words)
+    assert not path.exists()
+    sound = history.sound(summary.id)
+    assert sound is not None
+    assert sound.name.endswith(".flac")
+    assert sound.read_bytes() == (assets_folder() / "samples" / "question.flac").read_bytes()
 
 
 def test_a_task_that_was_cancelled_before_it_began(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 
 from edgeapp.server.transport import outbox
-from edgeapp.server.transport.outbox import encode
+from edgeapp.server.transport.outbox import Outbox, encode
 from tests.edgeapp.server import attacks
 
 LONE = "\udcff"  # an undecodable byte of a file name
@@ -137,3 +138,21 @@ def test_the_tabs_of_a_person_are_limited(
             with attacks.open_tab(url, **one) as again:  # type: ignore[arg-type]
                 greeting = json.loads(again.recv(10))["type"]
         assert greeting == "hello"
+
+
+@pytest.mark.parametrize("steps", range(6))
+def test_a_writer_that_is_cancelled_as_a_message_arrives_ends(steps: int) -> None:
+    """asyncio.wait_for of Python 3.11 would lose the cancellation, and the connection stay."""
+
+    async def work() -> None:
+        outbox = Outbox()
+        writer = asyncio.create_task(outbox.get(30))
+        await asyncio.sleep(0)
+        outbox.put({"type": "a"})
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if writer.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await writer
+
+    asyncio.run(work())

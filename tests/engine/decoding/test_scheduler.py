@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
@@ -29,6 +30,7 @@ from pipelines.engine import (
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.decoding.request_queue import RequestQueue
 from pipelines.engine.decoding.sampling.logit_filters import BoundFilter
+from pipelines.engine.decoding.scheduler import Scheduler
 from pipelines.errors import EngineError, NumericalError
 from tests.engine.conftest import Folders, mel_source, token_sources
 
@@ -169,6 +171,26 @@ def test_urgent_requests_get_the_next_free_slot(checkpoints: Folders) -> None:
         live = one.stream(Request(encoded, (pad,), options, priority=0))
         live.result()
         assert batch[1]._state.generated == []
+
+
+def test_a_job_waits_for_one_job_of_another_thread() -> None:
+    """Where one caller encodes pass after pass, the passes of others come in between."""
+    scheduler = Scheduler(threads=1, recover=lambda batch: False)
+    ran: list[str] = []
+    live = threading.Thread(target=lambda: scheduler.run(lambda: ran.append("live")))
+
+    def first_pass() -> None:
+        live.start()
+        deadline = time.monotonic() + 60
+        while not scheduler._jobs and time.monotonic() < deadline:
+            time.sleep(0.001)
+        ran.append("pass 1")
+
+    scheduler.run(first_pass)
+    for number in range(2, 200):
+        scheduler.run(lambda number=number: ran.append(f"pass {number}"))  # type: ignore[misc]
+    live.join(timeout=60)
+    assert ran[:3] == ["pass 1", "live", "pass 2"]
 
 
 def test_two_models_share_one_engine(

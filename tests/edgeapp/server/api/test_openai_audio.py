@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.edgeapp.server.api.conftest import QUESTION, Api, recording
@@ -77,13 +78,32 @@ def test_text_srt_and_vtt(api: Api) -> None:
         assert "boston" in subtitles.lower()
 
 
+def test_a_body_in_chunks_is_bounded_and_read(api: Api) -> None:
+    """As npm's openai sends files: without a Content-Length."""
+    head = (
+        b'--x\r\ncontent-disposition: form-data; name="model"\r\n\r\nwhisper-1\r\n--x\r\n'
+        b'content-disposition: form-data; name="file"; filename="a.flac"\r\n\r\n'
+    )
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+
+    def send(*parts: bytes) -> httpx.Response:
+        return api.post("v1/audio/transcriptions", content=iter(parts), headers=headers)
+
+    answer = send(head, recording(), b"\r\n--x--\r\n")
+    assert "train to Boston" in answer.json()["text"]
+    block = bytes(1 << 20)
+    answer = send(head, *[block] * 10, b"\r\n--x--\r\n")
+    assert answer.status_code == 413
+    assert answer.json()["error"]["param"] == "file"
+
+
 def test_events_add_up_to_the_text(api: Api) -> None:
     answer = api.transcribe(recording("story.flac"), stream="true")
     assert answer.headers["content-type"].startswith("text/event-stream")
-    lines = [line for line in answer.text.split("\n\n") if line]
-    assert all(line.startswith("data: ") for line in lines)
-    assert lines[-1] == "data: [DONE]"
-    events = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+    blocks = [block.split("\n") for block in answer.text.split("\n\n") if block]
+    assert blocks[-1] == ["data: [DONE]"]
+    events = [json.loads(data.removeprefix("data: ")) for _, data in blocks[:-1]]
+    assert [name for name, _ in blocks[:-1]] == [f"event: {event['type']}" for event in events]
     kinds = [event["type"] for event in events]
     assert kinds == ["transcript.text.delta"] * (len(kinds) - 1) + ["transcript.text.done"]
     done = events[-1]
@@ -132,7 +152,8 @@ def test_temperature_prompt_keywords_and_chunking_have_an_effect() -> None:
         ({"language": "Klingon"}, "language"),
         ({"response_format": "yaml"}, "response_format"),
         ({"response_format": "diarized_json"}, "response_format"),
-        ({"timestamp_granularities[]": "word"}, "timestamp_granularities"),
+        ({"timestamp_granularities[]": "word", "response_format": "srt"},
+         "timestamp_granularities"),
         ({"timestamp_granularities[]": "line", "response_format": "verbose_json"},
          "timestamp_granularities"),
         ({"include[]": "logprobs"}, "include"),

@@ -1,8 +1,8 @@
-"""Interleaved decode tasks: their order, and the effect of a failure on the others."""
+"""Chunks decoded in parallel: their order, and the effect of a failure on the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import pytest
@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from pipelines.asr import Retract, Segment, SegmentDone, TextDelta
-from pipelines.asr.decode_tasks import ChunkTask, DecodeTask, EncodeRequest, run_interleaved
-from pipelines.engine import EncodedSource
+from pipelines.asr.chunk_tasks import ChunkTask, decode_chunks
+from pipelines.asr.sequential import DecodeTask
+from pipelines.engine import EncodedSource, Pending, SourceHandle
 from pipelines.errors import EngineError
 
 
@@ -19,11 +20,18 @@ def segment_of(text: str) -> Segment:
     return Segment(0, 0, 0.0, 1.0, text, (1,), 0.0, -0.1, 1.0, 0.0)
 
 
+Encode = Callable[[Sequence[Tensor]], list[EncodedSource]]
+
+
+def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
+    return [cast(EncodedSource, window) for window in windows]
+
+
 class Script:
     """Chunks whose text is their number. failures: chunk → number of attempts that fail."""
 
-    def __init__(self, failures: dict[int, int]) -> None:
-        self.failures = failures
+    def __init__(self, failures: dict[int, int], encode: Encode = encode) -> None:
+        self.failures, self.encode = failures, encode
         self.begun: list[int] = []
 
     def chunks(self, count: int) -> Iterator[ChunkTask]:
@@ -32,7 +40,9 @@ class Script:
 
     def _task(self, number: int) -> DecodeTask:
         self.begun.append(number)
-        yield EncodeRequest(torch.full((1, 1), float(number)))
+        source = SourceHandle(torch.full((1, 1), float(number)), self.encode)
+        yield Pending(source)
+        assert source.encoded is not None
         yield TextDelta(f"{number}a")
         yield SegmentDone(segment_of(f"{number}a"))
         yield TextDelta(f"{number}b")
@@ -40,10 +50,6 @@ class Script:
             self.failures[number] -= 1
             raise EngineError(f"{number} is broken")
         yield SegmentDone(segment_of(f"{number}b"))
-
-
-def encode(windows: Sequence[Tensor]) -> list[EncodedSource]:
-    return [cast(EncodedSource, window) for window in windows]
 
 
 def texts_of(events: Iterator[Any]) -> list[str]:
@@ -60,19 +66,19 @@ def followed(events: Iterator[Any]) -> tuple[list[str], EngineError]:
 
 def test_chunks_come_in_order_and_begin_as_needed() -> None:
     script = Script({})
-    events = run_interleaved(script.chunks(100), encode, 4)
+    events = decode_chunks(script.chunks(100), 4)
     assert next(events) == TextDelta("0a")
     assert len(script.begun) <= 4
     for _ in range(40):
         next(events)
     assert len(script.begun) <= 10 + 4 * 4
-    assert texts_of(run_interleaved(Script({}).chunks(9), encode, 4)) == [
+    assert texts_of(decode_chunks(Script({}).chunks(9), 4)) == [
         f"{n}{part}" for n in range(9) for part in "ab"
     ]
 
 
 def test_a_chunk_that_fails_once_is_retried() -> None:
-    events = list(run_interleaved(Script({3: 1}).chunks(6), encode, 4))
+    events = list(decode_chunks(Script({3: 1}).chunks(6), 4))
     assert texts_of(iter(events)) == [f"{n}{part}" for n in range(6) for part in "ab"]
     retracted = [i for i, event in enumerate(events) if isinstance(event, Retract)]
     assert [events[i - 1] for i in retracted] == [TextDelta("3b")]
@@ -80,21 +86,19 @@ def test_a_chunk_that_fails_once_is_retried() -> None:
 
 
 def test_a_failed_chunk_does_not_affect_the_others() -> None:
-    texts, error = followed(run_interleaved(Script({3: 9}).chunks(6), encode, 4))
+    texts, error = followed(decode_chunks(Script({3: 9}).chunks(6), 4))
     assert str(error) == "chunk 3 could not be recognized: 3 is broken"
     assert texts == [f"{n}{part}" for n in range(6) for part in "ab" if (n, part) != (3, "b")]
 
 
 def test_two_failed_chunks_in_a_row_raise_at_once() -> None:
-    found, error = followed(run_interleaved(Script({3: 9, 4: 9}).chunks(6), encode, 4))
+    found, error = followed(decode_chunks(Script({3: 9, 4: 9}).chunks(6), 4))
     assert str(error) == "chunk 4 could not be recognized: 4 is broken; nor could chunk 3"
     assert found[-2:] == ["3a", "4a"]
 
 
 def test_all_failed_chunks_are_named() -> None:
-    texts, error = followed(
-        run_interleaved(Script(dict.fromkeys(range(0, 20, 2), 9)).chunks(20), encode, 4)
-    )
+    texts, error = followed(decode_chunks(Script(dict.fromkeys(range(0, 20, 2), 9)).chunks(20), 4))
     assert texts == [f"{n}{part}" for n in range(20) for part in "ab" if n % 2 or part == "a"]
     assert str(error) == (
         "chunk 18 could not be recognized: 18 is broken; "
@@ -106,7 +110,7 @@ def test_an_error_of_another_kind_is_named_by_its_class() -> None:
     def never(windows: Sequence[Tensor]) -> list[EncodedSource]:
         raise MemoryError
 
-    texts, error = followed(run_interleaved(Script({}).chunks(1), never, 4))
+    texts, error = followed(decode_chunks(Script({}, never).chunks(1), 4))
     assert texts == []
     assert str(error) == "chunk 0 could not be recognized: MemoryError: "
     assert isinstance(error.__cause__, MemoryError)
@@ -118,6 +122,6 @@ def test_a_window_that_cannot_be_encoded_fails_only_its_own_chunk() -> None:
             raise EngineError("2 is no sound")
         return encode(windows)
 
-    texts, error = followed(run_interleaved(Script({}).chunks(5), some, 4))
+    texts, error = followed(decode_chunks(Script({}, some).chunks(5), 4))
     assert str(error) == "chunk 2 could not be recognized: 2 is no sound"
     assert texts == [f"{n}{part}" for n in range(5) if n != 2 for part in "ab"]

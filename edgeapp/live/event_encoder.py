@@ -1,0 +1,54 @@
+"""A live session's events as JSON objects that stand alone: numbered, dated, with the language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from edgeapp.live.events import SessionEvent, as_content
+from pipelines import CommittedText, PartialText, SpeechEnded, SpeechStarted
+
+__all__ = ["EventEncoder"]
+
+
+class EventEncoder:
+    """Encodes the events of one session, in order.
+
+    To the fields of an event it adds `id`, from 1; `clock`, the time of day (UTC) of what was
+    said; and to those of speech `utterance`, from 1, and `language`. Final text has `confidence`,
+    the mean probability of its words.
+
+    Args:
+        language: The code of the spoken language, None while it is unknown.
+        now: The time of day; replaceable for tests.
+    """
+
+    def __init__(
+        self,
+        language: Callable[[], str | None],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._language, self._now = language, now
+        self._began = now()
+        self._utterance = self._count = 0
+
+    def content(self, event: SessionEvent) -> dict[str, Any]:
+        """An event as a JSON object."""
+        self._count += 1
+        values = as_content(event)
+        content = {"id": self._count, "type": values.pop("type"), "clock": self._clock(values)}
+        if isinstance(event, SpeechStarted):
+            self._utterance += 1
+        if isinstance(event, SpeechStarted | PartialText | CommittedText | SpeechEnded):
+            content |= {"utterance": self._utterance, "language": self._language()}
+        if isinstance(event, CommittedText) and event.words:
+            mean = sum(word.probability for word in event.words) / len(event.words)
+            content["confidence"] = round(mean, 3)
+        return content | values
+
+    def _clock(self, values: dict[str, Any]) -> str:
+        """When what an event tells began to be said; now, if it has no time."""
+        seconds = values.get("start", values.get("time"))
+        at = self._now() if seconds is None else self._began + timedelta(seconds=seconds)
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,265 @@
+"""The WebSocket of programs for live recognition: /v1/live.
+
+The address has the options; binary frames are 16-bit little-endian mono audio, and the server sends
+the events of `edgeapp live --json`. When a connection is lost, another one names the session and
+the last event that arrived: no sound and no event is lost, because the server says how many samples
+it has received.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+from contextlib import suppress
+from typing import Any
+
+from starlette.routing import BaseRoute, WebSocketRoute
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from edgeapp.server.access.security import CLOSE_FORBIDDEN
+from edgeapp.server.api.errors import ApiError, api_error_of
+from edgeapp.server.api.openai_audio import DEFAULT_MODEL, installed_model
+from edgeapp.server.api.service import ApiService
+from edgeapp.server.fairness import MessageRates
+from edgeapp.server.page.picker_options import ModelChoice
+from edgeapp.server.parking import Parking
+from edgeapp.server.sessions import Message, Session, Sessions
+from edgeapp.server.tasks.event_task import EventTask
+from edgeapp.server.transport.outbox import Outbox
+from pipelines import EdgeError, language_code
+
+__all__ = ["LiveSocket"]
+
+_OPTIONS = ("rate", "language", "model", "translate_to", "session", "after")
+_DEFAULT_RATE = 16_000  # Hz
+_MAX_AHEAD_S = 20.0  # of audio that waits for the model; then the client's bytes are not read
+_PIECE_S = 5.0  # of audio that is passed on at a time
+_ROOM_CHECKED_S = 0.02
+_AUDIO_COST, _TEXT_COST = 1.0, 12.0  # see MessageRates
+_LOGIN_CHECKED_S = 30.0
+_CLOSING_S = 1.0
+# Close codes of WebSocket.
+_DONE, _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1000, 1008, 1013
+
+
+class LiveSocket:
+    """The endpoint of all programs.
+
+    Args:
+        service: What it shares with the other interfaces.
+        sessions: All sessions, those of the page too.
+    """
+
+    def __init__(self, service: ApiService, sessions: Sessions) -> None:
+        self.service, self.sessions = service, sessions
+        self.parking, self.rates = Parking(), MessageRates()
+        self.connections: dict[str, _Connection] = {}  # by the token of their session
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """The route."""
+        return [WebSocketRoute("/v1/live", self.serve)]
+
+    async def serve(self, websocket: WebSocket) -> None:
+        """Serve one connection until it is closed."""
+        await websocket.accept()
+        connection = _Connection(self, websocket)
+        try:
+            await connection.begin()
+        except (ApiError, EdgeError) as error:
+            refusal = api_error_of(error)
+            busy = refusal.status == 429
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await websocket.send_json({"type": "error", "message": refusal.message})
+                await websocket.close(_TRY_AGAIN_LATER if busy else _POLICY_VIOLATION)
+            return
+        await connection.run()
+
+
+class _Connection:
+    """One connection: audio in, the events of its session out."""
+
+    def __init__(self, endpoint: LiveSocket, websocket: WebSocket) -> None:
+        self._endpoint, self._websocket = endpoint, websocket
+        self._logins = endpoint.service.logins
+        self.user = self._logins.user_of(websocket) or ""
+        self._person = self._logins.person_of(websocket)
+        self._outbox = Outbox()
+        self._token, self._after = "", 0
+        self._session: Session | None = None  # None: another connection has taken it
+        self._loop = asyncio.get_running_loop()
+        self._ended = False  # the session has ended; what waits is still sent
+
+    async def begin(self) -> None:
+        """Begin a session, or take one up.
+
+        Raises:
+            ApiError, EdgeError: The options are invalid, or there is no room.
+        """
+        options = _options(self._websocket)
+        if "session" in options:
+            await self._take_up(options["session"], _number(options, "after", 0))
+            return
+        if "after" in options:
+            raise ApiError(400, "'after' goes with 'session'")
+        choice = await asyncio.to_thread(_choice, options)
+        rate = _number(options, "rate", _DEFAULT_RATE)
+        task = EventTask(self._endpoint.service.pool, choice, rate)
+        self._token = secrets.token_urlsafe(24)
+        self._session = Session(self._endpoint.sessions, self._put, self._person)
+        self._put({"type": "started", "session": self._token, "rate": rate, "received": 0})
+        self._session.start(task)
+
+    async def run(self) -> None:
+        """Serve until the session has ended, or one side closes the connection."""
+        self._endpoint.connections[self._token] = self
+        parts = {asyncio.create_task(part()) for part in (self._read, self._write, self._overflow)}
+        code = 0
+        try:
+            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+            code = max(_close_code(part) for part in done)
+        finally:
+            self._leave()
+            for part in parts:
+                part.cancel()
+        await asyncio.wait(parts)
+        if code:
+            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
+                await asyncio.wait_for(self._websocket.close(code), _CLOSING_S)
+
+    def give_up(self) -> None:
+        """Park the session and close the connection: its client has opened another one."""
+        self._leave()
+        self._outbox.full.set()
+
+    def _leave(self) -> None:
+        """Park the session, or close it."""
+        session, self._session = self._session, None
+        if self._endpoint.connections.get(self._token) is self:
+            del self._endpoint.connections[self._token]
+        if session is None:
+            return
+        logged_in = self._logins.user_of(self._websocket) is not None
+        parked = logged_in and self._endpoint.parking.park(self._token, session, self.user)
+        if not parked:
+            session.close()
+
+    async def _take_up(self, token: str, after: int) -> None:
+        endpoint = self._endpoint
+        previous = endpoint.connections.get(token)
+        # The server may not have noticed yet that it was lost.
+        if previous is not None and previous.user == self.user:
+            previous.give_up()
+        session = endpoint.parking.take(token, self.user)
+        if session is None:
+            raise ApiError(404, "this session is not here any more: begin another one")
+        self._token, self._after, self._session = token, after, session
+        # In a thread: it waits until an event that is being sent is kept.
+        await asyncio.to_thread(session.attach, self._put)
+
+    def _put(self, message: Message) -> None:
+        """Queue a message for the client. From any thread."""
+        if message["type"] == "idle":
+            with suppress(RuntimeError):  # the server has ended
+                self._loop.call_soon_threadsafe(self._end)
+        elif message.get("id", self._after + 1) > self._after:
+            self._outbox.put({key: value for key, value in message.items() if key != "kind"})
+
+    def _end(self) -> None:
+        self._ended = True
+        self._outbox.wake()
+
+    async def _write(self) -> int:
+        """Send messages; returns a close code."""
+        while True:
+            if self._ended and self._outbox.empty:
+                return _DONE
+            text = await self._outbox.get(_LOGIN_CHECKED_S)
+            if self._logins.user_of(self._websocket) is None:
+                return CLOSE_FORBIDDEN
+            if text is not None:
+                await self._websocket.send_text(text)
+
+    async def _overflow(self) -> int:
+        """Wait until the client is too far behind, or has another connection."""
+        await self._outbox.full.wait()
+        return _TRY_AGAIN_LATER
+
+    async def _read(self) -> int:
+        """Receive audio until the connection is closed; returns a close code."""
+        while True:
+            frame = await self._websocket.receive()
+            if frame["type"] == "websocket.disconnect":
+                return 0
+            audio = frame.get("bytes")
+            await self._endpoint.rates.take(
+                self._person, _TEXT_COST if audio is None else _AUDIO_COST
+            )
+            if audio is None:
+                if _type_of(frame.get("text") or "") == "stop":
+                    if self._session is not None:
+                        self._session.stop("live")
+                    continue
+                self._outbox.put({"type": "error", "message": 'the only text is {"type": "stop"}'})
+            elif not await self._receive_audio(audio):
+                return _POLICY_VIOLATION
+
+    async def _receive_audio(self, audio: bytes) -> bool:
+        """Pass audio on as the model takes it; False: it is not valid."""
+        task = None if self._session is None else self._session.task("live")
+        if not isinstance(task, EventTask):
+            return True  # the session has ended
+        size = 2 * int(_PIECE_S * task.source.rate)
+        for start in range(0, len(audio), size):
+            while task.source.waiting_s > _MAX_AHEAD_S:
+                await asyncio.sleep(_ROOM_CHECKED_S)
+            if self._session is None:
+                return True  # the rest comes again, over the other connection
+            try:
+                task.put_audio(audio[start : start + size])
+            except EdgeError as error:
+                self._outbox.put({"type": "error", "message": str(error)})
+                await asyncio.sleep(0)
+                return False
+        return True
+
+
+def _options(websocket: WebSocket) -> dict[str, str]:
+    options = dict(websocket.query_params)
+    if unknown := sorted(set(options) - set(_OPTIONS)):
+        raise ApiError(400, f"unknown option {unknown[0][:40]!r}; there are {', '.join(_OPTIONS)}")
+    return options
+
+
+def _number(options: dict[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not text.isdecimal() or len(text) > 9:
+        raise ApiError(400, f"{name!r} must be a number, not {text[:20]!r}")
+    return int(text)
+
+
+def _choice(options: dict[str, str]) -> ModelChoice:
+    """The models and languages that a client names, checked."""
+    codes = {}
+    for name in ("language", "translate_to"):
+        codes[name] = language_code(options[name]) if options.get(name) else None
+    model = installed_model(options.get("model") or DEFAULT_MODEL, "asr")
+    return ModelChoice(
+        None if model is None else model.name, codes["language"], codes["translate_to"]
+    )
+
+
+def _type_of(text: str) -> Any:
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return message.get("type") if isinstance(message, dict) else None
+
+
+def _close_code(part: asyncio.Task[int]) -> int:
+    """The close code that a part of a connection ended with; 0: the client has left."""
+    if part.cancelled() or isinstance(part.exception(), (WebSocketDisconnect, RuntimeError)):
+        return 0
+    return part.result()

@@ -1,0 +1,257 @@
+"""The named endpoints: transcribe, translate, live and models, as generators that stream.
+
+Annotations are not postponed in this file: Gradio reads the types of the endpoints from them.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from functools import wraps
+from typing import Any, Literal, TypedDict, TypeVar
+
+import gradio as gr
+from gradio.events import api
+
+from edgeapp.priorities import Priority
+from edgeapp.server.api.calls import Calls
+from edgeapp.server.api.errors import ApiError, api_error_of
+from edgeapp.server.api.libretranslate import MAX_CHARACTERS, check_pair, detected_language
+from edgeapp.server.api.openai_audio import installed_model
+from edgeapp.server.api.recognition import Recognition, RecognitionStarted
+from edgeapp.server.api.service import ApiService
+from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
+from edgeapp.server.api.transcription_replies import segment_content
+from edgeapp.server.api.transcription_request import TranscriptionRequest
+from edgeapp.server.api.uploads import UploadedForm
+from edgeapp.server.api.work_thread import ClientLeft, Work
+from edgeapp.server.gradio_api.live_work import LiveWork
+from edgeapp.server.gradio_api.uploads import GradioUploads
+from edgeapp.server.page.model_list import model_list
+from edgeapp.server.page.picker_options import ModelChoice
+
+__all__ = ["GradioEndpoints"]
+
+Json = dict[str, Any]
+_FASTEST = 100.0
+Result = tuple[str, Json]
+T = TypeVar("T")
+
+
+class _FileMark(TypedDict):
+    _type: Literal["gradio.FileData"]
+
+
+class Recording(TypedDict):
+    """A file, as Gradio's clients describe it; the gate turns it into a token."""
+
+    path: str
+    meta: _FileMark
+
+
+class GradioEndpoints:
+    """The endpoints of a page.
+
+    Args:
+        service: What they share with the other interfaces.
+        uploads: Recordings of their clients.
+
+    Attributes:
+        calls: The calls that run.
+    """
+
+    def __init__(self, service: ApiService, uploads: GradioUploads) -> None:
+        self._service, self._uploads = service, uploads
+        self.calls = Calls()
+
+    def add_to(self, page: gr.Blocks) -> int:
+        """Add the endpoints to a page; how many there are."""
+        streamed = [_streamed(each) for each in (self.transcribe, self.translate, self.live)]
+        endpoints = [*streamed, self.models]
+        with page:
+            for function in endpoints:
+                # The line of the service limits what is at work, fairly to each client.
+                api(
+                    function,
+                    api_name=function.__name__,
+                    api_description=inspect.getdoc(function),
+                    concurrency_limit=None,
+                )
+        return len(endpoints)
+
+    async def transcribe(
+        self,
+        request: gr.Request,
+        recording: Recording,
+        model: str = "whisper-1",
+        language: str = "",
+        task: Literal["transcribe", "translate"] = "transcribe",
+        prompt: str = "",
+        words: bool = False,
+    ) -> AsyncGenerator[Result, None]:
+        """Speech to text. Sends the text so far after each segment, with language, duration
+        (seconds) and the segments; words adds the times of words. task translate gives English
+        text. The model whisper-1 is the best one here, others are those of /models; an empty
+        language is detected."""
+        form = self._take(recording, request)
+        try:
+            wanted = TranscriptionRequest.from_fields(
+                [
+                    ("model", model or "whisper-1"),
+                    *([("language", language)] if language else []),
+                    *([("prompt", prompt)] if prompt else []),
+                    ("response_format", "verbose_json"),
+                    ("timestamp_granularities[]", "word" if words else "segment"),
+                ],
+                "transcriptions",
+            )
+            found = installed_model(wanted.model, "asr")
+        except ApiError as error:
+            form.remove()
+            raise _gradio_error(error) from None
+        service = self._service
+        recognition = Recognition(
+            service.pool, service.metrics, wanted, None if found is None else found.name, task,
+            form.path, form.name, 60 * service.options.minutes,
+        )  # fmt: skip
+        text, details = "", Json()
+        async for item in self._items(request, Priority.BATCH, recognition.run, form.remove):
+            if isinstance(item, RecognitionStarted):
+                details = {"language": item.language, "duration": item.duration,
+                           "model": item.model, "segments": []}  # fmt: skip
+            else:
+                text += item.text
+                content = segment_content(item)
+                if words:
+                    content["words"] = [
+                        {"word": word.word.strip(), "start": word.start, "end": word.end,
+                         "probability": word.probability}
+                        for word in item.words
+                    ]  # fmt: skip
+                details = details | {"segments": [*details["segments"], content]}
+            yield text.strip(), details
+
+    async def translate(
+        self,
+        request: gr.Request,
+        text: str,
+        target: str,
+        source: str = "auto",
+        format: Literal["text", "html"] = "text",
+    ) -> AsyncGenerator[Result, None]:
+        """Text to text. Sends the translation so far after each line, with source, target and via,
+        the language between them where no installed model translates directly. Languages are codes
+        such as en; auto detects the source. HTML keeps its tags."""
+        try:
+            if len(text) > MAX_CHARACTERS:
+                raise ApiError(
+                    400, f"a text of {len(text)} characters; {MAX_CHARACTERS} are the limit"
+                )
+            pairs = translatable_pairs()
+            html = format == "html"
+            if source == "auto":
+                source = detected_language(text, html, pairs, target).code
+            check_pair(pairs, source, target)
+        except ApiError as error:
+            raise _gradio_error(error) from None
+        translation = TextTranslation(self._service.pool, self._service.metrics, source, target)
+        lines = [text] if html else text.splitlines(keepends=True)
+        work = translation.texts(
+            [line for line in lines if line.strip()], html=html, alternatives=0
+        )
+        details: Json = {"source": source, "target": target, "via": None}
+        done, rest = "", iter(lines)
+        async for result in self._items(request, Priority.INTERACTIVE, work):
+            details["via"] = details["via"] or await asyncio.to_thread(lambda: translation.pivot)
+            for line in rest:
+                if line.strip():
+                    ending = line[len(line.rstrip("\r\n")) :]
+                    done += result.text.rstrip("\r\n") + ending
+                    break
+                done += line
+            yield done, details
+        yield done + "".join(rest), details
+
+    async def live(
+        self,
+        request: gr.Request,
+        recording: Recording,
+        language: str = "",
+        translate_to: str = "",
+        speed: float = 0.0,
+    ) -> AsyncGenerator[Result, None]:
+        """Live captions of a recording, as a microphone would give them. Sends the final text so
+        far and the newest event of `edgeapp live --json`; the last one is of type end. speed 1 is
+        real time, 0 as fast as possible. A microphone needs the WebSocket /v1/live."""
+        choice = ModelChoice(language=language or None, target=translate_to or None)
+        form = self._take(recording, request)
+        work = LiveWork(
+            self._service.pool, form.path, form.name, 60 * self._service.options.minutes,
+            choice, min(max(speed, 0.0), _FASTEST),
+        )  # fmt: skip
+        text = ""
+        async for event in self._items(request, Priority.INTERACTIVE, work.run, form.remove):
+            if event["type"] == "committed":
+                text += event["text"]
+            yield text.strip(), event
+
+    async def models(self) -> list[Json]:
+        """The installed models: name, task, languages, size in bytes, and whether it is loaded."""
+        return await asyncio.to_thread(model_list, self._service.pool)
+
+    def _take(self, recording: Recording, request: gr.Request) -> UploadedForm:
+        """The recording of a call. The gate has replaced what the client sent."""
+        content: Json = dict(recording) if isinstance(recording, dict) else {}
+        try:
+            form = self._uploads.take(content.get("upload"), self._person(request))
+            if not form.size:
+                form.remove()
+                raise ApiError(400, f"{form.name} is empty")
+        except ApiError as error:
+            raise _gradio_error(error) from None
+        return form
+
+    async def _items(
+        self,
+        request: gr.Request,
+        priority: int,
+        work: Work[T],
+        ended: Callable[[], None] = lambda: None,
+    ) -> AsyncGenerator[T, None]:
+        """The items of work, until the client leaves."""
+        service = self._service
+        with self.calls.running(request.session_hash or "") as call:
+            try:
+                items = await service.start_call(call, self._person(request), priority, work, ended)
+                async with aclosing(items):
+                    async for item in items:
+                        yield item
+            except ClientLeft:
+                return
+            except Exception as error:
+                raise _gradio_error(error) from None
+
+    def _person(self, request: gr.Request) -> str:
+        assert request.request is not None, "calls arrive in requests"
+        return self._service.logins.person_of(request.request)
+
+
+def _streamed(function: Callable[..., AsyncGenerator[Result, None]]) -> Callable[..., Any]:
+    """An endpoint whose signature returns the values of one item, which Gradio documents."""
+
+    @wraps(function)
+    async def endpoint(*arguments: Any) -> AsyncGenerator[Result, None]:
+        async with aclosing(function(*arguments)) as items:
+            async for item in items:
+                yield item
+
+    signature = inspect.signature(function).replace(return_annotation=Result)
+    endpoint.__signature__ = signature  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _gradio_error(error: Exception) -> gr.Error:
+    """An error as Gradio's clients get it. Unexpected ones were printed."""
+    refusal = api_error_of(error)
+    wait = f" (again after {refusal.retry_after_s} s)" if refusal.retry_after_s else ""
+    return gr.Error(f"{refusal.message}{wait}", print_exception=False)

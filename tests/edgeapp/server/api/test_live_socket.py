@@ -1,0 +1,202 @@
+"""The WebSocket of programs for live recognition: events, reconnecting, refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soxr
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect
+
+from edgeapp.server.access.tokens import TokenFile
+from pipelines import SAMPLE_RATE, load_audio
+from pipelines.hub import assets_folder
+from tests.edgeapp.server.api.conftest import Api
+
+pytestmark = pytest.mark.slow
+
+
+def pcm(rate: int, name: str = "talk.flac", seconds: float = 12.0) -> bytes:
+    """A recording, 16 bits, with a second of silence behind it."""
+    samples = load_audio(assets_folder() / "samples" / name)[: int(seconds * SAMPLE_RATE)]
+    samples = np.concatenate([samples, np.zeros(SAMPLE_RATE, np.float32)])
+    resampled = soxr.resample(samples, SAMPLE_RATE, rate)
+    return (32767 * np.clip(resampled, -1, 1)).astype("<i2").tobytes()
+
+
+@contextmanager
+def live(url: str, query: str, **options: Any) -> Iterator[ClientConnection]:
+    address = url.replace("http", "ws").replace("0.0.0.0", "127.0.0.1")
+    with connect(f"{address}v1/live?{query}", open_timeout=60, **options) as socket:
+        yield socket
+
+
+def next_event(socket: ClientConnection) -> dict[str, Any]:
+    return dict(json.loads(socket.recv(60)))
+
+
+def to_the_end(socket: ClientConnection) -> list[dict[str, Any]]:
+    """All events until the server closes the connection."""
+    events = []
+    with suppress(ConnectionClosed):
+        while True:
+            events.append(next_event(socket))
+    assert socket.close_code == 1000
+    return events
+
+
+def text_of(events: list[dict[str, Any]]) -> str:
+    return "".join(event["text"] for event in events if event["type"] == "committed").strip()
+
+
+@pytest.mark.parametrize("rate", [8_000, 44_100])
+def test_any_sample_rate_gives_numbered_dated_events_with_words(api: Api, rate: int) -> None:
+    with live(api.url, f"rate={rate}&language=en") as socket:
+        started = next_event(socket)
+        assert (started["type"], started["received"]) == ("started", 0)
+        socket.send(pcm(rate, "question.flac"))
+        socket.send(json.dumps({"type": "stop"}))
+        events = to_the_end(socket)
+    assert "train to Boston" in text_of(events)
+    assert [event["id"] for event in events] == list(range(1, len(events) + 1))
+    assert events[-1]["type"] == "end"
+    for event in events:
+        assert event["clock"].endswith("Z")
+        if event["type"] == "committed":
+            assert (event["language"], event["utterance"]) == ("en", 1)
+            assert 0 < event["confidence"] <= 1
+            assert "".join(word["word"] for word in event["words"]) == event["text"]
+
+
+def test_a_session_that_is_cut_ten_times_loses_no_sound_and_no_event(api: Api) -> None:
+    rate = 16_000
+    audio = pcm(rate)
+    with live(api.url, f"rate={rate}") as socket:
+        next_event(socket)
+        socket.send(audio)
+        socket.send('{"type": "stop"}')
+        whole = to_the_end(socket)
+
+    events: list[dict[str, Any]] = []
+    session, received, query = "", 0, f"rate={rate}"
+    block = 2 * rate // 10
+    for cut in range(11):
+        with live(api.url, query) as socket:
+            answer = next_event(socket)
+            session = answer.get("session", session)
+            assert answer["type"] == ("resumed" if cut else "started")
+            assert received <= answer["received"] <= len(audio) // 2
+            received = answer["received"]
+            end = len(audio) if cut == 10 else 2 * received + (1 + cut % 3) * 4 * block
+            for start in range(2 * received, min(end, len(audio)), block):
+                socket.send(audio[start : start + block])
+            if cut == 10:
+                socket.send('{"type": "stop"}')
+                events += to_the_end(socket)
+                break
+            with suppress(TimeoutError):
+                for _ in range(2):
+                    events.append(dict(json.loads(socket.recv(0.2))))
+            if cut % 2:
+                socket.socket.close()  # without a closing handshake
+        last = max([event.get("id", 0) for event in events], default=0)
+        query = f"session={session}&after={last}"
+    ids = [event["id"] for event in events]
+    assert ids == sorted(set(ids)), "each event comes once"
+    assert text_of(events) == text_of(whole)
+    assert events[-1]["type"] == "end"
+    assert events[-1]["time"] == whole[-1]["time"], "no sound is lost, and none comes twice"
+
+
+def test_a_new_connection_takes_over_one_that_the_server_believes_open(api: Api) -> None:
+    with live(api.url, "rate=16000") as first:
+        session = next_event(first)["session"]
+        first.send(pcm(16_000, "question.flac")[:32_000])
+        with live(api.url, f"session={session}&after=0") as second:
+            answer = next_event(second)
+            assert answer["type"] == "resumed"
+            second.send(pcm(16_000, "question.flac")[2 * answer["received"] :])
+            second.send('{"type": "stop"}')
+            assert "train to Boston" in text_of(to_the_end(second))
+        with suppress(ConnectionClosed):
+            while True:
+                first.recv(20)
+        assert first.close_code == 1013
+
+
+def test_a_long_frame_waits_for_the_model_and_is_not_dropped(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeapp.server.api.live_socket._MAX_AHEAD_S", 2.0)
+    monkeypatch.setattr("edgeapp.server.api.live_socket._PIECE_S", 1.0)
+    monkeypatch.setattr("edgeapp.server.tasks.browser_source._MAX_QUEUED_S", 4.0)
+    audio = pcm(16_000)
+    with live(api.url, "rate=16000") as socket:
+        socket.send(audio)
+        socket.send('{"type": "stop"}')
+        events = to_the_end(socket)
+    assert events[-1]["time"] == pytest.approx(len(audio) / 32_000, abs=0.01)
+    assert not [event for event in events if event["type"] == "warning"]
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ("rate=7", "7 Hz cannot be used"),
+        ("rate=fast", "'rate' must be a number"),
+        ("speed=2", "unknown option 'speed'"),
+        ("language=xx", "xx"),
+        ("model=nothing", "is not installed here"),
+        ("model=/etc", "is not installed here"),
+        ("session=unknown", "begin another one"),
+        ("after=3", "'after' goes with 'session'"),
+    ],
+)
+def test_options_work_or_are_refused(api: Api, query: str, said: str) -> None:
+    with live(api.url, query) as socket:
+        event = next_event(socket)
+        if event["type"] == "started":
+            event = next_event(socket)
+        assert event["type"] == "error"
+        assert said in event["message"]
+        with pytest.raises(ConnectionClosed):
+            socket.recv(20)
+
+
+def test_half_a_sample_is_refused(api: Api) -> None:
+    with live(api.url, "rate=16000") as socket:
+        next_event(socket)
+        socket.send(b"abc")
+        event = next_event(socket)
+        while event["type"] == "status":
+            event = next_event(socket)
+        assert "pairs of bytes" in event["message"]
+        with pytest.raises(ConnectionClosed):
+            socket.recv(20)
+        assert socket.close_code == 1008
+
+
+def test_a_token_is_required_and_a_session_is_its_owners(
+    thread_server: Callable[..., str], tmp_path: Path
+) -> None:
+    tokens = TokenFile(tmp_path / "tokens.json")
+    keys = {name: {"Authorization": f"Bearer {tokens.add(name)}"} for name in ("anna", "ben")}
+    url = thread_server(tokens=tokens, logins=(("carla", "password"),))
+    with pytest.raises(InvalidStatus, match="401"), live(url, "rate=16000"):
+        pass
+    with live(url, "rate=16000", additional_headers=keys["anna"]) as mine:
+        session = next_event(mine)["session"]
+        with live(url, f"session={session}", additional_headers=keys["ben"]) as other:
+            assert next_event(other)["type"] == "error"
+        origin = {"Origin": "https://evil.test"}
+        with (
+            pytest.raises(InvalidStatus, match="403"),
+            live(url, "rate=16000", additional_headers=keys["anna"] | origin),
+        ):
+            pass

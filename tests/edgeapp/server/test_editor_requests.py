@@ -1,0 +1,131 @@
+"""What the page's editor asks of the server: records, their sound, sentences."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgeapp.history import History
+from edgeapp.model_pool import ModelPool
+from edgeapp.server.page.page_api import PageApi
+from edgeapp.server.page.sentence_requests import carry_links
+from edgeapp.server.page.sounds import media_suffix
+from edgeapp.server.sessions import Sessions
+from edgeapp.settings import Settings
+from edgeapp.subtitles.formats import Cue
+from pipelines import Alignment, EdgeError
+from tests.edgeapp.server import attacks
+
+Ask = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def api() -> PageApi:
+    return PageApi(ModelPool(Settings(threads=1)), Sessions(1), can_change_models=True)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> History:
+    return History(tmp_path / "history.db", pytest.fail)
+
+
+@pytest.fixture
+def ask(api: PageApi, history: History) -> Ask:
+    return lambda kind, **fields: api.reply({"type": kind, **fields}, history)
+
+
+def test_corrections_keep_the_times_of_words(ask: Ask, history: History) -> None:
+    with history.recording("file", title="talk.flac") as journal:
+        journal.add(Cue(0.0, 1.0, " Good mourning."))
+    words = [
+        {"word": " Good", "start": 0.0, "end": 0.4, "probability": 0.9},
+        {"word": " morning.", "start": 0.4, "end": 1.0, "probability": 1},
+    ]
+    cue = {"start": 0.0, "end": 1.0, "text": " Good morning.", "words": words}
+    assert ask("edit", record=journal.id, cues=[cue])["done"]
+    assert ask("record", record=journal.id)["cues"] == [cue]
+    for broken in ({"start": 1}, {**words[0], "probability": 7}, {**words[0], "end": "nan"}, 5):
+        with pytest.raises(EdgeError, match="invalid"):
+            ask("edit", record=journal.id, cues=[{**cue, "words": [broken]}])
+
+
+def test_a_deleted_record_can_be_restored(ask: Ask, history: History) -> None:
+    first, second = history.add_text("one", ""), history.add_text("two", "")
+    assert ask("delete", record=first) == {"deleted": (first,)}
+    shown = [each["id"] for each in ask("history", search="")["records"]]
+    assert shown == [second]
+    assert ask("restore", records=[first]) == {"restored": 1}
+    assert ask("clear") == {"deleted": (first, second)}
+    assert ask("history", search="")["records"] == []
+    assert ask("restore", records=[first, second]) == {"restored": 2}
+    for records in (None, "all", [-1], ["1"]):
+        with pytest.raises(EdgeError):
+            ask("restore", records=records)
+
+
+def test_the_recording_of_a_record_is_served(
+    thread_server: Callable[..., str], tmp_path: Path
+) -> None:
+    with History(tmp_path / "history.db", pytest.fail) as history:
+        record = history.add_text("Hello.", "")
+        other = history.of("anna").add_text("Hello.", "")
+        for owner, number in (("", record), ("anna", other)):
+            sound = tmp_path / "upload"
+            sound.write_bytes(b"0123456789")
+            assert history.of(owner).keep_sound(number or 0, sound, ".flac")
+    url = thread_server()
+    response, content = attacks.request(url, "GET", f"/edgeapp/sound/{record}")
+    assert (response.status, content) == (200, b"0123456789")
+    assert response.headers["content-type"] == "audio/flac"
+    response, content = attacks.request(
+        url, "GET", f"/edgeapp/sound/{record}", headers={"Range": "bytes=2-4"}
+    )
+    assert (response.status, content) == (206, b"234"), "a browser reads what it plays"
+    for number in (other, 999):
+        response, content = attacks.request(url, "GET", f"/edgeapp/sound/{number}")
+        assert response.status == 404
+        assert "deleted" in json.loads(content)["error"]
+
+
+def test_only_names_of_sound_and_video_give_a_suffix() -> None:
+    names = ("a.FLAC", "b.mp4", "c.html", "d", "e.m\u00e4", "f.")
+    assert [media_suffix(name) for name in names] == [".flac", ".mp4", "", "", "", ""]
+
+
+def test_sentences_are_translated_again(ask: Ask, kernels: None) -> None:
+    sentences = ["Good morning.", "Thank you."]
+    asked = {"language": "en", "target": "de"}
+    reply = ask("translate_sentences", sentences=sentences, **asked)
+    assert reply["translations"] == ["Guten Morgen!", "Danke."]
+    for wrong in (None, [1], ["a"] * 501, ["a" * 5001]):
+        with pytest.raises(EdgeError):
+            ask("translate_sentences", sentences=wrong, **asked)
+    with pytest.raises(EdgeError, match="target"):
+        ask("translate_sentences", sentences=sentences, language="en")
+
+
+def test_words_are_aligned_with_those_of_a_translation(ask: Ask, kernels: None) -> None:
+    text, shown = "Anna sees Berlin.", "Sehr oft sieht Anna Berlin."
+    links = ask("align", text=text, translation=shown, language="en", target="de")["links"]
+    pairs = {(text[slice(*source)], shown[slice(*target)]) for source, target in links}
+    assert ("Anna", "Anna") in pairs or ("Berlin.", "Berlin.") in pairs
+
+
+def test_words_of_a_corrected_translation_keep_their_links() -> None:
+    alignment = Alignment(((0, 3), (4, 7)), ((0, 3), (4, 7)), ((0, 0), (1, 1)))
+    assert carry_links(alignment, "rot alt", "sehr rot alt") == [
+        ((0, 3), (5, 8)),
+        ((4, 7), (9, 12)),
+    ]
+    assert carry_links(alignment, "rot alt", "rot neu") == [((0, 3), (0, 3))]
+
+
+def test_another_language_than_the_chosen_one_is_named(ask: Ask) -> None:
+    german = "Guten Morgen, wie geht es Ihnen heute? Ich hoffe, dass alles in Ordnung ist."
+    assert ask("detect_language", text=german, expected="en") == {"language": "de"}
+    assert ask("detect_language", text=german, expected="de") == {"language": None}
+    assert ask("detect_language", text=" ", expected="de") == {"language": None}

@@ -1,0 +1,188 @@
+// The thinking parts of the page's editor; they need no browser. Run by test_scripts.py.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const STATIC = new URL("../../../edgeapp/ui/static/", import.meta.url);
+const load = (name) => import(new URL(name, STATIC));
+const model = await load("editor/transcript.js");
+const words = await load("editor/words.js");
+const { fold, occurrencesIn } = await load("editor/search.js");
+const { UndoStack } = await load("editor/undo.js");
+
+const spoken = (text, start = 0, each = 1, probability = 0.9) =>
+  text.split(" ").map((word, i) => ({ word: ` ${word}`, start: start + i * each, end: start + (i + 1) * each, probability }));
+
+const segment = (text, start) => ({
+  start,
+  end: start + text.split(" ").length,
+  text: ` ${text}`,
+  words: spoken(text, start),
+  tokens: [1],
+});
+
+function talk() {
+  const rows = [segment("Mr Kowalsky sees me.", 0), segment("I know", 4), segment("Kowalsky well.", 6)];
+  const cues = [
+    { start: 0, end: 4, text: "Herr Kowalsky sieht mich." },
+    { start: 4, end: 8, text: "Ich kenne Kowalsky gut." },
+  ];
+  return model.fromRecord(rows, cues);
+}
+
+const texts = (transcript) => transcript.rows.map((row) => row.text);
+const times = (row) => model.tokensIn(row).map(({ text, start, end }) => [text, start, end]);
+
+test("words keep their times, and new ones share the time of those they replace", () => {
+  const tokens = words.tokensOf("one two three", spoken("one two three"), 0, 3);
+  const after = words.retime(tokens, "one or more three", 0, 3);
+  assert.deepEqual(after.map(({ text, start, end }) => [text, start, end]), [
+    ["one", 0, 1], ["or", 1, 1 + 2 / 6], ["more", 1 + 2 / 6, 2], ["three", 2, 3],
+  ]);
+  assert.deepEqual(after.map((token) => token.probability), [0.9, 1, 1, 0.9]);
+  assert.deepEqual(after.map((token) => token.at), [0, 4, 7, 12]);
+});
+
+test("words without times share the time of their row", () => {
+  const tokens = words.tokensOf("ab cd", [], 10, 14);
+  assert.deepEqual(tokens.map(({ start, end }) => [start, end]), [[10, 12], [12, 14]]);
+  assert.deepEqual(words.tokensOf("今日は", [], 0, 3).map((token) => token.start), [0, 1, 2]);
+  assert.deepEqual(words.tokensOf("", [], 0, 3), []);
+});
+
+test("words that appear twice keep their order", () => {
+  const a = "a b a c".split(" ");
+  assert.deepEqual(words.commonWords(a, "a x b a c".split(" ")), [[0, 0], [1, 2], [2, 3], [3, 4]]);
+  assert.deepEqual(words.commonWords(a, []), []);
+});
+
+test("stored words have the space before them", () => {
+  const stored = words.wordsOf("Hi, 今日", words.tokensOf("Hi, 今日", [], 0, 4));
+  assert.deepEqual(stored.map((each) => each.word), [" Hi,", " 今", "日"]);
+});
+
+test("a correction is what has changed, without punctuation", () => {
+  assert.deepEqual(words.correction("Mr Kowalsky, hello", "Mr Kowalski, hello"), { from: "Kowalsky", to: "Kowalski" });
+  assert.deepEqual(words.correction("in New Yorck now", "in New York City now"), { from: "Yorck", to: "York City" });
+  assert.equal(words.correction("one two", "one two three"), null);
+  assert.equal(words.correction("a b c d e", "v w x y z"), null);
+  assert.equal(words.correction("well", "well."), null);
+});
+
+test("sentences of the translation belong to the rows in their time", () => {
+  assert.deepEqual(talk().cues.map(({ rows, source }) => [rows, source]), [
+    [[1], "Mr Kowalsky sees me."],
+    [[2, 3], "I know Kowalsky well."],
+  ]);
+});
+
+test("a correction makes only its own sentence outdated", () => {
+  const after = model.withText(talk(), 3, "Kowalski well.");
+  assert.deepEqual(model.outdated(after), [{ index: 1, source: "I know Kowalski well." }]);
+  const own = model.withCueValues(after, 1, { text: "Ich kenne ihn.", edited: true });
+  assert.deepEqual(model.outdated(own), [], "what a person translated stays");
+});
+
+test("one correction is made everywhere, in whole words only", () => {
+  const places = model.exactOccurrences(talk(), "Kowalsky");
+  assert.deepEqual(places.map((place) => place.id), [1, 3]);
+  const after = model.withReplaced(talk(), places, "Nowak");
+  assert.deepEqual(texts(after), ["Mr Nowak sees me.", "I know", "Nowak well."]);
+  assert.deepEqual(model.outdated(after).map((each) => each.index), [0, 1]);
+  assert.deepEqual(model.exactOccurrences(talk(), "Kowal"), []);
+});
+
+test("several places in a row are replaced", () => {
+  const transcript = model.fromRecord([segment("so so so", 0)], []);
+  const after = model.withReplaced(transcript, model.occurrences(transcript, "SO"), "very");
+  assert.deepEqual(texts(after), ["very very very"]);
+  assert.deepEqual(times(after.rows[0]).map(([, start]) => start), [0, 1, 2]);
+});
+
+test("a row is divided at the caret, and its words keep their times", () => {
+  const after = model.divided(talk(), 1, 12);
+  assert.deepEqual(texts(after).slice(0, 2), ["Mr Kowalsky", "sees me."]);
+  assert.deepEqual(times(after.rows[1]), [["sees", 2, 3], ["me.", 3, 4]]);
+  assert.deepEqual([after.rows[0].end, after.rows[1].start], [2, 2]);
+  assert.deepEqual(after.cues[0].rows, [1, 4], "both translate the sentence");
+  assert.equal(model.divided(talk(), 1, 0).rows.length, 3, "an empty part is no row");
+  assert.deepEqual(texts(model.joined(after, 1)), texts(talk()));
+});
+
+test("rows of two sentences are joined with their translations", () => {
+  const after = model.joined(talk(), 1);
+  assert.deepEqual(texts(after), ["Mr Kowalsky sees me. I know", "Kowalsky well."]);
+  assert.deepEqual(after.cues.map((cue) => cue.text), ["Herr Kowalsky sieht mich. Ich kenne Kowalsky gut."]);
+  assert.deepEqual(after.cues[0].rows, [1, 3]);
+  assert.deepEqual(model.outdated(after), []);
+  assert.equal(model.tokensIn(after.rows[0])[4].at, 21);
+  const last = talk();
+  assert.equal(model.joined(last, 3), last);
+});
+
+test("times are moved up to the neighbors", () => {
+  const free = model.fromRecord([segment("one two", 0), { ...segment("three four", 2.05), end: 4 }], []);
+  const end = (by) => model.nudged(free, 1, "end", by).rows[0].end;
+  assert.deepEqual([end(0.1), end(-0.1), end(-9)], [2.05, 1.9, 0.1]);
+  const after = model.nudged(free, 2, "start", 1);
+  assert.deepEqual([after.rows[1].start, model.tokensIn(after.rows[1])[0].start], [3.05, 3.05]);
+  assert.equal(model.nudged(free, 1, "start", -1), free, "not before the beginning");
+  assert.equal(model.nudged(free, 2, "end", 5).rows[1].end, 9, "nothing follows");
+});
+
+test("the least certain words come first; a person's are certain", () => {
+  const transcript = model.fromRecord(
+    [{ start: 0, end: 3, text: " so it – goes", words: [...spoken("so", 0, 1, 0.4), ...spoken("it", 1, 1, 0.2), ...spoken("–", 2, 0.5, 0.1), ...spoken("goes", 2.5, 0.5, 0.8)] }],
+    [],
+  );
+  assert.deepEqual(model.doubts(transcript, 0.5).map((each) => each.index), [1, 0], "a dash is no word");
+  const after = model.accepted(transcript, 1, 1);
+  assert.deepEqual(model.doubts(after, 0.5).map((each) => each.index), [0]);
+  assert.equal(model.toMessage(after).cues[0].words[1].probability, 1, "and it is stored");
+});
+
+test("a row that was not edited is stored as it was recognized", () => {
+  const message = model.toMessage(model.withText(talk(), 2, "We know "));
+  assert.deepEqual(message.cues[0], segment("Mr Kowalsky sees me.", 0));
+  assert.equal(message.cues[1].text, " We know");
+  assert.equal(message.cues[1].words.length, 2);
+  assert.equal("tokens" in message.cues[1], false);
+  assert.deepEqual(message.translation[1], { start: 4, end: 8, text: "Ich kenne Kowalsky gut." });
+});
+
+test("the row at a time", () => {
+  assert.deepEqual([-1, 0, 3.9, 4, 99].map((time) => model.rowAt(talk(), time)), [-1, 0, 0, 1, 2]);
+});
+
+test("search ignores case and diacritics, and knows where it found", () => {
+  assert.deepEqual(occurrencesIn("Das Café, CAFE", fold("café").text), [{ start: 4, end: 8 }, { start: 10, end: 14 }]);
+  assert.deepEqual(occurrencesIn("ﬁn de ﬁ", fold("fi").text), [{ start: 0, end: 1 }, { start: 6, end: 7 }]);
+  assert.deepEqual(occurrencesIn("anything", " "), []);
+});
+
+test("undo goes back a step, and letters of a word are one", () => {
+  const stack = new UndoStack("");
+  for (const text of ["a", "ab", "abc"]) stack.push(text, "text 1");
+  stack.pause();
+  stack.push("abcd", "text 1");
+  stack.amend("abcd, translated");
+  assert.ok(stack.undo());
+  assert.equal(stack.value, "abc");
+  assert.ok(stack.undo());
+  assert.equal(stack.value, "");
+  assert.equal(stack.undo(), false);
+  assert.ok(stack.redo());
+  assert.ok(stack.redo());
+  assert.equal(stack.value, "abcd, translated");
+  stack.undo();
+  stack.push("new");
+  assert.equal(stack.redo(), false);
+});
+
+test("a transcript of many hours is opened at once", () => {
+  const rows = Array.from({ length: 3000 }, (_, i) => segment("one two three four five six seven", i * 7));
+  const cues = rows.map(({ start, end }) => ({ start, end, text: "eins" }));
+  const transcript = model.fromRecord(rows, cues);
+  assert.equal(transcript.rows.length, 3000);
+  assert.ok(transcript.cues.every((cue, i) => cue.rows.length === 1 && cue.rows[0] === i + 1));
+});
