@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from edgeapp.server.access.addresses import visitor_key
 from edgeapp.server.access.login_attempts import LoginAttempts
@@ -132,19 +132,25 @@ class Logins:
         return _login_page("")
 
     async def log_in(self, request: Request) -> Response:
-        """POST /login: a form with `user` and `password`."""
+        """POST /login: a form with `user` and `password`; from gradio_client with `username`."""
         address = _address(request)
         # Counted before the first await, so that parallel attempts are limited too.
         attempt = self._attempts.begin(address)
         if attempt is None:
             return _login_page("Too many attempts. Wait for a minute.", status=429)
         form = await _read_form(request)
-        user, password = str(form.get("user", "")), str(form.get("password", ""))
+        by_program = "username" in form
+        user = str(form.get("username" if by_program else "user", ""))
+        password = str(form.get("password", ""))
         if (name := self._user_with_password(user, password)) is None:
             await asyncio.sleep(_FAILURE_DELAY_S)
+            if by_program:
+                return JSONResponse({"error": "wrong name or password"}, 401)
             return _login_page("Wrong name or password. Try again.", user, status=403)
         self._attempts.succeed(address, attempt)
-        response = RedirectResponse("/", 303)
+        response: Response = RedirectResponse("/", 303)
+        if by_program:
+            response = JSONResponse({"success": True})
         response.set_cookie(
             _COOKIE,
             self._begin_login(name),
