@@ -137,6 +137,13 @@ def test_results_stream_and_errors_are_one_line(page: tuple[str, Any], tmp_path:
     assert translated.startswith(job.outputs()[0][0])
     with pytest.raises(AppError, match="xx is not supported"):
         caller.predict(text="Yes.", target="xx", api_name="/translate")
+    for wrong, said in (
+        ({"text": 5}, "'text' must be text"),
+        ({"format": "pdf"}, "'format' must be one of text, html"),
+        ({"source": True}, "'source' must be text"),
+    ):
+        with pytest.raises(AppError, match=said):
+            caller.predict(**{"text": "Yes.", "target": "de", **wrong}, api_name="/translate")
     models = caller.predict(api_name="/models")
     assert {"demo", "demo-en-de"} <= {model["name"] for model in models}
     assert not any("folder" in model for model in models)
