@@ -25,7 +25,7 @@ class CompressedPage:
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+        self.app = app
         self._compressed = GZipMiddleware(app, compresslevel=_LEVEL)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -33,4 +33,4 @@ class CompressedPage:
         if scope["type"] == "http" and (path == "/" or path.startswith("/edgeapp/static/")):
             await self._compressed(scope, receive, send)
         else:
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
