@@ -48,9 +48,12 @@ def make_app(
     from edgeapp.server.access.security import SecurityMiddleware, program_route
     from edgeapp.server.request_log import RequestLog
     from edgeapp.server.routes import app_routes
+    from edgeapp.server.transport.compression import CompressedPage
 
     own = app_routes(pool, options, history_path, tokens)
-    app = _app_with_page(own, options) if options.page else Starlette(routes=own.routes)
+    app: ASGIApp = Starlette(routes=own.routes)
+    if options.page:
+        app = CompressedPage(_app_with_page(own, options))
     # Outside the application's own middleware: replies to uncaught errors get the headers too.
     secured = SecurityMiddleware(
         app, user_of=own.user_of, loopback=options.loopback, proxies=options.proxies
