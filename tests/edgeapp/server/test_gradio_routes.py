@@ -106,7 +106,8 @@ def served() -> Iterator[Served]:
             return make_app(ModelPool(Settings(), listed_only=True), ServerOptions(), None)
 
         app, own = loop.run_until_complete(make())
-    inner: Any = app.app.app.app  # behind the log, the security middleware and Gradio's gate
+    # Behind the log, the security middleware, the compression and Gradio's gate.
+    inner: Any = app.app.app.app.app
     mounts = [route for route in inner.routes if isinstance(route, Mount)]
     (mount,) = [mount for mount in mounts if isinstance(mount.app, App)]
     page = Served(app, mount.app, loop)
