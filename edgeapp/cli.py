@@ -13,6 +13,7 @@ from edgeapp.commands.doctor import doctor
 from edgeapp.commands.jobs import jobs
 from edgeapp.commands.live import live
 from edgeapp.commands.options.command import CommandGroup, GroupedCommand
+from edgeapp.commands.read import read
 from edgeapp.commands.serve import serve
 from edgeapp.commands.transcribe import TranscribeCommand, transcribe
 from edgeapp.commands.translate import translate
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.command(epilog=EXIT_CODES, cls=TranscribeCommand)(transcribe)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(translate)
+app.command(epilog=EXIT_CODES, cls=GroupedCommand)(read)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(watch)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(live)
 app.command(epilog=EXIT_CODES, cls=GroupedCommand)(ui)

@@ -87,6 +87,7 @@ class ModelPool:
         # drafter.
         self._translators: dict[tuple[Path, str | None, bool, Drafts], Translator] = {}
         self._noted: set[tuple[Path, bool]] = set()  # folder, whether it was chosen automatically
+        self.compiling = False  # for the first time on this CPU, which takes a while
         self._use_counts: Counter[Path] = Counter()  # folder → running tasks
         self._memory: dict[Path, int] = {}  # folder → bytes
 
@@ -274,6 +275,13 @@ class ModelPool:
 
     def warm_up(self) -> None:
         """Load the default recognizer and run it on noise, so that the first caption comes soon."""
+        self.compiling = self.engine.needs_compiling
+        try:
+            self._run_on_noise()
+        finally:
+            self.compiling = False
+
+    def _run_on_noise(self) -> None:
         import numpy as np
 
         from pipelines import SAMPLE_RATE, LiveTranscriber

@@ -30,6 +30,7 @@ __all__ = [
     "journal_file",
     "load_settings",
     "parse_threads",
+    "tls_folder",
     "tokens_file",
 ]
 
@@ -98,6 +99,13 @@ def tokens_file() -> Path:
     from platformdirs import user_data_path
 
     return user_data_path("edgeapp") / "tokens.json"
+
+
+def tls_folder() -> Path:
+    """Folder of the certificate that `edgeapp ui --lan` makes: in the platform's data folder."""
+    from platformdirs import user_data_path
+
+    return user_data_path("edgeapp") / "tls"
 
 
 def load_settings() -> Settings:

@@ -9,9 +9,9 @@
         print(translator.translate("Where is the station?").text)
 
 This package exports the public API: recognition, translation, live recognition and translation,
-options, results and errors. `pipelines.hub` finds, lists and downloads models; `pipelines.engine`
-generates token ids. Names are imported when they are first used: `import pipelines` does not load
-torch.
+reading of pictures, options, results and errors. `pipelines.hub` finds, lists and downloads models;
+`pipelines.engine` generates token ids. Names are imported when they are first used: `import
+pipelines` does not load torch.
 
 The calls block. With asyncio, run them in threads; several threads can share one transcriber:
 
@@ -75,6 +75,16 @@ if TYPE_CHECKING:
         two_letter,
     )
     from pipelines.notices import Notice, collect_notices
+    from pipelines.reading.reader import Reader
+    from pipelines.reading.results import (
+        LineDelta,
+        LineDone,
+        LinesFound,
+        PictureText,
+        ReadEvent,
+        ReadLine,
+        ReadOptions,
+    )
     from pipelines.text_language import (
         TextLanguage,
         detect_text_language,
@@ -123,6 +133,14 @@ _HOMES = dict.fromkeys(asr.__all__, "pipelines.asr") | {
     "two_letter": "pipelines.languages",
     "Notice": "pipelines.notices",
     "collect_notices": "pipelines.notices",
+    "LineDelta": "pipelines.reading.results",
+    "LineDone": "pipelines.reading.results",
+    "LinesFound": "pipelines.reading.results",
+    "PictureText": "pipelines.reading.results",
+    "ReadEvent": "pipelines.reading.results",
+    "ReadLine": "pipelines.reading.results",
+    "ReadOptions": "pipelines.reading.results",
+    "Reader": "pipelines.reading.reader",
     "TextLanguage": "pipelines.text_language",
     "detect_text_language": "pipelines.text_language",
     "rank_text_languages": "pipelines.text_language",
@@ -163,6 +181,9 @@ __all__ = [
     "FileFeatures",
     "InputError",
     "LANGUAGES",
+    "LineDelta",
+    "LineDone",
+    "LinesFound",
     "LiveEvent",
     "LiveOptions",
     "LiveTranscriber",
@@ -178,6 +199,11 @@ __all__ = [
     "OutputError",
     "ParallelTranslator",
     "PartialText",
+    "PictureText",
+    "ReadEvent",
+    "ReadLine",
+    "ReadOptions",
+    "Reader",
     "RequestError",
     "Retract",
     "SAMPLE_RATE",

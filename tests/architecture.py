@@ -29,6 +29,7 @@ _LEAVES = {"pipelines.errors", "pipelines.notices", "pipelines.json_files"}
 _TEXT = _LEAVES | {
     "pipelines.decoding_choices",
     "pipelines.languages",
+    "pipelines.processors",
     "pipelines.tokenizer_json",
 }
 ALLOWED: Mapping[str, set[str]] = {
@@ -37,12 +38,14 @@ ALLOWED: Mapping[str, set[str]] = {
     # The package itself only hands out names, when asked for them.
     "pipelines": {
         "pipelines.asr",
+        "pipelines.reading",
         "pipelines.translation",
         "pipelines.hub",
         "pipelines.openmp",
         *_TEXT,
     },
     "pipelines.asr": {"pipelines.engine", "pipelines.hub", *_TEXT},
+    "pipelines.reading": {"pipelines.engine", "pipelines.hub", *_TEXT},
     "pipelines.translation": {"pipelines.engine", "pipelines.hub", *_TEXT},
     "pipelines.hub": {"pipelines.formats", "pipelines.languages", *_LEAVES},
     # The engine's own layers.
@@ -83,6 +86,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.decoding_choices": {"pipelines.errors"},
     "pipelines.openmp": set(),
     "pipelines.notices": {"pipelines.errors"},
+    "pipelines.processors": {"pipelines.errors"},
     "pipelines.json_files": {"pipelines.errors"},
     "pipelines.tokenizer_json": {"pipelines.errors", "pipelines.json_files"},
     "pipelines.errors": set(),
@@ -104,8 +108,9 @@ _OPEN = (
 
 # What is imported from outside, and by which packages only.
 FOREIGN: Mapping[str, tuple[str, ...]] = {
-    # What `edgeapp models verify` compares with; imported for that only.
-    "transformers": ("pipelines.engine",),
+    # For families that are not native, and what `edgeapp models verify` compares with.
+    "transformers": ("pipelines.engine", "pipelines.processors"),
+    "PIL": ("pipelines.reading",),
     # The oracle of the tests.
     "whisper": (),
     "librosa": ("edgeapp.server",),

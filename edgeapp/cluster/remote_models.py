@@ -74,9 +74,9 @@ class Cluster:
         return SimpleNamespace(folder=Path(self._folder), compute_type=self._compute_type)
 
     @property
-    def recognizer(self) -> Any:
-        """As Transcriber.recognizer: the name of the model."""
-        return SimpleNamespace(capabilities=SimpleNamespace(name=self._name))
+    def capabilities(self) -> Any:
+        """As Transcriber.capabilities: the name of the model."""
+        return SimpleNamespace(name=self._name)
 
     def close(self) -> None:
         """End the workers. Waiting calls of other threads raise KeyboardInterrupt."""

@@ -11,6 +11,7 @@ from edgeapp.commands.options.server import (
     Auth,
     History,
     Host,
+    Lan,
     MaxMinutes,
     MaxSessions,
     MaxUploadMb,
@@ -29,6 +30,7 @@ __all__ = ["ui"]
 def ui(
     host: Host = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port; 0: any free port.")] = 7860,
+    lan: Lan = False,
     auth: Auth = None,
     no_auth: NoAuth = False,
     ssl_certfile: SslCertfile = None,
@@ -59,6 +61,7 @@ def ui(
             auth=auth,
             trusted_proxy=trusted_proxy,
             memory_limit=memory_limit,
+            lan=lan,
             host=host,
             port=port,
             open_to_all=no_auth,

@@ -30,6 +30,7 @@ class ServerOptions:
         page: Serve the page beside the programming interfaces.
         proxies: Reverse proxies that say where a request comes from.
         memory_bytes: Limit of the process's memory; None: no limit.
+        login_link: Print a link with a QR code that logs the owner in once.
 
     Raises:
         OptionError: A value is out of range, or a file is missing.
@@ -48,6 +49,7 @@ class ServerOptions:
     page: bool = True
     proxies: TrustedProxies = TrustedProxies()
     memory_bytes: int | None = None
+    login_link: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

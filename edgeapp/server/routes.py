@@ -27,6 +27,9 @@ from edgeapp.server.page.sounds import Sounds
 from edgeapp.server.sessions import Sessions
 from edgeapp.server.socket import PageSocket
 from edgeapp.server.uploads import Uploads
+from edgeapp.server.viewers.broadcast import Broadcasts
+from edgeapp.server.viewers.sharing import Sharing
+from edgeapp.server.viewers.socket import ViewerSocket
 from edgeapp.ui import STATIC
 from pipelines import EdgeError
 from pipelines.hub import assets_folder
@@ -45,12 +48,14 @@ class AppRoutes:
         routes: The routes.
         user_of: The user of a request, None if a login is missing. The login counts as used.
         service: What the interfaces for programs share.
+        make_login_link: Makes the secret of a link, /enter/SECRET, that logs a user in once.
         close: To be called when the server has ended.
     """
 
     routes: list[BaseRoute]
     user_of: Callable[[HTTPConnection], str | None]
     service: ApiService
+    make_login_link: Callable[[str], str]
     close: Callable[[], None]
 
 
@@ -78,6 +83,9 @@ def app_routes(
     )
     api = PageApi(pool, sessions, can_change_models=options.trusted)
     exports = Exports(threads, logins.person_of)
+    broadcasts = Broadcasts(pool)
+    viewers = ViewerSocket(broadcasts, threads)
+    sharing = Sharing(broadcasts, options, logins.links.make)
     sounds = Sounds(history, logins.user_of)
 
     async def user(request: Request) -> Response:
@@ -86,6 +94,7 @@ def app_routes(
 
     def close() -> None:
         sessions.close()
+        broadcasts.close()
         service.close()
         threads.close()
         uploads.remove_all()
@@ -93,7 +102,7 @@ def app_routes(
             history.empty_trash()
         history.close()
 
-    socket = PageSocket(pool, sessions, uploads, api, history, logins, threads)
+    socket = PageSocket(pool, sessions, uploads, api, history, logins, threads, sharing)
     logins.on_logout = socket.recheck_logins
     routes: list[BaseRoute] = [
         *api_routes(service, sessions),
@@ -102,6 +111,11 @@ def app_routes(
         Route("/edgeapp/export", exports.export, methods=["POST"]),
         Route("/edgeapp/sound/{record:int}", sounds.get),
         Route("/edgeapp/user", user),
+        Route("/view/{token}", viewers.page),
+        Route("/overlay/{token}", viewers.page),
+        WebSocketRoute("/edgeapp/view/{token}", viewers.serve),
+        Route("/enter/{secret}", logins.link_page),
+        Route("/enter/{secret}", logins.use_link, methods=["POST"]),
         Route("/edgeapp/sample", _sample),
         Route("/login", logins.login_page),
         Route("/login", logins.log_in, methods=["POST"]),
@@ -110,7 +124,7 @@ def app_routes(
         Route("/favicon.ico", _favicon),
         Mount("/edgeapp/static", GZipMiddleware(StaticFiles(directory=STATIC), compresslevel=6)),
     ]
-    return AppRoutes(routes, logins.use, service, close)
+    return AppRoutes(routes, logins.use, service, logins.links.make, close)
 
 
 async def _sample(request: Request) -> Response:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from edgeapp.console import print_note
 from edgeapp.memory_limit import MemoryLimit
 from edgeapp.model_pool import ModelPool
+from edgeapp.server.access.addresses import reachable, url_host
+from edgeapp.server.access.login_links import LOGIN_LINK_S
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.options import ServerOptions
 from edgeapp.server.transport.connections import Connections, LimitedListener
@@ -24,9 +27,11 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
 
+    from edgeapp.server.routes import AppRoutes
+
 __all__ = ["draining_server", "serve", "server_config"]
 
-_LOOPBACK_OF_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # listening on all interfaces
+OWNER = ""  # the user whose history `edgeapp ui` keeps without logins
 _MAX_MESSAGE_BYTES = 4 << 20  # the longest text and its translation, in any script
 _DRAIN_S = 30  # at the end, for requests that were accepted
 _BACKLOG = 128  # connections that wait while the application is being made
@@ -57,14 +62,20 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         app, connections, ssl_certfile=options.ssl_certfile, ssl_keyfile=options.ssl_keyfile
     )
     threading.Thread(target=_warm_up, args=(pool,), daemon=True).start()
-    url = _url(scheme, options.host, port)
+    here, elsewhere = reachable(options.host)
+    url = _url(scheme, here, port)
     print_note(f"the {'page' if options.page else 'server'} is at {url} ; Ctrl-C ends")
+    if elsewhere is not None and elsewhere != here:
+        print_note(f"other devices reach it at {_url(scheme, elsewhere, port)}")
     if options.page:
         print_note(f"programs use {url}v1 (OpenAI) and {url} (LibreTranslate)")
+    if options.login_link:
+        _print_login_link(_url(scheme, elsewhere or here, port), routes, options)
     if options.browser:
-        # 0.0.0.0 is an address to listen on, not to connect to.
-        url = _url(scheme, _LOOPBACK_OF_ANY.get(options.host, options.host), port)
-        threading.Timer(1.0, webbrowser.open, (url,)).start()
+        opened = url
+        if options.login_link and not options.logins:
+            opened = f"{url}enter/{routes.make_login_link(OWNER)}"
+        threading.Timer(1.0, webbrowser.open, (opened,)).start()
     try:
         server = draining_server(config, routes.service.queue.close)
         with _hangup_ends(server):
@@ -129,7 +140,22 @@ def server_config(app: ASGIApp, connections: Connections, **options: Any) -> uvi
 
 
 def _url(scheme: str, host: str, port: int) -> str:
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/"
+    return f"{scheme}://{url_host(host)}:{port}/"
+
+
+def _print_login_link(url: str, routes: AppRoutes, options: ServerOptions) -> None:
+    """A QR code of the page's address; where there are no passwords, one that logs in."""
+    import segno
+
+    if options.logins:
+        print_note("scan this to open the page on another device")
+    else:
+        url = f"{url}enter/{routes.make_login_link(OWNER)}"
+        minutes = round(LOGIN_LINK_S / 60)
+        print_note(f"scan this to log another device of yours in, or open {url}")
+        print_note(f"the link works once, within {minutes} minutes; the page's Share makes more")
+    segno.make(url, error="l").terminal(out=sys.stderr, border=2, compact=True)
+    sys.stderr.flush()
 
 
 def _bind(host: str, port: int, connections: Connections) -> socket.socket:
@@ -149,11 +175,12 @@ def _bind(host: str, port: int, connections: Connections) -> socket.socket:
 
 def _check_login(options: ServerOptions, tokens: TokenFile) -> None:
     """Raise OptionError where a login is required that is possible for nobody."""
-    if options.login_required and not options.logins and not tokens.tokens:
+    possible = options.logins or options.login_link or tokens.tokens
+    if options.login_required and not possible:
         raise OptionError(
             f"other machines reach {options.host}, so that a login or a token is required: --auth "
-            "asks for a password, `edgeapp tokens new NAME` makes a token, --no-auth lets "
-            "everybody in"
+            "asks for a password, `edgeapp tokens new NAME` makes a token, --lan prints a link, "
+            "--no-auth lets everybody in"
         )
 
 
@@ -166,7 +193,7 @@ def _warn_of_open_server(options: ServerOptions) -> None:
     if options.ssl_certfile is None:
         print_note(
             "other machines' browsers give a microphone to https pages only, and passwords and "
-            "tokens are readable on the way: --ssl-certfile and --ssl-keyfile"
+            "tokens are readable on the way: --lan makes a certificate, --ssl-certfile names one"
         )
 
 

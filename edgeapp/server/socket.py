@@ -36,6 +36,7 @@ from edgeapp.server.tasks.pull_task import PullTask
 from edgeapp.server.tasks.text_task import LONGEST_TEXT, TextTask
 from edgeapp.server.transport.outbox import Outbox
 from edgeapp.server.uploads import Uploads
+from edgeapp.server.viewers.sharing import Sharing
 from pipelines import EdgeError, InputError, OptionError
 
 __all__ = ["PageSocket"]
@@ -62,6 +63,7 @@ class PageSocket:
         history: Of all users.
         logins: The users who are logged in.
         threads: For requests.
+        sharing: Handlers of requests about viewers and other devices.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class PageSocket:
         history: History,
         logins: Logins,
         threads: FairThreads,
+        sharing: Sharing,
     ) -> None:
+        self.sharing = sharing
         self.pool, self.sessions, self.uploads, self.api = pool, sessions, uploads, api
         self.history, self.logins, self.threads = history, logins, threads
         self.rates = MessageRates()
@@ -275,6 +279,8 @@ class _Connection:
             await self._resume(str(message.get("session")))
         elif kind in _TASK_KINDS:
             task = self._endpoint.make_task(message, self.token, self._history)
+            if isinstance(task, LiveTask):
+                self._endpoint.sharing.attach(task, message, self._user)
             try:
                 # A new text or recording replaces the previous one.
                 self._session.start(task, replace=kind in ("text", "file"))
@@ -292,15 +298,19 @@ class _Connection:
     async def _request(self, message: Message) -> None:
         reply: Message = {"type": "reply", "id": message.get("id")}
         try:
-            answer = await self._endpoint.threads.run(
-                self._person, lambda: self._endpoint.reply(message, self._history)
-            )
+            answer = await self._endpoint.threads.run(self._person, lambda: self._answer(message))
         except EdgeError as error:
             answer = {"error": str(error)}
         except Exception as error:  # without a reply the page would wait forever
             print_traceback(error)
             answer = {"error": unexpected(error)}
         self._outbox.put(answer | reply)
+
+    def _answer(self, message: Message) -> Message:
+        sharing = self._endpoint.sharing
+        if sharing.handles(message.get("type")):
+            return sharing.reply(message, self._user, self._websocket, self._session)
+        return self._endpoint.reply(message, self._history)
 
 
 def _close_code(task: asyncio.Task[int]) -> int:

@@ -6,10 +6,12 @@ renders large ones in a child process.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
 import sys
+import zipfile
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -32,7 +34,8 @@ def render_message(body: bytes) -> bytes:
 
     Args:
         body: JSON with "format", "language", "cues", "translation", "target", "title", and "which":
-            "" for the text, "translated" for the translation, "both".
+            "" for the text, "translated" for the translation, "both". With the format "zip":
+            "formats", and in "files" several such transcripts, each with a "name".
 
     Returns:
         The file; text is in UTF-8.
@@ -42,20 +45,54 @@ def render_message(body: bytes) -> bytes:
     """
     try:
         message = json.loads(body)
-        fmt, which = str(message["format"]), str(message.get("which") or "")
-        title, transcript = str(message.get("title") or ""), transcript_of(message)
-        if fmt == "docx":
-            return to_docx(transcript, title, which)
-        text = (
-            to_markdown(transcript, title, which)
-            if fmt == "md"
-            else _rendered(transcript, fmt, which)
-        )
+        if message["format"] == "zip":
+            return _zip(message)
+        return _file(message, str(message["format"]), str(message.get("which") or ""))
     except EdgeError:
         raise
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"this is not a transcript: {error!r}"[:300]) from None
+
+
+def _file(message: dict[str, Any], fmt: str, which: str) -> bytes:
+    title, transcript = str(message.get("title") or ""), transcript_of(message)
+    if fmt == "docx":
+        return to_docx(transcript, title, which)
+    text = (
+        to_markdown(transcript, title, which) if fmt == "md" else _rendered(transcript, fmt, which)
+    )
     return text.encode("utf-8", "replace")  # JSON may contain lone surrogates
+
+
+def _zip(message: dict[str, Any]) -> bytes:
+    """All files of a message, each in all formats, and its translation in those that have none."""
+    content, names = io.BytesIO(), set[str]()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as archive:
+        for each in message["files"]:
+            stem = _free_name(str(each["name"]), names)
+            for fmt in message["formats"]:
+                archive.writestr(f"{stem}.{fmt}", _file(each, str(fmt), ""))
+                if each.get("translation") and fmt != "json":
+                    name = f"{stem}.{_file_name(str(each.get('target') or 'translation'))}.{fmt}"
+                    archive.writestr(name, _file(each, str(fmt), "translated"))
+    return content.getvalue()
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """The name of a recording without its ending, with a number if it is taken; it is taken now."""
+    stem = _file_name(name.rpartition(".")[0] or name)
+    number, free = 1, stem
+    while free.casefold() in taken:
+        number += 1
+        free = f"{stem} ({number})"
+    taken.add(free.casefold())
+    return free
+
+
+def _file_name(name: str) -> str:
+    """A name that is no path and that every system allows."""
+    kept = "".join("_" if c in '/\\:*?"<>|' or not c.isprintable() else c for c in name)
+    return kept.strip(". ")[:100] or "recording"
 
 
 def _rendered(transcript: Transcript, name: str, which: str) -> str:

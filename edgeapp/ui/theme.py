@@ -74,7 +74,7 @@ def theme() -> gr.themes.Base:
 
 def style() -> str:
     """The page's own style sheet; Gradio inserts it before its own rules."""
-    names = "tokens frame controls live big file editor text models history".split()
+    names = "tokens frame controls live share big file editor text models history".split()
     return "\n".join((STATIC / f"{name}.css").read_text("utf-8") for name in names)
 
 
@@ -84,5 +84,6 @@ def head() -> str:
         '<meta name="theme-color" content="#f7f5f1" media="(prefers-color-scheme: light)">'
         '<meta name="theme-color" content="#141412" media="(prefers-color-scheme: dark)">'
         '<meta name="referrer" content="same-origin">'
+        '<script src="/edgeapp/static/head.js"></script>'
         '<script type="module" src="/edgeapp/static/frame.js"></script>'
     )

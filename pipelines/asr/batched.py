@@ -12,7 +12,7 @@ import numpy as np
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import CHUNK_VAD, Chunk, split_at_pauses
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
-from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures
+from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.vad import VadOptions
 from pipelines.asr.chunk_tasks import ChunkTask, decode_chunks
@@ -25,6 +25,7 @@ from pipelines.asr.results import (
     TranscriptionInfo,
 )
 from pipelines.asr.sequential import DecodeTask
+from pipelines.asr.wrapped import WrappedRecognizer
 from pipelines.errors import AudioError
 
 __all__ = ["transcribe_batched"]
@@ -33,7 +34,7 @@ _BLOCK = 30 * SAMPLE_RATE  # samples
 
 
 def transcribe_batched(
-    recognizer: Recognizer,
+    recognizer: Recognizer | WrappedRecognizer,
     audio: AudioSource,
     options: TranscribeOptions,
     resume_from: Checkpoint | None = None,
@@ -63,7 +64,7 @@ def transcribe_batched(
 
 
 def _events(
-    recognizer: Recognizer,
+    recognizer: Recognizer | WrappedRecognizer,
     blocks: Iterable[Samples],
     duration: float | None,
     options: TranscribeOptions,
@@ -78,9 +79,10 @@ def _events(
     if resume_from is not None:
         language, done = resume_from.language, resume_from.chunks
     if language is None:
+        assert isinstance(recognizer, Recognizer), "a wrapped model has one language"
         first = next(chunks, None)
         detected_in = first or Chunk(0, 0, 0, np.zeros(0, np.float32))
-        first_window = _chunk_features(recognizer, detected_in).first_window()
+        first_window = recognizer.chunk_features(detected_in).first_window()
         language, probability = next(iter(recognizer.language_probs(first_window).items()))
         chunks = chain(() if first is None else (first,), chunks)
     yield TranscriptionInfo(language, probability, duration)
@@ -118,7 +120,7 @@ def _only_clips(blocks: Iterable[Samples], options: TranscribeOptions) -> Iterat
         yield kept
 
 
-def _max_chunk_s(recognizer: Recognizer, options: TranscribeOptions) -> float:
+def _max_chunk_s(recognizer: Recognizer | WrappedRecognizer, options: TranscribeOptions) -> float:
     limits = (options.chunk_s, options.vad_max_speech_duration_s, recognizer.window_s)
     return min(limit for limit in limits if limit is not None)
 
@@ -139,7 +141,7 @@ def _vad_options(options: TranscribeOptions) -> VadOptions:
 
 
 def _chunk_tasks(
-    recognizer: Recognizer,
+    recognizer: Recognizer | WrappedRecognizer,
     chunks: Iterator[Chunk],
     language: str,
     options: TranscribeOptions,
@@ -153,11 +155,10 @@ def _chunk_tasks(
         def begin(
             number: int = number, chunk: Chunk = chunk, last_speech: float = last_speech
         ) -> DecodeTask:
-            yield from recognizer.decode_task(
-                _chunk_features(recognizer, chunk),
+            yield from recognizer.decode_chunk(
+                chunk,
                 language,
                 options,
-                clips=[(chunk.start_frame, None)],
                 begins_recording=number == 1,
                 last_speech=last_speech,
             )
@@ -166,14 +167,3 @@ def _chunk_tasks(
         if number > done:
             yield ChunkTask(begin, f"the speech from {start:.1f} to {stop:.1f} s")
         last_speech = stop
-
-
-def _chunk_features(recognizer: Recognizer, chunk: Chunk) -> ChunkFeatures:
-    return ChunkFeatures(
-        chunk.samples,
-        chunk.offset,
-        chunk.start_frame,
-        chunk.end_frame,
-        recognizer.model.architecture.num_mel_bins,
-        recognizer.window_frames,
-    )

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torch import Tensor
 
-from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
+from pipelines.asr.audio.chunks import Chunk
+from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures, WindowFeatures
 from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Checkpoint
@@ -233,6 +234,36 @@ class Recognizer:
             return known.pop() if known else self.drafting.source(window)
 
         return decode_windows(features, source_of, tools_for, self.tokenizer, plan)
+
+    def decode_chunk(
+        self,
+        chunk: Chunk,
+        language: str,
+        options: TranscribeOptions,
+        *,
+        begins_recording: bool = True,
+        last_speech: float = 0.0,
+    ) -> DecodeTask:
+        """As `decode_task`, of a chunk of a recording; its times are those of the recording."""
+        return self.decode_task(
+            self.chunk_features(chunk),
+            language,
+            options,
+            clips=[(chunk.start_frame, None)],
+            begins_recording=begins_recording,
+            last_speech=last_speech,
+        )
+
+    def chunk_features(self, chunk: Chunk) -> ChunkFeatures:
+        """The log-mel windows of a chunk."""
+        return ChunkFeatures(
+            chunk.samples,
+            chunk.offset,
+            chunk.start_frame,
+            chunk.end_frame,
+            self.model.architecture.num_mel_bins,
+            self.window_frames,
+        )
 
     def _text_ids(self, text: str | None) -> tuple[int, ...]:
         """The tokens of a text that the user gave, as openai-whisper encodes it."""

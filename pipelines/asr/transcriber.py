@@ -35,6 +35,7 @@ from pipelines.asr.results import (
 from pipelines.asr.sequential import Clip, DecodeEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
+from pipelines.asr.wrapped import WrappedRecognizer
 from pipelines.engine import (
     DraftReport,
     EncodedSource,
@@ -43,7 +44,7 @@ from pipelines.engine import (
     SourceHandle,
     interleave,
 )
-from pipelines.errors import AudioError, EngineError, OptionError
+from pipelines.errors import AudioError, EngineError, OptionError, UnsupportedTask
 from pipelines.hub import folder_or_pull
 from pipelines.notices import collect_notices, notice
 
@@ -55,7 +56,8 @@ Recording: TypeAlias = "AudioSource | Tensor | tuple[int, Tensor]"
 
 
 class Transcriber:
-    """A Whisper model that transcribes recordings.
+    """A speech recognition model that transcribes recordings: Whisper, or one that transformers
+    runs (Moonshine, Speech2Text, SpeechT5).
 
         with Transcriber("demo") as transcriber:
             for segment in transcriber.transcribe("talk.mp3"):
@@ -107,12 +109,13 @@ class Transcriber:
             raise OptionError("draft with a model or with n-grams, not with both")
         folder = folder_or_pull(model, download)
         draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
-        self._recognizer: Recognizer | None = None
+        self._recognizer: Recognizer | WrappedRecognizer | None = None
         self._own_engine: Engine | None = None
         if engine is None:
             engine = self._own_engine = Engine(device, compute_type, threads)
         try:
-            self._recognizer = Recognizer(
+            wrapped = engine.load(folder).architecture.family == "other"
+            self._recognizer = (WrappedRecognizer if wrapped else Recognizer)(
                 folder,
                 engine,
                 name or str(model),
@@ -125,11 +128,22 @@ class Transcriber:
 
     @property
     def recognizer(self) -> Recognizer:
-        """The loaded model with its tokenizer and capabilities.
+        """The loaded Whisper model with its tokenizer and capabilities.
 
         Raises:
             EngineError: The transcriber was closed.
+            UnsupportedTask: The model is run by transformers, and transcribes recordings only.
         """
+        loaded = self._loaded
+        if isinstance(loaded, WrappedRecognizer):
+            raise UnsupportedTask(
+                f"{loaded.capabilities.name} is run by transformers and transcribes recordings "
+                "only; a Whisper model does the rest"
+            )
+        return loaded
+
+    @property
+    def _loaded(self) -> Recognizer | WrappedRecognizer:
         if self._recognizer is None:
             raise EngineError("the transcriber was closed; make a new one")
         return self._recognizer
@@ -137,12 +151,12 @@ class Transcriber:
     @property
     def engine(self) -> Engine:
         """The engine that computes."""
-        return self.recognizer.engine
+        return self._loaded.engine
 
     @property
     def model(self) -> LoadedModel:
         """The model, loaded in the engine."""
-        return self.recognizer.model
+        return self._loaded.model
 
     @property
     def tokenizer(self) -> WhisperTokenizer:
@@ -152,18 +166,18 @@ class Transcriber:
     @property
     def capabilities(self) -> Capabilities:
         """Languages and tasks that the model was trained for."""
-        return self.recognizer.capabilities
+        return self._loaded.capabilities
 
     @property
     def draft_report(self) -> DraftReport | None:
         """How many tokens were drafted and accepted, and the time saved; None without drafts."""
-        drafting = self.recognizer.drafting
+        drafting = self._loaded.drafting
         return drafting.report if drafting.active else None
 
     @property
     def window_s(self) -> float:
         """Length of the model's input window in seconds."""
-        return self.recognizer.window_s
+        return self._loaded.window_s
 
     def transcribe(
         self,
@@ -227,13 +241,12 @@ class Transcriber:
             options = replace(options or TranscribeOptions(), **overrides)
         except TypeError as error:
             raise OptionError(f"no such option: {error}") from None
-        self.recognizer.check(options)
+        loaded = self._loaded
+        loaded.check(options)
         source = _without_tensors(audio)
         with collect_notices() as notices:
-            if options.batch_size > 1:
-                events = transcribe_batched(
-                    self.recognizer, source, options, resume_from, checkpoints
-                )
+            if options.batch_size > 1 or isinstance(loaded, WrappedRecognizer):
+                events = transcribe_batched(loaded, source, options, resume_from, checkpoints)
             else:
                 events = self._sequential(source, options, resume_from, checkpoints)
         for each in notices:  # as Python warnings too, for callers who do not read the result's

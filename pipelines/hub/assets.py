@@ -10,7 +10,7 @@ from pipelines.errors import ModelNotFound
 
 __all__ = ["BUNDLED", "Bundled", "Task", "assets_folder", "bundled_folder"]
 
-Task = Literal["asr", "translation"]
+Task = Literal["asr", "translation", "reading"]
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,20 @@ from pipelines.json_files import TOKENIZER_BYTES, read_json_object
 __all__ = [
     "FAMILIES",
     "TASKS",
+    "WRAPPED",
     "cache_folder",
     "cached_models",
     "cached_repositories",
     "cached_snapshot",
     "delete_cached",
+    "is_native",
     "read_json",
     "shard_names",
     "size_of",
     "snapshots",
     "storage_folder",
     "task_of",
+    "task_of_config",
     "unusable",
     "use_cache_folder",
 ]
@@ -46,6 +49,24 @@ TASKS: dict[str, Task] = {
     "opennmt": "translation",
 }
 
+# Classes of transformers that run in its own code, by `architectures` of config.json → their task.
+WRAPPED: dict[str, Task] = {
+    "EncoderDecoderModel": "translation",
+    "FSMTForConditionalGeneration": "translation",
+    "MT5ForConditionalGeneration": "translation",
+    "NllbMoeForConditionalGeneration": "translation",
+    "PegasusForConditionalGeneration": "translation",
+    "ProphetNetForConditionalGeneration": "translation",
+    "UMT5ForConditionalGeneration": "translation",
+    "MoonshineForConditionalGeneration": "asr",
+    "Speech2TextForConditionalGeneration": "asr",
+    "SpeechT5ForSpeechToText": "asr",
+    "BlipForConditionalGeneration": "reading",
+    "Blip2ForConditionalGeneration": "reading",
+    "GitForCausalLM": "reading",
+    "VisionEncoderDecoderModel": "reading",
+}
+
 _NAMED = [family for family in TASKS if family != "opennmt"]  # which no config.json says
 FAMILIES = " and ".join([", ".join(_NAMED[:-1]), _NAMED[-1]])
 
@@ -58,6 +79,17 @@ _TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
     "mbart": (("sentencepiece.bpe.model", "tokenizer.json"),),
     "t5": (("spiece.model", "tokenizer.json"),),
 }
+_WRAPPED_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "vocab.json",
+    "vocab.txt",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "spm_char.model",
+    "vocab-src.json",
+    "prophetnet.tokenizer",
+)
+_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 _SEPARATE_VOCABULARIES = (("target_vocab.json",),)
 
 
@@ -140,8 +172,24 @@ def delete_cached(repository: str) -> int:
 
 
 def task_of(folder: Path) -> Task | None:
-    """The task of the model in a folder; None if its config.json names no family in TASKS."""
-    return TASKS.get(str(read_json(folder / "config.json").get("model_type")))
+    """The task of the model in a folder; None if its config.json names no model that runs here."""
+    return task_of_config(read_json(folder / "config.json"))
+
+
+def task_of_config(config: dict[str, Any]) -> Task | None:
+    """The task of a model, native or of transformers; None for one that does not run here."""
+    native = TASKS.get(str(config.get("model_type")))
+    return native or WRAPPED.get(_class_name(config))
+
+
+def is_native(folder: Path) -> bool:
+    """Whether the model in a folder runs in the program's own code, not in that of transformers."""
+    return str(read_json(folder / "config.json").get("model_type")) in TASKS
+
+
+def _class_name(config: dict[str, Any]) -> str:
+    names = config.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else ""
 
 
 def unusable(folder: Path) -> str | None:
@@ -150,13 +198,16 @@ def unusable(folder: Path) -> str | None:
     if not config:
         return "it has no readable config.json"
     family = str(config.get("model_type"))
-    if family not in TASKS:
+    task = task_of_config(config)
+    if task is None:
         model_type = shown(config.get("model_type"))
         return f"its model_type is {model_type}; only {FAMILIES} models run here"
     missing = _missing_weights(folder)
     if missing:
         return f"it lacks {missing}"
-    groups = _TOKENIZER_FILES[family]
+    groups = _TOKENIZER_FILES.get(family, (_WRAPPED_TOKENIZER_FILES,))
+    if family not in TASKS and task != "translation":
+        groups += (_PROCESSOR_FILES,)
     if read_json(folder / "tokenizer_config.json").get("separate_vocabs"):
         groups += _SEPARATE_VOCABULARIES
     for group in groups:

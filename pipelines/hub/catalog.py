@@ -11,15 +11,16 @@ from typing import Literal
 from pipelines.errors import CheckpointError, ModelError, ModelNotFound, OptionError
 from pipelines.hub.assets import BUNDLED, Task, bundled_folder
 from pipelines.hub.cache import (
-    TASKS,
     cache_folder,
     cached_models,
     cached_repositories,
     cached_snapshot,
     delete_cached,
+    is_native,
     read_json,
     size_of,
     task_of,
+    task_of_config,
     unusable,
 )
 from pipelines.hub.foreign import foreign_folder, foreign_origin, holds_foreign_model
@@ -46,7 +47,7 @@ class ResolvedModel:
 
     Attributes:
         name: For display: the short name, the hub id or the folder's name.
-        task: "asr" or "translation".
+        task: "asr", "translation" or "reading" (pictures to text).
         folder: Holds config, tokenizer and weights.
         source: "bundled", "cache" (the Hugging Face cache), "folder" (a path was given), "hub"
             (downloaded by this call) or "other" (another program has it).
@@ -68,13 +69,14 @@ class ModelInfo:
 
     Attributes:
         name: For display, and accepted by `resolve`.
-        task: "asr" or "translation".
+        task: "asr", "translation" or "reading" (pictures to text).
         size_bytes: Of all files in the folder.
         folder: Holds config, tokenizer and weights.
         source: "bundled", "cache", or "other" for the model of another program.
         repository: The hub id; None where there is none.
         tool: The program that the model's files belong to, such as "openai-whisper"; None for
             files in transformers' layout.
+        native: Whether it runs in the program's own code; else in that of transformers.
     """
 
     name: str
@@ -84,6 +86,7 @@ class ModelInfo:
     source: Origin
     repository: str | None
     tool: str | None = None
+    native: bool = True
 
 
 def resolve(name: str | os.PathLike[str]) -> ResolvedModel:
@@ -156,7 +159,8 @@ def list_models() -> list[ModelInfo]:
             size = size_of(folder)
         except OSError:  # it is being removed, or a part of it cannot be read
             continue
-        models.append(ModelInfo(model.name, model.task, size, folder, "cache", repository))
+        info = ModelInfo(model.name, model.task, size, folder, "cache", repository)
+        models.append(replace(info, native=is_native(folder)))
     return [*models, *_foreign_models()]
 
 
@@ -267,8 +271,8 @@ def _cached(name: str, repository: str) -> ResolvedModel:
     reason = unusable(folder)
     if reason is None:
         return resolved(repository, folder, "cache")
-    family = read_json(folder / "config.json").get("model_type")
-    if family is not None and str(family) not in TASKS:
+    config = read_json(folder / "config.json")
+    if config.get("model_type") is not None and task_of_config(config) is None:
         raise CheckpointError(f"the model {name} in {folder} cannot be used: {reason}")
     raise ModelNotFound(
         f"the model {name} is only partly on this machine ({folder}): {reason}; download the rest",

@@ -17,11 +17,11 @@ from pipelines.hub.addresses import InsecureMirror, check_endpoint, insecure_mir
 from pipelines.hub.assets import BUNDLED
 from pipelines.hub.cache import (
     FAMILIES,
-    TASKS,
     cache_folder,
     cached_snapshot,
     read_json,
     shard_names,
+    task_of_config,
     unusable,
 )
 from pipelines.hub.catalog import ResolvedModel, folder_of, resolve, resolved
@@ -36,6 +36,7 @@ __all__ = ["PullPlan", "PullProgress", "folder_or_pull", "plan_pull", "pull"]
 _SMALL_FILES = (
     "generation_config.json",
     "preprocessor_config.json",
+    "processor_config.json",
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -48,6 +49,11 @@ _SMALL_FILES = (
     "target.spm",
     "sentencepiece.bpe.model",
     "spiece.model",
+    "spm_char.model",
+    "vocab.txt",
+    "vocab-src.json",
+    "vocab-tgt.json",
+    "prophetnet.tokenizer",
 )
 _PARSED_BYTES = 8 << 20  # the configuration and the index of weights, parsed while downloading
 _SMALL_BYTES = 256 << 20  # the largest tokenizers have 35 MB
@@ -311,7 +317,7 @@ class _Download:
         if not config:
             raise self._remote.refusal("config.json is not a JSON object")
         family = config.get("model_type")
-        if str(family) not in TASKS:
+        if task_of_config(config) is None:
             raise ModelError(
                 f"{repository} is a model of type {shown(family)}; only {FAMILIES} run here"
             )

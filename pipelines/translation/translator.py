@@ -52,6 +52,8 @@ from pipelines.translation.tokenizers.marian import target_vocabulary_ids
 
 __all__ = ["Translator"]
 
+# Of models that transformers runs: some state no limit, and were trained with this length.
+_TRAINED_POSITIONS = 512
 # Some hundred sentences ahead, but few at first: the first sentence must not wait for hundreds.
 _LIMITS = TaskLimits(parallel=256, ahead=256, first_parallel=8, first_ahead=32, tokens=6144)
 
@@ -164,6 +166,8 @@ class Translator:
         self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults, drafting)
         # Half of the positions, so that a translation of twice the length still fits.
         positions = architecture.max_source_positions
+        if architecture.family == "other":
+            positions = min(positions, _TRAINED_POSITIONS)
         limit = self.tokenizer.model_max_length or positions
         self._max_source_tokens = max(2, min(positions // 2, limit))
 

@@ -25,7 +25,7 @@ __all__ = ["PARTS", "main"]
 
 # In the order of the table; each is a module of tests.campaign.parts with a class `Campaign`.
 PARTS = ("advisories", "lowest", "media", "batch", "references", "models", "faults", "server",
-         "crash", "kills", "hub", "soak")  # fmt: skip
+         "crash", "kills", "hub", "line", "soak")  # fmt: skip
 
 _SHRINK_S = 30.0
 _MAX_SHRUNK = 5  # failures that are made smaller; later ones are stored as they are

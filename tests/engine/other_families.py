@@ -93,6 +93,53 @@ def _speecht5() -> Any:
     )  # fmt: skip
 
 
+def _seamless(kind: str) -> Any:
+    sizes = {key: value for key, value in _SIDES.items() if key not in ("d_model", "vocab_size")}
+    config = hf.SeamlessM4TConfig(
+        vocab_size=120, hidden_size=32, bos_token_id=2,
+        feature_projection_input_dim=20, speech_encoder_layers=2, speech_encoder_attention_heads=4,
+        speech_encoder_intermediate_size=64, conv_depthwise_kernel_size=5,
+        num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, adaptor_kernel_size=4,
+        adaptor_stride=4, max_position_embeddings=64,
+        **sizes | {"pad_token_id": 0, "eos_token_id": 3, "decoder_start_token_id": 3},
+    )  # fmt: skip
+    return getattr(hf, kind)(config)
+
+
+_VISION: dict[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "image_size": 32, "patch_size": 8,
+}  # fmt: skip
+
+
+def _blip() -> Any:
+    text = _BERT | {"encoder_hidden_size": 32, "bos_token_id": 5, "sep_token_id": 6,
+                    "eos_token_id": 6, "pad_token_id": 0}  # fmt: skip
+    config = hf.BlipConfig(text_config=text, vision_config=_VISION, projection_dim=16)
+    return hf.BlipForConditionalGeneration(config)
+
+
+def _git() -> Any:
+    return hf.GitForCausalLM(
+        hf.GitConfig(
+            vision_config=_VISION, bos_token_id=5, eos_token_id=6, **_BERT,
+        )
+    )  # fmt: skip
+
+
+def _blip2() -> Any:
+    opt = hf.OPTConfig(
+        vocab_size=121, hidden_size=32, word_embed_proj_dim=32, ffn_dim=64, num_hidden_layers=2,
+        num_attention_heads=4, max_position_embeddings=64, bos_token_id=2, eos_token_id=50,
+    )  # fmt: skip
+    former = {key: value for key, value in _BERT.items() if key != "max_position_embeddings"}
+    config = hf.Blip2Config(
+        vision_config=_VISION, qformer_config=former | {"encoder_hidden_size": 32},
+        text_config=opt.to_dict(), num_query_tokens=4, image_token_index=120,
+    )  # fmt: skip
+    return hf.Blip2ForConditionalGeneration(config)
+
+
 OTHER_FAMILIES: dict[str, Callable[[], Any]] = {
     "mt5": lambda: hf.MT5ForConditionalGeneration(hf.MT5Config(**_T5)),
     "umt5": lambda: hf.UMT5ForConditionalGeneration(hf.UMT5Config(**_T5)),
@@ -110,6 +157,11 @@ OTHER_FAMILIES: dict[str, Callable[[], Any]] = {
                              input_feat_per_channel=20, conv_channels=32)
     ),
     "moonshine": _moonshine,
+    "seamless-speech": lambda: _seamless("SeamlessM4TForSpeechToText"),
+    "seamless-text": lambda: _seamless("SeamlessM4TForTextToText"),
+    "blip": _blip,
+    "blip-2": _blip2,
+    "git": _git,
     "speecht5": _speecht5,
 }  # fmt: skip
 
@@ -125,13 +177,17 @@ def other_module(family: str) -> Any:
     return module.eval().requires_grad_(False)
 
 
-def source_of(family: str) -> Any:
+def source_of(family: str, seed: int = 0) -> Any:
     """What the family's encoder reads, without the batch dimension."""
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
+    if family in ("blip", "blip-2", "git"):
+        return torch.randn(3, 32, 32, generator=generator)
+    if family == "seamless-speech":
+        return torch.randn(60, 20, generator=generator)
     if family == "donut":
         return torch.randn(3, 64, 32, generator=generator)
     if family == "speech2text":
         return torch.randn(60, 20, generator=generator)
     if family in ("moonshine", "speecht5"):
         return torch.randn(8000, generator=generator) * 0.1
-    return [5, 17, 33, 8, 2]
+    return [5, 17, 33, 8, 2] if not seed else [*range(20, 20 + 3 * seed), 2]

@@ -8,30 +8,48 @@ from typing import Any
 
 import pytest
 import torch
+import transformers as hf
 
 from pipelines.engine import Engine, GenerationOptions, NgramDrafter, Request
-from pipelines.errors import CheckpointError
+from pipelines.errors import CheckpointError, RequestError
 from tests.engine.other_families import OTHER_FAMILIES, other_module, source_of
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 LENGTH = 12
+# Tokens before those that `generate` has generated.
+CAPTIONS = {"git": 1, "blip": 1, "blip-2": 5}
+# Families in which rows influence each other, or take one token a pass.
+ONE_BY_ONE = ("fsmt", "prophetnet", "nllb-moe")
 
 
-def ours(engine: Engine, model: Any, family: str, beam_size: int = 1, drafts: bool = False) -> Any:
+def ours(
+    engine: Engine,
+    model: Any,
+    family: str,
+    beam_size: int = 1,
+    drafts: bool = False,
+    seed: int = 0,
+) -> Any:
     architecture = model.architecture
     options = GenerationOptions(
         max_new_tokens=LENGTH, eos_ids=architecture.eos_ids, beam_size=beam_size
     )
-    encoded = model.encode([source_of(family)])[0]
+    encoded = model.encode([source_of(family, seed)])[0]
     drafter = NgramDrafter() if drafts else None
     request = Request(encoded, (architecture.start_id,), options, drafter=drafter)
     return [*engine.generate([request])[0].tokens]
 
 
-def theirs(module: Any, family: str, start: int, beam_size: int) -> list[int]:
-    source = source_of(family)
+def theirs(module: Any, family: str, start: int, beam_size: int, seed: int = 0) -> list[int]:
+    source = source_of(family, seed)
     batch = torch.tensor([source]) if isinstance(source, list) else source[None]
+    if family in CAPTIONS:
+        given = {"input_ids": torch.tensor([[start]])} if family == "git" else {}
+        ids = module.generate(
+            pixel_values=batch, max_new_tokens=LENGTH, num_beams=beam_size, do_sample=False, **given
+        )[0].tolist()
+        return ids[CAPTIONS[family] :]
     ids = module.generate(
         batch, max_new_tokens=LENGTH, num_beams=beam_size, do_sample=False,
         decoder_start_token_id=start, forced_eos_token_id=None, forced_bos_token_id=None,
@@ -51,8 +69,46 @@ def test_it_equals_generate(family: str) -> None:
         assert greedy
         assert greedy == theirs(module, family, start, 1)[: len(greedy)]
         assert ours(engine, model, family, drafts=True) == greedy
+        for seed in (1, 2):
+            other = ours(engine, model, family, seed=seed)
+            assert other == theirs(module, family, start, 1, seed)[: len(other)]
         beams = ours(engine, model, family, beam_size=3)
         assert beams == theirs(module, family, start, 3)[: len(beams)]
+
+
+@pytest.mark.parametrize(
+    ("family", "beam_size"),
+    [(family, 1) for family in OTHER_FAMILIES if family not in ONE_BY_ONE]
+    + [(family, 3) for family in ("mt5", "moonshine", "git")],
+)
+def test_rows_of_a_batch_share_passes_and_equal_those_alone(family: str, beam_size: int) -> None:
+    module = other_module(family)
+    passes = []
+    with Engine(device="cpu") as engine, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = engine.wrap(module)
+        sources = [source_of(family, seed) for seed in range(4)]
+        encoded = [model.encode([source])[0] for source in sources]
+        options = GenerationOptions(max_new_tokens=LENGTH, beam_size=beam_size)
+
+        def request(source: Any) -> Request:
+            return Request(source, (model.architecture.start_id,), options)
+
+        engine.generate([request(encoded[0])])  # shows how the module keeps its cache
+        head = module.get_output_embeddings() or module.text_decoder.get_output_embeddings()
+        head.register_forward_hook(lambda *_: passes.append(1))
+        alone = [engine.generate([request(each)])[0].tokens for each in encoded]
+        one_by_one = len(passes)
+        passes.clear()
+        together = engine.generate([request(each) for each in model.encode(sources)])
+    assert [result.tokens for result in together] == alone
+    assert len(passes) < one_by_one / 2
+
+
+def test_a_module_with_a_recurrent_state_is_refused() -> None:
+    config = hf.MambaConfig(vocab_size=50, hidden_size=16, num_hidden_layers=1)
+    with Engine(device="cpu") as engine, pytest.raises(RequestError, match="recurrent state"):
+        engine.wrap(hf.MambaForCausalLM(config))
 
 
 @pytest.mark.parametrize("family", ["mt5", "fsmt", "moonshine", "bert2bert"])

@@ -261,7 +261,7 @@ class TranscriptionRunner:
                 print_note(f"{shown}: {decision.value}; --overwrite does it again")
             return
         self._check_outputs(source, files)
-        model = self.transcriber.recognizer.capabilities.name
+        model = self.transcriber.capabilities.name
         with journal.job(key, "transcribe", shown, model, TranscriptPiece) as job:
             if job is None:
                 raise InputError(f"{shown}: another run is at it")

@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from edgeapp.settings import Settings
+from edgeapp.settings import Settings, tls_folder
 
 __all__ = [
     "Auth",
     "History",
     "Host",
+    "Lan",
     "MaxMinutes",
     "MaxSessions",
     "MaxUploadMb",
@@ -26,6 +27,14 @@ __all__ = [
 ]
 
 Host = Annotated[str, typer.Option("--host", help="Address to serve on; 0.0.0.0: all networks.")]
+Lan = Annotated[
+    bool,
+    typer.Option(
+        "--lan",
+        help="For other devices in this network: serves https with a certificate of its own, and "
+        "prints the address and a QR code that logs a device of yours in, once.",
+    ),
+]
 Auth = Annotated[
     str | None,
     typer.Option("--auth", help="user:password, or a file with one such line per user."),
@@ -92,6 +101,7 @@ def run_server(
     auth: str | None,
     trusted_proxy: list[str] | None,
     memory_limit: str | None,
+    lan: bool = False,
     **options: Any,
 ) -> None:
     """Serve until the end.
@@ -102,6 +112,7 @@ def run_server(
         auth: Value of --auth.
         trusted_proxy: Values of --trusted-proxy.
         memory_limit: Value of --memory-limit.
+        lan: Value of --lan.
         options: Further fields of ServerOptions.
 
     Raises:
@@ -110,6 +121,8 @@ def run_server(
     if keep_history is not None:
         # A history file that the settings name is kept.
         settings = replace(settings, history=keep_history and (settings.history or True))
+    if lan:
+        options |= _lan_options(options)
     from edgeapp.memory_limit import parse_size
     from edgeapp.server.access.addresses import TrustedProxies
     from edgeapp.server.options import ServerOptions, read_logins
@@ -125,3 +138,22 @@ def run_server(
         # All visitors would be one user, and read each other's.
         settings = replace(settings, history=False)
     serve(settings, chosen)
+
+
+def _lan_options(options: dict[str, Any]) -> dict[str, Any]:
+    """What --lan changes: the address, the certificate, and a link to log in with."""
+    from edgeapp.console import print_note
+    from edgeapp.server.access.addresses import is_loopback
+    from edgeapp.server.access.certificate import names_of_this_machine, own_certificate
+
+    changed: dict[str, Any] = {"login_link": not options["open_to_all"]}
+    if is_loopback(options["host"]):
+        changed["host"] = "0.0.0.0"
+    if options["ssl_certfile"] is None and options["ssl_keyfile"] is None:
+        own = own_certificate(tls_folder(), names_of_this_machine())
+        changed |= {"ssl_certfile": own.certfile, "ssl_keyfile": own.keyfile}
+        print_note(
+            "browsers warn once of this machine's own certificate, which no authority has signed; "
+            f"its SHA-256 is {own.fingerprint}"
+        )
+    return changed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TYPE_CHECKING
@@ -14,10 +15,13 @@ if TYPE_CHECKING:
 
     from starlette.types import Scope
 
-__all__ = ["TrustedProxies", "is_loopback", "visitor_key"]
+__all__ = ["TrustedProxies", "is_loopback", "lan_address", "reachable", "url_host", "visitor_key"]
 
 _SCHEMES = {"http": "ws", "https": "wss"}  # of a request → of a WebSocket
 _SHORT_LOOPBACK = re.compile(r"127(\.[0-9]{1,8}){1,2}")  # 127.1 is 127.0.0.1
+_EVERY_INTERFACE = ("0.0.0.0", "::", "")  # addresses to listen on, not to connect to
+# Of documentation, and never routed: an address is asked for, and nothing is sent.
+_ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 _SUBSCRIBER_BITS = 64  # an IPv6 subscriber has at least such a network
 
 
@@ -113,3 +117,29 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost" or _SHORT_LOOPBACK.fullmatch(host) is not None
+
+
+def lan_address(family: socket.AddressFamily = socket.AF_INET) -> str | None:
+    """This machine's address in its network; None where there is no network."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_ELSEWHERE[family], 9))  # of a datagram socket: no packet is sent
+        except OSError:
+            return None
+        address = str(probe.getsockname()[0])
+    return None if is_loopback(address) else address
+
+
+def reachable(host: str) -> tuple[str, str | None]:
+    """Addresses of a server that listens on `host`: (on this machine, from other machines)."""
+    if is_loopback(host):
+        return host, None
+    if host not in _EVERY_INTERFACE:
+        return host, host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return ("::1" if ":" in host else "127.0.0.1"), lan_address(family)
+
+
+def url_host(host: str) -> str:
+    """A host as a URL has it: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host else host

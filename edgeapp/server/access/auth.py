@@ -18,6 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from edgeapp.server.access.addresses import visitor_key
 from edgeapp.server.access.login_attempts import LoginAttempts
+from edgeapp.server.access.login_links import LoginLinks
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.ui import STATIC
 from pipelines import InputError
@@ -34,6 +35,7 @@ _MAX_FORM_BYTES = 4096
 _FAILURE_DELAY_S = 0.5  # after each failed attempt
 _IDLE_S = 12 * 3600.0  # a login ends that was not used for so long
 _LONGEST_S = 7 * 24 * 3600.0  # a login ends in any case
+_LINK_ENDED = "This link was used already, or is too old. Ask for a new one."
 _MAX_LOGINS = 50  # of one user at the same time; the oldest ends
 
 
@@ -63,6 +65,7 @@ class Logins:
             needed, the user of a request without one is "".
 
     Attributes:
+        links: Links that log a browser in once.
         on_logout: Called after each logout.
     """
 
@@ -75,6 +78,7 @@ class Logins:
     ) -> None:
         self._passwords, self._tokens = passwords, tokens
         self._required = bool(passwords) if required is None else required
+        self.links = LoginLinks()
         self.on_logout: Callable[[], None] = lambda: None
         self._logins: dict[str, _Login] = {}  # by cookie, in the order of their beginnings
         self._attempts = LoginAttempts()
@@ -99,7 +103,7 @@ class Logins:
         if user is None and bearer_token(connection):
             self.count_wrong_token(connection)
         login = self._logins.get(connection.cookies.get(_COOKIE, ""))
-        if user and login is not None and login.user == user:
+        if login is not None and login.user == user:
             login.used = time.monotonic()
         return user
 
@@ -144,16 +148,21 @@ class Logins:
             await asyncio.sleep(_FAILURE_DELAY_S)
             return _login_page("Wrong name or password. Try again.", user, status=403)
         self._attempts.succeed(address, attempt)
-        response = RedirectResponse("/", 303)
-        response.set_cookie(
-            _COOKIE,
-            self._begin_login(name),
-            max_age=int(_LONGEST_S),
-            httponly=True,
-            samesite="strict",
-            secure=request.url.scheme == "https",
-        )
-        return response
+        return self._welcome(name, request)
+
+    async def link_page(self, request: Request) -> Response:
+        """GET /enter/SECRET: a button, since a preview of the address must not use it up."""
+        if not self.links.valid(request.path_params["secret"]):
+            return _login_page(_LINK_ENDED, status=410)
+        return HTMLResponse((STATIC / "enter.html").read_text("utf-8"))
+
+    async def use_link(self, request: Request) -> Response:
+        """POST /enter/SECRET: log in, once."""
+        user = self.links.take(request.path_params["secret"])
+        if user is None:
+            await asyncio.sleep(_FAILURE_DELAY_S)
+            return _login_page(_LINK_ENDED, status=410)
+        return self._welcome(user, request)
 
     async def log_out(self, request: Request) -> Response:
         """POST /logout: the cookie becomes invalid."""
@@ -161,6 +170,19 @@ class Logins:
         self.on_logout()
         response = RedirectResponse("/login", 303)
         response.delete_cookie(_COOKIE)
+        return response
+
+    def _welcome(self, user: str, request: Request) -> Response:
+        """Begin a login and lead to the page."""
+        response = RedirectResponse("/", 303)
+        response.set_cookie(
+            _COOKIE,
+            self._begin_login(user),
+            max_age=int(_LONGEST_S),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
         return response
 
     def _user_with_password(self, user: str, password: str) -> str | None:

@@ -85,6 +85,10 @@ ALLOWED_ROUTES = (
         "GET HEAD",
         public=True,
     ),
+    # The secret in the address is the permission.
+    _route(r"/(view|overlay)/[\w-]{1,64}", "GET HEAD", public=True, document=True),
+    _route(r"/edgeapp/view/[\w-]{1,64}", "WEBSOCKET", public=True),
+    _route(r"/enter/[\w-]{1,64}", "GET HEAD POST", public=True, document=True),
     _route(r"/edgeapp/session", "WEBSOCKET"),
     _route(r"/edgeapp/user", "GET"),
     _route(r"/edgeapp/sample", "GET"),

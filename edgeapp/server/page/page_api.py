@@ -36,7 +36,7 @@ class PageApi:
         self._can_change_models = can_change_models
         self._handlers: dict[str, Callable[[Message, History], Message]] = {
             "picker_options": self._list_options,
-            "ping": lambda message, history: {},
+            "ping": lambda message, history: {"compiling": pool.compiling},
             "models": self._list_models,
             "load": self._load_model,
             "unload": self._unload_model,

@@ -120,9 +120,14 @@ def picker_options() -> PickerOptions:
     recognizers = tuple(
         RecognizerOption(model.name, _languages(model.folder), model.source == "bundled")
         for model in models
-        if model.task == "asr"
+        if model.task == "asr" and model.native
     )
-    pairs = [pair for model in models if model.task == "translation" for pair in _pairs(model)]
+    pairs = [
+        pair
+        for model in models
+        if model.task == "translation" and model.native
+        for pair in _pairs(model)
+    ]
     return PickerOptions(recognizers, tuple(pairs))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from edgeapp.live.events import (
@@ -98,6 +98,30 @@ class CaptionLines:
             yield {"type": "live_status", **{k: round(v, 2) for k, v in asdict(event).items()}}
         elif isinstance(event, WarningRaised):
             yield {"type": "warning", "message": event.message}
+
+    def copy(self) -> CaptionLines:
+        """A copy of the lines, which goes on by itself. It has no cues."""
+        other = CaptionLines()
+        other.lines = [replace(line) for line in self.lines]
+        other._offsets = list(self._offsets)
+        other._committed, other._translated = self._committed, self._translated
+        other._open = self._open
+        return other
+
+    def retranslate(self, count: int) -> list[CaptionLine]:
+        """Forget the translation, for another language.
+
+        Args:
+            count: How many of the last lines are to be translated again.
+
+        Returns:
+            Those lines; translations that follow are of their text first.
+        """
+        for line in self.lines:
+            line.translation = line.running = ""
+        latest = self.lines[-count:]
+        self._translated = self._offsets[-len(latest)] if latest else self._committed
+        return latest
 
     def _begin_line(self, start: float) -> None:
         # A last line without text, of an utterance without words, is reused.

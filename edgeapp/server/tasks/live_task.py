@@ -6,7 +6,7 @@ import threading
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
@@ -16,13 +16,41 @@ from pipelines import OptionError
 
 if TYPE_CHECKING:
     from edgeapp.history import History, Journal
+    from edgeapp.live.events import SessionEvent
     from edgeapp.live.session import LiveSession
     from edgeapp.model_pool import ModelPool
     from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Message, Send
     from pipelines import Transcriber, Translator
 
-__all__ = ["LiveSetup", "LiveTask", "make_live_setup"]
+__all__ = ["Audience", "LiveSetup", "LiveTask", "make_live_setup"]
+
+
+class Audience(Protocol):
+    """Viewers of a session's captions.
+
+    Attributes:
+        viewers: Their number.
+        ended: Whether they get no more.
+    """
+
+    @property
+    def viewers(self) -> int: ...
+
+    @property
+    def ended(self) -> bool: ...
+
+    def begin(self, language: str | None, target: str | None, lines: CaptionLines) -> None:
+        """A session in `language`, translated into `target`, is shown from here on."""
+        ...
+
+    def put(self, event: SessionEvent) -> None:
+        """Show an event of the session."""
+        ...
+
+    def end_session(self) -> None:
+        """The session has ended."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -107,10 +135,20 @@ class LiveTask:
         self._cancelled = threading.Event()
         self._lines = CaptionLines()
         self._began: Message | None = None
+        self._language: str | None = None
+        self._audience: Audience | None = None
         # Held while an event is applied and sent: a snapshot shows all of it or none.
         self._lock = threading.Lock()
 
     def run(self, send: Send) -> None:
+        try:
+            self._run(send)
+        finally:
+            with self._lock:
+                if self._audience is not None:
+                    self._audience.end_session()
+
+    def _run(self, send: Send) -> None:
         from pipelines import SpeechEnded, UpdateDecoded
 
         lines = self._lines
@@ -123,7 +161,9 @@ class LiveTask:
         ):
             began = {"type": "live_listening", "language": live.language, "model": live.model_name}
             with self._lock:
-                self._began = began
+                self._began, self._language = began, live.language
+                if self._audience is not None:
+                    self._audience.begin(live.language, self._choice.target, self._lines)
                 send(began)
             events = live.session.run(self._source)
             assert isinstance(events, Generator)  # so that it can be closed
@@ -138,9 +178,11 @@ class LiveTask:
                     with self._lock:
                         messages = list(lines.update(event))
                         _store(messages, journal)  # stored before it is shown
+                        if self._audience is not None:
+                            self._audience.put(event)
                         for message in messages:
                             if message["type"] == "live_status":
-                                message |= self._positions()
+                                message |= self._positions() | self._viewers()
                             send(message)
 
     def resume(self, send: Send) -> None:
@@ -155,6 +197,14 @@ class LiveTask:
                 **self._positions(),
             })  # fmt: skip
 
+    def share(self, audience: Audience) -> None:
+        """Show the captions to an audience, from now on. From any thread."""
+        with self._lock:
+            if self._audience is not audience:
+                self._audience = audience
+                if self._began is not None:
+                    audience.begin(self._language, self._choice.target, self._lines)
+
     def put_audio(self, audio: bytes) -> None:
         self._source.put(audio)
 
@@ -164,6 +214,13 @@ class LiveTask:
     def cancel(self) -> None:
         self._cancelled.set()
         self._source.cancel()
+
+    def _viewers(self) -> Message:
+        """The number of viewers; nothing while the captions are not shared."""
+        audience = self._audience
+        if audience is None or audience.ended:
+            return {}
+        return {"viewers": audience.viewers}
 
     def _positions(self) -> Message:
         """Where the page goes on sending, in samples at its rate, and how far recognition is."""

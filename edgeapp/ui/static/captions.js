@@ -1,10 +1,11 @@
 // The captions of the Live tab: lines that grow, cues for the download, scrolling.
 
-import { clock, make } from "/edgeapp/static/parts.js";
+import { clock, make } from "/edgeapp/static/elements.js";
 
 const NEAR_PX = 80;
 
-/** root: the tab's element. Set `changed` to a function that is called when lines come or go. */
+/** root: the tab's element. Set `changed` to a function that is called when lines come or go, and
+ * `hear` to one that plays what was said between two times, in seconds. */
 export class Captions {
   constructor(root) {
     this.find = (selector) => root.querySelector(selector);
@@ -17,6 +18,7 @@ export class Captions {
     this.base = { id: 0, time: 0, cues: 0, translated: 0 };
     this.follow = true;
     this.changed = () => {};
+    this.hear = null;
     const place = this.find(".ea-captions");
     place.onscroll = () => {
       const left = place.scrollHeight - place.scrollTop - place.clientHeight;
@@ -51,14 +53,14 @@ export class Captions {
     (translated ? this.translated : this.cues).push(cue);
   }
 
-  show({ id, start, text, tail, translation, running }) {
+  show({ id, start, end, text, tail, translation, running }) {
     id += this.base.id;
     const cut = this.cut.get(id) ?? { text: 0, translation: 0 };
     let line = this.lines.get(id);
     if (!line) {
       line = make("li", { class: "ea-line-of" });
       line.append(
-        make("time", { class: "ea-chip" }, clock(start + this.base.time)),
+        this.time(start + this.base.time, line),
         make("p", { class: "ea-said" }),
         make("p", { class: "ea-meant" }),
       );
@@ -68,10 +70,20 @@ export class Captions {
     line.hidden = !(text || tail).slice(cut.text);
     fillText(line.querySelector(".ea-said"), text.slice(cut.text), tail);
     fillText(line.querySelector(".ea-meant"), translation.slice(cut.translation), running);
+    line.dataset.end = end + this.base.time;
     line.dataset.text = text.length;
     line.dataset.translation = translation.length;
     this.changed();
     this.scroll();
+  }
+
+  /** When a line began: a button that plays it, where there is sound. */
+  time(start, line) {
+    const shown = make("time", { class: "ea-chip" }, clock(start));
+    if (!this.hear) return shown;
+    const button = make("button", { type: "button", class: "ea-hear", "aria-label": `Hear ${clock(start)}` }, shown);
+    button.onclick = () => this.hear(start, Number(line.dataset.end));
+    return button;
   }
 
   scroll() {

@@ -1,11 +1,14 @@
 // The File tab: uploads a recording and shows its transcript, which can be played, edited and saved.
 
+import { onDrop } from "/edgeapp/static/dropped.js";
 import { Player } from "/edgeapp/static/player.js";
-import { clock, fillPickers, make, picked, problem, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
+import { clock, fillPickers, make, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
 import { Editor } from "/edgeapp/static/editor/editor.js";
 import { Saver } from "/edgeapp/static/editor/saver.js";
 import { fileName } from "/edgeapp/static/history/listing.js";
+import { Queue } from "/edgeapp/static/queue.js";
+import { Picture } from "/edgeapp/static/video.js";
 
 const FORMATS = ["txt", "md", "docx", "srt", "vtt", "tsv", "json"];
 const MB = 1 << 20;
@@ -19,12 +22,62 @@ class File {
     this.segments = new Editor(this.find(".ea-segments"), this.find(".ea-editing"), this.player);
     this.player.moved = (time) => this.segments.mark(time);
     this.saver = new Saver(() => this.segments.texts(), (text) => this.status(text));
-    this.segments.changed = () => this.saver.changed();
     this.name = "";
+    this.picture = new Picture(this.player.audio, () => {
+      const { cues, translation } = this.segments.texts();
+      return translation.length ? translation : cues;
+    });
+    this.segments.changed = () => {
+      this.saver.changed();
+      this.picture.changed();
+    };
+    this.queue = new Queue(root, this.queued());
     this.listen();
   }
 
+  /** What the queue asks of this tab. */
+  queued() {
+    const file = this;
+    return {
+      begin: (recording) => this.begin(recording),
+      get working() {
+        return file.working;
+      },
+      keep: () => this.take(),
+      show: (kept) => this.show(kept),
+      transcript: ({ language, target, texts }) => ({ language, target, ...texts }),
+    };
+  }
+
+  /** What is needed to show the recording again. */
+  take() {
+    const { file, language, target, duration } = this;
+    const { record } = this.saver;
+    const { sound } = this.player;
+    const took = this.queue.current?.kept?.took ?? this.queue.took;
+    return { file, language, target, duration, record, sound, texts: this.segments.texts(), took };
+  }
+
+  /** Show a recording that was worked on before. */
+  show({ file, language, target, duration, record, sound, texts }) {
+    Object.assign(this, { file, language, target, duration, name: file.name });
+    this.saver.open(record);
+    this.segments.open(texts.cues, texts.translation, { language, target });
+    problem(this.root, "");
+    this.find(".ea-name").textContent = file.name;
+    this.find(".ea-which").hidden = !target;
+    this.player.open(file);
+    if (sound) this.player.draw(sound);
+    this.player.setLength(duration);
+    this.progress(duration);
+    this.status("");
+    this.state("done");
+    this.picture.changed();
+  }
+
   listen() {
+    remember(this.root, "ea-file-choice");
+    onDrop((files) => this.queue.add(files));
     onPickerOptions((options) => {
       this.options = options;
       fillPickers(this.root, options);
@@ -37,47 +90,44 @@ class File {
     const drop = this.find(".ea-drop");
     const chosen = drop.querySelector("input");
     chosen.onchange = () => {
-      if (chosen.files.length) this.begin(chosen.files[0]);
+      this.queue.add([...chosen.files]);
       chosen.value = "";
-    };
-    drop.ondragover = (event) => {
-      event.preventDefault();
-      drop.classList.add("ea-over");
-    };
-    drop.ondragleave = () => drop.classList.remove("ea-over");
-    drop.ondrop = (event) => {
-      event.preventDefault();
-      drop.classList.remove("ea-over");
-      if (event.dataTransfer.files.length) this.begin(event.dataTransfer.files[0]);
     };
     this.find(".ea-cancel").onclick = () => this.cancel();
     this.find(".ea-again").onclick = () => this.reset();
     const buttons = FORMATS.map((format) => make("button", { type: "button", class: "ea-quiet" }, format));
     this.find(".ea-formats").append(...buttons);
     for (const button of buttons) button.onclick = () => this.save(button.textContent);
-    on("file_sound", (sound) => this.player.draw(sound));
-    on("file_started", ({ language, duration }) => {
+    // What a recording that was cancelled or has failed still sends belongs to no other one.
+    const during = (type, listener) => on(type, (message) => this.sent && listener(message));
+    during("file_sound", (sound) => this.player.draw(sound));
+    during("file_started", ({ language, duration }) => {
       this.language = this.segments.sentences.languages.language = language;
       this.duration = duration;
       this.player.setLength(duration);
       this.status("");
     });
-    on("file_heard", ({ text }) => this.segments.append(text));
-    on("file_retracted", () => this.segments.retract());
-    on("file_segment", ({ segment, left, record }) => {
+    during("file_heard", ({ text }) => this.segments.append(text));
+    during("file_retracted", () => this.segments.retract());
+    during("file_segment", ({ segment, left, record }) => {
       this.segments.add(segment);
       this.saver.record = record ?? this.saver.record;
+      this.picture.changed();
       this.progress(segment.end);
       this.status(left === null ? "" : `about ${clock(left + 0.9)} left`);
     });
-    on("file_translating", ({ text }) => this.segments.append(text, true));
-    on("file_translated", ({ cue }) => this.segments.translate(cue));
-    on("file_done", () => {
+    during("file_translating", ({ text }) => this.segments.append(text, true));
+    during("file_translated", ({ cue }) => {
+      this.segments.translate(cue);
+      this.picture.changed();
+    });
+    during("file_done", () => {
       this.progress(this.duration);
       this.status("Done.");
+      this.complete = true;
     });
     on("error", ({ kind, message }) => kind === "file" && this.failed(message));
-    on("idle", ({ kind, cancelled }) => kind === "file" && this.ended(cancelled));
+    during("idle", ({ kind, cancelled }) => kind === "file" && this.ended(cancelled));
     on("lost", () => this.working && this.failed("The connection was lost, and the transcription was cancelled."));
   }
 
@@ -102,6 +152,7 @@ class File {
 
   status(text) {
     this.find(".ea-left").textContent = text;
+    this.queue.note(text);
   }
 
   progress(seconds) {
@@ -112,6 +163,8 @@ class File {
   async begin(file) {
     const choice = picked(this.root);
     this.saver.open(null, true);
+    this.file = file;
+    this.complete = this.sent = false;
     this.name = file.name;
     this.target = choice.target ?? "";
     this.duration = 0;
@@ -138,6 +191,7 @@ class File {
       });
       if (!reply.ok) throw new Error((await reply.json()).error);
       this.status("Transcribing");
+      this.sent = true;
       send({ type: "file", name: file.name, keep: keeps(), ...choice });
     } catch (error) {
       if (error.name !== "AbortError") this.failed(error.message);
@@ -152,21 +206,26 @@ class File {
 
   ended(cancelled) {
     if (!this.working) return;
+    this.sent = false;
     this.segments.retract();
     if (cancelled) this.status("Cancelled. The text so far is below.");
     this.state("done");
     this.saver.release();
+    this.queue.ended(this.complete ? "done" : "cancelled");
   }
 
   failed(message) {
+    this.sent = false;
     problem(this.root, message);
     this.status("");
     this.state("done");
     this.saver.release();
+    this.queue.ended("failed", message);
   }
 
   reset() {
     this.saver.open(null);
+    this.queue.reset();
     this.player.close();
     this.segments.clear();
     problem(this.root, "");

@@ -1,9 +1,11 @@
 // Behaviour of the tab bar and the page's frame: the URL's hash is the open tab, arrow keys move
-// between tabs, the title shows that the microphone is open, and a button logs out.
+// between tabs, and the title shows that the microphone is open.
 
+import { sayCompiling } from "/edgeapp/static/compiling.js";
+import { catchDrops } from "/edgeapp/static/dropped.js";
 import { on } from "/edgeapp/static/session.js";
-import { make } from "/edgeapp/static/parts.js";
 import { toast } from "/edgeapp/static/toast.js";
+import { addTools } from "/edgeapp/static/tools.js";
 
 const KEYS = { ArrowRight: 1, ArrowLeft: -1 };
 
@@ -43,7 +45,9 @@ function setUpTabs(list) {
     next.focus();
     next.click();
   });
-  const initial = location.hash.slice(1);
+  // The tab of the address, unless another one was clicked while the page was loading.
+  const untouched = tabs()[0]?.getAttribute("aria-selected") === "true";
+  const initial = untouched ? location.hash.slice(1) : "";
   new MutationObserver(update).observe(list, { attributeFilter: ["aria-selected"], subtree: true });
   update();
   if (initial) open(initial);
@@ -63,15 +67,12 @@ function whenAdded(selector, act) {
   observer.observe(document.documentElement, { childList: true, subtree: true });
 }
 
+catchDrops(() => open("file"));
 whenAdded("#ea-tabs div[role=tablist]", setUpTabs);
 on("lost", () => toast("The connection to EdgeApp is lost. Reconnecting."));
-on("hello", ({ user }) => {
-  if (!user || document.querySelector(".ea-person")) return;
-  const out = make("button", { type: "submit", class: "ea-quiet" }, "Log out");
-  const form = make("form", { class: "ea-person", method: "post", action: "/logout" }, out);
-  out.title = user;
-  addEventListener("ea-tab", ({ detail }) => (form.dataset.tab = detail));
-  whenAdded(".gradio-container main", (main) => main.append(form));
+whenAdded(".gradio-container main", (main) => {
+  addTools(main, tabs);
+  sayCompiling(main);
 });
 on("warning", ({ message }) => toast(message));
 

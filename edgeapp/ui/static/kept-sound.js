@@ -1,12 +1,14 @@
-// Sound that was recorded and that the server has not confirmed yet, so that a lost connection
-// loses none of it. Positions are samples since the recording began.
+// Sound that was recorded: what the server has not confirmed yet, so that a lost connection loses
+// none of it, or the last minutes, to be heard again. Positions are samples since the recording began.
 
 const LONGEST_S = 600;
 
 export class KeptSound {
-  /** rate: samples a second. start: the position of the first sample. */
-  constructor(rate, start = 0) {
+  /** rate: samples a second. start: the position of the first sample. longest: in seconds; what is
+   * older is dropped. */
+  constructor(rate, start = 0, longest = LONGEST_S) {
     this.rate = rate;
+    this.longest = longest;
     this.start = this.end = start;
     this.blocks = []; // of Int16Array
     this.lost = 0; // samples that were dropped because too much was kept
@@ -17,7 +19,7 @@ export class KeptSound {
     const block = new Int16Array(buffer);
     this.blocks.push(block);
     this.end += block.length;
-    while (this.end - this.start > LONGEST_S * this.rate) {
+    while (this.end - this.start > this.longest * this.rate) {
       this.lost += this.blocks[0].length;
       this.dropFirst();
     }

@@ -2,15 +2,19 @@
 
 import { Captions } from "/edgeapp/static/captions.js";
 import { DemoStrip } from "/edgeapp/static/demo-strip.js";
+import { Heard } from "/edgeapp/static/heard.js";
 import { LiveLine } from "/edgeapp/static/live-line.js";
-import { openMicrophone, openSample } from "/edgeapp/static/microphone.js";
-import { clock, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
+import { SOURCES, openMicrophone, openSample, sharesTabs } from "/edgeapp/static/microphone.js";
+import { Projector } from "/edgeapp/static/projector.js";
+import { clock, download, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { Share, shared } from "/edgeapp/static/share.js";
 import { toast } from "/edgeapp/static/toast.js";
 import { Wave } from "/edgeapp/static/wave.js";
 import { Welcome } from "/edgeapp/static/welcome.js";
 
 const LATE_S = 2;
+const KEEP = "ea-keep-sound"; // in localStorage
 const SILENCE_S = 1.2; // ends the running line when the recording pauses
 
 class Live {
@@ -19,7 +23,13 @@ class Live {
     this.find = (selector) => root.querySelector(selector);
     this.captions = new Captions(root);
     this.captions.changed = () => this.update();
+    this.captions.hear = (start, end) => {
+      if (!this.heard?.play(start, end)) toast("Only the last five minutes can be heard again.");
+    };
+    this.heard = null;
     this.welcome = new Welcome(root, () => this.begin(openSample));
+    this.share = new Share(root);
+    this.projector = new Projector(root, () => this.captions.scroll());
     this.strip = new DemoStrip(this.find(".ea-demo"));
     this.language = "";
     this.target = "";
@@ -32,6 +42,16 @@ class Live {
   }
 
   listen() {
+    const keep = this.find(".ea-keep-sound");
+    keep.setAttribute("aria-pressed", String(localStorage.getItem(KEEP) === "yes"));
+    keep.onclick = () => {
+      const wanted = keep.getAttribute("aria-pressed") !== "true";
+      keep.setAttribute("aria-pressed", String(wanted));
+      localStorage.setItem(KEEP, wanted ? "yes" : "no");
+    };
+    this.find("[name=sound]").parentElement.hidden = !sharesTabs();
+    this.find(".ea-save-sound").onclick = () => this.saveSound();
+    document.addEventListener("visibilitychange", () => this.stayAwake());
     remember(this.root, "ea-live-choice");
     onPickerOptions((options) => {
       this.options = options;
@@ -84,7 +104,7 @@ class Live {
 
   toggle() {
     const state = this.root.dataset.state;
-    if (state === "idle") this.begin(openMicrophone);
+    if (state === "idle") this.begin(SOURCES[this.find("[name=sound]").value]);
     else if (state === "stopping") this.ended();
     else this.stop();
   }
@@ -102,11 +122,11 @@ class Live {
       // Audio that is recorded before the server knows of the session.
       const early = [];
       const microphone = await this.record(open, (audio) => {
-        if (this.attempt === attempt) this.line ? this.line.add(audio) : early.push(audio);
+        if (this.attempt === attempt) this.line ? this.deliver(audio) : early.push(audio);
       });
       if (this.attempt !== attempt) return await microphone.close();
       this.microphone = microphone;
-      const request = { type: "live", ...choice, rate: Math.round(microphone.rate), keep: keeps() };
+      const request = { type: "live", ...choice, rate: Math.round(microphone.rate), keep: keeps(), share: shared() };
       const line = new LiveLine(request, (snapshot) => this.resumed(snapshot));
       this.captions.begin(this.seconds ?? 0);
       if (!line.begin()) {
@@ -115,7 +135,9 @@ class Live {
       }
       this.line = line;
       this.began = this.captions.base.time;
-      early.forEach((audio) => line.add(audio));
+      this.heard = new Heard(request.rate, this.began);
+      if (this.find(".ea-keep-sound").getAttribute("aria-pressed") === "true") this.heard.keep(microphone.stream);
+      early.forEach((audio) => this.deliver(audio));
       this.target = choice.target ?? "";
       this.run();
     } catch (error) {
@@ -123,6 +145,12 @@ class Live {
       this.ended();
       problem(this.root, error.message);
     }
+  }
+
+  /** Recorded sound, for the server and to be heard again. */
+  deliver(audio) {
+    this.line?.add(audio);
+    this.heard?.add(audio);
   }
 
   record(open, deliver, rate = undefined) {
@@ -139,8 +167,14 @@ class Live {
     this.microphone.onended = () => this.stop();
     this.ticking = setInterval(() => this.tick(), 250);
     document.body.dataset.recording = "yes";
-    navigator.wakeLock?.request("screen").then((lock) => (this.wake = lock), () => {});
+    this.stayAwake();
     this.tick();
+  }
+
+  /** The screen stays on while the microphone is open; a browser forgets it with a hidden page. */
+  stayAwake() {
+    if (!this.microphone || document.hidden) return;
+    navigator.wakeLock?.request("screen").then((lock) => (this.wake = lock), () => {});
   }
 
   /** Go on after a reload, if captions were running. */
@@ -154,7 +188,9 @@ class Live {
     this.update();
     if (hello()) line.connected();
     try {
-      this.microphone = await this.record(openMicrophone, (audio) => line.add(audio), line.request.rate);
+      if (line.request.sound) throw new Error("Press Start to choose the tab or the screen again.");
+      this.heard = new Heard(line.request.rate, line.seconds);
+      this.microphone = await this.record(openMicrophone, (audio) => this.deliver(audio), line.request.rate);
       if (this.line === line) this.run();
       else this.release();
     } catch (error) {
@@ -197,7 +233,8 @@ class Live {
   pause() {
     this.paused = !this.paused;
     const { line } = this;
-    if (this.paused) line?.add(new Int16Array(Math.round(SILENCE_S * line.request.rate)).buffer);
+    if (this.paused && line) this.deliver(new Int16Array(Math.round(SILENCE_S * line.request.rate)).buffer);
+    this.heard?.pause(this.paused);
     this.find(".ea-pause").textContent = this.paused ? "Continue" : "Pause";
     this.find(".ea-pause").setAttribute("aria-pressed", this.paused);
     document.body.dataset.recording = this.paused ? "paused" : "yes";
@@ -218,8 +255,10 @@ class Live {
     delete document.body.dataset.recording;
     this.wake?.release().catch(() => {});
     this.wake = null;
+    await this.heard?.end();
     await microphone?.close();
     this.wave.clear();
+    this.find(".ea-save-sound").hidden = !this.heard?.file;
   }
 
   ended() {
@@ -271,10 +310,19 @@ class Live {
       target: this.target,
       translated: this.find("[name=which]").value && this.target,
     };
-    const when = new Date().toISOString().slice(0, 16).replace(/[:T]/g, "-");
-    await saveTranscript(`captions-${when}`, this.find("[name=format]").value, transcript).catch(
+    await saveTranscript(this.fileName(), this.find("[name=format]").value, transcript).catch(
       (error) => problem(this.root, error.message),
     );
+  }
+
+  saveSound() {
+    const { file } = this.heard;
+    const [, ending] = [["ogg", "ogg"], ["mp4", "m4a"]].find(([type]) => file.type.includes(type)) ?? ["", "webm"];
+    download(`${this.fileName()}.${ending}`, file);
+  }
+
+  fileName() {
+    return `captions-${new Date().toISOString().slice(0, 16).replace(/[:T]/g, "-")}`;
   }
 
   beside() {
@@ -288,6 +336,7 @@ class Live {
     if (this.root.classList.contains("ea-big") === wanted) return;
     this.root.classList.toggle("ea-big", wanted);
     this.find(".ea-big-off").hidden = !wanted;
+    this.projector.show(wanted);
     if (wanted) document.documentElement.requestFullscreen?.().catch(() => {});
     else if (document.fullscreenElement) document.exitFullscreen();
     this.find(wanted ? ".ea-big-off" : ".ea-big-on").focus();

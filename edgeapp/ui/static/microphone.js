@@ -1,36 +1,98 @@
-// Sound for live captions: the browser's microphone, or the bundled sample.
+// Sound for live captions: the browser's microphone, the sound of a tab or of the system, both, or
+// the bundled sample.
 
 const CHOSEN = "ea-input"; // in localStorage: the id of the chosen microphone
 
+/** @typedef {{rate: number, label: string, stream: MediaStream, close: () => Promise<void>,
+ *   onended: () => void}} Opened A source that is open. close() resolves after the last block was
+ *   delivered; onended is called when the device is gone, or the user has ended the sharing. */
+
 /** Open the microphone. onBlock(buffer, peak): 16-bit samples, and their peak, 0 to 1. rate: the
- * sample rate to record at; left out: the device's. Returns {rate, close, onended, label}; close()
- * resolves after the last block was delivered, and onended is called when the device is gone.
- * Throws an Error that says why there is no microphone, and what to do. */
+ * sample rate to record at; left out: the device's. Throws an Error that says why there is no
+ * microphone, and what to do.
+ * @returns {Promise<Opened>} */
 export async function openMicrophone(onBlock, rate = undefined) {
+  return record([await microphone()], onBlock, rate);
+}
+
+/** Open the sound of a tab or of the system, which the browser lets the user choose. As
+ * `openMicrophone`. */
+export async function openTab(onBlock, rate = undefined) {
+  return record([await tab()], onBlock, rate);
+}
+
+/** Open both, mixed. As `openMicrophone`. */
+export async function openBoth(onBlock, rate = undefined) {
+  const shared = await tab(); // first: a browser asks only soon after a click
+  try {
+    return await record([shared, await microphone()], onBlock, rate);
+  } catch (error) {
+    stop(shared);
+    throw error;
+  }
+}
+
+/** By the value of the picker "Sound". */
+export const SOURCES = { "": openMicrophone, tab: openTab, both: openBoth };
+
+/** Whether this browser can share the sound of a tab. */
+export const sharesTabs = () => Boolean(navigator.mediaDevices?.getDisplayMedia);
+
+async function microphone() {
   if (!navigator.mediaDevices?.getUserMedia) throw new Error(insecure());
   // No echo or noise filters: captions are for all speech in the room.
   const audio = { echoCancellation: false, noiseSuppression: false, autoGainControl: true };
   const deviceId = localStorage.getItem(CHOSEN);
   if (deviceId) audio.deviceId = { ideal: deviceId };
-  const stream = await navigator.mediaDevices.getUserMedia({ audio }).catch((error) => {
+  return navigator.mediaDevices.getUserMedia({ audio }).catch((error) => {
     throw new Error(refusal(error));
   });
-  const stop = () => stream.getTracks().forEach((track) => track.stop());
-  const [track] = stream.getAudioTracks();
-  const context = new AudioContext({ latencyHint: "interactive", sampleRate: rate });
-  const recorder = await record(context, onBlock).catch((error) => {
-    stop();
-    throw error;
+}
+
+async function tab() {
+  if (!sharesTabs()) throw new Error("This browser cannot share the sound of a tab; Chromium on a computer can.");
+  const audio = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+  // Browsers share sound with a picture only; nothing is done with the picture.
+  const wanted = { video: { frameRate: 1 }, audio, systemAudio: "include" };
+  const stream = await navigator.mediaDevices.getDisplayMedia(wanted).catch((error) => {
+    const refused = error.name === "NotAllowedError";
+    throw new Error(refused ? "No tab or screen was chosen." : `The sound cannot be shared: ${error.message}`);
   });
-  context.createMediaStreamSource(stream).connect(recorder.node);
-  const opened = { rate: context.sampleRate, label: track.label, onended: () => {} };
-  track.onended = () => opened.onended();
-  opened.close = async () => {
-    await recorder.flush();
-    stop();
-    await context.close();
-  };
-  return opened;
+  if (stream.getAudioTracks().length) return stream;
+  stop(stream);
+  throw new Error("What was chosen has no sound: choose a tab, and tick “Also share tab audio”.");
+}
+
+function stop(stream) {
+  stream.getTracks().forEach((track) => track.stop());
+}
+
+/** Record streams, mixed. */
+async function record(streams, onBlock, rate) {
+  const tracks = streams.flatMap((stream) => stream.getAudioTracks());
+  const context = new AudioContext({ latencyHint: "interactive", sampleRate: rate });
+  try {
+    const recorder = await addRecorder(context, onBlock);
+    const mixed = context.createMediaStreamDestination();
+    for (const stream of streams) {
+      const source = context.createMediaStreamSource(stream);
+      source.connect(recorder.node);
+      source.connect(mixed);
+    }
+    const label = tracks.map((track) => track.label).join(" + ");
+    const opened = { rate: context.sampleRate, label, stream: mixed.stream, onended: () => {} };
+    for (const track of tracks) track.onended = () => opened.onended();
+    opened.close = async () => {
+      await recorder.flush();
+      streams.forEach(stop);
+      await context.close();
+    };
+    return opened;
+  } catch (error) {
+    streams.forEach(stop);
+    context.close();
+    throw error;
+  }
 }
 
 /** Play the bundled sample aloud, and deliver it as `openMicrophone` does. */
@@ -40,10 +102,12 @@ export async function openSample(onBlock) {
   if (!reply.ok) throw new Error("The sample cannot be loaded.");
   const source = context.createBufferSource();
   source.buffer = await context.decodeAudioData(await reply.arrayBuffer());
-  const recorder = await record(context, onBlock);
+  const recorder = await addRecorder(context, onBlock);
+  const played = context.createMediaStreamDestination();
   source.connect(recorder.node);
+  source.connect(played);
   source.connect(context.destination);
-  const opened = { rate: context.sampleRate, label: "sample", onended: () => {} };
+  const opened = { rate: context.sampleRate, label: "sample", stream: played.stream, onended: () => {} };
   source.onended = () => opened.onended();
   opened.close = async () => {
     await recorder.flush();
@@ -66,7 +130,7 @@ export const chosenMicrophone = () => localStorage.getItem(CHOSEN) ?? "";
 export const chooseMicrophone = (id) => localStorage.setItem(CHOSEN, id);
 
 /** A node that delivers what it hears to onBlock, and a function that delivers the rest. */
-async function record(context, onBlock) {
+async function addRecorder(context, onBlock) {
   try {
     await context.audioWorklet.addModule("/edgeapp/static/recorder.js");
   } catch (error) {

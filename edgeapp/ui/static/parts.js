@@ -1,6 +1,9 @@
-// Functions that several tabs share: pickers, times and sizes, elements, downloads.
+// Functions that several tabs share: pickers, errors, downloads.
 
+import { make } from "/edgeapp/static/elements.js";
 import { ask, on } from "/edgeapp/static/session.js";
+
+export { clock, make, size } from "/edgeapp/static/elements.js";
 
 let options = null;
 
@@ -58,7 +61,9 @@ export function remember(root, key) {
   for (const select of selects) {
     const value = stored[select.name];
     // A value is an option until the offers are known; `fill` drops it if it is not offered.
-    if (value) select.append(new Option(value, value, true, true));
+    const offered = [...select.options].some((option) => option.value === value);
+    if (value && offered) select.value = value;
+    else if (value) select.append(new Option(value, value, true, true));
   }
   root.addEventListener("change", ({ target }) => {
     if (!selects.includes(target)) return;
@@ -80,31 +85,6 @@ export function picked(root) {
     if (select.value) values[select.name] = select.value;
   }
   return values;
-}
-
-/** 75 → "1:15", 3675 → "1:01:15". */
-export function clock(seconds) {
-  const whole = Math.max(0, Math.floor(seconds));
-  const parts = [Math.floor(whole / 60) % 60, whole % 60];
-  if (whole >= 3600) parts.unshift(Math.floor(whole / 3600));
-  return parts.map((part, i) => (i ? String(part).padStart(2, "0") : part)).join(":");
-}
-
-/** 1500000 → "1.5 MB". */
-export function size(bytes) {
-  if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(1)} GB`;
-  return bytes >= 1e8 ? `${Math.round(bytes / 1e6)} MB` : `${(bytes / 1e6).toFixed(1)} MB`;
-}
-
-/** Create an element. given: attributes, and properties that are not strings. */
-export function make(tag, given = {}, ...children) {
-  const element = document.createElement(tag);
-  for (const [name, value] of Object.entries(given)) {
-    if (name in element && typeof value !== "string") element[name] = value;
-    else element.setAttribute(name, value);
-  }
-  element.append(...children);
-  return element;
 }
 
 /** Show an error message in a tab; "" hides it. */

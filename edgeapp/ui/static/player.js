@@ -9,7 +9,7 @@ const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
 export class Player {
   constructor(root) {
     const find = (selector) => root.querySelector(selector);
-    this.audio = find("audio");
+    this.audio = find("video, audio");
     this.strip = find(".ea-strip");
     this.canvas = this.strip.querySelector("canvas");
     this.button = find(".ea-play");
@@ -62,6 +62,7 @@ export class Player {
       event.preventDefault();
     };
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.paint());
+    addEventListener("ea-theme", () => this.paint());
   }
 
   /** Whether sound is heard. */

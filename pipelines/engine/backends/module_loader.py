@@ -48,6 +48,7 @@ def load_module(folder: Path, device: torch.device) -> Any | None:
     notice(
         f"{folder.name} is a {name}, which is not native here: it is run by transformers, slower"
     )
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         module = loaded_by.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     except (OSError, ValueError, KeyError, RuntimeError, TypeError) as error:

@@ -9,12 +9,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from pipelines.engine.backends.transformers_cache import ModuleKVCache, ModuleSlot
+from pipelines.engine.backends.module_forward import ModuleForward, forward_of
+from pipelines.engine.backends.transformers_cache import (
+    CacheRow,
+    ModuleKVCache,
+    ModuleSlot,
+    can_join,
+)
 from pipelines.engine.model.lm_head import argmax
 from pipelines.engine.model.precision import ComputePlan, StackPrecision
 from pipelines.engine.state.attention_capture import AttentionCapture
@@ -28,8 +34,11 @@ __all__ = ["TransformersBackend"]
 # For models whose config states no longest sequence (relative positions).
 _UNLIMITED_POSITIONS = 1 << 20
 
-# Families whose decoders take one token a pass once they have a cache.
-_ONE_TOKEN_A_PASS = frozenset({"fsmt", "prophetnet"})
+# Captioning models whose special ids are those of their text decoder, and what BLIP ends with.
+_CAPTION_DECODERS = frozenset({"blip", "blip-2"})
+_EOS_NAMES = {"blip": ("sep_token_id",)}
+
+_ENCODER_ROWS = 16  # sources encoded in one pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,13 +64,36 @@ class _Encoded(EncodedSource):
         return self
 
 
+@dataclass(frozen=True, eq=False)
+class _Row:
+    """A sequence in a pass.
+
+    Attributes:
+        index: In the pass.
+        slot: What the module has read of it.
+        new: Its new tokens.
+        encoded: Its source.
+    """
+
+    index: int
+    slot: ModuleSlot
+    new: list[int]
+    encoded: _Encoded
+
+
 class TransformersBackend:
-    """A transformers module. Not thread-safe."""
+    """A transformers module. Not thread-safe.
+
+    Raises:
+        RequestError: Modules of its kind are not run.
+    """
 
     def __init__(self, module: Any) -> None:
         self._module = module
+        self._forward = forward_of(module)
+        self._joins: bool | None = None  # whether rows of its cache can be joined; None: not known
         self._decoder_config = module.config.get_text_config(decoder=True)
-        self.architecture = _architecture(module)
+        self.architecture = _architecture(module, self._forward)
         side = StackPrecision("dense", module.dtype, module.dtype)
         compute_type = str(module.dtype).removeprefix("torch.")
         self.plan = ComputePlan(compute_type, module.device, side, side, "the module's own")
@@ -72,7 +104,7 @@ class TransformersBackend:
         """Whether the module can return cross-attention weights: in "eager" attention only."""
         if self.architecture.source == "none":
             return False
-        config = self._module.get_decoder().config
+        config = self._forward.decoder.config
         return getattr(config, "_attn_implementation", None) == "eager"
 
     @property
@@ -91,23 +123,37 @@ class TransformersBackend:
         return ModuleKVCache(self._decoder_config, self._module.dtype.itemsize), NullCrossCache()
 
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
-        """Encode sources one by one.
+        """Encode sources, those that fit together in one pass.
 
         Args:
             sources: what the module's encoder takes, without the batch dimension: token ids, or a
                 tensor (pixels, features). Ignored if there is no encoder.
         """
-        return [_Encoded((), (), self._owner, self._encode(source)) for source in sources]
+        encoded: list[EncodedSource | None] = [None] * len(sources)
+        for batch in self._encoder_batches(sources):
+            outputs = self._forward.encode([sources[index] for index in batch])
+            for index, each in zip(batch, outputs, strict=True):
+                encoded[index] = _Encoded((), (), self._owner, each)
+        return [each for each in encoded if each is not None]
 
-    def _encode(self, source: Any) -> Any:
-        if self.architecture.source == "none":
-            return None
-        encoder = self._module.get_encoder()
+    def _encoder_batches(self, sources: Sequence[Any]) -> list[list[int]]:
+        """Indices of the sources that are encoded together: texts of like length, else equal
+        shapes."""
+        if not self._forward.batched:
+            return [[index] for index in range(len(sources))]
         if self.architecture.source == "tokens":
-            ids = torch.tensor([list(source)], device=self._module.device)
-            return encoder(input_ids=ids, attention_mask=torch.ones_like(ids), return_dict=True)
-        tensor = torch.as_tensor(source).to(self._module.device, self._module.dtype)
-        return encoder(**{_input_name(self._module): tensor[None]}, return_dict=True)
+            order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
+            groups = [order]
+        else:
+            shapes: dict[Any, list[int]] = {}
+            for index, source in enumerate(sources):
+                shapes.setdefault(getattr(source, "shape", None), []).append(index)
+            groups = list(shapes.values())
+        return [
+            group[start : start + _ENCODER_ROWS]
+            for group in groups
+            for start in range(0, len(group), _ENCODER_ROWS)
+        ]
 
     def decode(
         self,
@@ -119,55 +165,62 @@ class TransformersBackend:
         capture: AttentionCapture | None = None,
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
-        """Run one pass, as Backend.decode, one sequence at a time; the "hidden states" are the
-        logits."""
-        logits = []
-        sequences = zip(ids, cache.slots[slots], encoded_sources, strict=True)
-        for index, (new, slot, encoded) in enumerate(sequences):
-            attention = capture is not None and capture.captures(index)
-            out = self._forward(list(new), slot, encoded, attention)
-            logits.append(out.logits[0, -len(new) :])
-            if capture is not None and attention:
-                capture.add_weights(index, out.cross_attentions or ())
-        return torch.stack(logits)
+        """Run one pass, as Backend.decode; the "hidden states" are the logits.
 
-    def _forward(
-        self, new: list[int], slot: ModuleSlot, encoded: EncodedSource, attention: bool
-    ) -> Any:
-        """The module's output for new tokens of a slot, or for all where its cache was lost."""
-        assert isinstance(encoded, _Encoded)
-        slot.rewind()
-        ids = new if slot.past is not None else [*slot.ids, *new]
-        tokens = torch.tensor([ids], device=self._module.device)
-        if encoded.outputs is None:
-            inputs: dict[str, Any] = {"input_ids": tokens}
-        else:
-            inputs = {"decoder_input_ids": tokens, "encoder_outputs": encoded.outputs}
-        past, slot.past = slot.past, None  # if the pass fails, the cache is half written
-        if attention:
-            inputs["output_attentions"] = True
-        if self._module.config.model_type in _ONE_TOKEN_A_PASS:
-            out = self._one_by_one(inputs, past)
-        else:
-            out = self._module(**inputs, past_key_values=past, use_cache=True, return_dict=True)
-        slot.past = out.past_key_values
-        slot.ids += new
-        return out
-
-    def _one_by_one(self, inputs: dict[str, Any], past: Any) -> Any:
-        """The output of a pass, computed in one pass a token."""
-        outs = []
-        for token in inputs["decoder_input_ids"].split(1, dim=1):
-            out = self._module(
-                **inputs | {"decoder_input_ids": token},
-                past_key_values=past,
-                use_cache=True,
-                return_dict=True,
+        Sequences at the same position are one pass of the module: most modules count positions
+        for all rows alike.
+        """
+        rows = [
+            _Row(index, slot, [*new], encoded)
+            for index, (new, slot, encoded) in enumerate(
+                zip(ids, cache.slots[slots], encoded_sources, strict=True)
             )
-            past = out.past_key_values
-            outs.append(out)
-        out = outs[-1]
-        out.logits = torch.cat([each.logits for each in outs], dim=1)
+            if isinstance(encoded, _Encoded)
+        ]
+        for row in rows:
+            cache.rewind(row.slot, row.encoded.length)
+        logits: dict[int, Tensor] = {}
+        for group in self._groups(rows):
+            attention = capture is not None and any(capture.captures(row.index) for row in group)
+            out = self._run(group, cache, attention)
+            for number, row in enumerate(group):
+                logits[row.index] = out.logits[number, -len(row.new) :]
+                if capture is not None and capture.captures(row.index):
+                    length = row.encoded.length
+                    layers = out.cross_attentions or ()
+                    weights = [layer[number : number + 1, ..., :length] for layer in layers]
+                    capture.add_weights(row.index, weights)
+        return torch.stack([logits[row.index] for row in rows])
+
+    def _groups(self, rows: Sequence[_Row]) -> list[list[_Row]]:
+        """The rows of each pass. Only padded texts have a mask, so others have equal sources."""
+        groups: dict[Any, list[_Row]] = {}
+        for row in rows:
+            past = -1 if row.slot.past is None else len(row.slot.ids)
+            source = 0 if self.architecture.source == "tokens" else row.encoded.length
+            # The first pass of all is of one row: its cache shows whether rows can be joined.
+            alone = row.index if not (self._forward.batched and self._joins) else None
+            groups.setdefault((past, row.slot.length, source, alone), []).append(row)
+        return list(groups.values())
+
+    def _run(self, rows: Sequence[_Row], cache: ModuleKVCache, attention: bool) -> Any:
+        """The module's output for new tokens of slots, or for all where a cache was lost."""
+        slots = [row.slot for row in rows]
+        reads = slots[0].past is None  # everything, for all of them
+        tokens = [[*row.slot.ids, *row.new] if reads else row.new for row in rows]
+        longest = max(row.encoded.length for row in rows)
+        past = None if reads else cache.take(slots, longest)
+        out = self._forward.decode(
+            torch.tensor(tokens, device=self._module.device),
+            [row.encoded.outputs for row in rows],
+            past,
+            attention,
+        )
+        if self._joins is None:
+            self._joins = can_join(out.past_key_values)
+        for number, row in enumerate(rows):
+            row.slot.past = CacheRow(out.past_key_values, number, len(rows))
+            row.slot.ids += row.new
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -180,29 +233,28 @@ class TransformersBackend:
         return argmax(self.logits(hidden), suppressed, logprobs)
 
 
-def _architecture(module: Any) -> Architecture:
+def _architecture(module: Any, forward: ModuleForward) -> Architecture:
     """As far as it follows from the config and the generation config.
 
     Raises:
         RequestError: an encoder-decoder without decoder_start_token_id.
     """
-    config = module.config
-    encoder_decoder = bool(config.is_encoder_decoder)
-    source: Literal["tokens", "none", "other"] = "none"
-    if encoder_decoder:
-        tokens = _input_name(module) == "input_ids"
-        source = "tokens" if tokens else "other"
-    defaults = module.generation_config
+    config, source = module.config, forward.source
+    if config.model_type in _CAPTION_DECODERS:
+        defaults = config = config.get_text_config()
+    else:
+        defaults = module.generation_config
     start = _first(defaults, config, "decoder_start_token_id", "bos_token_id")
-    eos = _first(defaults, config, "eos_token_id")
-    if encoder_decoder and start is None:
+    eos = _first(defaults, config, *_EOS_NAMES.get(module.config.model_type, ()), "eos_token_id")
+    if source != "none" and start is None:
         raise RequestError(f"{type(module).__name__} has no decoder_start_token_id")
+    head = module.get_output_embeddings() or forward.decoder.get_output_embeddings()
     return Architecture(
         family="other",
         source=source,
         encoder=_stack(config if source == "tokens" else getattr(config, "encoder", config)),
         decoder=_stack(config.get_text_config(decoder=True)),
-        vocab_size=int(module.get_output_embeddings().weight.shape[0]),
+        vocab_size=int(head.weight.shape[0]),
         source_vocab_size=_source_vocab_size(config),
         num_mel_bins=0,
         start_id=int(start or 0),
@@ -211,12 +263,6 @@ def _architecture(module: Any) -> Architecture:
         separate_embeddings=False,
         tied_head=False,
     )
-
-
-def _input_name(module: Any) -> str:
-    """What the encoder calls its input; FSMT's does not say it, and has the module's."""
-    name = getattr(module.get_encoder(), "main_input_name", None)
-    return str(name or module.main_input_name)
 
 
 def _source_vocab_size(config: Any) -> int:

@@ -1,4 +1,7 @@
-"""The decoder cache of a transformers module: transformers' own cache objects in slots."""
+"""The decoder cache of a transformers module: transformers' own cache objects in slots.
+
+Sequences at the same position share one cache object, a row each, so that one pass serves them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["ModuleKVCache", "ModuleSlot"]
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+__all__ = ["CacheRow", "ModuleKVCache", "ModuleSlot", "can_join"]
+
+
+@dataclass(frozen=True, eq=False)
+class CacheRow:
+    """The part of a transformers cache that is one sequence's.
+
+    Attributes:
+        cache: The cache object.
+        row: The sequence's index in it.
+        rows: How many sequences it holds.
+    """
+
+    cache: Any
+    row: int = 0
+    rows: int = 1
 
 
 @dataclass
@@ -22,21 +44,11 @@ class ModuleSlot:
 
     ids: list[int] = field(default_factory=list)
     length: int = 0
-    past: Any = None
-
-    def rewind(self) -> None:
-        """Discard tokens beyond `length`; the whole cache if it cannot be cropped."""
-        extra = len(self.ids) - self.length
-        del self.ids[self.length :]
-        if extra and self.past is not None:
-            try:
-                self.past.crop(-extra)
-            except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
-                self.past = None
+    past: CacheRow | None = None
 
 
 class ModuleKVCache:
-    """A DecoderCache of one transformers cache per sequence.
+    """A DecoderCache of rows of transformers' caches.
 
     Args:
         config: the decoder's.
@@ -66,9 +78,10 @@ class ModuleKVCache:
         return len(self.slots) - 1
 
     def bytes_for(self, slots: int, tokens: int, source: int) -> int:
-        """As DecoderCache.bytes_for. While a cache grows, one of its layers exists twice."""
-        slot_bytes = tokens * self._token_bytes + source * self._source_bytes
-        return slots * slot_bytes + -(-tokens * self._token_bytes // self._layers)
+        """As DecoderCache.bytes_for. While rows are joined anew, they exist twice; while a single
+        one grows, one of its layers does."""
+        held = slots * (tokens * self._token_bytes + source * self._source_bytes)
+        return held + (held if slots > 1 else -(-tokens * self._token_bytes // self._layers))
 
     def advance(self, slots: slice, tokens: int) -> None:
         for slot in self.slots[slots]:
@@ -77,6 +90,38 @@ class ModuleKVCache:
     def truncate(self, slot: int, length: int) -> None:
         self.slots[slot].length = length
 
+    def rewind(self, slot: ModuleSlot, source_length: int) -> None:
+        """Discard tokens beyond the slot's `length`; its cache too if that cannot be cropped."""
+        extra = len(slot.ids) - slot.length
+        del slot.ids[slot.length :]
+        if not extra or slot.past is None:
+            return
+        cache = self.take([slot], source_length)
+        try:
+            cache.crop(-extra)
+        except (AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError):
+            return
+        slot.past = CacheRow(cache)
+
+    def take(self, slots: Sequence[ModuleSlot], source_length: int) -> Any:
+        """The cache of these slots, in their order, for a pass that writes to it.
+
+        The slots lose it: if the pass fails, it is half written.
+
+        Args:
+            slots: Slots of equal length, each with a past.
+            source_length: Positions of the longest of their sources.
+        """
+        rows = [slot.past for slot in slots if slot.past is not None]
+        for slot in slots:
+            slot.past = None
+        cache = rows[0].cache
+        others = any(slot.past is not None and slot.past.cache is cache for slot in self.slots)
+        whole = [row.row for row in rows] == [*range(rows[0].rows)]
+        if whole and not others and all(row.cache is cache for row in rows):
+            return cache
+        return _joined(rows, source_length)
+
     def reorder(self, sources: Sequence[int]) -> None:
         for slot in set(range(len(self.slots))).difference(sources):
             self.slots[slot].past = None  # frees memory before others are copied
@@ -84,21 +129,77 @@ class ModuleKVCache:
         reordered = []
         for source in sources:
             original = self.slots[source]
-            reordered.append(copy.deepcopy(original) if source in taken else original)
+            reordered.append(_copied(original) if source in taken else original)
             taken.add(source)
         self.slots = reordered
 
     def erase(self, slot: int) -> None:
-        """Does nothing: slots share no tensors, so NaN cannot spread."""
+        """Forget a slot's rows, which may hold NaN; rows of one batch do not mix."""
+        self.slots[slot].past = None
 
     @property
     def bytes(self) -> int:
-        parts = [
-            getattr(past, name, None)
-            for slot in self.slots
-            if (past := slot.past) is not None
-            for name in ("layers", "self_attention_cache", "cross_attention_cache")
+        caches = {id(slot.past.cache): slot.past.cache for slot in self.slots if slot.past}
+        tensors = [
+            getattr(layer, name, None)
+            for cache in caches.values()
+            for part in _parts(cache)
+            for layer in getattr(part, "layers", None) or ()
+            for name in ("keys", "values")
         ]
-        layers = [layer for part in parts for layer in getattr(part, "layers", part) or ()]
-        tensors = [getattr(layer, name, None) for layer in layers for name in ("keys", "values")]
         return sum(int(tensor.nbytes) for tensor in tensors if tensor is not None)
+
+
+def _copied(slot: ModuleSlot) -> ModuleSlot:
+    """A copy of a slot. A row is shared until one of its users writes to it."""
+    past = slot.past
+    if past is not None and not can_join(past.cache):
+        past = copy.deepcopy(past)
+    return ModuleSlot([*slot.ids], slot.length, past)
+
+
+def can_join(cache: Any) -> bool:
+    """Whether rows of several such caches can be put into one: it keeps all positions."""
+    from transformers.cache_utils import DynamicCache, DynamicLayer, EncoderDecoderCache
+
+    if not isinstance(cache, DynamicCache | EncoderDecoderCache):
+        return False
+    return all(type(layer) is DynamicLayer for part in _parts(cache) for layer in part.layers)
+
+
+def _parts(cache: Any) -> list[Any]:
+    """The caches of self-attention and cross-attention; the cache itself if it is one of them."""
+    own = getattr(cache, "self_attention_cache", None)
+    return [cache] if own is None else [own, cache.cross_attention_cache]
+
+
+def _joined(rows: Sequence[CacheRow], source_length: int) -> Any:
+    """A new cache with these rows; a copy of the cache for a single row of an unknown kind."""
+    if not can_join(rows[0].cache):
+        return copy.deepcopy(rows[0].cache)
+    from transformers.cache_utils import DynamicCache, EncoderDecoderCache
+
+    parts = [_parts(row.cache) for row in rows]
+    joined = []
+    for index in range(len(parts[0])):
+        part = DynamicCache()
+        length = source_length if index else None  # cross-attention is padded, and masked
+        for layers in zip(*(each[index].layers for each in parts), strict=True):
+            layer = copy.copy(layers[0])
+            for name in ("keys", "values"):
+                tensors = [getattr(each, name) for each in layers]
+                setattr(layer, name, _rows_of(tensors, rows, length))
+            part.layers.append(layer)
+        joined.append(part)
+    return joined[0] if len(joined) == 1 else EncoderDecoderCache(*joined)
+
+
+def _rows_of(tensors: Sequence[Any], rows: Sequence[CacheRow], length: int | None) -> Tensor | None:
+    """One row of each tensor [rows, heads, length, width]; None for a layer without content."""
+    if tensors[0] is None:
+        return None
+    picked = [tensor[row.row : row.row + 1] for tensor, row in zip(tensors, rows, strict=True)]
+    if length is not None:
+        cut = [each[:, :, :length] for each in picked]
+        picked = [functional.pad(each, (0, 0, 0, length - each.shape[2])) for each in cut]
+    return torch.cat(picked)

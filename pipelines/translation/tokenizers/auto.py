@@ -14,6 +14,7 @@ from pipelines.translation.tokenizers.files import read_json, read_spm, read_voc
 from pipelines.translation.tokenizers.marian import MarianTokenizer
 from pipelines.translation.tokenizers.multilingual import MultilingualTokenizer
 from pipelines.translation.tokenizers.t5 import T5Tokenizer
+from pipelines.translation.tokenizers.wrapped import WrappedTokenizer
 
 __all__ = ["have_same_vocabulary", "model_languages", "open_tokenizer"]
 
@@ -28,7 +29,7 @@ def open_tokenizer(
 
     Args:
         folder: The model folder.
-        family: model_type of its config.json.
+        family: The architecture's: model_type of its config.json, or "other".
         defaults: Its generation_config.json.
         name: The model's name, for messages.
 
@@ -38,9 +39,11 @@ def open_tokenizer(
     """
     if family in ("marian", "opennmt"):
         return MarianTokenizer(folder)
+    start_ids = (*defaults.forced_prefix, defaults.decoder_start_id)
     if family in _MULTILINGUAL:
-        start_ids = (*defaults.forced_prefix, defaults.decoder_start_id)
         return _multilingual(folder, family, start_ids, name)
+    if family == "other":  # run by transformers
+        return _of_wrapped(folder, start_ids, name)
     raise UnsupportedTask(f"{name} is a {family} model, which cannot translate text here")
 
 
@@ -102,6 +105,16 @@ def _multilingual(
     if family == "t5":
         return T5Tokenizer(folder, name)
     return MultilingualTokenizer(folder, family, start_ids)
+
+
+def _of_wrapped(folder: Path, start_ids: tuple[int, ...], name: str) -> TextTokenizer:
+    """The tokenizer of a model that transformers runs: that of a native relative if it has one."""
+    family = read_json(folder / "config.json").get("model_type")
+    if family == "nllb-moe":
+        return MultilingualTokenizer(folder, "m2m_100", start_ids)
+    if family in ("mt5", "umt5"):
+        return T5Tokenizer(folder, name, needs_task=False)
+    return WrappedTokenizer(folder)
 
 
 def _short(codes: Iterable[str]) -> tuple[str, ...]:

@@ -43,6 +43,10 @@ class SubwordModel(Protocol):
 
     def encode(self, text: str) -> list[int]: ...
 
+    def vocabulary(self) -> dict[str, int]:
+        """All pieces and special tokens with their ids."""
+        ...
+
     def unknown(self, text: str) -> tuple[str, ...]:
         """The pieces of a text that have no id, as they occur in it."""
         ...
@@ -91,6 +95,9 @@ class SentencePieceModel:
         self._known = {piece: i for piece, i in every.items() if piece not in self.ids}
         self._pieces = {i: piece for piece, i in self._known.items()}
 
+    def vocabulary(self) -> dict[str, int]:
+        return self._known | self.ids
+
     def encode(self, text: str) -> list[int]:
         return [self._known.get(piece, self._unknown) for piece in self._split(text)]
 
@@ -132,6 +139,10 @@ class TokenizersModel:
         self.size = max([*self._tokenizer.get_vocab().values(), *special.values()]) + 1
         self._special = frozenset(special.values())
         self._unknown = _unknown_id(special, path)
+
+    def vocabulary(self) -> dict[str, int]:
+        every: dict[str, int] = self._tokenizer.get_vocab()
+        return every | self.ids
 
     def encode(self, text: str) -> list[int]:
         ids: list[int] = self._encoding(text).ids

@@ -1,4 +1,5 @@
-"""T5's tokenizer: the task is a prefix of the text, "translate English to German: ".
+"""T5's tokenizer: the task is a prefix of the text, "translate English to German: ", or the target
+is a token before it, "<2de>" (MADLAD). Models of mT5 and UMT5 may have neither.
 
 Equal to transformers' T5Tokenizer, except that nothing in a text becomes a special token.
 """
@@ -22,6 +23,7 @@ __all__ = ["T5Tokenizer"]
 
 _SPM, _JSON = "spiece.model", "tokenizer.json"
 _TASK = re.compile(r"translation_([a-z]{2,3})_to_([a-z]{2,3})")
+_TARGET = re.compile(r"<2([a-z]{2,3}(?:_[A-Z][A-Za-z]+)?)>")
 # The training prefixes of T5 and Flan-T5, for exports of Flan-T5 that omit them.
 _FLAN = {
     ("en", code): f"translate English to {name}: "
@@ -35,6 +37,8 @@ class T5Tokenizer:
     Args:
         folder: The model folder.
         name: The model's name: it tells Flan-T5 from other T5 models.
+        needs_task: Refuse a model whose files name no task. mT5 and UMT5 are trained for their task
+            by others, mostly without a prefix: their texts are given to the model as they are.
 
     Raises:
         CheckpointError: A file is missing or damaged.
@@ -43,15 +47,21 @@ class T5Tokenizer:
 
     plain_quotes = False
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Path, name: str, needs_task: bool = True) -> None:
         self._subwords = _open(folder)
         self._eos = self._subwords.ids["</s>"]
-        self._prefixes = _prefixes(folder, name)
+        self._targets = _target_tokens(self._subwords)
+        self._prefixes = {} if self._targets else _prefixes(folder, name)
+        if needs_task and not (self._targets or self._prefixes):
+            raise UnsupportedTask(
+                f"{name} is a T5 model whose config.json names no translation task"
+            )
         self.model_max_length = read_model_max_length(
             read_json(folder / "tokenizer_config.json", optional=True)
         )
         self.source_codes = tuple(dict.fromkeys(source for source, _ in self._prefixes))
-        self.target_codes = tuple(dict.fromkeys(target for _, target in self._prefixes))
+        targets = self._targets or [target for _, target in self._prefixes]
+        self.target_codes = tuple(dict.fromkeys(targets))
         self.source_language = self.source_codes[0] if len(self.source_codes) == 1 else None
         self.target_language = self.target_codes[0] if len(self.target_codes) == 1 else None
 
@@ -63,6 +73,13 @@ class T5Tokenizer:
         Raises:
             OptionError: The model was not trained for this pair of languages.
         """
+        if self._targets:
+            token = self._targets.get(target_language or "")
+            if token is None:
+                raise OptionError(f"this model does not translate into {target_language!r}")
+            return [token, *self._subwords.encode(text), self._eos]
+        if not self._prefixes:
+            return [*self._subwords.encode(text), self._eos]
         source = source_language or self.source_language or "?"
         target = target_language or self.target_language or "?"
         prefix = self._prefixes.get((source, target))
@@ -109,6 +126,10 @@ def _prefixes(folder: Path, name: str) -> dict[tuple[str, str], str]:
         raise CheckpointError(f"{folder / 'config.json'} is invalid: {error!r}") from error
     if not prefixes and "flan" in f"{name} {config.get('_name_or_path')}".lower():
         prefixes |= _FLAN
-    if not prefixes:
-        raise UnsupportedTask(f"{name} is a T5 model whose config.json names no translation task")
     return prefixes
+
+
+def _target_tokens(subwords: SubwordModel) -> dict[str, int]:
+    """Target language → its token, of models that have such."""
+    found = ((_TARGET.fullmatch(piece), index) for piece, index in subwords.vocabulary().items())
+    return {match[1]: index for match, index in found if match}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from edgeapp.server.page import exports
 from edgeapp.server.transcripts import render_message
-from pipelines.errors import EdgeError
+from pipelines.errors import EdgeError, InputError
 from tests.edgeapp.server import attacks
 
 CUE = {"start": 1, "end": 2, "text": "Good morning."}
@@ -81,3 +83,20 @@ def test_a_child_process_that_takes_too_long_is_ended(
     monkeypatch.setattr(exports, "_LONGEST_S", 0.01)
     response, _ = attacks.request(thread_server(), "POST", "/edgeapp/export", body=body())
     assert response.status == 400
+
+
+def test_several_transcripts_become_one_zip() -> None:
+    cue = {"start": 0.0, "end": 1.0, "text": "Hello."}
+    talk: dict[str, Any] = {"name": "talk.flac", "language": "en", "cues": [cue]}
+    other = {"name": "../talk.mp3", "cues": [cue], "target": "de"}
+    other["translation"] = [cue | {"text": "Hallo."}]
+    files = [talk, talk | {"name": "Talk.wav"}, other]
+    message = {"format": "zip", "formats": ["txt", "json"], "files": files}
+    with zipfile.ZipFile(io.BytesIO(render_message(json.dumps(message).encode()))) as archive:
+        assert archive.namelist() == [
+            "talk.txt", "talk.json", "Talk (2).txt", "Talk (2).json",
+            "_talk.txt", "_talk.de.txt", "_talk.json",
+        ]  # fmt: skip
+        assert archive.read("_talk.de.txt") == b"Hallo.\n"
+    with pytest.raises(InputError, match="not a transcript"):
+        render_message(b'{"format": "zip", "formats": ["txt"], "files": [{"name": "x"}]}')

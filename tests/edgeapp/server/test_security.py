@@ -56,12 +56,14 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
         secured = SecurityMiddleware(
             app, user_of=own.user_of, loopback=chosen.loopback, proxies=chosen.proxies
         )
-        return TestClient(
+        made = TestClient(
             secured,
             base_url="http://127.0.0.1",
             follow_redirects=False,
             raise_server_exceptions=False,
         )
+        made.login_link = own.make_login_link
+        return made
 
     yield client
     for end in ends:

@@ -1,0 +1,137 @@
+"""Reads pictures, one after the other, to stdout or to files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
+
+from edgeapp.batch.find_inputs import FoundInput
+from edgeapp.batch.outputs import output_names, prepare_folder, write_atomically
+from edgeapp.exit_codes import InputFailures
+from pipelines import InputError, OutputError
+
+if TYPE_CHECKING:
+    from pipelines import PictureText, Reader, ReadOptions, Translator
+
+__all__ = ["PictureRunner"]
+
+_STDIN_BYTES = 256 << 20  # the library refuses larger pictures
+
+
+@dataclass(frozen=True)
+class PictureRunner:
+    """Reads pictures and writes their text.
+
+    Attributes:
+        reader: The model.
+        options: How to read.
+        translator: Translates the text, or None.
+        target: The language code of the translation, which names its file.
+        format: "text", or "json" with the score and the place of each line.
+        folder: Where files are written; None for stdout.
+        overwrite: Replace files that exist.
+        debug: Print tracebacks of errors.
+    """
+
+    reader: Reader
+    options: ReadOptions
+    translator: Translator | None = None
+    target: str | None = None
+    format: Literal["text", "json"] = "text"
+    folder: Path | None = None
+    overwrite: bool = False
+    debug: bool = False
+
+    def run(self, inputs: Sequence[FoundInput]) -> int:
+        """Read pictures in order. One that fails does not stop the others.
+
+        Returns:
+            The exit code: 0, or the highest of the failed pictures.
+        """
+        if self.folder is not None:
+            prepare_folder(self.folder)
+        failures = InputFailures(len(inputs), self.debug)
+        names = output_names([found.path for found in inputs])
+        for found, name in zip(inputs, names, strict=True):
+            with failures.catch(found.path):
+                if found.problem is not None:
+                    raise InputError(found.problem)
+                self._read(found.path, found.name or name)
+        return failures.exit_code()
+
+    def _read(self, path: str, name: str) -> None:
+        files = self._files(name)
+        text = self._text(path)
+        translation = self._translation(text)
+        if self.format == "json":
+            content = json.dumps(self._record(path, text, translation), ensure_ascii=False) + "\n"
+            if not files:
+                typer.echo(content, nl=False)
+        else:
+            content = text.text + "\n"
+            if not files and translation is not None:
+                typer.echo(f"\n{translation}")
+        if not files:
+            return
+        files[0].parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(files[0], content)
+        if len(files) > 1:
+            write_atomically(files[1], f"{translation}\n")
+
+    def _files(self, name: str) -> list[Path]:
+        """The files of a picture: its text, and the translation. Raises OutputError if one exists
+        that is not to be replaced."""
+        if self.folder is None:
+            return []
+        suffixes = [".json"] if self.format == "json" else [".txt"]
+        if self.translator is not None and self.format == "text":
+            suffixes.append(f".{self.target}.txt")
+        files = [self.folder / f"{name}{suffix}" for suffix in suffixes]
+        for file in files:
+            if file.exists() and not self.overwrite:
+                raise OutputError(f"{file} exists already; --overwrite replaces it")
+        return files
+
+    def _text(self, path: str) -> PictureText:
+        """Read a picture; lines of text on stdout appear as they are decoded."""
+        from pipelines import LineDelta, LineDone, PictureText
+
+        source = sys.stdin.buffer.read(_STDIN_BYTES + 1) if path == "-" else path
+        shows = self.folder is None and self.format == "text"
+        live = shows and sys.stdout.isatty()
+        lines, shown = [], ""
+        for event in self.reader.stream(source, self.options):
+            if isinstance(event, LineDelta) and live:
+                shown += event.text
+                typer.echo(event.text, nl=False)
+            elif isinstance(event, LineDone):
+                lines.append(event.line)
+                if shows:
+                    typer.echo(event.line.text.removeprefix(shown))
+                shown = ""
+        return PictureText(tuple(lines))
+
+    def _translation(self, text: PictureText) -> str | None:
+        """The translation of all lines as one text: sentences go over the ends of lines."""
+        if self.translator is None:
+            return None
+        return self.translator.translate(" ".join(text.text.split())).text
+
+    def _record(self, path: str, text: PictureText, translation: str | None) -> dict[str, Any]:
+        lines = [
+            {
+                "text": line.text,
+                "score": round(line.score, 4),
+                "box": line.box,
+                "complete": line.complete,
+            }
+            for line in text.lines
+        ]
+        record: dict[str, Any] = {"file": path, "text": text.text, "lines": lines}
+        return record if translation is None else record | {"translation": translation}

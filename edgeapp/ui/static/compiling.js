@@ -1,0 +1,19 @@
+// While the first start on this machine compiles, the page says so.
+
+import { make } from "/edgeapp/static/elements.js";
+import { ask, on } from "/edgeapp/static/session.js";
+
+const AGAIN_MS = 1500;
+
+/** @param {HTMLElement} main Where the note goes. */
+export function sayCompiling(main) {
+  const text = "EdgeApp compiles for this machine: some 15 seconds, at the first start only.";
+  const note = make("p", { class: "ea-compiling", role: "status", hidden: true }, text);
+  main.append(note);
+  const check = async () => {
+    const { compiling } = await ask({ type: "ping" }).catch(() => ({ compiling: false }));
+    note.hidden = !compiling;
+    if (compiling) setTimeout(check, AGAIN_MS);
+  };
+  on("hello", check);
+}

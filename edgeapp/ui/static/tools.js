@@ -1,0 +1,114 @@
+// The corner of the page: what it has asked of other machines, light or dark, keys, logging out.
+
+import { make } from "/edgeapp/static/elements.js";
+import { on } from "/edgeapp/static/session.js";
+
+const THEME = "ea-theme"; // in localStorage; head.js applies it before the page is drawn
+const NEXT = { auto: "light", light: "dark", dark: "auto" };
+const NAMES = { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" };
+const KEYS = [
+  ["1 … 5", "Open a tab"],
+  ["S", "Start or stop captions"],
+  ["P", "Pause captions, or go on"],
+  ["B", "Big text, or back"],
+  ["Esc", "Leave big text"],
+  ["← →", "Move between tabs, or within a recording"],
+  ["?", "Show these keys"],
+];
+
+const quiet = (label, text) =>
+  make("button", { type: "button", class: "ea-quiet", "aria-label": label, title: label }, text);
+
+/** The number of requests to other machines: those of the page itself, and the downloads of models
+ * that were asked for here. */
+class Badge {
+  constructor() {
+    this.count = 0;
+    this.element = make("span", { class: "ea-badge" });
+    const elsewhere = ({ name }) => /^(https?|wss?):/.test(name) && new URL(name).host !== location.host;
+    new PerformanceObserver((list) => this.add(list.getEntries().filter(elsewhere).length)).observe({
+      type: "resource",
+      buffered: true,
+    });
+    document.addEventListener("securitypolicyviolation", () => this.add(1));
+    on("pull_progress", ({ name }) => {
+      if (this.pulling !== name) this.add(1);
+      this.pulling = name;
+    });
+    this.add(0);
+  }
+
+  /** @param {number} more */
+  add(more) {
+    this.count += more;
+    this.element.textContent = `${this.count} to others`;
+    this.element.title = `Requests to other machines since this page was opened, downloads of models included: ${this.count}`;
+    this.element.classList.toggle("ea-some", this.count > 0);
+  }
+}
+
+function themeButton() {
+  const stored = localStorage.getItem(THEME);
+  let theme = stored && stored in NEXT ? stored : "auto";
+  const button = quiet(NAMES[theme], "◐");
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const apply = () => {
+    const wanted = theme === "dark" || (theme === "auto" && dark.matches);
+    if (document.body.classList.contains("dark") !== wanted) document.body.classList.toggle("dark", wanted);
+    document.documentElement.style.colorScheme = wanted ? "dark" : "light";
+    document.documentElement.style.background = wanted ? "#141412" : "#f7f5f1";
+    button.title = NAMES[theme];
+    button.setAttribute("aria-label", NAMES[theme]);
+  };
+  button.onclick = () => {
+    theme = NEXT[theme];
+    localStorage.setItem(THEME, theme);
+    apply();
+    dispatchEvent(new Event("ea-theme"));
+  };
+  // Gradio sets the system's theme when it has started.
+  new MutationObserver(apply).observe(document.body, { attributeFilter: ["class"] });
+  dark.addEventListener("change", apply);
+  apply();
+  return button;
+}
+
+function keySheet() {
+  const sheet = make("dialog", { class: "ea-keys", "aria-label": "Keys" });
+  const rows = KEYS.map(([key, what]) => make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, what)));
+  const close = make("button", { type: "button", class: "ea-quiet" }, "Close");
+  close.onclick = () => sheet.close();
+  sheet.append(make("h2", {}, "Keys"), make("table", {}, ...rows), close);
+  return sheet;
+}
+
+/** @param {KeyboardEvent} event @param {HTMLDialogElement} sheet @param {HTMLElement[]} tabs */
+function press(event, sheet, tabs) {
+  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+  if (event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable=true]")) return;
+  const live = { s: ".ea-start", p: ".ea-pause", b: document.querySelector(".ea-big") ? ".ea-big-off" : ".ea-big-on" };
+  const key = event.key.toLowerCase();
+  if (key === "?") sheet.showModal();
+  else if (tabs[Number(key) - 1] && !document.querySelector(".ea-big")) tabs[Number(key) - 1].click();
+  else if (key in live && document.body.dataset.tab === "live") document.querySelector(`#ea-live ${live[key]}:not([hidden])`)?.click();
+  else return;
+  event.preventDefault();
+}
+
+/** @param {HTMLElement} main Where the corner goes. @param {() => HTMLElement[]} tabs */
+export function addTools(main, tabs) {
+  const sheet = keySheet();
+  const help = quiet("Keys", "?");
+  help.onclick = () => sheet.showModal();
+  const corner = make("div", { class: "ea-tools" }, new Badge().element, themeButton(), help);
+  main.append(corner, sheet);
+  addEventListener("ea-tab", ({ detail }) => (corner.dataset.tab = detail));
+  corner.dataset.tab = document.body.dataset.tab ?? "";
+  addEventListener("keydown", (event) => press(event, sheet, tabs()));
+  on("hello", ({ user }) => {
+    if (!user || corner.querySelector(".ea-person")) return;
+    const out = make("button", { type: "submit", class: "ea-quiet" }, "Log out");
+    out.title = user;
+    corner.append(make("form", { class: "ea-person", method: "post", action: "/logout" }, out));
+  });
+}

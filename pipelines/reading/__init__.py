@@ -1,0 +1,1 @@
+"""Pictures to text: lines of print, documents and captions, with models that transformers runs."""

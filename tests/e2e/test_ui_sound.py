@@ -1,0 +1,64 @@
+"""The sound of live captions: of a tab beside the microphone, kept, and heard again."""
+
+from __future__ import annotations
+
+import pytest
+
+from pipelines import load_audio
+from tests.fixtures.browser import Desk
+
+# What a person chooses in the browser's own dialog: a tab that plays the sample.
+SHARED_TAB = """() => {
+    navigator.mediaDevices.getDisplayMedia = async () => {
+        const context = new AudioContext();
+        const played = context.createMediaStreamDestination();
+        const source = context.createBufferSource();
+        const reply = await fetch("/edgeapp/sample");
+        source.buffer = await context.decodeAudioData(await reply.arrayBuffer());
+        source.connect(played);
+        source.start();
+        const [picture] = document.createElement("canvas").captureStream(1).getTracks();
+        window.shared = new MediaStream([picture, ...played.stream.getTracks()]);
+        return window.shared;
+    };
+    const start = AudioBufferSourceNode.prototype.start;
+    window.played = [];
+    AudioBufferSourceNode.prototype.start = function (...given) {
+        played.push(this.buffer.duration);
+        return start.apply(this, given);
+    };
+}"""
+
+
+@pytest.mark.slow
+def test_the_sound_of_a_tab_is_recognized_kept_and_heard_again(desk: Desk) -> None:
+    page = desk.open("live")
+    page.evaluate(SHARED_TAB)
+    page.select_option("#ea-live [name=sound]", "tab")
+    page.click(".ea-keep-sound")
+    page.click("#ea-live .ea-start")
+    page.wait_for_selector("#ea-live .ea-line-of:nth-child(2) .ea-said:has-text(' ')")
+    page.locator("#ea-live .ea-hear").first.click()
+    page.wait_for_function("played.length === 2")
+    sample, again = page.evaluate("played")
+    assert 0.5 < again < sample, "the line only"
+    page.click("#ea-live .ea-start")
+    page.wait_for_selector(".ea-live[data-state=idle]", timeout=30_000)
+    assert page.evaluate("shared.getTracks().every((track) => track.readyState === 'ended')")
+    with page.expect_download() as download:
+        page.click(".ea-save-sound")
+    assert download.value.suggested_filename.endswith(".webm")
+    kept = load_audio(download.value.path())
+    assert len(kept) > 2 * 16_000
+    assert abs(kept).max() > 0.05
+    page.reload()
+    page.wait_for_selector("#ea-live [data-ready] section")
+    assert page.input_value("#ea-live [name=sound]") == "tab", "the choice is remembered"
+    assert page.get_attribute(".ea-keep-sound", "aria-pressed") == "true"
+    page.evaluate(
+        "() => { navigator.mediaDevices.getDisplayMedia ="
+        " async () => { throw new DOMException('no', 'NotAllowedError') } }"
+    )
+    page.click("#ea-live .ea-start")
+    page.wait_for_selector("#ea-live .ea-problem:has-text('No tab or screen was chosen')")
+    assert page.inner_text("#ea-live .ea-start") == "Start"

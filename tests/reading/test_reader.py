@@ -1,0 +1,188 @@
+"""Pictures are read as transformers reads them, token for token, and with live text."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from edgeapp.cli import main
+from pipelines import InputError, LineDelta, LineDone, LinesFound, OptionError, Reader, ReadOptions
+from pipelines.errors import ModelError
+from pipelines.hub import resolve
+from pipelines.processors import open_image_processor
+from tests.fixtures.wrapped import save_line_reader, save_module, save_pixels, save_words
+from tests.reading.pages import TEXT, page
+
+pytestmark = [
+    pytest.mark.oracle,
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore:.*run by transformers"),
+]
+
+
+@pytest.fixture(scope="module")
+def trocr(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
+    folder = tmp_path_factory.mktemp("trocr")
+    return folder, save_line_reader(folder)
+
+
+@pytest.fixture
+def reader(trocr: tuple[Path, Any]) -> Iterator[Reader]:
+    with Reader(trocr[0], device="cpu") as made:
+        yield made
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_lines_equal_generate(reader: Reader, trocr: tuple[Path, Any], beam_size: int) -> None:
+    image = page()
+    processor = open_image_processor(trocr[0])
+    result = reader.read(image, ReadOptions(beam_size=beam_size, max_new_tokens=12))
+    assert len(result.lines) == len(TEXT)
+    for line in result.lines:
+        pixels = processor(image.crop(line.box), return_tensors="pt")["pixel_values"]
+        ids = (
+            trocr[1]
+            .generate(
+                pixels,
+                max_new_tokens=12,
+                num_beams=beam_size,
+                do_sample=False,
+                early_stopping=False,
+            )[0, 1:]
+            .tolist()
+        )
+        assert [*line.tokens] == ids[: len(line.tokens)]
+        assert line.score < 0
+    assert result.text.splitlines() == [line.text for line in result.lines]
+
+
+def test_live_text_adds_up_to_the_lines(reader: Reader) -> None:
+    events = list(reader.stream(page(), ReadOptions(max_new_tokens=8, batch_size=3)))
+    found, *rest = events
+    assert isinstance(found, LinesFound)
+    assert len(found.boxes) == len(TEXT)
+    text, lines = "", []
+    for event in rest:
+        if isinstance(event, LineDelta):
+            text += event.text
+        elif isinstance(event, LineDone):
+            assert event.line.text == text
+            lines.append(event.line)
+            text = ""
+    assert [line.box for line in lines] == [*found.boxes]
+
+
+def test_batches_do_not_change_the_text(reader: Reader) -> None:
+    one = reader.read(page(), ReadOptions(batch_size=1, max_new_tokens=10))
+    assert reader.read(page(), ReadOptions(batch_size=8, max_new_tokens=10)).text == one.text
+
+
+def test_options_and_inputs_are_checked(reader: Reader) -> None:
+    with pytest.raises(OptionError, match="beam_size"):
+        ReadOptions(beam_size=0)
+    with pytest.raises(OptionError, match="too long"):
+        reader.stream(page(), ReadOptions(prompt="the cat " * 40))
+    with pytest.raises(InputError, match="no picture"):
+        reader.read(b"text")
+
+
+@pytest.mark.parametrize("family", ["blip", "git", "donut"])
+def test_a_whole_picture(family: str, tmp_path: Path) -> None:
+    module = save_module(tmp_path, family)
+    save_words(tmp_path)
+    kinds = {
+        "blip": "BlipImageProcessor",
+        "git": "CLIPImageProcessor",
+        "donut": "ViTImageProcessor",
+    }
+    size = {"height": 64, "width": 32} if family == "donut" else {"height": 32, "width": 32}
+    save_pixels(tmp_path, kinds[family], size)
+    if family == "git":
+        processor = json.loads((tmp_path / "preprocessor_config.json").read_text("utf-8"))
+        (tmp_path / "preprocessor_config.json").write_text(
+            json.dumps(processor | {"do_center_crop": False}), "utf-8"
+        )
+    assert resolve(tmp_path).task == "reading"
+    with Reader(tmp_path, device="cpu") as reader:
+        assert not reader.reads_lines
+        (line,) = reader.read(page(), ReadOptions(max_new_tokens=8)).lines
+        pixels = open_image_processor(tmp_path)(page(), return_tensors="pt")["pixel_values"]
+        start = reader.model.architecture.start_id
+        given: dict[str, Any] = {}
+        if family == "donut":
+            given = {"decoder_start_token_id": start, "forced_eos_token_id": None}
+        if family == "git":
+            given = {"input_ids": torch.tensor([[start]])}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ids = module.generate(pixel_values=pixels, max_new_tokens=8, do_sample=False, **given)
+        assert [*line.tokens] == ids[0, 1 : 1 + len(line.tokens)].tolist()
+        assert line.box == (0, 0, page().width, page().height)
+        prompted = reader.read(page(), ReadOptions(prompt="the cat", max_new_tokens=4)).lines[0]
+        assert len(prompted.tokens) <= 4
+
+
+def run(*arguments: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    capfd.readouterr()
+    with pytest.raises(SystemExit) as stop:
+        main(["read", *map(str, arguments)])
+    out, err = capfd.readouterr()
+    return int(stop.value.code or 0), out, err
+
+
+@pytest.fixture
+def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EDGEAPP_CONFIG", str(tmp_path / "none.toml"))
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "no-models"))
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    page().save(folder / "one.png")
+    page(text=TEXT[:1]).save(folder / "two.jpg")
+    (folder / "three.png").write_bytes(b"no picture")
+    (folder / "notes.txt").write_text("not read")
+    return folder
+
+
+def test_a_folder_as_json(
+    pages: Path, trocr: tuple[Path, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run(pages, "-m", trocr[0], "--format", "json", capfd=capfd)
+    records = [json.loads(line) for line in out.splitlines()]
+    assert code == 1
+    assert "three.png is no picture" in err
+    assert [Path(record["file"]).name for record in records] == ["one.png", "two.jpg"]
+    assert [len(record["lines"]) for record in records] == [len(TEXT), 1]
+    assert set(records[0]["lines"][0]) == {"text", "score", "box", "complete"}
+
+
+def test_files_with_translations_are_not_replaced(
+    pages: Path, trocr: tuple[Path, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (pages / "two.jpg", "-m", trocr[0], "-o", "out", "--translate-to", "de")
+    code, out, err = run(*arguments, "--translation-model", "demo-en-de", capfd=capfd)
+    assert (code, out) == (0, ""), err
+    assert len(Path("out/two.txt").read_text("utf-8").splitlines()) == 1
+    assert Path("out/two.de.txt").is_file()
+    code, _, err = run(*arguments, "--translation-model", "demo-en-de", capfd=capfd)
+    assert code == 1
+    assert "out/two.txt exists already" in err
+
+
+def test_models_that_do_not_read(pages: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(pages, "-m", "demo", capfd=capfd)
+    assert code == 3
+    assert "cannot read pictures" in err
+    code, _, err = run(pages, capfd=capfd)
+    assert code == 3
+    assert "edgeapp models pull microsoft/trocr" in err
+    code, _, err = run(capfd=capfd)
+    assert code == 2
+    with pytest.raises(ModelError, match="does not read pictures"):
+        Reader("demo", device="cpu")
