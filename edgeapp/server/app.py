@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
-from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import Mount
 
 from edgeapp.model_pool import ModelPool
 from edgeapp.temporary_folders import make_temporary_folder
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from edgeapp.server.access.tokens import TokenFile
     from edgeapp.server.options import ServerOptions
@@ -49,11 +48,12 @@ def make_app(
     from edgeapp.server.access.security import SecurityMiddleware, program_route
     from edgeapp.server.request_log import RequestLog
     from edgeapp.server.routes import app_routes
+    from edgeapp.server.transport.compression import CompressedPage
 
     own = app_routes(pool, options, history_path, tokens)
     app: ASGIApp = Starlette(routes=own.routes)
     if options.page:
-        app = _CompressedPage(_app_with_page(own, options))
+        app = CompressedPage(_app_with_page(own, options))
     # Outside the application's own middleware: replies to uncaught errors get the headers too.
     secured = SecurityMiddleware(
         app, user_of=own.user_of, loopback=options.loopback, proxies=options.proxies
@@ -111,21 +111,6 @@ def _app_with_page(own: AppRoutes, options: ServerOptions) -> ASGIApp:
         lambda session: session in page._queue.pending_messages_per_session,
         lambda: setattr(mounted, "api_info", None),
     )
-
-
-class _CompressedPage:
-    """Compresses the page itself, which has all styles and templates in it.
-
-    It holds nothing secret and nothing of the request, so that its size tells nothing.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-        self._compressing = GZipMiddleware(app, compresslevel=6)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        page = scope["type"] == "http" and scope["path"] == "/"
-        await (self._compressing if page else self.app)(scope, receive, send)
 
 
 def _configure_gradio() -> None:
