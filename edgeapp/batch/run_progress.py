@@ -188,7 +188,7 @@ class RunProgress:
 
     def _amount_of_file(self) -> float:
         """Seconds of sound or lines that this run has done of the file."""
-        return self._position - self._resumed if self._unit == "audio" else self._lines
+        return max(0.0, self._position - self._resumed) if self._unit == "audio" else self._lines
 
     def _measure(self, amount: float) -> dict[str, float]:
         return {"audio_s": round(amount, 3)} if self._unit == "audio" else {"lines": int(amount)}

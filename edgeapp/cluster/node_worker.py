@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from edgeapp.model_pool import ModelPool
 from edgeapp.settings import Settings
@@ -14,7 +14,20 @@ from pipelines import EdgeError
 if TYPE_CHECKING:
     from pipelines import Checkpoint, TranscribeOptions, TranslateOptions, Translation
 
-__all__ = ["Failure", "NodeWorker"]
+__all__ = ["Failure", "ModelChoice", "NodeWorker"]
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The model that each machine loads at the start.
+
+    Attributes:
+        kind: The method of ModelPool that loads it.
+        arguments: Of that method.
+    """
+
+    kind: Literal["transcriber", "translator"]
+    arguments: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -35,25 +48,21 @@ class NodeWorker:
 
     Args:
         settings: Compute type and threads of this machine.
-        model: Name of the recognizer; None chooses one.
-        language: Spoken language, or None.
-        task: "transcribe" or "translate".
+        choice: The model.
     """
 
-    def __init__(
-        self, settings: Settings, model: str | None, language: str | None, task: str
-    ) -> None:
+    def __init__(self, settings: Settings, choice: ModelChoice) -> None:
         self._pool = ModelPool(settings)
-        self._model = (model, language, task)
+        self._choice = choice
 
     def load(self) -> tuple[str, str, str] | Failure:
-        """Load the recognizer; returns its name, its folder's name, and the compute type."""
+        """Load the model; returns its name, its folder's name, and the compute type."""
         try:
-            transcriber = self._pool.transcriber(*self._model)
+            loaded = getattr(self._pool, self._choice.kind)(*self._choice.arguments)
         except EdgeError as error:
             return Failure(type(error), str(error))
-        model = transcriber.model
-        return transcriber.capabilities.name, model.folder.name, model.compute_type
+        described = loaded.capabilities if self._choice.kind == "transcriber" else loaded
+        return described.name, loaded.model.folder.name, loaded.model.compute_type
 
     def stream(
         self,
@@ -79,7 +88,7 @@ class NodeWorker:
         file.name = name
         group: list[Any] = []
         try:
-            events = self._pool.transcriber(*self._model).stream(
+            events = self._pool.transcriber(*self._choice.arguments).stream(
                 file, options, resume_from=resume_from, checkpoints=True
             )
             for event in events:
@@ -111,5 +120,15 @@ class NodeWorker:
         """Translate a text."""
         try:
             return self._pool.translator(name, spoken, target).translate(text, options)
+        except EdgeError as error:
+            return Failure(type(error), str(error))
+
+    def translate_lines(
+        self, texts: Sequence[str], options: TranslateOptions
+    ) -> list[Translation] | Failure:
+        """Translate texts with the model that was loaded at the start."""
+        try:
+            translator = self._pool.translator(*self._choice.arguments)
+            return list(translator.translate_lines(texts, options))
         except EdgeError as error:
             return Failure(type(error), str(error))

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from edgeapp.cluster.node_worker import Failure, NodeWorker
+from edgeapp.cluster.node_worker import Failure, ModelChoice, NodeWorker
 from edgeapp.console import print_note
 from edgeapp.settings import Settings
 from pipelines import DeviceLost, OptionError
@@ -33,9 +33,7 @@ class Cluster:
     Args:
         address: Of the cluster (host:port, ray://host:port); "local": this machine alone.
         settings: The compute type holds for all machines; each uses all CPUs that it offers.
-        model: Name of the recognizer, which each machine must have; None chooses one.
-        language: Spoken language, or None.
-        task: "transcribe" or "translate".
+        choice: The model, which each machine must have.
 
     Raises:
         OptionError: ray is not installed, or there is no such cluster.
@@ -43,16 +41,14 @@ class Cluster:
         DeviceLost: No machine works.
     """
 
-    def __init__(
-        self, address: str, settings: Settings, model: str | None, language: str | None, task: str
-    ) -> None:
+    def __init__(self, address: str, settings: Settings, choice: ModelChoice) -> None:
         self._ray = _ray()
         self._connect(address)
         self._idle: queue.Queue[Any] = queue.Queue()
         self._alive, self._lock, self._leased = 0, threading.Lock(), threading.local()
         self._closed = threading.Event()
         try:
-            self._start(settings, model, language, task)
+            self._start(settings, choice)
         except BaseException:
             self.close()
             raise
@@ -70,7 +66,7 @@ class Cluster:
 
     @property
     def model(self) -> Any:
-        """As Transcriber.model: its folder's name, and its compute type."""
+        """As Transcriber.model or Translator.model: its folder's name, and its compute type."""
         return SimpleNamespace(folder=Path(self._folder), compute_type=self._compute_type)
 
     @property
@@ -163,9 +159,7 @@ class Cluster:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise OptionError(f"--cluster {address}: {first}") from error
 
-    def _start(
-        self, settings: Settings, model: str | None, language: str | None, task: str
-    ) -> None:
+    def _start(self, settings: Settings, choice: ModelChoice) -> None:
         """Start a worker on each machine; those that do not answer are left out."""
         from dataclasses import replace
 
@@ -181,7 +175,7 @@ class Cluster:
                 num_cpus=threads,
                 max_concurrency=_CALLS,
                 scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False),
-            ).remote(replace(settings, threads=threads), model, language, task)
+            ).remote(replace(settings, threads=threads), choice)
             calls[worker.load.remote()] = (worker, str(node["NodeManagerAddress"]))
         ready, late = self._ray.wait(list(calls), num_returns=len(calls), timeout=_START_S)
         described = set()

@@ -56,7 +56,7 @@ def check(
                 code = max(code, exit_code_of(error))
                 continue
             cues = [Cue(c.start, c.end, plain_text(c.text, file.format)) for c in file.cues]
-            found = list(violations(cues, limits))
+            found = list(violations(cues, limits, file.format))
             for violation in found:
                 if as_json:
                     record = {"file": str(path), **violation.__dict__}

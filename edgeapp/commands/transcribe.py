@@ -469,7 +469,7 @@ def transcribe(
         drafts = drafts_from_flags(draft_model, draft)
         if cluster is not None and (draft_model or draft):
             raise OptionError("--draft and --draft-model do nothing on the machines of a cluster")
-        machines = _machines(cluster, destination, settings, (model, options.language, task))
+        machines = _machines(cluster, destination, settings, model, options.language, task)
         transcriber = machines or pool.transcriber(model, options.language, task, drafts)
         if machines is None and target is not None and options.language is not None:
             # The language is known: load the translator now, so that errors come early.
@@ -518,16 +518,19 @@ def _machines(
     address: str | None,
     destination: TranscriptOutput,
     settings: Settings,
-    model: tuple[str | None, str | None, str],
+    model: str | None,
+    language: str | None,
+    task: str,
 ) -> Cluster | None:
     """The machines of a cluster, or None without an address."""
     if address is None:
         return None
     if destination.folder is None:
         raise OptionError("--cluster needs results in files: -o FOLDER")
+    from edgeapp.cluster.node_worker import ModelChoice
     from edgeapp.cluster.remote_models import Cluster
 
-    return Cluster(address, settings, *model)
+    return Cluster(address, settings, ModelChoice("transcriber", (model, language, task)))
 
 
 def _temperatures(first: float, step: float | None) -> tuple[float, ...]:

@@ -21,6 +21,7 @@ from edgeapp.batch.texts.line_formats import WRITERS
 from edgeapp.batch.texts.subtitle_job import UNREADABLE_SUFFIXES as UNREADABLE
 from edgeapp.batch.texts.text_kind import ApplicableOptions
 from edgeapp.batch.texts.text_source import TextSource
+from edgeapp.batch.texts.translation_job import LineTranslator
 from edgeapp.batch.texts.translation_models import TranslationModels
 from edgeapp.batch.texts.translation_runner import (
     TEXT_SUFFIXES,
@@ -69,6 +70,7 @@ from edgeapp.commands.options.completion import complete_languages
 from edgeapp.console import print_draft_report, print_note
 from edgeapp.documents.subtitle_file import is_subtitle_file
 from edgeapp.exit_codes import exit_with_code
+from edgeapp.settings import Settings
 from edgeapp.subtitles.formats import FORMATS
 from edgeapp.subtitles.style import DEFAULT_STYLE, STYLES, style_of
 from pipelines import OptionError
@@ -238,6 +240,15 @@ def translate(
     device: Device = None,
     compute_type: ComputeType = None,
     threads: Threads = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            "--cluster",
+            help="Machines of a Ray cluster, or local: each translates some lines at a time.",
+            metavar="ADDRESS|local",
+            rich_help_panel=COMPUTING,
+        ),
+    ] = None,
     verbose: Annotated[
         bool,
         typer.Option("--verbose", help="At the end, say what drafts did.", rich_help_panel=OTHER),
@@ -313,6 +324,14 @@ def translate(
             if not automatic:
                 models.load(source_code, _with_region(source, source_code))
             in_files = all(each.output is not None for each in inputs)
+            if cluster is not None:
+                if automatic or not in_files or workers > 1 or draft_model or draft:
+                    raise OptionError(
+                        "--cluster needs results in files (-o) and the language of the texts "
+                        "(--from), and takes no --workers and no drafts"
+                    )
+                choice = (model, source_code, target_code, shortlist)
+                models.use_machines(_machines(stack, cluster, settings, choice, models))
             if events and not in_files:
                 raise OptionError("--json needs stdout for itself: write results to files with -o")
             journal = open_journal(settings, wanted=in_files and not no_journal)
@@ -345,6 +364,31 @@ def translate(
                 for translator in models.used:
                     print_draft_report(translator.draft_report)
         raise typer.Exit(code)
+
+
+def _machines(
+    stack: ExitStack,
+    address: str,
+    settings: Settings,
+    choice: tuple[str | None, str | None, str | None, bool],
+    models: TranslationModels,
+) -> LineTranslator:
+    """The machines of a cluster, which translate as this machine would."""
+    from edgeapp.cluster.node_worker import ModelChoice
+    from edgeapp.cluster.remote_lines import RemoteLines
+    from edgeapp.cluster.remote_models import Cluster
+
+    cluster = stack.enter_context(Cluster(address, settings, ModelChoice("translator", choice)))
+    own = models.translator.model
+    if (cluster.model.folder.name, cluster.model.compute_type) != (
+        own.folder.name,
+        own.compute_type,
+    ):
+        raise OptionError(
+            "the machines chose another model or compute type than this one: name them with -m "
+            "and --compute-type"
+        )
+    return RemoteLines(cluster)
 
 
 def _check_not_a_format(source: str | None) -> None:

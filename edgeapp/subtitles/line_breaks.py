@@ -10,7 +10,15 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
-__all__ = ["NEVER", "break_cost", "display_width", "fits", "lay_out", "words_to_break"]
+__all__ = [
+    "NEVER",
+    "break_cost",
+    "display_width",
+    "fits",
+    "has_good_break",
+    "lay_out",
+    "words_to_break",
+]
 
 NEVER = 8.0
 """Cost of a break that a reader stumbles over, such as one between an article and its noun."""
@@ -146,6 +154,28 @@ def fits(words: Sequence[str], width: int, lines: int) -> bool:
         else:
             count, length = count + 1, display_width(word.lstrip())
     return count <= lines
+
+
+def has_good_break(words: Sequence[str], width: int) -> bool:
+    """Whether words fit into one line, or into two that do not break inside a unit."""
+    columns = [display_width(word) for word in words]
+    left, right = 0, sum(columns)
+    if right - _space(words[0]) <= width:
+        return True
+    for index in range(1, len(words)):
+        left += columns[index - 1]
+        right -= columns[index - 1]
+        if left - _space(words[0]) > width:
+            return False
+        fits_below = right - _space(words[index]) <= width
+        if fits_below and break_cost(words[index - 1], words[index]) < NEVER:
+            return True
+    return False
+
+
+def _space(word: str) -> int:
+    """The columns before a word, which a line that it begins does not show."""
+    return len(word) - len(word.lstrip())
 
 
 def lay_out(words: Sequence[str], width: int, lines: int) -> str:

@@ -7,7 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeapp.subtitles.formats import Cue, Timed, Transcript
-from edgeapp.subtitles.line_breaks import break_cost, display_width, fits, lay_out, words_to_break
+from edgeapp.subtitles.line_breaks import (
+    NEVER,
+    break_cost,
+    display_width,
+    fits,
+    has_good_break,
+    lay_out,
+    words_to_break,
+)
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 
 if TYPE_CHECKING:
@@ -147,6 +155,8 @@ def _divide(words: Sequence[TimedWord], style: SubtitleStyle) -> list[Sequence[T
             sentences.prepend(texts[start])
             cost = best[start][0] + _CUE + at_end + _time_cost(words[start:end], next_start, style)
             cost += _TWO_SENTENCES * sentences.separable
+            if style.max_lines == 2 and not has_good_break(texts[start:end], style.max_line_width):
+                cost += _BREAK_WEIGHT * NEVER
             if cheapest is None or cost < cheapest[0]:
                 cheapest = (cost, start)
         assert cheapest is not None

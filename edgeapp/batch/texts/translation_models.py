@@ -69,6 +69,10 @@ class TranslationModels:
         _check_languages(self.translator, self.options)
         self.line_translator = self._with_workers(self.translator)
 
+    def use_machines(self, machines: LineTranslator) -> None:
+        """From now on other machines translate, with the model that is loaded."""
+        self.line_translator = machines
+
     @property
     def source_language(self) -> str | None:
         """Code of the language from which is translated; None if it is not known."""

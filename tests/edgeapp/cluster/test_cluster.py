@@ -92,6 +92,45 @@ def test_a_machine_that_dies_loses_its_task_only(
     assert (code, err.count("done already")) == (1, 3)
 
 
+def test_texts_on_machines_of_which_one_dies(
+    nodes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    sentences = ("Good morning.", "Where is the station?", "", "The weather is nice today.")
+    (folder / "talk.txt").write_text("\n".join(sentences[i % 4] for i in range(300)) + "\n")
+    (folder / "film.srt").write_text(
+        "".join(
+            f"{i + 1}\n00:00:{2 * i:02d},000 --> 00:00:{2 * i + 1:02d},000\nI am at home {i}.\n\n"
+            for i in range(20)
+        )
+    )
+    call, lost, calls = Cluster.call, threading.Event(), threading.Lock()
+
+    def call_and_lose(cluster: Cluster, method: str, *arguments: Any) -> Any:
+        with calls:
+            if not lost.is_set():
+                lost.set()
+                nodes.remove_node(nodes.workers[0], allow_graceful=False)
+        return call(cluster, method, *arguments)
+
+    def translate(out: Path, *more: str) -> tuple[int, str]:
+        flags = ("-m", "demo-en-de", "--from", "en", "--compute-type", "int8", "-o", str(out))
+        result = CliRunner().invoke(app, ["translate", str(folder), *flags, *more])
+        return result.exit_code, result.stderr
+
+    code, err = translate(tmp_path / "alone", "--no-journal", "--threads", "1")
+    assert code == 0, err
+    monkeypatch.setattr(Cluster, "call", call_and_lose)
+    code, err = translate(tmp_path / "out", "--cluster", nodes.address)
+    assert (code, lost.is_set()) == (0, True), err
+    assert "its machine is lost" in err
+    assert contents(tmp_path / "out") == contents(tmp_path / "alone")
+    code, err = translate(tmp_path / "out", "--cluster", nodes.address)
+    assert (code, err.count("done already")) == (0, 2)
+
+
 def test_without_ray_or_files_it_is_refused(
     recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -140,3 +140,21 @@ def test_the_checker_names_each_rule() -> None:
 def test_an_unknown_style_is_refused() -> None:
     with pytest.raises(OptionError, match="plain, netflix, bbc"):
         style_of("disney")
+
+
+def test_a_cue_ends_where_its_lines_could_not_break_well() -> None:
+    """Its only two lines would be "… furnished to the / others, …"."""
+    text = "To whom the software is furnished to the others, subject to following conditions."
+    (whole,) = (lay_out(words_to_break(text), 42, 2),)
+    assert whole.split("\n")[0].endswith(" the")
+    cues = shape([Cue(0.0, 6.0, text)])
+    assert " ".join(cue.text.replace("\n", " ") for cue in cues) == text
+    assert not list(violations(cues))
+
+
+def test_times_in_hundredths_are_no_violation() -> None:
+    """ass files have no more."""
+    style = STYLES["netflix"]
+    cues = [Cue(0.0, 1.92, "One."), Cue(2.0, 3.0, "Two.")]
+    assert [each.rule for each in violations(cues, style)] == ["gap"]
+    assert not list(violations(cues, style, "ass"))
