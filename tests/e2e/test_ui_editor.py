@@ -97,10 +97,10 @@ def test_a_record_is_heard_corrected_and_restored(
     page.keyboard.press("Control+z")
     shows(page, said, ["We visit Maria.", TEXTS[1], TEXTS[2]])
 
-    page.click(".ea-tools >> text=Doubtful words 1")
+    page.click(".ea-toolbar >> text=Doubtful words 1")
     page.wait_for_function("getSelection().toString() === 'old.'")
     page.keyboard.press("Enter")
-    page.wait_for_selector(".ea-tools >> text=Doubtful words 0")
+    page.wait_for_selector(".ea-toolbar >> text=Doubtful words 0")
     page.wait_for_function(
         "document.querySelector('#ea-history .ea-left').textContent === 'Saved.'"
     )

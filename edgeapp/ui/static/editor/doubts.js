@@ -15,6 +15,7 @@ export class Doubts {
     this.marks = new Map();
     this.active = false;
     this.id = this.index = 0; // of the word that is shown
+    this.text = "";
     /** @type {Set<string>} that were passed by with Tab */
     this.passed = new Set();
   }
@@ -58,6 +59,7 @@ export class Doubts {
     this.passed.add(key(found));
     const token = this.editor.tokens(found.id)[found.index];
     if (!token) return false;
+    this.text = token.text;
     this.editor.focus(found.id, token.at, token.at + token.text.length);
     this.editor.hear(found.id, found.index);
     return true;
@@ -69,7 +71,9 @@ export class Doubts {
     if (event.key === "Escape") this.active = false;
     else if (event.key === "Tab" && !event.shiftKey) this.next();
     else if (event.key === "Enter") {
-      this.editor.apply(accepted(this.editor.transcript, this.id, this.index));
+      // A word that was replaced meanwhile is certain already.
+      const same = this.editor.tokens(this.id)[this.index]?.text === this.text;
+      if (same) this.editor.apply(accepted(this.editor.transcript, this.id, this.index));
       this.next();
     } else return false;
     event.preventDefault();

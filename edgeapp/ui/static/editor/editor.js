@@ -167,6 +167,7 @@ export class Editor {
     this.rows.render(this.transcript);
     this.update();
     this.changed();
+    this.sentences.translateAgain(); // a state from before its translation arrived
   }
 
   /** For exports and the history. */

@@ -27,7 +27,7 @@ export function toolbar(editor) {
     editor.doubts.next();
     update();
   });
-  const element = make("div", { class: "ea-tools", role: "toolbar", "aria-label": "Editing" });
+  const element = make("div", { class: "ea-toolbar", role: "toolbar", "aria-label": "Editing" });
   element.append(undo, redo, ...ofRow, find, doubt);
 
   function update() {
