@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,3 +57,11 @@ def test_the_whole_suite_gets_one_process_more_than_there_are_cores(
     with pytest.raises(StopIteration) as returned:
         hook.send(2)
     assert returned.value.value == processes
+
+
+def test_temporary_files_go_with_the_run() -> None:
+    folder = Path(tempfile.gettempdir())
+    assert folder == Path(os.environ["TMPDIR"]) == Path.home() / "t"
+    before, _, added = str(folder).rpartition("edgeapp-run-tests-")
+    assert before
+    assert len(added) <= len("12345678/t/gw100/t"), "paths of sockets may have 107 bytes"

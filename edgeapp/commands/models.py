@@ -225,6 +225,35 @@ def pull(
 
 
 @app.command(cls=GroupedCommand)
+def search(
+    words: Annotated[list[str], typer.Argument(help="Words of the name, such as moonshine.")],
+    task: Annotated[
+        Literal["asr", "translation", "reading"] | None,
+        typer.Option(help="Only models for this task.", case_sensitive=False),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100, help="The most models to show.")] = 20,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Ask the Hugging Face hub for models that run here: name, task, how, downloads a month.
+
+    The words are sent to the hub. No other command searches it.
+    """
+    with exit_with_code(debug):
+        from pipelines.hub import search_hub
+
+        found = search_hub(" ".join(words), task, limit)
+        for model in found:
+            if as_json:
+                typer.echo(json.dumps(asdict(model), ensure_ascii=False))
+            else:
+                how = "native" if model.native else "transformers"
+                typer.echo(f"{printable(model.repository)}\t{model.task}\t{how}\t{model.downloads}")
+        if not found:
+            print_note("the hub lists no such model that runs here")
+
+
+@app.command(cls=GroupedCommand)
 def rm(name: Name, model_dir: ModelDirectory = None, debug: Debug = False) -> None:
     """Remove a downloaded model."""
     with exit_with_code(debug):

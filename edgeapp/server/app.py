@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from edgeapp.model_pool import ModelPool
 from edgeapp.temporary_folders import make_temporary_folder
@@ -94,12 +95,18 @@ def _app_with_page(own: AppRoutes, options: ServerOptions) -> ASGIApp:
         css=style(),
         head=head(),
     )
+    (mounted,) = [
+        route.app
+        for route in app.routes
+        if isinstance(route, Mount) and isinstance(route.app, gr.routes.App)
+    ]
     return GradioGate(
         app,
         own.service.logins.person_of,
         endpoints.calls,
         functions,
         lambda session: session in page._queue.pending_messages_per_session,
+        lambda: setattr(mounted, "api_info", None),
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
@@ -121,7 +122,7 @@ def app_routes(
         Route("/logout", logins.log_out, methods=["POST"]),
         Route("/manifest.json", _manifest),
         Route("/favicon.ico", _favicon),
-        Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
+        Mount("/edgeapp/static", GZipMiddleware(StaticFiles(directory=STATIC), compresslevel=6)),
     ]
     return AppRoutes(routes, logins.use, service, logins.links.make, close)
 

@@ -10,6 +10,8 @@ from pipelines.engine.decoding.scheduler import Scheduler
 
 __all__ = ["Stream"]
 
+# Unread events from which on a task behind the first one is resumed: a loop is noticed early, and
+# few resumptions read many events.
 _BACKLOG = 16
 
 

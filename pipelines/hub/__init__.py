@@ -1,8 +1,8 @@
 """Find and download models: bundled models, short names, hub ids and local folders → folders.
 
-No module here imports torch. Only `pull`, `plan_pull` and, on request, `folder_or_pull` use the
-network: models are downloaded from the Hugging Face hub into the standard Hugging Face cache, which
-is shared with other tools.
+No module here imports torch. Only `pull`, `plan_pull`, `search_hub` and, on request,
+`folder_or_pull` use the network: models are downloaded from the Hugging Face hub into the standard
+Hugging Face cache, which is shared with other tools.
 """
 
 from pipelines.hub.addresses import InsecureMirror
@@ -26,10 +26,12 @@ from pipelines.hub.details import (
     verify_files,
 )
 from pipelines.hub.download import PullPlan, PullProgress, folder_or_pull, plan_pull, pull
+from pipelines.hub.search import FoundModel, search_hub
 
 __all__ = [
     "RECOMMENDED_RECOGNIZER",
     "CheckedFile",
+    "FoundModel",
     "InsecureMirror",
     "Leftover",
     "ModelDetails",
@@ -51,6 +53,7 @@ __all__ = [
     "read_json",
     "remove",
     "resolve",
+    "search_hub",
     "use_cache_folder",
     "verify_files",
 ]

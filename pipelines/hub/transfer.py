@@ -26,7 +26,7 @@ from pipelines.hub.names import shown
 if TYPE_CHECKING:
     from pipelines.hub.snapshot import Snapshot
 
-__all__ = ["RemoteRepository", "content_digest", "fetch_file", "fetch_listing"]
+__all__ = ["RemoteRepository", "content_digest", "fetch_answer", "fetch_file", "fetch_listing"]
 
 _OK, _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 200, 206, 416
 _TOO_MANY_REQUESTS, _SERVER_ERROR = 429, 500
@@ -72,13 +72,29 @@ def fetch_listing(remote: RemoteRepository) -> Listing:
     """
     url = f"{remote.endpoint}/api/models/{remote.repository}?blobs=true"
     what = "its description of the repository"
+    return parse_listing(fetch_answer(remote, url, what, _LISTING_BYTES), remote.refusal)
+
+
+def fetch_answer(remote: RemoteRepository, url: str, what: str, limit: int) -> bytes:
+    """The body of a short answer.
+
+    Args:
+        remote: What is asked for, for messages.
+        url: The address.
+        what: The answer in messages.
+        limit: The most bytes.
+
+    Raises:
+        ModelError: The answer is longer, or malformed.
+        OSError, HTTPError: As for `fetch_listing`.
+    """
     content = bytearray()
     with _response(remote, url, what) as response:
         for chunk in _chunks(remote, response, what):
             content += chunk
-            if len(content) > _LISTING_BYTES:
-                raise remote.refusal(f"{what} is larger than {_LISTING_BYTES:,} bytes")
-    return parse_listing(bytes(content), remote.refusal)
+            if len(content) > limit:
+                raise remote.refusal(f"{what} is larger than {limit:,} bytes")
+    return bytes(content)
 
 
 def fetch_file(

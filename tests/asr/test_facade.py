@@ -30,7 +30,6 @@ from tests.fixtures.hub import Hub
 
 RATE = 16_000
 TINY = "openai/whisper-tiny"
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_overrides_are_the_fields_of_the_options() -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
+from functools import cache
 from importlib import import_module
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,24 @@ def _block(begin: str, end: str) -> str:
     return textwrap.dedent(found[0])
 
 
+@cache
+def _code() -> CodeType:
+    """A function `run` of the block, of one window."""
+    skipping = _block("if hallucination_silence_threshold is not None", "last_word_end = get_end")
+    # The block stands in a loop over windows; here each window is one call.
+    skipping = re.sub(r"\bcontinue\b(?=\n\n)", "return None, seek", skipping)
+    source = "\n".join(
+        [
+            f"punctuation = {_PUNCTUATION!r}",
+            _block("def word_anomaly_score", "timestamp_tokens: torch"),
+            "def run(current_segments, seek):",
+            textwrap.indent(skipping, "    "),
+            "    return current_segments, seek",
+        ]
+    )
+    return compile(source, "whisper.transcribe", "exec")
+
+
 def _theirs(
     segments: list[dict[str, Any]],
     *,
@@ -40,18 +60,6 @@ def _theirs(
     single_timestamp_ending: bool,
     threshold: float,
 ) -> tuple[list[dict[str, Any]] | None, int]:
-    skipping = _block("if hallucination_silence_threshold is not None", "last_word_end = get_end")
-    # The block stands in a loop over windows; here each window is one call.
-    skipping = re.sub(r"\bcontinue\b(?=\n\n)", "return None, seek", skipping)
-    code = "\n".join(
-        [
-            f"punctuation = {_PUNCTUATION!r}",
-            _block("def word_anomaly_score", "timestamp_tokens: torch"),
-            "def run(current_segments, seek):",
-            textwrap.indent(skipping, "    "),
-            "    return current_segments, seek",
-        ]
-    )
     scope: dict[str, Any] = {
         **_OPENAI,
         "hallucination_silence_threshold": threshold,
@@ -65,7 +73,7 @@ def _theirs(
         "content_frames": content_frames,
         "last_speech_timestamp": last_speech_timestamp,
     }
-    exec(code, scope)
+    exec(_code(), scope)
     result: tuple[list[dict[str, Any]] | None, int] = scope["run"](segments, seek)
     return result
 

@@ -21,7 +21,6 @@ from tests.asr.recordings import PHRASES, RECORDINGS, samples_of
 from tests.fixtures.checkpoints import write_marian, write_whisper
 
 RATE = 16_000
-pytestmark = pytest.mark.timeout(120)
 
 
 def write(path: Path, content: bytes) -> Path:

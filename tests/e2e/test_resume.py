@@ -16,7 +16,6 @@ import pytest
 from tests.e2e.conftest import Edgeapp
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
-pytestmark = [pytest.mark.timeout(300)]
 
 
 def _command(folder: Path, out: Path, *more: str) -> list[str]:

@@ -178,6 +178,15 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
     reads(page, ".ea-result", "Danke")
     page.click("#ea-text .ea-clear")
     assert page.inner_text(".ea-result") == ""
+    page.keyboard.press("Control+z")
+    reads(page, ".ea-result", "Danke")
+    page.fill(
+        ".ea-source", "Guten Morgen, wie geht es Ihnen heute? Ich hoffe, alles ist in Ordnung."
+    )
+    page.click("text=Looks like German: switch")
+    assert page.input_value("#ea-text [name=language]") == "de"
+    page.click("#ea-text .ea-undo")
+    assert page.input_value("#ea-text [name=language]") == "en"
     page.fill(".ea-source", "Too long. " * 120_000)  # more than a message to the server may hold
     page.wait_for_selector(
         "#ea-text .ea-problem:has-text('longer than the limit of 200,000 characters')"

@@ -108,10 +108,10 @@ def test_greedy_speculation_equals_generate(
     target, both = made(kind), kind in SEQ2SEQ
     generate = speculative_generate_encoder_decoder if both else speculative_generate
     store = NgramStore()
+    outputs = [expected(target, inputs, 20, NEVER) for inputs in INPUTS]
     for drafter, least in ((target, 1.0), (made(kind, seed=1), 0.0), (store, 0.0),
                            (NgramDrafter(adaptive=True), 0.0)):  # fmt: skip
-        for inputs in INPUTS:
-            theirs = expected(target, inputs, 20, NEVER)
+        for inputs, theirs in zip(INPUTS, outputs, strict=True):
             ids, rate = generate(
                 inputs, drafter, target, gamma=3, max_gen_len=20, eos_tokens_id=NEVER,
                 use_cache=use_cache,

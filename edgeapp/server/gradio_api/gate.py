@@ -44,6 +44,8 @@ class GradioGate:
         calls: The calls that run.
         functions: The number of functions that can be called.
         has_results: Whether Gradio knows a session; it would fail after its reply has begun.
+        forget_info: Makes Gradio write its next description anew. It would keep the first one,
+            with the host that this first client has named.
     """
 
     def __init__(
@@ -53,9 +55,11 @@ class GradioGate:
         calls: Calls,
         functions: int,
         has_results: Callable[[str], bool],
+        forget_info: Callable[[], None],
     ) -> None:
         self.app, self._person_of, self._calls = app, person_of, calls
         self._functions, self._has_results = functions, has_results
+        self._forget_info = forget_info
         self._key = secrets.token_bytes(32)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -63,7 +67,7 @@ class GradioGate:
         if path != "/config" and not path.startswith(PREFIX):
             await self.app(scope, receive, send)
             return
-        # Gradio would write the host that they name into its replies.
+        # Gradio would write the host that these name into its replies.
         headers = [pair for pair in scope["headers"] if not pair[0].startswith(b"x-")]
         scope = {**scope, "headers": headers}
         route = path.removeprefix(PREFIX)
@@ -72,6 +76,9 @@ class GradioGate:
                 route.startswith("call/") and scope["method"] == "POST"
             ):
                 await self._call(route, scope, receive, send)
+            elif route == "info":
+                self._forget_info()
+                await self.app(scope, receive, send)
             elif route.startswith(_STREAMS):
                 await self._stream(route, scope, receive, send)
             else:

@@ -83,6 +83,7 @@ class History {
     try {
       await this.view.saver.keep();
       const reply = await ask({ type: "record", record: id });
+      await new Promise((done) => setTimeout(done)); // a long one took its time to be read
       this.root.dataset.open = "yes"; // the record has its place before it scrolls
       this.view.show(reply, this.query);
     } catch (error) {

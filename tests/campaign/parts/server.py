@@ -61,10 +61,11 @@ VALUES: tuple[Any, ...] = (
     "pull", "http://127.0.0.1:9/x", "%", "' OR 1=1 --", '"', "*", "\u202e",
 )  # fmt: skip
 FIELDS = ("id", "name", "text", "number", "rate", "kind", "model", "language", "target", "search",
-          "offset", "record", "title", "translation", "instead", "keep",
-          "translation_model")  # fmt: skip
+          "offset", "record", "records", "title", "translation", "instead", "keep", "cues",
+          "sentences", "expected", "translation_model")  # fmt: skip
 API = ("picker_options", "models", "load", "unload", "plan", "history", "record", "rename",
-       "delete", "clear", "keep_text", "nonsense", "remove")  # fmt: skip
+       "delete", "clear", "keep_text", "nonsense", "remove", "edit", "restore", "delete_sound",
+       "translate_sentences", "align", "detect_language")  # fmt: skip
 TASKS = ("live", "file", "text", "pull", "stop", "cancel")
 KINDS = ("http", "http", "evil", "foreign", "route", "route", "route", "messages", "messages",
          "messages", "messages", "flood")  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ from edgeapp.server.page.sounds import media_suffix
 from edgeapp.server.sessions import Sessions
 from edgeapp.settings import Settings
 from edgeapp.subtitles.formats import Cue
+from edgeapp.ui import STATIC
 from pipelines import Alignment, EdgeError
 from tests.edgeapp.server import attacks
 
@@ -89,6 +91,14 @@ def test_the_recording_of_a_record_is_served(
         response, content = attacks.request(url, "GET", f"/edgeapp/sound/{number}")
         assert response.status == 404
         assert "deleted" in json.loads(content)["error"]
+
+
+def test_scripts_arrive_compressed(thread_server: Callable[..., str]) -> None:
+    headers = {"Accept-Encoding": "gzip"}
+    path = "/edgeapp/static/editor/editor.js"
+    response, content = attacks.request(thread_server(), "GET", path, headers=headers)
+    assert (response.status, response.headers["content-encoding"]) == (200, "gzip")
+    assert gzip.decompress(content) == (STATIC / "editor" / "editor.js").read_bytes()
 
 
 def test_only_names_of_sound_and_video_give_a_suffix() -> None:

@@ -16,6 +16,7 @@ from pipelines.engine import (
     LogitFilter,
     NoRepeatNgram,
     Request,
+    Result,
     SuppressTokens,
 )
 from pipelines.errors import RequestError
@@ -26,7 +27,14 @@ pytestmark = pytest.mark.slow
 LENGTH = 24
 
 
-def requests_of(model: LoadedModel) -> list[Request]:
+@pytest.fixture(scope="module", params=["marian", "whisper"])
+def model(request: pytest.FixtureRequest) -> LoadedModel:
+    found: LoadedModel = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture(scope="module")
+def requests(model: LoadedModel) -> list[Request]:
     """Greedy, filtered, sampled, and one that ends at an eos, each on its own source."""
     eos, start = model.architecture.eos_ids, model.architecture.start_id
     if model.architecture.source == "tokens":
@@ -47,19 +55,19 @@ def requests_of(model: LoadedModel) -> list[Request]:
     ]
 
 
-@pytest.fixture(scope="module", params=["marian", "whisper"])
-def model(request: pytest.FixtureRequest) -> LoadedModel:
-    found: LoadedModel = request.getfixturevalue(request.param)
-    return found
+@pytest.fixture(scope="module")
+def plain(engine: Engine, requests: list[Request]) -> list[Result]:
+    """The results without drafts."""
+    return engine.generate(requests)
 
 
 @given(data=st.data())
 @settings(
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_any_draft_gives_the_same(engine: Engine, model: LoadedModel, data: st.DataObject) -> None:
-    requests = requests_of(model)
-    plain = engine.generate(requests)
+def test_any_draft_gives_the_same(
+    engine: Engine, requests: list[Request], plain: list[Result], data: st.DataObject
+) -> None:
     drafted, right = [], []
     for request, result in zip(requests, plain, strict=True):
         kept = data.draw(st.integers(0, len(result.tokens)))
@@ -75,8 +83,8 @@ def test_any_draft_gives_the_same(engine: Engine, model: LoadedModel, data: st.D
         assert after.token_probs == pytest.approx(before.token_probs, abs=1e-5)
 
 
-def test_a_correct_draft_takes_one_pass(engine: Engine, model: LoadedModel) -> None:
-    request = requests_of(model)[0]
+def test_a_correct_draft_takes_one_pass(engine: Engine, requests: list[Request]) -> None:
+    request = requests[0]
     whole = engine.generate([request])[0]
     stream = engine.stream(replace(request, draft=whole.tokens))
     assert [len(event.tokens) for event in stream] == [1] * len(whole.tokens)
@@ -86,9 +94,11 @@ def test_a_correct_draft_takes_one_pass(engine: Engine, model: LoadedModel) -> N
         assert engine.generate([longer])[0].tokens == whole.tokens
 
 
-def test_a_draft_up_to_the_last_position(engine: Engine, model: LoadedModel) -> None:
+def test_a_draft_up_to_the_last_position(
+    engine: Engine, model: LoadedModel, requests: list[Request]
+) -> None:
     options = GenerationOptions(max_new_tokens=10_000)
-    request = replace(requests_of(model)[0], options=options)
+    request = replace(requests[0], options=options)
     whole = engine.generate([request])[0]
     again = engine.generate([replace(request, draft=(*whole.tokens, 4, 4))])[0]
     assert again.tokens == whole.tokens
@@ -97,8 +107,8 @@ def test_a_draft_up_to_the_last_position(engine: Engine, model: LoadedModel) -> 
 
 
 def test_a_draft_with_ids_outside_the_vocabulary_is_refused(
-    engine: Engine, model: LoadedModel
+    engine: Engine, model: LoadedModel, requests: list[Request]
 ) -> None:
-    request = requests_of(model)[0]
+    request = requests[0]
     with pytest.raises(RequestError, match="a draft"):
         engine.stream(replace(request, draft=(model.architecture.vocab_size,)))

@@ -57,7 +57,8 @@ def pair(
     yield model, engine.load(small)
 
 
-def requests_of(pair: tuple[LoadedModel, LoadedModel], count: int = 8) -> list[Request]:
+@pytest.fixture(scope="module")
+def requests(pair: tuple[LoadedModel, LoadedModel]) -> list[Request]:
     """Greedy, filtered and sampled requests in turn, with prompts of several lengths."""
     model, small = pair
     start = model.architecture.start_id
@@ -69,7 +70,7 @@ def requests_of(pair: tuple[LoadedModel, LoadedModel], count: int = 8) -> list[R
         replace(plain, max_new_tokens=7, temperature=1.2, top_p=0.9, seed=5),
     ]
     found = []
-    for index in range(count):
+    for index in range(8):
         if model.architecture.source == "none":
             encoded, draft = model.null_source(), small.null_source()
         elif model.architecture.source == "tokens":
@@ -89,9 +90,8 @@ def alone(engine: Engine, requests: list[Request]) -> list[Result]:
 
 
 @pytest.fixture(scope="module")
-def expected(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> list[Result]:
-    """The results of requests_of, each run alone."""
-    requests = requests_of(pair)
+def expected(engine: Engine, requests: list[Request]) -> list[Result]:
+    """The results of the requests, each run alone."""
     drafted = alone(engine, requests)
     plain = alone(engine, [replace(request, drafter=None) for request in requests])
     for request, before, after in zip(requests, plain, drafted, strict=True):
@@ -106,12 +106,12 @@ def expected(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> list[Resu
 def test_any_order_of_joining_and_leaving(
     engine: Engine,
     pair: tuple[LoadedModel, LoadedModel],
+    requests: list[Request],
     expected: list[Result],
     data: st.DataObject,
 ) -> None:
     """Requests that join, are cancelled, time out or end do not change the others: these
     give the same as alone, sampled ones too, and greedy ones the same as without a drafter."""
-    requests = requests_of(pair)
     order = data.draw(st.permutations(range(len(requests))))
     gone = data.draw(st.sets(st.integers(0, len(requests) - 1), max_size=3))
     streams: dict[int, Stream] = {}
@@ -135,7 +135,10 @@ def test_any_order_of_joining_and_leaving(
 
 
 def test_one_draft_pass_for_all_requests(
-    engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
+    engine: Engine,
+    pair: tuple[LoadedModel, LoadedModel],
+    requests: list[Request],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Eight requests take as many passes of the draft model as one."""
     small, passes = pair[1], 0
@@ -147,7 +150,7 @@ def test_one_draft_pass_for_all_requests(
         return decode(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(small.backend, "decode", counted)
-    request = requests_of(pair)[0]
+    request = requests[0]
     (one,) = engine.generate([request])
     needed, passes = passes, 0
     results = engine.generate([request] * 8)
@@ -171,10 +174,12 @@ class FailsForDrafter:
 
 
 def test_errors_fail_only_the_requests_concerned(
-    engine: Engine, pair: tuple[LoadedModel, LoadedModel], monkeypatch: pytest.MonkeyPatch
+    engine: Engine,
+    pair: tuple[LoadedModel, LoadedModel],
+    requests: list[Request],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A filter fails its own request; a draft model fails those that it drafts for."""
-    requests = requests_of(pair)
     good = requests[1]
     (expected,) = engine.generate([good])
     options = replace(requests[0].options, logit_filters=(FailsForDrafter(bad=True),))
@@ -198,9 +203,10 @@ def test_errors_fail_only_the_requests_concerned(
     assert engine.generate([good])[0].tokens == expected.tokens
 
 
-def test_up_to_the_last_position(engine: Engine, pair: tuple[LoadedModel, LoadedModel]) -> None:
+def test_up_to_the_last_position(
+    engine: Engine, pair: tuple[LoadedModel, LoadedModel], requests: list[Request]
+) -> None:
     """Where one request has no room for a draft, the others are drafted as if alone."""
-    requests = requests_of(pair, 4)
     most = pair[0].architecture.max_target_positions
     luck = random.Random(0)
     long = [
@@ -212,9 +218,9 @@ def test_up_to_the_last_position(engine: Engine, pair: tuple[LoadedModel, Loaded
             ),
             options=replace(request.options, max_new_tokens=10_000),
         )
-        for index, request in enumerate(requests)
+        for index, request in enumerate(requests[:4])
     ]
-    mixed = [*long, *requests]
+    mixed = [*long, *requests[:4]]
     expected = alone(engine, mixed)
     for ours, wanted in zip(engine.generate(mixed), expected, strict=True):
         assert ours.tokens == wanted.tokens

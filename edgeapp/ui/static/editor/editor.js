@@ -282,6 +282,7 @@ export class Editor {
 
   /** @param {HTMLElement} place */
   typed(place) {
+    this.finder.offered(null); // of the correction before
     this.restsUntil = performance.now() + REST_MS;
     if (place.dataset.row) {
       const id = Number(place.dataset.row);
@@ -296,7 +297,6 @@ export class Editor {
   entered(place) {
     const id = Number(place.dataset.row ?? 0);
     if (!id) return;
-    if (id !== this.current) this.finder.offered(null);
     this.current = id;
     this.before = this.row(id)?.text ?? "";
     this.bar.update();
@@ -356,10 +356,7 @@ export class Editor {
     view.said.focus({ preventScroll: true });
     this.reveal(id);
     const range = rangeIn(view.said, start, end);
-    const selection = getSelection();
-    if (!range || !selection) return;
-    selection.removeAllRanges();
-    selection.addRange(range);
+    if (range) getSelection()?.setBaseAndExtent(range.startContainer, range.startOffset, range.endContainer, range.endOffset);
   }
 
   /** @param {KeyboardEvent} event */

@@ -39,25 +39,25 @@ export class Marks {
 }
 
 /**
- * The range of a passage of an element's text; null if it is not there.
+ * The range of a passage of an element's text; null if it is not there. It is static: every change of
+ * the page's texts would have to adjust thousands of others.
  * @param {Element} element
  * @param {number} start
  * @param {number} end
+ * @returns {StaticRange | null}
  */
 export function rangeIn(element, start, end) {
-  const range = document.createRange();
+  /** @type {{startContainer: Node, startOffset: number} | null} */
+  let begun = null;
   const walker = document.createTreeWalker(element, NodeFilter.SHOW_TEXT);
   let before = 0;
-  let begun = false;
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     const length = node.nodeValue?.length ?? 0;
     if (!begun && start <= before + length) {
-      range.setStart(node, Math.max(0, start - before));
-      begun = true;
+      begun = { startContainer: node, startOffset: Math.max(0, start - before) };
     }
     if (begun && end <= before + length) {
-      range.setEnd(node, end - before);
-      return range;
+      return new StaticRange({ ...begun, endContainer: node, endOffset: end - before });
     }
     before += length;
   }

@@ -21,7 +21,7 @@ import { clock, make } from "/edgeapp/static/parts.js";
  * @property {Placed[]} cues as they are shown
  */
 
-const ADDED_AT_ONCE = 120;
+const AT_ONCE = 60; // rows
 const SPACES = /[\u00a0\n\r\t]/g;
 
 /** The text of an element that is edited; its offsets are those of the element. @param {Node} element */
@@ -57,17 +57,15 @@ export class Rows {
       this.views.delete(id);
     }
     const cues = this.cuesByRow(transcript);
-    let added = 0;
+    let written = 0;
     let next = this.list.firstElementChild;
     for (const row of rows) {
       let view = this.views.get(row.id);
-      if (!view) {
-        if (++added > ADDED_AT_ONCE) {
-          this.soon = window.setTimeout(() => this.render(transcript));
-          return;
-        }
-        view = this.create(row);
+      if (view?.row !== row && ++written > AT_ONCE) {
+        this.soon = window.setTimeout(() => this.render(transcript));
+        return;
       }
+      view ??= this.create(row);
       if (view.item === next) next = next.nextElementSibling;
       else this.list.insertBefore(view.item, next);
       if (view.row !== row) this.update(view, row);

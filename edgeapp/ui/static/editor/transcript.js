@@ -73,11 +73,15 @@ function replaced(transcript, index, rows, count = 1) {
  * @returns {Transcript}
  */
 export function withSegment(transcript, segment) {
-  const text = segment.text.trim();
-  if (!text) return transcript;
+  const row = rowOf(segment, transcript.lastId + 1);
+  return row ? { ...transcript, lastId: row.id, rows: [...transcript.rows, row] } : transcript;
+}
+
+/** @param {Segment} segment @param {number} id @returns {Row | null} null without text */
+function rowOf(segment, id) {
   const { start, end, words = [] } = segment;
-  const id = transcript.lastId + 1;
-  return { ...transcript, lastId: id, rows: [...transcript.rows, { id, start, end, text, words, segment }] };
+  const text = segment.text.trim();
+  return text ? { id, start, end, text, words, segment } : null;
 }
 
 /**
@@ -86,13 +90,22 @@ export function withSegment(transcript, segment) {
  * @param {Segment} cue
  * @returns {Transcript}
  */
-export function withCue(transcript, { start, end, text }) {
+export function withCue(transcript, cue) {
   const { rows } = transcript;
+  const from = Math.max(0, rows.findLastIndex((row) => row.start <= cue.start + NEAR_S));
+  return { ...transcript, cues: [...transcript.cues, cueOf(cue, rows.slice(from))] };
+}
+
+/**
+ * @param {Segment} cue
+ * @param {Row[]} rows from the last one that begins before it; one of them at least is its own
+ * @returns {Cue}
+ */
+function cueOf({ start, end, text }, rows) {
   let own = rows.filter((row) => row.start >= start - NEAR_S && row.start < end - NEAR_S);
-  if (!own.length) own = rows.slice(Math.max(0, rows.findLastIndex((row) => row.start <= start + NEAR_S))).slice(0, 1);
-  const cue = { rows: own.map((row) => row.id), start, end, text: text.trim(), edited: false };
+  if (!own.length) own = rows.slice(0, 1);
   const source = own.map((row) => row.text).join(" ");
-  return { ...transcript, cues: [...transcript.cues, { ...cue, source }] };
+  return { rows: own.map((row) => row.id), start, end, text: text.trim(), edited: false, source };
 }
 
 /**
@@ -101,18 +114,21 @@ export function withCue(transcript, { start, end, text }) {
  * @param {Segment[]} translation
  */
 export function fromRecord(segments, translation) {
+  /** @type {Row[]} */
   const rows = [];
-  for (const segment of segments) rows.push(...withSegment({ ...EMPTY, lastId: rows.length }, segment).rows);
-  /** @type {Transcript} */
-  const transcript = { rows, cues: [], lastId: rows.length };
-  // The rows of each cue lie close together: all of them would be searched for each.
-  let from = 0;
-  for (const cue of translation) {
-    while (from + 1 < rows.length && rows[from + 1].start <= cue.start + NEAR_S) from++;
-    const near = { ...transcript, rows: rows.slice(from, from + 60), cues: [] };
-    transcript.cues.push(...withCue(near, cue).cues);
+  for (const segment of segments) {
+    const row = rowOf(segment, rows.length + 1);
+    if (row) rows.push(row);
   }
-  return transcript;
+  // The rows of each cue lie close together: searching all of them for each would take long.
+  let from = 0;
+  const cues = translation.map((cue) => {
+    while (from + 1 < rows.length && rows[from + 1].start <= cue.start + NEAR_S) from++;
+    let to = from + 1;
+    while (to < rows.length && rows[to].start < cue.end - NEAR_S) to++;
+    return cueOf(cue, rows.slice(from, to));
+  });
+  return { rows, cues, lastId: rows.length };
 }
 
 /**
@@ -124,9 +140,13 @@ export function fromRecord(segments, translation) {
 export function withText(transcript, id, text) {
   const index = indexOf(transcript, id);
   const row = transcript.rows[index];
-  if (!row || row.text === text) return transcript;
+  return !row || row.text === text ? transcript : replaced(transcript, index, [corrected(row, text)]);
+}
+
+/** @param {Row} row @param {string} text @returns {Row} */
+function corrected(row, text) {
   const words = wordsOf(text, retime(tokensIn(row), text, row.start, row.end));
-  return replaced(transcript, index, [{ ...row, text, words, segment: null }]);
+  return { ...row, text, words, segment: null };
 }
 
 /**
@@ -239,13 +259,13 @@ export function withReplaced(transcript, places, text) {
   /** @type {Map<number, {start: number, end: number}[]>} */
   const byRow = new Map();
   for (const place of places) byRow.set(place.id, [...(byRow.get(place.id) ?? []), place]);
-  let result = transcript;
-  for (const [id, own] of byRow) {
-    let changed = transcript.rows[indexOf(transcript, id)].text;
+  const rows = transcript.rows.map((row) => {
+    const own = byRow.get(row.id) ?? [];
+    let changed = row.text;
     for (const { start, end } of own.toReversed()) changed = changed.slice(0, start) + text + changed.slice(end);
-    result = withText(result, id, changed.replace(/\s+/g, " ").trim());
-  }
-  return result;
+    return own.length ? corrected(row, changed.replace(/\s+/g, " ").trim()) : row;
+  });
+  return { ...transcript, rows };
 }
 
 /**

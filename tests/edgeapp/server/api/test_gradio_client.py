@@ -95,6 +95,8 @@ def question() -> Any:
 def test_the_endpoints_are_described(page: tuple[str, Any]) -> None:
     info = httpx.get(f"{page[0]}gradio_api/info", headers={"x-forwarded-host": "evil.test"})
     assert "evil.test" not in info.text
+    other = httpx.get(f"{page[0].replace('127.0.0.1', 'localhost')}gradio_api/info").text
+    assert "127.0.0.1" not in other, "the description is not the first client's"
     named = info.json()["named_endpoints"]
     assert set(named) == ENDPOINTS
     fields = {

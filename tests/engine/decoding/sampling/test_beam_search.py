@@ -278,13 +278,21 @@ def assert_equal(ours: Result, alone: Result) -> None:
     torch.testing.assert_close(ours.attention, alone.attention, atol=1e-4, rtol=0)
 
 
+@pytest.fixture(scope="module")
+def mixed_alone(engine: Engine, marian: LoadedModel) -> list[tuple[Request, Result]]:
+    """The requests of `mixed`, and the result of each when it runs alone."""
+    return [(request, engine.generate([request])[0]) for request in mixed(engine, marian)]
+
+
 @given(data=st.data())
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 def test_searches_join_and_leave_a_running_batch(
-    data: st.DataObject, engine: Engine, marian: LoadedModel
+    data: st.DataObject,
+    engine: Engine,
+    marian: LoadedModel,
+    mixed_alone: list[tuple[Request, Result]],
 ) -> None:
-    requests = mixed(engine, marian)
-    alone = [engine.generate([request])[0] for request in requests]
+    requests, alone = zip(*mixed_alone, strict=True)
     running = []
     for _ in range(data.draw(st.integers(2, 9))):
         which = data.draw(st.integers(0, len(requests) - 1))
