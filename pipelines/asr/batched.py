@@ -31,6 +31,7 @@ from pipelines.errors import AudioError
 __all__ = ["transcribe_batched"]
 
 _BLOCK = 30 * SAMPLE_RATE  # samples
+_LONG_S = 600.0  # of a longer recording the first text comes early, at the cost of a second
 
 
 def transcribe_batched(
@@ -54,13 +55,19 @@ def transcribe_batched(
             when the block at fault is reached.
     """
     if is_stream(audio):
-        return _events(recognizer, read_blocks(audio), None, options, resume_from, checkpoints)
+        length_s = getattr(audio, "duration_s", None)  # an AudioFile has one
+        return _events(
+            recognizer, read_blocks(audio), None, options, resume_from, checkpoints,
+            is_long=(length_s or 0) > _LONG_S,
+        )  # fmt: skip
     samples = load_audio(audio)
     if not len(samples):
         raise AudioError("the audio array is empty")
     blocks = (samples[at : at + _BLOCK] for at in range(0, len(samples), _BLOCK))
     duration = len(samples) / SAMPLE_RATE
-    return _events(recognizer, blocks, duration, options, resume_from, checkpoints)
+    return _events(
+        recognizer, blocks, duration, options, resume_from, checkpoints, is_long=duration > _LONG_S
+    )
 
 
 def _events(
@@ -70,6 +77,8 @@ def _events(
     options: TranscribeOptions,
     resume_from: Checkpoint | None,
     checkpoints: bool,
+    *,
+    is_long: bool,
 ) -> Generator[TranscriptEvent, None, None]:
     chunks = split_at_pauses(
         _only_clips(blocks, options), _max_chunk_s(recognizer, options), _vad_options(options)
@@ -88,7 +97,7 @@ def _events(
     yield TranscriptionInfo(language, probability, duration)
     tasks = _chunk_tasks(recognizer, chunks, language, options, done)
     count = 0 if resume_from is None else resume_from.segments
-    with closing(decode_chunks(tasks, options.batch_size)) as events:
+    with closing(decode_chunks(tasks, options.batch_size, first_alone=is_long)) as events:
         for event in events:
             if isinstance(event, SegmentDone):
                 event = SegmentDone(replace(event.segment, id=count))

@@ -41,7 +41,7 @@ class _ChunkEnd:
 
 
 def decode_chunks(
-    chunks: Iterable[ChunkTask], batch_size: int
+    chunks: Iterable[ChunkTask], batch_size: int, first_alone: bool = False
 ) -> Generator[DecodeEvent, None, None]:
     """Decode chunks, up to `batch_size` of them in parallel.
 
@@ -54,6 +54,8 @@ def decode_chunks(
     Args:
         chunks: The chunks of a recording in order.
         batch_size: Maximum number of chunks decoded in parallel.
+        first_alone: Decode the first chunk alone, so that its text does not wait for the encoding
+            of others.
 
     Yields:
         The events of all chunks.
@@ -62,7 +64,11 @@ def decode_chunks(
         EngineError: Chunks failed; the message names them. A NumericalError if the last of them
             failed with one.
     """
-    limits = TaskLimits(parallel=batch_size, ahead=_MAX_CHUNKS_PER_SLOT * batch_size)
+    limits = TaskLimits(
+        parallel=batch_size,
+        ahead=_MAX_CHUNKS_PER_SLOT * batch_size,
+        first_ahead=1 if first_alone else None,
+    )
     failed: list[str] = []  # names of chunks that failed
     last_error: Exception | None = None  # of the last chunk that failed
     previous_failed = False

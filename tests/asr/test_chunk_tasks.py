@@ -125,3 +125,14 @@ def test_a_window_that_cannot_be_encoded_fails_only_its_own_chunk() -> None:
     texts, error = followed(decode_chunks(Script({}, some).chunks(5), 4))
     assert str(error) == "chunk 2 could not be recognized: 2 is no sound"
     assert texts == [f"{n}{part}" for n in range(5) if n != 2 for part in "ab"]
+
+
+def test_the_first_chunk_of_a_long_recording_is_alone() -> None:
+    """Its text does not wait until others are encoded."""
+    script = Script({})
+    events = decode_chunks(script.chunks(12), batch_size=8, first_alone=True)
+    segments = (event.segment.text for event in events if isinstance(event, SegmentDone))
+    assert [next(segments), next(segments)] == ["0a", "0b"]
+    assert script.begun == [0]
+    assert len(list(segments)) == 22
+    assert script.begun == list(range(12))
