@@ -64,8 +64,9 @@ def speed(
         from pipelines.hub import list_models, resolve
 
         chosen = [(name, resolve(name).task) for name in models or ()]
+        installed = [(model.name, model.task) for model in list_models() if model.native]
         speeds = []
-        for name, task in chosen or [(model.name, model.task) for model in list_models()]:
+        for name, task in chosen or installed:
             pool = ModelPool(settings)
             measured = bench.measure(pool, name, task)
             if measured is None:

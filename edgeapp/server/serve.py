@@ -8,7 +8,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -78,8 +78,10 @@ def serve(settings: Settings, options: ServerOptions) -> None:
         threading.Timer(1.0, webbrowser.open, (opened,)).start()
     try:
         server = draining_server(config, routes.service.queue.close)
-        with _hangup_ends(server):
+        # A signal is how a server ends: uvicorn raises it again when it has.
+        with _hangup_ends(server), suppress(KeyboardInterrupt):
             server.run(sockets=[listener])
+        print_note("the server has ended")
     finally:
         routes.close()
 

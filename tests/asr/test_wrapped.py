@@ -101,7 +101,7 @@ def test_what_they_cannot_do_is_refused(tmp_path: Path, speech: np.ndarray) -> N
         with pytest.raises(UnsupportedTask, match="only transcribes"):
             transcriber.transcribe(speech, task="translate")
         with pytest.raises(UnsupportedTask, match="recordings only"):
-            LiveTranscriber(transcriber).feed(speech[:RATE])
+            LiveTranscriber(transcriber)
 
 
 @pytest.mark.filterwarnings("always")

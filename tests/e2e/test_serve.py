@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 
-from edgeapp.exit_codes import INTERRUPTED
+from edgeapp.exit_codes import DONE
 from pipelines.hub import assets_folder
 
 _STARTS_S = 120.0
@@ -55,12 +55,13 @@ def test_sigterm_finishes_what_was_accepted_and_the_log_has_a_line_for_each_requ
         (reply,) = replies
         assert reply.status_code == 200
         assert reply.json()["text"]
-        assert process.wait(60) == INTERRUPTED
+        assert process.wait(60) == DONE
     finally:
         process.kill()
         process.wait(60)
     said = log.read_text("utf-8")
     assert "Traceback" not in said
+    assert said.endswith("edgeapp: the server has ended\n")
     assert "secret" not in said
     assert not any(word in said for word in reply.json()["text"].split() if len(word) > 9)
     lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]

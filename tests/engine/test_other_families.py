@@ -126,6 +126,14 @@ def test_a_folder_falls_back_to_transformers_and_says_so(family: str, tmp_path: 
         assert engine.load(tmp_path) is model
 
 
+def test_a_folder_of_the_cache_is_named_by_its_model(tmp_path: Path) -> None:
+    folder = tmp_path / "models--some--mt5-small" / "snapshots" / "0f0f"
+    with Engine(device="cpu") as engine:
+        other_module("mt5").save_pretrained(folder)
+        with pytest.warns(UserWarning, match="^some/mt5-small is a MT5For"):
+            engine.load(folder)
+
+
 def test_a_folder_of_a_family_that_generates_no_text_is_refused(tmp_path: Path) -> None:
     config = '{"model_type": "bert", "architectures": ["BertForMaskedLM"]}'
     (tmp_path / "config.json").write_text(config)

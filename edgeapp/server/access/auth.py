@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from starlette.datastructures import FormData
 from starlette.requests import ClientDisconnect
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 
 from edgeapp.server.access.addresses import visitor_key
 from edgeapp.server.access.login_attempts import LoginAttempts
@@ -136,19 +136,23 @@ class Logins:
         return _login_page("")
 
     async def log_in(self, request: Request) -> Response:
-        """POST /login: a form with `user` and `password`."""
+        """POST /login: a form with `user` and `password`; from gradio_client with `username`."""
         address = _address(request)
         # Counted before the first await, so that parallel attempts are limited too.
         attempt = self._attempts.begin(address)
         if attempt is None:
             return _login_page("Too many attempts. Wait for a minute.", status=429)
         form = await _read_form(request)
-        user, password = str(form.get("user", "")), str(form.get("password", ""))
+        by_program = "username" in form
+        user = str(form.get("username" if by_program else "user", ""))
+        password = str(form.get("password", ""))
         if (name := self._user_with_password(user, password)) is None:
             await asyncio.sleep(_FAILURE_DELAY_S)
+            if by_program:
+                return JSONResponse({"error": "wrong name or password"}, 401)
             return _login_page("Wrong name or password. Try again.", user, status=403)
         self._attempts.succeed(address, attempt)
-        return self._welcome(name, request)
+        return self._welcome(name, request, JSONResponse({"success": True}) if by_program else None)
 
     async def link_page(self, request: Request) -> Response:
         """GET /enter/SECRET: a button, since a preview of the address must not use it up."""
@@ -172,9 +176,9 @@ class Logins:
         response.delete_cookie(_COOKIE)
         return response
 
-    def _welcome(self, user: str, request: Request) -> Response:
-        """Begin a login and lead to the page."""
-        response = RedirectResponse("/", 303)
+    def _welcome(self, user: str, request: Request, response: Response | None = None) -> Response:
+        """Begin a login and lead to the page, or give another response."""
+        response = response or RedirectResponse("/", 303)
         response.set_cookie(
             _COOKIE,
             self._begin_login(user),

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from functools import wraps
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 
 import gradio as gr
 from gradio.events import api
@@ -34,6 +34,9 @@ __all__ = ["GradioEndpoints"]
 
 Json = dict[str, Any]
 _FASTEST = 100.0
+_KINDS: dict[Any, tuple[Any, str]] = {
+    str: (str, "text"), bool: (bool, "true or false"), float: ((int, float), "a number"),
+}  # fmt: skip
 Result = tuple[str, Json]
 T = TypeVar("T")
 
@@ -239,15 +242,35 @@ class GradioEndpoints:
 def _streamed(function: Callable[..., AsyncGenerator[Result, None]]) -> Callable[..., Any]:
     """An endpoint whose signature returns the values of one item, which Gradio documents."""
 
+    signature = inspect.signature(function).replace(return_annotation=Result)
+
     @wraps(function)
     async def endpoint(*arguments: Any) -> AsyncGenerator[Result, None]:
-        async with aclosing(function(*arguments)) as items:
+        pairs = zip(signature.parameters.values(), arguments, strict=True)
+        checked = [_checked(parameter, value) for parameter, value in pairs]
+        async with aclosing(function(*checked)) as items:
             async for item in items:
                 yield item
 
-    signature = inspect.signature(function).replace(return_annotation=Result)
     endpoint.__signature__ = signature  # type: ignore[attr-defined]
     return endpoint
+
+
+def _checked(parameter: inspect.Parameter, value: Any) -> Any:
+    """An argument of the annotated type, which Gradio does not check; null is the default."""
+    wanted, name = parameter.annotation, parameter.name
+    if value is None and parameter.default is not inspect.Parameter.empty:
+        return parameter.default
+    if choices := get_args(wanted):
+        fits, kind = value in choices, f"one of {', '.join(choices)}"
+    elif wanted in _KINDS:
+        types, kind = _KINDS[wanted]
+        fits = isinstance(value, types) and (wanted is bool or not isinstance(value, bool))
+    else:
+        return value  # the request, a recording
+    if not fits:
+        raise gr.Error(f"{name!r} must be {kind}", print_exception=False)
+    return value
 
 
 def _gradio_error(error: Exception) -> gr.Error:

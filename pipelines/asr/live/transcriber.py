@@ -31,7 +31,6 @@ from pipelines.asr.live.hypothesis import split_words
 from pipelines.asr.live.local_agreement import agreed_word_count
 from pipelines.asr.live.options import LiveOptions
 from pipelines.asr.results import Word
-from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import WindowDecoder
 from pipelines.engine import EncodedSource
@@ -60,10 +59,11 @@ class LiveTranscriber:
             vad: replaces voice activity detection by `options.vad`.
 
         Raises:
-            UnsupportedTask: the model lacks the language or the task.
+            UnsupportedTask: the model lacks the language or the task, or is no Whisper model.
         """
         self._options = options or LiveOptions()
         self._transcriber = transcriber
+        self._tokenizer = transcriber.tokenizer  # which models without live captions lack
         transcriber.capabilities.check(self._options.transcribe)
         self._vad = vad or VoiceActivity(self._options.vad)
         self._window_s = transcriber.window_s
@@ -71,7 +71,7 @@ class LiveTranscriber:
         # A model that was trained on the full 30 s needs more silence after short audio.
         self._silence_s, self._least_s = (3, 5) if self._window_s >= 30 else (1, 0)
         prompt = self._options.transcribe.initial_prompt
-        self._prompt = transcriber.tokenizer.encode(" " + prompt.strip()) if prompt else []
+        self._prompt = self._tokenizer.encode(" " + prompt.strip()) if prompt else []
         self._context: list[int] = []  # last committed text tokens
         self._language = self._options.transcribe.language
         self._decoders: dict[str, WindowDecoder] = {}  # by language
@@ -293,10 +293,6 @@ class LiveTranscriber:
             return
         if removed := buffer.pop_committed_segments(self._tokenizer.special.timestamp_begin):
             self._extend_context(removed)
-
-    @property
-    def _tokenizer(self) -> WhisperTokenizer:
-        return self._transcriber.tokenizer
 
 
 def _max_tokens(seconds: float) -> int:

@@ -46,7 +46,7 @@ def load_module(folder: Path, device: torch.device) -> Any | None:
     if own_type != config.get("model_type") or not loaded_by.can_generate():
         return None
     notice(
-        f"{folder.name} is a {name}, which is not native here: it is run by transformers, slower"
+        f"{_shown(folder)} is a {name}, which is not native here: it is run by transformers, slower"
     )
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
@@ -55,3 +55,10 @@ def load_module(folder: Path, device: torch.device) -> Any | None:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise CheckpointError(f"{folder}: transformers cannot load it: {lines[0]}") from error
     return module.eval().requires_grad_(False).to(device)
+
+
+def _shown(folder: Path) -> str:
+    """The name of a folder for messages; of one in the Hugging Face cache that of its model."""
+    if folder.parent.name != "snapshots":
+        return folder.name
+    return folder.parent.parent.name.removeprefix("models--").replace("--", "/")

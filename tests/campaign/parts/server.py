@@ -391,7 +391,10 @@ def _write_routes(path: Path) -> str:
         return make_app(ModelPool(Settings(), listed_only=True), ServerOptions(), None)
 
     app, own = asyncio.new_event_loop().run_until_complete(make())
-    mounts = [route for route in app.app.app.routes if isinstance(route, Mount)]
+    inner: Any = app
+    while not hasattr(inner, "routes"):  # behind the middleware
+        inner = inner.app
+    mounts = [route for route in inner.routes if isinstance(route, Mount)]
     (gradio,) = [mount.app for mount in mounts if isinstance(mount.app, App)]
     paths = sorted(set(declared(gradio.routes)) | in_the_source())
     requests = [list(request) for of in paths for request in requests_for(of)]

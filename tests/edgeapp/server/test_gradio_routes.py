@@ -106,8 +106,9 @@ def served() -> Iterator[Served]:
             return make_app(ModelPool(Settings(), listed_only=True), ServerOptions(), None)
 
         app, own = loop.run_until_complete(make())
-    # Behind the log, the security middleware, the compression and Gradio's gate.
-    inner: Any = app.app.app.app.app
+    inner: Any = app
+    while not hasattr(inner, "routes"):  # behind the middleware
+        inner = inner.app
     mounts = [route for route in inner.routes if isinstance(route, Mount)]
     (mount,) = [mount for mount in mounts if isinstance(mount.app, App)]
     page = Served(app, mount.app, loop)

@@ -137,6 +137,13 @@ def test_results_stream_and_errors_are_one_line(page: tuple[str, Any], tmp_path:
     assert translated.startswith(job.outputs()[0][0])
     with pytest.raises(AppError, match="xx is not supported"):
         caller.predict(text="Yes.", target="xx", api_name="/translate")
+    for wrong, said in (
+        ({"text": 5}, "'text' must be text"),
+        ({"format": "pdf"}, "'format' must be one of text, html"),
+        ({"source": True}, "'source' must be text"),
+    ):
+        with pytest.raises(AppError, match=said):
+            caller.predict(**{"text": "Yes.", "target": "de", **wrong}, api_name="/translate")
     models = caller.predict(api_name="/models")
     assert {"demo", "demo-en-de"} <= {model["name"] for model in models}
     assert not any("folder" in model for model in models)
@@ -210,6 +217,8 @@ def test_calls_are_checked_before_gradio_sees_them(
 
 
 def test_a_session_belongs_to_the_person_who_began_it(tmp_path: Path) -> None:
+    from gradio_client.exceptions import AuthenticationError
+
     tokens = TokenFile(tmp_path / "tokens.json")
     secrets = {name: tokens.add(name) for name in ("anna", "ben")}
     logins = (("carla", "password"),)  # so that a token is required
@@ -221,6 +230,11 @@ def test_a_session_belongs_to_the_person_who_began_it(tmp_path: Path) -> None:
         caller = client(url, tmp_path, headers=headers["anna"])
         text, _ = caller.predict(text="Good morning.", target="de", api_name="/translate")
         assert text
+        with_login = client(url, tmp_path, auth=("carla", "password"))
+        assert with_login.predict(api_name="/models")
+        with_login.close()
+        with pytest.raises(AuthenticationError):
+            client(url, tmp_path, auth=("carla", "wrong"))
         token = httpx.post(
             f"{url}gradio_api/upload",
             files={"files": (QUESTION, recording())}, headers=headers["anna"],
