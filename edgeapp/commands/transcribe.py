@@ -343,6 +343,13 @@ def transcribe(
             metavar=f"[{'|'.join([*STYLES, AS_RECOGNIZED])}]",
         ),
     ] = DEFAULT_STYLE.name,
+    bilingual: Annotated[
+        bool,
+        _words(
+            "--bilingual",
+            help="Subtitles with --translate-to: the original above each translation.",
+        ),
+    ] = False,
     device: Device = None,
     device_index: Annotated[
         int | None,
@@ -412,7 +419,7 @@ def transcribe(
                 "--multilingual and --translate-to exclude each other: one model translates all"
             )
         output = None if output == "-" else output
-        destination = TranscriptOutput.of(output, output_format, found, target)
+        destination = TranscriptOutput.of(output, output_format, found, target, bilingual)
         if n_best > 1 and "json" not in destination.formats:
             raise OptionError("--n-best is reported in JSON: -f json")
         from edgeapp.model_pool import ModelPool

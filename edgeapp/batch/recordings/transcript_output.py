@@ -16,7 +16,9 @@ from edgeapp.batch.outputs import (
 from edgeapp.subtitles.formats import FORMATS, MORE_FORMATS, formats_of
 from pipelines import OptionError
 
-__all__ = ["OutputFile", "TranscriptOutput"]
+__all__ = ["SUBTITLE_FORMATS", "OutputFile", "TranscriptOutput"]
+
+SUBTITLE_FORMATS = frozenset(("srt", "vtt", "ass", "ttml"))
 
 # Formats of text and subtitles that are not written.
 _OTHER_TEXT = frozenset(
@@ -49,6 +51,7 @@ class TranscriptOutput:
         names: For each recording the base name of its results.
         file: The only file, where one was named; it is in `folder`.
         target: Language of the translation, or None.
+        bilingual: Translated subtitles have the original above each translation.
     """
 
     formats: tuple[str, ...]
@@ -56,6 +59,7 @@ class TranscriptOutput:
     names: tuple[str, ...]
     file: Path | None = None
     target: str | None = None
+    bilingual: bool = False
 
     @classmethod
     def of(
@@ -64,6 +68,7 @@ class TranscriptOutput:
         formats: str | None,
         found: Sequence[FoundInput],
         target: str | None,
+        bilingual: bool = False,
     ) -> TranscriptOutput:
         """The destination that a command line asks for.
 
@@ -72,6 +77,7 @@ class TranscriptOutput:
             formats: Names of formats with commas between them, or "all".
             found: The recordings.
             target: Language of the translation, or None.
+            bilingual: Translated subtitles have the original above each translation.
 
         Raises:
             OptionError: The values exclude each other, or two results would have the same path.
@@ -89,24 +95,32 @@ class TranscriptOutput:
             if chosen not in ((), (ending,)):
                 raise OptionError(f"-f {formats} and -o {output} name different formats")
             file = Path(output)
-            destination = cls((ending,), file.parent, (file.stem,), file, target)
+            destination = cls((ending,), file.parent, (file.stem,), file, target, bilingual)
         elif output is not None or len(chosen) > 1:
-            destination = cls(chosen or FORMATS, Path(output or "."), names, None, target)
+            destination = cls(
+                chosen or FORMATS, Path(output or "."), names, None, target, bilingual
+            )
         elif any(each.name is not None for each in found):
             raise OptionError("the recordings of a folder need a folder for their results: -o OUT")
         else:
-            destination = cls(chosen, None, names, None, target)
+            destination = cls(chosen, None, names, None, target, bilingual)
         destination._check(inputs)
         return destination
 
     def _check(self, inputs: Sequence[str]) -> None:
+        if self.bilingual and self.target is None:
+            raise OptionError("--bilingual needs the language of the second text: --translate-to")
+        if self.bilingual and not SUBTITLE_FORMATS.intersection(self.formats):
+            raise OptionError("--bilingual is for subtitles: -f srt, vtt, ass or ttml")
         if self.folder is not None:
             paths = [file.path for name in self.names for file in self.files(name)]
             check_no_collisions(paths, inputs)
+        elif self.bilingual and SUBTITLE_FORMATS.issuperset(self.formats):
+            return  # one text has both languages
         elif self.target is not None and self.formats not in ((), ("json",)):
             raise OptionError(
                 f"-f {self.formats[0]} with --translate-to makes two texts, and stdout takes one: "
-                f"-o FOLDER writes both to files, -f json holds both"
+                f"-o FOLDER writes both to files, -f json and --bilingual subtitles hold both"
             )
 
     def prepare(self) -> None:

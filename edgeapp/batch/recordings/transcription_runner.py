@@ -19,12 +19,13 @@ from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
 from edgeapp.batch.recordings.sound_prefetch import SoundPrefetch, SoundStream
-from edgeapp.batch.recordings.transcript_output import TranscriptOutput
+from edgeapp.batch.recordings.transcript_output import SUBTITLE_FORMATS, TranscriptOutput
 from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
 from edgeapp.console import format_clock, print_draft_report, print_note
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.formats import Cue, Transcript, render
+from edgeapp.subtitles.passages import bilingual
 from edgeapp.subtitles.pysubs_formats import karaoke
 from edgeapp.subtitles.shaping import TimedWord, shape_with_words, shaped, timed_words
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
@@ -215,7 +216,7 @@ class TranscriptionRunner:
     def _renderings(self, name: str) -> dict[Path, str]:
         """The files of a recording, each with how it is rendered."""
         style = None if self.style is None else self.style.name
-        how = [asdict(self.layout), style, self.pretty_json]
+        how = [asdict(self.layout), style, self.pretty_json, self.output.bilingual]
         return {
             file.path: json.dumps([file.format, file.translated, *how])
             for file in self.output.files(name)
@@ -393,14 +394,17 @@ class TranscriptionRunner:
                     part.unlink(missing_ok=True)  # what an interrupted run has left
             return
         for fmt in self.output.formats:
-            text = self._render(transcript, fmt, translated=False)
+            text = self._render(transcript, fmt, translated=self.output.bilingual)
             sys.stdout.write(text + "\n" if fmt == "json" else text)
             sys.stdout.flush()
 
     def _render(self, transcript: Transcript, fmt: str, translated: bool) -> str:
         """A transcript in one format: subtitles as openai-whisper's layout says if one is given,
         else in a style."""
-        if fmt in ("srt", "vtt", "ass", "ttml"):
+        if fmt in SUBTITLE_FORMATS:
+            if translated and self.output.bilingual:
+                cues = bilingual(transcript, self.style or DEFAULT_STYLE)
+                return render(replace(transcript, segments=tuple(cues)), fmt)
             layout = self.layout
             if layout.highlight_words and fmt in ("ass", "ttml"):
                 if fmt == "ass" and not translated and (timed := self._karaoke_cues(transcript)):

@@ -81,3 +81,22 @@ def test_what_cannot_be(
 ) -> None:
     with pytest.raises(OptionError, match=said):
         TranscriptOutput.of(output, formats, list(map(FoundInput, inputs)), target)
+
+
+@pytest.mark.parametrize(
+    ("formats", "target", "said"),
+    [
+        ("srt", None, "needs the language of the second text: --translate-to"),
+        ("txt,json", "de", "is for subtitles"),
+    ],
+)
+def test_two_languages_in_one_file_need_both_and_subtitles(
+    formats: str, target: str | None, said: str
+) -> None:
+    with pytest.raises(OptionError, match=said):
+        TranscriptOutput.of("out", formats, [FoundInput("x.mp3")], target, bilingual=True)
+
+
+def test_stdout_takes_subtitles_with_both_languages() -> None:
+    output = TranscriptOutput.of(None, "vtt", [FoundInput("x.mp3")], "de", bilingual=True)
+    assert (output.folder, output.bilingual) == (None, True)

@@ -59,6 +59,17 @@ def test_another_translation_model_is_another_job(tmp_path: Path) -> None:
     assert "done already" in transcribe(*command)[1]
 
 
+def test_bilingual_subtitles_are_the_translated_files(tmp_path: Path) -> None:
+    assert transcribe("-f", "srt,txt", "--translate-to", "de", "--bilingual")[0] == 0
+    english, german, alone, both = (
+        (tmp_path / "out" / f"question{ending}").read_text("utf-8")
+        for ending in (".txt", ".de.txt", ".srt", ".de.srt")
+    )
+    (cue,) = both.strip().split("\n\n")
+    assert " ".join(cue.splitlines()[2:]).split() == english.split() + german.split()
+    assert german.split()[0] not in alone
+
+
 def test_full_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 20))
