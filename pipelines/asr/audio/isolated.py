@@ -23,17 +23,19 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import numpy as np
 
 from pipelines.asr.audio.arrays import MAX_BLOCK, LoudAudio, SampleBuffer, Samples
 from pipelines.asr.audio.decode import DamagedAudio, decode_path
+from pipelines.asr.audio.fork_server import fork_child
 from pipelines.errors import AudioError, LongAudio
 from pipelines.notices import collect_notices
 
 __all__ = ["DecodingCancelled", "load_audio_isolated"]
 
+_MODULE = "pipelines.asr.audio.isolated"
 _HEADER = struct.Struct("<cI")  # kind, length of the payload in bytes
 _SAMPLES, _MESSAGE = b"S", b"M"
 _MAX_MESSAGE_BYTES = 1 << 16
@@ -114,15 +116,31 @@ def _warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=4)
 
 
-def _start_child() -> subprocess.Popen[bytes]:
+class _Child(Protocol):
+    """A child process: a ForkedChild or a Popen."""
+
+    @property
+    def stdin(self) -> IO[bytes] | None: ...
+
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+def _start_child() -> _Child:
     # The child imports from the same folders as this process.
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(folder or str(Path.cwd()) for folder in sys.path),
         "OPENBLAS_NUM_THREADS": "1",  # idle threads would count towards the memory limit
     }
+    if (child := fork_child(_MODULE, ["av"], environment)) is not None:
+        return child
     # -P: a module in the working directory must not shadow a library.
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "pipelines.asr.audio.isolated"],
+        [sys.executable, "-P", "-m", _MODULE],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -130,14 +148,14 @@ def _start_child() -> subprocess.Popen[bytes]:
     )
 
 
-def _send(child: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
+def _send(child: _Child, request: dict[str, Any]) -> None:
     assert child.stdin is not None
     with suppress(BrokenPipeError):  # the missing answer reports it
         child.stdin.write(json.dumps(request).encode("ascii") + b"\n")
         child.stdin.flush()
 
 
-def _end_child(child: subprocess.Popen[bytes]) -> None:
+def _end_child(child: _Child) -> None:
     child.kill()
     child.wait()
     for pipe in (child.stdin, child.stdout):
@@ -153,9 +171,7 @@ class _Watchdog:
         reason: "time" or "cancelled" if it killed the child, else None.
     """
 
-    def __init__(
-        self, child: subprocess.Popen[bytes], time_s: float, cancelled: Callable[[], bool]
-    ) -> None:
+    def __init__(self, child: _Child, time_s: float, cancelled: Callable[[], bool]) -> None:
         self.reason: str | None = None
         self._child, self._cancelled = child, cancelled
         self._deadline = time.monotonic() + time_s
@@ -182,7 +198,7 @@ class _Watchdog:
 
 
 def _receive(
-    child: subprocess.Popen[bytes],
+    child: _Child,
     buffer: SampleBuffer,
     name: str,
     max_duration_s: float | None,
@@ -232,7 +248,7 @@ def _frames(pipe: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
         yield kind, payload
 
 
-def _exit_code(child: subprocess.Popen[bytes]) -> int:
+def _exit_code(child: _Child) -> int:
     """The child's exit code; 1 if it does not end within a second and is killed."""
     try:
         return child.wait(1.0)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from pipelines.asr.audio import isolated
+from pipelines.asr.audio import fork_server, isolated
 from pipelines.asr.audio.arrays import LoudAudio, SampleBuffer
 from pipelines.asr.audio.decode import DamagedAudio, load_audio
 from pipelines.asr.audio.isolated import DecodingCancelled, load_audio_isolated
@@ -29,11 +29,15 @@ TALK = assets_folder() / "samples" / "talk.flac"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux'")
 
 
-@pytest.fixture
-def children(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """The processes that are started, none of which may outlive its call."""
+@pytest.fixture(params=["forked", pytest.param("started", marks=pytest.mark.slow)])
+def children(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The processes, forked or started, none of which may outlive its call."""
     started: list[subprocess.Popen[bytes]] = []
     start = isolated._start_child
+    if request.param == "started":
+        monkeypatch.setattr(isolated, "fork_child", lambda *_: None)
 
     def noted() -> subprocess.Popen[bytes]:
         started.append(start())
@@ -189,6 +193,18 @@ def test_invalid_frames_count_as_a_crash(
         monkeypatch.setattr(isolated, "_start_child", start)
         with pytest.raises(AudioError, match="it cannot be decoded"):
             load_audio_isolated(TALK, name="it")
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="children are not forked here")
+def test_a_server_that_was_killed_is_replaced() -> None:
+    first = load_audio_isolated(TALK)
+    (server,) = fork_server._servers.values()
+    before = server._process
+    assert before is not None
+    before.kill()
+    before.wait()
+    np.testing.assert_array_equal(load_audio_isolated(TALK), first)
+    assert server._process is not before
 
 
 def test_the_child_loads_no_torch() -> None:
