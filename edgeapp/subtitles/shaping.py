@@ -146,16 +146,24 @@ def _divide(words: Sequence[TimedWord], style: SubtitleStyle) -> list[Sequence[T
                 at_end = min(at_end, 0.5) - min(pause, _LONG_PAUSE_S)
         cheapest: tuple[float, int] | None = None
         sentences = _Sentences()
+        characters = 0
         for start in range(end - 1, -1, -1):
             if start < end - 1:
                 if not _may_be_cue(words[start:end], texts[start:end], style):
                     break
                 if break_cost(texts[start], texts[start + 1]) == 0:
                     sentences.end()
-            sentences.prepend(texts[start])
-            cost = best[start][0] + _CUE + at_end + _time_cost(words[start:end], next_start, style)
+            width = display_width(texts[start])
+            characters += width
+            sentences.prepend(width)
+            cue_time = _time_cost(words[start], words[end - 1], characters, next_start, style)
+            cost = best[start][0] + _CUE + at_end + cue_time
             cost += _TWO_SENTENCES * sentences.separable
-            if style.max_lines == 2 and not has_good_break(texts[start:end], style.max_line_width):
+            if (
+                style.max_lines == 2
+                and characters > style.max_line_width  # most texts are short
+                and not has_good_break(texts[start:end], style.max_line_width)
+            ):
                 cost += _BREAK_WEIGHT * NEVER
             if cheapest is None or cost < cheapest[0]:
                 cheapest = (cost, start)
@@ -187,9 +195,9 @@ class _Sentences:
         self._counted = self.separable
         self._open, self._width = self._width >= _SHORT_SENTENCE, 0
 
-    def prepend(self, word: str) -> None:
-        """Add a word before the words so far."""
-        self._width += display_width(word)
+    def prepend(self, width: int) -> None:
+        """Add a word of this width before the words so far."""
+        self._width += width
 
     @property
     def separable(self) -> int:
@@ -205,10 +213,11 @@ def _may_be_cue(words: Sequence[TimedWord], texts: Sequence[str], style: Subtitl
     )
 
 
-def _time_cost(words: Sequence[TimedWord], next_start: float, style: SubtitleStyle) -> float:
-    """Cost of a cue that is shown too shortly to be read."""
-    start, last = words[0].start, words[-1].end
-    characters = sum(display_width(word.text) for word in words)
+def _time_cost(
+    first: TimedWord, final: TimedWord, characters: int, next_start: float, style: SubtitleStyle
+) -> float:
+    """Cost of a cue of some words that is shown too shortly to be read."""
+    start, last = first.start, final.end
     longest = min(next_start - style.min_gap_s, start + style.max_duration_s)
     shown = max(last, min(longest, max(last, start + style.min_duration_s))) - start
     readable = max(shown, min(longest - start, characters / style.max_characters_per_s), 0.05)

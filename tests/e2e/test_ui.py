@@ -268,16 +268,21 @@ def test_other_paths_are_not_served(ui: Server, tmp_path: Path) -> None:
     assert status("GET", "/favicon.ico")[0] == 200
     for path in (
         f"/gradio_api/file={secret}", f"/gradio_api/file/{secret}", f"/file={secret}",
-        "/gradio_api/upload", "/gradio_api/proxy=http://127.0.0.1/", "/gradio_api/queue/join",
-        "/gradio_api/queue/data", "/gradio_api/run/x", "/gradio_api/vibe-code", "/monitoring",
+        "/gradio_api/proxy=http://127.0.0.1/", "/gradio_api/run/x", "/gradio_api/vibe-code",
+        "/monitoring", "/gradio_api/call/x", "/gradio_api/api/translate",
         "/edgeapp/static/../app.py", "/edgeapp/static/%2e%2e/app.py", "/edgeapp/upload/../x",
         "/static/../../../../../../../etc/passwd", "/static/%2e%2e/%2e%2e/routes.py", "/docs",
         "/assets/..%2f..%2froutes.py", "/openapi.json", "/custom_component/x", "/etc/passwd",
-        "/pwa_icon", "/pwa_icon/99999999", "/pwa_icon?size=99999999", "/robots.txt", "/config",
-        "/gradio_api/heartbeat/x", "/gradio_api/info", "//monitoring", "/theme.css%3F/monitoring",
+        "/pwa_icon", "/pwa_icon/99999999", "/pwa_icon?size=99999999", "/robots.txt",
+        "/gradio_api/heartbeat/x", "//monitoring", "/theme.css%3F/monitoring",
     ):  # fmt: skip
         for method in ("GET", "POST"):
             got, text = status(method, path)
             assert got in (404, 405), (method, path, got)
             assert "secret" not in text
             assert "root:" not in text
+    # What the named endpoints need; without a body, or with a session that nobody has.
+    for path in ("/gradio_api/upload", "/gradio_api/queue/join", "/gradio_api/call/translate"):
+        assert status("POST", path)[0] in (400, 411), path
+        assert status("GET", path)[0] in (404, 405), path
+    assert status("GET", f"/gradio_api/queue/data?session_hash={'0' * 11}")[0] == 404

@@ -1,7 +1,7 @@
 """The WebSocket of programs for live recognition: /v1/live.
 
 The address has the options; binary frames are 16-bit little-endian mono audio, and the server sends
-the events of `edgeapp live --json`. When a connection is lost, another one names the session and
+the events of live captions in JSON. When a connection is lost, another one names the session and
 the last event that arrived: no sound and no event is lost, because the server says how many samples
 it has received.
 """

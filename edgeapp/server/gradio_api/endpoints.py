@@ -184,8 +184,8 @@ class GradioEndpoints:
         speed: float = 0.0,
     ) -> AsyncGenerator[Result, None]:
         """Live captions of a recording, as a microphone would give them. Sends the final text so
-        far and the newest event of `edgeapp live --json`; the last one is of type end. speed 1 is
-        real time, 0 as fast as possible. A microphone needs the WebSocket /v1/live."""
+        far and the newest event of live captions; the last one is of type end. speed 1 is real
+        time, 0 as fast as possible. A microphone needs the WebSocket /v1/live."""
         choice = ModelChoice(language=language or None, target=translate_to or None)
         form = self._take(recording, request)
         work = LiveWork(

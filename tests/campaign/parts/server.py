@@ -22,6 +22,7 @@ from tests.campaign.mutate import mutate
 from tests.campaign.part import MB, Case, Failed, Limits
 from tests.campaign.sandbox import sandbox
 from tests.edgeapp.server.test_gradio_routes import (
+    CALLED,
     METHODS,
     NEEDED,
     OURS,
@@ -188,12 +189,12 @@ class Campaign(part.Part):
         if status >= 500 and not (status == 503 and b"/upload/" in data):
             raise Failed(f"status {status}")
         path = data.split(b" ")[1].decode() if case.label == "route" else ""
-        allowed = {("GET", target) for target in (*OURS, *NEEDED.values())}
+        allowed = {("GET", target) for target in (*OURS, *NEEDED.values(), *CALLED.values())}
         if case.label == "evil" and status != 400:
             raise Failed(f"status {status} for another host")
         if case.label == "foreign" and status not in (400, 403, 404):
             raise Failed(f"status {status} for another origin")
-        if case.label == "route" and status not in (0, 400, 404, 405, 414, 431):
+        if case.label == "route" and status not in (0, 400, 404, 405, 411, 414, 431):
             method, target = data.split(b" ")[0].decode(), path.partition("?")[0]
             if (method.upper(), target) not in allowed and method != "HEAD":
                 raise Failed(f"status {status} for {method} {target[:80]}")

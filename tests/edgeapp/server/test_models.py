@@ -11,11 +11,14 @@ import pytest
 
 import edgeapp.server
 from edgeapp.model_pool import ModelPool
+from edgeapp.server.options import ServerOptions
 from edgeapp.server.page.model_list import download_plan, model_list
 from edgeapp.server.page.page_api import PageApi
 from edgeapp.server.page.picker_options import ModelChoice, language_name, picker_options
 from edgeapp.server.sessions import Sessions, TaskCancelled
 from edgeapp.server.tasks.text_task import TextTask
+from edgeapp.server.viewers.broadcast import Broadcasts
+from edgeapp.server.viewers.sharing import Sharing
 from edgeapp.settings import Settings
 from edgeapp.ui import STATIC
 from pipelines.errors import OptionError, UnsupportedTask
@@ -117,12 +120,14 @@ def test_what_a_user_chose() -> None:
 
 
 def test_the_page_sends_only_requests_that_the_server_handles() -> None:
-    api = PageApi(ModelPool(Settings()), Sessions(1), can_change_models=True)
+    pool = ModelPool(Settings())
+    api = PageApi(pool, Sessions(1), can_change_models=True)
+    sharing = Sharing(Broadcasts(pool), ServerOptions(), str)
     requests = set()
-    for script in STATIC.glob("*.js"):
+    for script in STATIC.rglob("*.js"):
         requests |= set(re.findall(r'ask\({ type: "(\w+)"', script.read_text("utf-8")))
-    assert {"picker_options", "models", "history"} <= requests
-    assert all(api.handles(kind) for kind in requests)
+    assert {"picker_options", "models", "history", "share"} <= requests
+    assert all(api.handles(kind) or sharing.handles(kind) for kind in requests)
 
 
 def test_a_text(pool: ModelPool, hub_cache: Path) -> None:
