@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -347,7 +348,10 @@ class TranscriptionRunner:
 
     def _note_loudness(self, found: FoundInput) -> None:
         """Say why the first text of a long recording does not come at once."""
-        if found.path == "-" or Path(found.path).stat().st_size < _LONG_BYTES:
+        size = 0
+        with suppress(OSError):  # what is wrong with the file is said where it is decoded
+            size = 0 if found.path == "-" else Path(found.path).stat().st_size
+        if size < _LONG_BYTES:
             return
         print_note(
             f"{found.shown}: window by window needs the loudness of the whole recording, which is "

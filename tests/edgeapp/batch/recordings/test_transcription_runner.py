@@ -48,6 +48,14 @@ def test_a_file_of_other_origin_is_not_replaced(tmp_path: Path) -> None:
     assert "was edited since" in err
 
 
+def test_an_input_that_is_not_there_has_one_line_in_either_way() -> None:
+    for size in ("1", "8"):
+        code, err = transcribe("missing.flac", "-f", "txt", "--batch-size", size, "--overwrite")
+        assert code == 1
+        assert "edgeapp: missing.flac: there is no such file" in err
+        assert "unexpected" not in err
+
+
 def test_another_translation_model_is_another_job(tmp_path: Path) -> None:
     command = ("-f", "txt", "--translate-to", "de")
     assert transcribe(*command)[0] == 0
