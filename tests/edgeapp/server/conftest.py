@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -89,6 +91,8 @@ def serving_routes(
         server.should_exit = True
         thread.join(40)
         own.close()
+        if thread.is_alive():  # where does it wait?
+            faulthandler.dump_traceback(sys.__stderr__, all_threads=True)
         assert not thread.is_alive()
 
 
