@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,9 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr("edgeapp.batch.run_progress.time.monotonic", lambda: self.now)
+        # Not time.monotonic itself, which event loops of servers in other threads read.
+        clock = SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr("edgeapp.batch.run_progress.time", clock)
 
 
 @pytest.fixture
