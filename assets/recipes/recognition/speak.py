@@ -160,7 +160,9 @@ def act(text: str, r: random.Random, cast: Cast) -> tuple[str, np.ndarray, int]:
     return f"{synthesiser}:{voice}", *made
 
 
-def speak(text: str, r: random.Random, cast: Cast) -> Utterance | None:
+def speak(
+    text: str, r: random.Random, cast: Cast, longest: float = MAX_SECONDS
+) -> Utterance | None:
     """One utterance in a random voice, cut to the speech itself; None when it is too long, or this
     machine's espeak-ng lacks the voice."""
     try:
@@ -172,19 +174,35 @@ def speak(text: str, r: random.Random, cast: Cast) -> Utterance | None:
         return None
     margin = rate // 50
     samples = samples[max(0, loud[0] - margin) : loud[-1] + margin]
-    if len(samples) > MAX_SECONDS * rate:
+    if len(samples) > longest * rate:
         return None
     samples = soxr.resample(samples, rate, RATE) if rate != RATE else samples
     peak = np.abs(samples).max() / 0.7
     return Utterance(text, voice, (samples / peak * 32767).clip(-32768, 32767).astype(np.int16))
 
 
+def paragraphs(texts: list[str], most: int, seed: int) -> list[str]:
+    """The texts in their order, one to `most` of them joined into one."""
+    r, joined, start = random.Random(seed), [], 0
+    while start < len(texts):
+        count = r.randint(1, most)
+        joined.append(" ".join(texts[start : start + count]))
+        start += count
+    return joined
+
+
 def utterances(
-    texts: list[str], seed: int, workers: int, digits: float, cast: Cast
+    texts: list[str],
+    seed: int,
+    workers: int,
+    digits: float,
+    cast: Cast,
+    longest: float = MAX_SECONDS,
 ) -> Iterator[Utterance]:
     def one(index: int) -> Utterance | None:
         r = random.Random(f"{seed}/{index}")
-        return speak(digit_string(r) if r.random() < digits else texts[index], r, cast)
+        text = digit_string(r) if r.random() < digits else texts[index]
+        return speak(text, r, cast, longest)
 
     return _made(one, len(texts), workers)
 
@@ -230,6 +248,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--digits", type=float, default=0.08, help="share of digit strings")
     parser.add_argument(
+        "--join", type=int, default=1, metavar="MOST", help="sentences spoken in one go, at most"
+    )
+    parser.add_argument(
+        "--longest", type=float, default=MAX_SECONDS, help="seconds of an utterance"
+    )
+    parser.add_argument(
         "--counting", type=int, default=0, metavar="VOICES",
         help="no sentences, but the ten digits one by one, by so many voices",
     )  # fmt: skip
@@ -258,8 +282,12 @@ def main() -> None:
         total = 10 * arguments.counting
         made = counting(arguments.counting, arguments.seed, arguments.workers, cast)
     else:
+        if arguments.join > 1:
+            texts = paragraphs(texts, arguments.join, arguments.seed)
         total = len(texts)
-        made = utterances(texts, arguments.seed, arguments.workers, arguments.digits, cast)
+        made = utterances(
+            texts, arguments.seed, arguments.workers, arguments.digits, cast, arguments.longest
+        )
     spoken = list(tqdm(made, total=total, unit="utt", smoothing=0.05))
     save(arguments.out / arguments.name, spoken, arguments.opus)
     hours = sum(len(u.samples) for u in spoken) / RATE / 3600
