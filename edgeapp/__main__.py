@@ -18,22 +18,27 @@ def main() -> None:
     try:
         run()
     except SystemExit as end:
-        _leave_threads(end.code)
+        _end_at_once(end.code)
         raise
 
 
-def _leave_threads(code: object) -> None:
-    """End the process at once if other threads are still at work.
+def _end_at_once(code: object) -> None:
+    """End the process without taking the interpreter down, where that would not end well.
 
     Native code in a daemon thread (a model being loaded) aborts the process with a core dump when
-    the interpreter is taken down under it.
+    the interpreter is taken down under it. And after a Ctrl-C that came in an `eval` of a text, as
+    imports of named tuples do, `python -m` kills itself by SIGINT in place of the exit code.
     """
     import atexit
     import os
     import sys
     import threading
 
-    if threading.active_count() == 1 or not (code is None or isinstance(code, int)):
+    from edgeapp.exit_codes import INTERRUPTED
+
+    if threading.active_count() == 1 and code != INTERRUPTED:
+        return
+    if not (code is None or isinstance(code, int)):
         return
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import re
 import signal
 import sys
+import threading
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import TracebackType
 
 import typer
 
@@ -34,6 +37,9 @@ __all__ = [
     "pull_command",
     "unexpected",
 ]
+
+_AGAIN_S = 0.02  # until a signal comes again that arrived where nothing can be raised
+_command_over = threading.Event()
 
 DONE, SOME_FAILED, USAGE, MODEL, INTERRUPTED = 0, 1, 2, 3, 130
 PIPE_CLOSED = 141  # 128 + SIGPIPE, as shells report a program that SIGPIPE ended
@@ -95,6 +101,8 @@ def exit_with_code(debug: bool) -> Iterator[None]:
     """Turn the errors that end a command into its exit code.
 
     EdgeError, KeyboardInterrupt and BrokenPipeError are handled; any other error passes through.
+    A signal that comes again because a finalizer has dropped it (`end_signals_interrupt`) does not
+    come any more afterwards: the process ends with the code.
 
     Args:
         debug: Print the traceback of an EdgeError.
@@ -102,6 +110,7 @@ def exit_with_code(debug: bool) -> Iterator[None]:
     Raises:
         typer.Exit: With the exit code.
     """
+    excepthook, sys.excepthook = sys.excepthook, _show_exception
     try:
         yield
     except EdgeError as error:
@@ -112,6 +121,9 @@ def exit_with_code(debug: bool) -> Iterator[None]:
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError as error:
         raise typer.Exit(end_of_output(error)) from None
+    finally:
+        _command_over.set()
+        sys.excepthook = excepthook
 
 
 def end_of_output(error: BrokenPipeError) -> int:
@@ -136,11 +148,47 @@ def end_signals() -> list[int]:
 def end_signals_interrupt() -> None:
     """Let SIGTERM and SIGHUP raise KeyboardInterrupt, as Ctrl-C does.
 
-    A signal that is ignored stays ignored: `nohup` ignores SIGHUP.
+    A signal that is ignored stays ignored: `nohup` ignores SIGHUP. One that arrives in a finalizer,
+    where Python drops what is raised, comes again a moment later.
     """
+    _command_over.clear()
     for number in end_signals():
         if signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
+    sys.unraisablehook = _interrupt_again
+
+
+def _interrupt_again(dropped: sys.UnraisableHookArgs) -> None:
+    """Called in place of the exception that a finalizer or a callback of a weak reference has
+    raised."""
+    if not issubclass(dropped.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(dropped)
+        return
+    handlers = {number: signal.getsignal(number) for number in end_signals()}
+    again = [number for number, handler in handlers.items() if callable(handler)]
+    if again:
+        timer = threading.Timer(_AGAIN_S, _signal_main_thread, again[:1])
+        timer.daemon = True
+        with suppress(RuntimeError):  # the interpreter is ending, which starts no more threads
+            timer.start()
+
+
+def _show_exception(
+    kind: type[BaseException], error: BaseException, traceback: TracebackType | None
+) -> None:
+    """Show what Cython prints of a callback of C code before `_interrupt_again` gets it; but an
+    interruption there is none of the callback's business."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, traceback)
+
+
+def _signal_main_thread(number: int) -> None:
+    if _command_over.is_set():
+        return
+    if sys.platform == "win32":
+        _thread.interrupt_main(number)
+    elif (main := threading.main_thread().ident) is not None:
+        signal.pthread_kill(main, number)  # also ends a system call that waits
 
 
 def exit_code_of(error: Exception) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from edgeapp.process_memory import memory_in_use
 from pipelines import EdgeError, OptionError
@@ -15,6 +18,7 @@ _SMALLEST = 256 << 20  # the libraries alone take that much
 _CACHE_SHARE = 0.25  # of the limit, for the caches of all models
 # What a second of a recording takes while it is recognized: samples, their copy and the features.
 _SOUND_BYTES_PER_S = 240_000
+_LIVE_WINDOW_S = 30.0  # of audio that a live session recognizes again at each update
 
 
 class MemoryLimitReached(EdgeError):
@@ -30,6 +34,8 @@ class MemoryLimit:
 
     def __init__(self, limit: int | None = None) -> None:
         self.limit = limit
+        self._reserved = 0  # bytes for sessions, used or not
+        self._lock = threading.Lock()
 
     @property
     def cache_bytes(self) -> int | None:
@@ -39,7 +45,9 @@ class MemoryLimit:
     @property
     def free_bytes(self) -> float:
         """What is left; infinite without a limit."""
-        return float("inf") if self.limit is None else max(0, self.limit - memory_in_use())
+        if self.limit is None:
+            return float("inf")
+        return max(0, self.limit - memory_in_use() - self._reserved)
 
     @property
     def longest_sound_s(self) -> float:
@@ -62,6 +70,41 @@ class MemoryLimit:
                 f"{what} needs about {need >> 20:,} MB, and the memory limit of this server leaves "
                 f"{int(free) >> 20:,} MB now; try again later"
             )
+
+    @contextmanager
+    def live_session(self, queue_bytes: int, channels: int = 1) -> Iterator[None]:
+        """A context in which the memory of a live session is kept free for it.
+
+        Args:
+            queue_bytes: Of the longest audio that may wait for the model.
+            channels: Recognized apart.
+
+        Raises:
+            MemoryLimitReached: It does not fit now.
+        """
+        need = self._live_bytes(queue_bytes, channels)
+        with self._lock:
+            self.check_live_session(queue_bytes, channels)
+            self._reserved += need
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._reserved -= need
+
+    def check_live_session(self, queue_bytes: int, channels: int = 1) -> None:
+        """Check that a live session fits, without keeping its memory free.
+
+        Args:
+            queue_bytes, channels: As in `live_session`.
+
+        Raises:
+            MemoryLimitReached: It does not fit now.
+        """
+        self.check(self._live_bytes(queue_bytes, channels), "a live session")
+
+    def _live_bytes(self, queue_bytes: int, channels: int) -> int:
+        return queue_bytes + channels * int(_LIVE_WINDOW_S * _SOUND_BYTES_PER_S)
 
 
 def parse_size(text: str | None) -> int | None:

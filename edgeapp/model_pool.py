@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Literal
 from edgeapp.console import print_note
 from edgeapp.exit_codes import pull_command
 from edgeapp.memory_limit import MemoryLimit
-from edgeapp.process_memory import memory_in_use, release_memory
+from edgeapp.process_memory import memory_in_use
 from edgeapp.settings import Settings
 from pipelines import ModelError, OptionError, UnsupportedTask
 
 if TYPE_CHECKING:
-    from pipelines import Transcriber, Translator
+    from pipelines import Reader, Transcriber, Translator
     from pipelines.engine import Engine, LoadedModel
     from pipelines.hub import ResolvedModel
 
@@ -86,6 +86,7 @@ class ModelPool:
         # By folder, source language (None where the model needs none), use of the shortlist, and
         # drafter.
         self._translators: dict[tuple[Path, str | None, bool, Drafts], Translator] = {}
+        self._readers: dict[Path, Reader] = {}  # by folder
         self._noted: set[tuple[Path, bool]] = set()  # folder, whether it was chosen automatically
         self.compiling = False  # for the first time on this CPU, which takes a while
         self._use_counts: Counter[Path] = Counter()  # folder → running tasks
@@ -193,18 +194,45 @@ class ModelPool:
             self._translators[key] = translator  # only a source language that the model has
             return translator
 
+    def reader(self, name: str | None) -> Reader:
+        """A model that reads pictures.
+
+        Args:
+            name: A model. None: a downloaded one, else the bundled one.
+
+        Raises:
+            ModelError: The model is not installed, or reads no pictures.
+        """
+        from pipelines import Reader
+        from pipelines.hub import choose_default, resolve
+
+        self._check_listed(name)
+        resolved = choose_default("reading") if name is None else resolve(name)
+        folder = resolved.folder.resolve()
+        with self._lock:
+            self._print_note_once(resolved, automatic=name is None)
+            _check_task(resolved, "reading", "read pictures")
+            if folder not in self._readers:
+                self._make_room(resolved)
+                with self._measured():
+                    made = Reader(resolved.folder, engine=self.engine, name=resolved.name)
+                self._readers[folder] = made
+            return self._readers[folder]
+
     def load(self, name: str, task: str) -> None:
         """Load a model before it is needed.
 
         Args:
             name: A model.
-            task: "asr" or "translation".
+            task: "asr", "translation" or "reading".
 
         Raises:
             ModelError: The model is not installed, or is for another task.
         """
         if task == "asr":
             self.transcriber(name, None)
+        elif task == "reading":
+            self.reader(name)
         else:
             self.translator(name, None, None)
 
@@ -226,11 +254,13 @@ class ModelPool:
             self._translators = {
                 key: made for key, made in self._translators.items() if made.model is not model
             }
+            self._readers = {
+                key: made for key, made in self._readers.items() if made.model is not model
+            }
             self.engine.unload(model)
-            release_memory()
 
     @contextmanager
-    def using(self, *models: Transcriber | Translator) -> Iterator[None]:
+    def using(self, *models: Transcriber | Translator | Reader) -> Iterator[None]:
         """A context in which these models cannot be unloaded.
 
         Raises:
@@ -263,10 +293,11 @@ class ModelPool:
         return self._use_counts[folder]
 
     def memory_of(self, folder: Path) -> int:
-        """The bytes by which the process grew when the model in a folder was loaded."""
+        """The bytes of the weights of the model in a folder; of a native one, those by which the
+        process grew when it was loaded."""
         return self._memory.get(folder, 0)
 
-    def name_of(self, model: Transcriber | Translator) -> str:
+    def name_of(self, model: Transcriber | Translator | Reader) -> str:
         """The name of a model in the list of installed models, else the name of its folder."""
         from pipelines.hub import list_models
 
@@ -352,7 +383,10 @@ class ModelPool:
         loaded_before, bytes_before = set(self.engine.models), memory_in_use()
         yield
         for model in set(self.engine.models) - loaded_before:
-            self._memory[model.folder] = max(0, memory_in_use() - bytes_before)
+            grown = max(0, memory_in_use() - bytes_before)
+            # transformers and its class of the model may have been imported meanwhile.
+            weights = model.weight_bytes
+            self._memory[model.folder] = grown if weights is None else weights
 
     def _check_listed(self, name: str | None) -> None:
         from pipelines.hub import list_models

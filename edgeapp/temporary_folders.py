@@ -10,6 +10,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from edgeapp.file_lock import try_lock
+
 __all__ = ["make_temporary_folder", "remove_abandoned_folders"]
 
 _PREFIX, _LOCK = "edgeapp-run-", ".lock"
@@ -30,7 +32,7 @@ def make_temporary_folder(purpose: str) -> Path:
     remove_abandoned_folders()
     folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}-"))  # mode 0700
     lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
-    _try_lock(lock)
+    try_lock(lock)
     _locks[folder] = lock
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
@@ -54,19 +56,6 @@ def _is_abandoned(folder: Path) -> bool:
     except FileNotFoundError:
         return time.time() - status.st_mtime > _GRACE_S
     try:
-        return _try_lock(lock)
+        return try_lock(lock)
     finally:
         os.close(lock)
-
-
-def _try_lock(file: int) -> bool:
-    """Lock an open file; False if another process holds the lock, or there are no such locks."""
-    try:
-        import fcntl
-    except ImportError:  # Windows, where the system's own clean-up has to do
-        return False
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

@@ -22,6 +22,7 @@ __all__ = [
     "find_target",
     "is_one_language",
     "language_code",
+    "language_in_name",
     "pair_in_name",
     "two_letter",
 ]
@@ -280,6 +281,12 @@ def pair_in_name(name: str) -> tuple[str, str] | None:
     if len(parts) == 2 and all(is_one_language(part) for part in parts):
         return parts[0], parts[1]
     return None
+
+
+def language_in_name(name: str) -> str | None:
+    """The language at the end of a model's name, "ja" of "moonshine-tiny-ja"; None without one."""
+    code = name.rpartition("-")[2]
+    return code if len(code) == 2 and code in LANGUAGES else None
 
 
 def find_target(wanted: str, codes: Iterable[str]) -> str | None:

@@ -56,6 +56,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.engine.kernels",
         "pipelines.engine.state",
         "pipelines.engine.weights",
+        "pipelines.malloc",
         *_LEAVES,
     },
     "pipelines.engine.decoding": {
@@ -69,6 +70,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.engine.kernels",
         "pipelines.engine.state",
         "pipelines.engine.weights",
+        "pipelines.malloc",
         *_LEAVES,
     },
     "pipelines.engine.model": {
@@ -77,7 +79,12 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.engine.weights",
         *_LEAVES,
     },
-    "pipelines.engine.kernels": {"pipelines.engine.state", "pipelines.engine.weights", *_LEAVES},
+    "pipelines.engine.kernels": {
+        "pipelines.engine.state",
+        "pipelines.engine.weights",
+        "pipelines.malloc",
+        *_LEAVES,
+    },
     "pipelines.engine.state": set(_LEAVES),
     "pipelines.engine.weights": {"pipelines.formats", *_LEAVES},
     # Files of other programs, which the hub finds and the engine reads.
@@ -85,6 +92,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.languages": set(_LEAVES),
     "pipelines.decoding_choices": {"pipelines.errors"},
     "pipelines.openmp": set(),
+    "pipelines.malloc": set(),
     "pipelines.notices": {"pipelines.errors"},
     "pipelines.processors": {"pipelines.errors"},
     "pipelines.json_files": {"pipelines.errors"},

@@ -247,7 +247,8 @@ def hub(hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 @pytest.fixture
 def unpaused_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drafting is never paused, however long it takes: small random models lose time by it."""
+    """Drafting is never paused or shortened, however long it takes: small random models lose time
+    by it."""
     from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
 
     allows_drafts = DraftTiming.allows_drafts
@@ -257,3 +258,4 @@ def unpaused_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
         return allows_drafts(self, sequences)
 
     monkeypatch.setattr(DraftTiming, "allows_drafts", unpaused)
+    monkeypatch.setattr(DraftTiming, "best_length", lambda self, sequences: 16)

@@ -14,6 +14,7 @@ import torch
 from transformers import (
     MarianMTModel,
     MarianTokenizer,
+    VisionEncoderDecoderModel,
     WhisperForConditionalGeneration,
     WhisperProcessor,
 )
@@ -32,6 +33,7 @@ FILES = {
     "asr": "added_tokens.json merges.txt preprocessor_config.json special_tokens_map.json "
     "tokenizer.json vocab.json",
     "translation": "source.spm target.spm vocab.json",
+    "reading": "preprocessor_config.json tokenizer.json",
 }
 RECORDINGS = sorted((assets_folder() / "samples").glob("*.flac"))
 SHORT = [path for path in RECORDINGS if path.stem in ("talk", "question", "digits")]
@@ -74,7 +76,11 @@ def test_card_names_data_and_licence(name: str) -> None:
 
 @pytest.mark.parametrize("name", BUNDLED)
 def test_transformers_loads_every_weight(name: str) -> None:
-    family = {"asr": WhisperForConditionalGeneration, "translation": MarianMTModel}
+    family = {
+        "asr": WhisperForConditionalGeneration,
+        "translation": MarianMTModel,
+        "reading": VisionEncoderDecoderModel,
+    }
     model, report = family[BUNDLED[name].task].from_pretrained(
         bundled_folder(name), output_loading_info=True
     )

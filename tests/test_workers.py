@@ -12,9 +12,14 @@ import pytest
 
 from tests import workers
 from tests.conftest import REPOSITORY
-from tests.workers import pytest_ignore_collect, pytest_xdist_auto_num_workers
+from tests.workers import (
+    pytest_ignore_collect,
+    pytest_xdist_auto_num_workers,
+    sort_longest_first,
+)
 
-FAST = "not (e2e or browser or real or oracle or slow)"
+WHOLE = "not (campaign)"
+FAST = "not (campaign or e2e or browser or real or oracle or slow)"
 
 
 def ignored(file: Path, expression: str) -> bool | None:
@@ -44,8 +49,34 @@ def test_folders_have_marks() -> None:
     assert not ignored(REPOSITORY / "tests" / "e2e" / "test_live.py", "not (slow)")
 
 
+def test_what_takes_longest_starts_first_and_files_stay_whole() -> None:
+    def item(nodeid: str, *marks: str) -> Any:
+        markers = [SimpleNamespace(name=name) for name in marks]
+        return SimpleNamespace(nodeid=nodeid, iter_markers=lambda: markers)
+
+    items: list[Any] = [
+        item("tests/a.py::x"),
+        item("tests/b.py::x", "slow"),
+        item("tests/b.py::y"),
+        item("tests/e2e/test_ui.py::x", "e2e", "browser"),
+        item("tests/c.py::x", "parametrize", "oracle"),
+        item("tests/e2e/test_ui_line.py::x", "e2e", "browser"),
+        item("tests/e2e/test_live.py::x", "e2e"),
+    ]
+    sort_longest_first(items)
+    assert [each.nodeid.removeprefix("tests/") for each in items] == [
+        "e2e/test_ui.py::x", "e2e/test_ui_line.py::x", "e2e/test_live.py::x", "c.py::x", "b.py::x",
+        "b.py::y", "a.py::x",
+    ]  # fmt: skip
+
+
+def test_the_gate_leaves_the_campaign_out(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.getini("addopts")[-2:] == ["-m", WHOLE] == ["-m", workers._DEFAULT]
+
+
 @pytest.mark.parametrize(
-    ("expression", "gigabytes", "processes"), [("", 12, 3), ("", 11, 2), ("", 0, 2), (FAST, 12, 2)]
+    ("expression", "gigabytes", "processes"),
+    [("", 12, 3), ("", 11, 2), ("", 0, 2), (WHOLE, 12, 3), (FAST, 12, 2)],
 )
 def test_the_whole_suite_gets_one_process_more_than_there_are_cores(
     monkeypatch: pytest.MonkeyPatch, expression: str, gigabytes: int, processes: int

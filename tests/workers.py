@@ -4,16 +4,17 @@ A file whose tests are all left out by `-m "not (…)"` is not imported: `make f
 transformers.
 
 A file's tests run in one worker, for they share fixtures; all tests with a browser in one, for they
-share a server and a browser; and all with real weights, which share what those have written. The
-files that take long come first. For the whole suite `-n auto` is one process more than there are
-cores, if there is memory for it: the first minutes wait for browsers, timers and recordings that
-are played as fast as they were spoken.
+share a server and a browser; and all with real weights, which share what those have written. What
+takes longest comes first, as its markers let expect. For the whole suite `-n auto` is one process
+more than there are cores, if there is memory for it: the first minutes wait for browsers, timers
+and recordings that are played as fast as they were spoken.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,9 +35,12 @@ _FIXTURES = {
     "real_server": "slow",
 }
 _OF_A_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(\w+)", re.MULTILINE)
-_TOGETHER = ("tests/e2e/test_ui", "tests/real/")  # beginnings of names of files for one worker
-# The markers of files that take long, the longest first.
-_LONG = ("browser", "e2e", "real", "slow", "oracle")
+# Beginnings of names of files for one worker; the kernels are compiled in turn.
+_TOGETHER = ("tests/e2e/test_ui", "tests/real/", "tests/engine/kernels/")
+# Marker → seconds of one of its tests, about.
+_SECONDS = {"browser": 8.0, "real": 8.0, "e2e": 3.0, "oracle": 1.3, "slow": 0.8}
+_UNMARKED_S = 0.03
+_DEFAULT = "not (campaign)"  # pyproject.toml: what runs if no expression is given
 _BYTES_OF_A_PROCESS = 4 << 30  # with the programs that it starts
 
 
@@ -65,23 +69,31 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for name in _FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
             item.add_marker(_FIXTURES[name])
     if is_worker(config):
-        ranks: dict[Path, int] = {}
-        for item in items:
-            rank = min(
-                (_LONG.index(m.name) for m in item.iter_markers() if m.name in _LONG),
-                default=len(_LONG),
-            )
-            ranks[item.path] = min(rank, ranks.get(item.path, rank))
-        items.sort(key=lambda item: ranks[item.path])
+        sort_longest_first(items)
     else:
         items.sort(key=lambda item: "e2e" in item.keywords)
+
+
+def sort_longest_first(items: list[pytest.Item]) -> None:
+    """Sort tests by the time that all of those take which one worker runs in turn."""
+    seconds: Counter[str] = Counter()
+    for item in items:
+        marked = (_SECONDS.get(marker.name, 0.0) for marker in item.iter_markers())
+        seconds[_scope(item.nodeid)] += max(marked, default=0.0) or _UNMARKED_S
+    items.sort(key=lambda item: -seconds[_scope(item.nodeid)])
+
+
+def _scope(nodeid: str) -> str:
+    """What one worker runs: the file of a test, or the beginning of the names of several."""
+    file = nodeid.split("::")[0]
+    return next((start for start in _TOGETHER if file.startswith(start)), file)
 
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> Generator[None, int, int]:
     """The number of processes of `-n auto`: that of xdist, and one more for the whole suite."""
     cores = yield
-    whole = not config.option.markexpr and not config.option.keyword
+    whole = config.option.markexpr in ("", _DEFAULT) and not config.option.keyword
     room = _memory_bytes() >= (cores + 1) * _BYTES_OF_A_PROCESS
     return cores + 1 if whole and room else cores
 
@@ -100,8 +112,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file: str = nodeid.split("::")[0]
-            return next((start for start in _TOGETHER if file.startswith(start)), file)
+            return _scope(nodeid)
 
     config.option.loadscopereorder = False  # the order of the items, not of the files' lengths
     return ByFile(config, log)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import glob
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from edgeapp.batch.remote_file import RemoteFile, RemoteFiles, is_address
 from pipelines import InputError
 
-__all__ = ["MEDIA_SUFFIXES", "FoundInput", "find_inputs", "read_list"]
+__all__ = ["MEDIA_SUFFIXES", "PICTURE_SUFFIXES", "FoundInput", "find_inputs", "read_list"]
 
 MEDIA_SUFFIXES = frozenset(
     ".aac .ac3 .aif .aiff .alac .amr .ape .au .avi .caf .flac .flv .m4a .m4b .m4v .mka .mkv "
     ".mov .mp2 .mp3 .mp4 .mpeg .mpg .oga .ogg .ogv .opus .ra .rm .spx .ts .tta .voc .w64 .wav "
     ".webm .wma .wmv .wv".split()
 )
+PICTURE_SUFFIXES = frozenset(".png .jpg .jpeg .webp .tif .tiff .bmp .gif .ppm .pgm .pbm".split())
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,6 @@ class FoundInput:
     def shown(self) -> str:
         """The name for messages and the journal."""
         return self.path if self.remote is None else self.remote.shown
-
-    def present(self) -> AbstractContextManager[None]:
-        """A context in which the file is there, downloaded if need be.
-
-        Raises:
-            EdgeError: As RemoteFile.downloaded.
-        """
-        return nullcontext() if self.remote is None else self.remote.downloaded()
 
 
 def find_inputs(

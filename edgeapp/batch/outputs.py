@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from edgeapp.documents.subtitle_file import is_subtitle_file
+from edgeapp.file_lock import is_at, try_lock
 from edgeapp.output_errors import output_errors
 from pipelines import OptionError, OutputError
 
@@ -22,6 +24,8 @@ __all__ = [
     "prepare_folder",
     "write_atomically",
 ]
+
+_TEMPORARY_NAMES = 4
 
 FOREIGN_SUFFIXES = frozenset(
     ".7z .bmp .bz2 .doc .docx .epub .exe .gif .gz .jpeg .jpg .mobi .odp .ods .odt .pdf .png .ppt "
@@ -157,20 +161,49 @@ def write_atomically(
     if isinstance(content, str):
         content = content.encode()
     parts = [content] if isinstance(content, bytes) else content
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     digest = hashlib.sha256()
     with output_errors(path):
+        temporary, file = _open_temporary(path)
         try:
-            with temporary.open("wb") as file:
+            with file:
                 for part in parts:
                     file.write(part)
                     digest.update(part)
                 file.flush()
                 os.fsync(file.fileno())
-            if before_rename is not None:
-                before_rename(digest.hexdigest())
-            temporary.replace(path)
+                if before_rename is not None:
+                    before_rename(digest.hexdigest())
+                if os.name == "nt":  # where no open file is renamed
+                    file.close()
+                temporary.replace(path)
         except BaseException:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             raise
+
+
+def _open_temporary(path: Path) -> tuple[Path, BinaryIO]:
+    """An empty file beside `path` that no other process writes, locked.
+
+    The first free one of a few names: what a killed process has left is written over.
+    """
+    flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    for number in range(_TEMPORARY_NAMES):
+        temporary = path.with_name(f".{path.name}.{number}.tmp")
+        try:
+            file, is_new = os.open(temporary, flags | os.O_CREAT | os.O_EXCL, 0o666), True
+        except FileExistsError:
+            try:
+                file, is_new = os.open(temporary, flags), False
+            except OSError:  # it was renamed meanwhile, or is another user's
+                continue
+        # Another process may have locked or renamed it meanwhile.
+        if try_lock(file) and is_at(file, temporary):
+            os.ftruncate(file, 0)
+            return temporary, os.fdopen(file, "wb")
+        os.close(file)
+        if is_new:
+            temporary.unlink(missing_ok=True)
+            break
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    return temporary, temporary.open("xb")  # where there are no locks

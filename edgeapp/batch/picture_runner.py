@@ -13,8 +13,10 @@ import typer
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.outputs import output_names, prepare_folder, write_atomically
+from edgeapp.batch.run_progress import ProgressOutput, RunProgress
+from edgeapp.console import print_note
 from edgeapp.exit_codes import InputFailures
-from pipelines import InputError, OutputError
+from pipelines import InputError
 
 if TYPE_CHECKING:
     from pipelines import PictureText, Reader, ReadOptions, Translator
@@ -49,7 +51,8 @@ class PictureRunner:
     debug: bool = False
 
     def run(self, inputs: Sequence[FoundInput]) -> int:
-        """Read pictures in order. One that fails does not stop the others.
+        """Read pictures in order. One that fails does not stop the others, and one whose files
+        are there already is skipped, so that a run that was ended goes on.
 
         Returns:
             The exit code: 0, or the highest of the failed pictures.
@@ -57,17 +60,28 @@ class PictureRunner:
         if self.folder is not None:
             prepare_folder(self.folder)
         failures = InputFailures(len(inputs), self.debug)
-        names = output_names([found.path for found in inputs])
-        for found, name in zip(inputs, names, strict=True):
-            with failures.catch(found.path):
-                if found.problem is not None:
-                    raise InputError(found.problem)
-                self._read(found.path, found.name or name)
-        return failures.exit_code()
+        paths = [found.path for found in inputs]
+        # On stdout the text is progress enough.
+        shown = ProgressOutput.NONE if self.folder is None else ProgressOutput.TERMINAL
+        with RunProgress(paths, "lines", shown) as progress:
+            for found, name in zip(inputs, output_names(paths), strict=True):
+                with failures.catch(found.path), progress.file(found.path):
+                    if found.problem is not None:
+                        raise InputError(found.problem)
+                    if self.folder is None and self.format == "text" and len(inputs) > 1:
+                        print_note(f"{found.path}:")
+                    self._read(found.path, found.name or name, progress)
+        return failures.exit_code(counted=progress.summarizes)
 
-    def _read(self, path: str, name: str) -> None:
+    def _read(self, path: str, name: str, progress: RunProgress) -> None:
         files = self._files(name)
-        text = self._text(path)
+        if files and not self.overwrite and all(file.exists() for file in files):
+            progress.skip(f"{files[0]} exists already")
+            print_note(f"{path}: skipped, for {files[0]} exists already; --overwrite replaces it")
+            return
+        text = self._text(path, progress)
+        if not text.lines:
+            print_note(f"{path}: no text was found")
         translation = self._translation(text)
         if self.format == "json":
             content = json.dumps(self._record(path, text, translation), ensure_ascii=False) + "\n"
@@ -85,33 +99,31 @@ class PictureRunner:
             write_atomically(files[1], f"{translation}\n")
 
     def _files(self, name: str) -> list[Path]:
-        """The files of a picture: its text, and the translation. Raises OutputError if one exists
-        that is not to be replaced."""
+        """The files of a picture: its text, and the translation."""
         if self.folder is None:
             return []
         suffixes = [".json"] if self.format == "json" else [".txt"]
         if self.translator is not None and self.format == "text":
             suffixes.append(f".{self.target}.txt")
-        files = [self.folder / f"{name}{suffix}" for suffix in suffixes]
-        for file in files:
-            if file.exists() and not self.overwrite:
-                raise OutputError(f"{file} exists already; --overwrite replaces it")
-        return files
+        return [self.folder / f"{name}{suffix}" for suffix in suffixes]
 
-    def _text(self, path: str) -> PictureText:
+    def _text(self, path: str, progress: RunProgress) -> PictureText:
         """Read a picture; lines of text on stdout appear as they are decoded."""
-        from pipelines import LineDelta, LineDone, PictureText
+        from pipelines import LineDelta, LineDone, LinesFound, PictureText
 
         source = sys.stdin.buffer.read(_STDIN_BYTES + 1) if path == "-" else path
         shows = self.folder is None and self.format == "text"
         live = shows and sys.stdout.isatty()
         lines, shown = [], ""
         for event in self.reader.stream(source, self.options):
-            if isinstance(event, LineDelta) and live:
+            if isinstance(event, LinesFound):
+                progress.total(len(event.boxes))
+            elif isinstance(event, LineDelta) and live:
                 shown += event.text
                 typer.echo(event.text, nl=False)
             elif isinstance(event, LineDone):
                 lines.append(event.line)
+                progress.advance(1, lines=1)
                 if shows:
                     typer.echo(event.line.text.removeprefix(shown))
                 shown = ""

@@ -12,6 +12,7 @@ import numpy as np
 from edgeapp.bench.word_lag import Recording, align, plain_words, word_errors
 from edgeapp.live.session import LiveSession
 from edgeapp.live.sources import FileSource
+from edgeapp.live.speech_channel import SpeechChannel
 from pipelines import (
     SAMPLE_RATE,
     CommittedText,
@@ -238,7 +239,9 @@ def caption(
     live = _TimedTranscriber(transcriber, options)
     log = _CaptionLog()
     began = time.monotonic()
-    for event in LiveSession(live, show_decoding=True).run(FileSource(recording.samples)):
+    for event in LiveSession(SpeechChannel(live), show_decoding=True).run(
+        FileSource(recording.samples)
+    ):
         log.add(event, time.monotonic() - began)
     report(f"{options.policy}: the same updates with and without their drafts")
     engine.compare()

@@ -32,7 +32,7 @@ class TranscriptionComparison(Comparison[Transcriber, Tensor]):
         model = self.pipeline.model
         model = model.uncached() if method == "uncached" else model
         encoded = model.encode([source])[0]
-        special, architecture = self.pipeline.tokenizer.special, model.architecture
+        special, architecture = self.pipeline.recognizer.tokenizer.special, model.architecture
         options = self.processor.options(self.length, architecture.eos_ids)
         timestamps = range(special.timestamp_begin, architecture.vocab_size)
         suppressed = SuppressTokens((*special.control, *timestamps))
@@ -58,7 +58,7 @@ class TranscriptionComparison(Comparison[Transcriber, Tensor]):
         return None
 
     def _prompt(self) -> tuple[int, ...]:
-        special = self.pipeline.tokenizer.special
+        special = self.pipeline.recognizer.tokenizer.special
         start: Sequence[int] = (special.sot,)
         if self.pipeline.capabilities.multilingual:
             # The language is not detected: that would be timed, and an uncached model cannot.

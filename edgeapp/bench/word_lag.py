@@ -88,12 +88,16 @@ def align(
         second a deletion.
     """
     rows, columns = len(reference), len(hypothesis)
-    cost = np.zeros((rows + 1, columns + 1), np.int32)  # [reference, hypothesis]
-    cost[:, 0], cost[0] = np.arange(rows + 1), np.arange(columns + 1)
+    place = np.arange(columns + 1, dtype=np.int32)
+    cost = np.empty((rows + 1, columns + 1), np.int32)  # [reference, hypothesis]
+    cost[0] = place
+    ids = {word: number for number, word in enumerate({*reference, *hypothesis})}
+    words = np.array([ids[word] for word in hypothesis], np.int32)
     for i, expected in enumerate(reference):
-        for j, word in enumerate(hypothesis):
-            diagonal = cost[i, j] + (expected != word)
-            cost[i + 1, j + 1] = min(diagonal, cost[i, j + 1] + 1, cost[i + 1, j] + 1)
+        row = cost[i] + 1  # deletions
+        np.minimum(row[1:], cost[i, :-1] + (words != ids[expected]), out=row[1:])
+        # An insertion costs 1 for each word to the right.
+        cost[i + 1] = np.minimum.accumulate(row - place) + place
     pairs: list[tuple[int | None, int | None]] = []
     i, j = rows, columns
     while i or j:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -18,7 +19,7 @@ __all__ = ["run_on_cluster"]
 def run_on_cluster(
     runner: TranscriptionRunner, cluster: Cluster, inputs: Sequence[FoundInput]
 ) -> int:
-    """Transcribe recordings, one on each machine at a time.
+    """Transcribe recordings: one on each machine, or in pieces where there are more machines.
 
     Args:
         runner: With a cluster as its transcriber, and results in files.
@@ -32,8 +33,15 @@ def run_on_cluster(
     names = [found.shown for found in inputs]
     progress = RunProgress(names, "audio", runner.progress_output)
     with progress, ThreadPoolExecutor(cluster.size, thread_name_prefix="file") as threads:
+        left = _Left(len(inputs))
+
+        def work_on(found: FoundInput, name: str) -> FileOutcome:
+            with left:
+                in_pieces = runner.options.batch_size > 1 and 2 * left.count <= cluster.size
+                return replace(runner, in_pieces=in_pieces).run_one(found, name)
+
         work = {
-            threads.submit(replace(runner).run_one, found, name): found.shown
+            threads.submit(work_on, found, name): found.shown
             for found, name in zip(inputs, runner.output.names, strict=True)
         }
         waiting: set[Future[FileOutcome]] = set(work)
@@ -48,6 +56,19 @@ def run_on_cluster(
             threads.shutdown(cancel_futures=True)
             raise
     return failures.exit_code(counted=progress.summarizes)
+
+
+class _Left:
+    """Counts recordings that are not done. A context manager for the work on one of them."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self._lock = count, threading.Lock()
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *exc: object) -> None:
+        with self._lock:
+            self.count -= 1
 
 
 def _count(outcome: FileOutcome, progress: RunProgress) -> None:

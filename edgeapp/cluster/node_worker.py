@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,9 +13,17 @@ from edgeapp.settings import Settings
 from pipelines import EdgeError
 
 if TYPE_CHECKING:
-    from pipelines import Checkpoint, TranscribeOptions, TranslateOptions, Translation
+    from pipelines import (
+        Checkpoint,
+        RecordingChunk,
+        TranscribeOptions,
+        TranscriptEvent,
+        TranscriptionInfo,
+        TranslateOptions,
+        Translation,
+    )
 
-__all__ = ["Failure", "ModelChoice", "NodeWorker"]
+__all__ = ["Described", "Failure", "ModelChoice", "NodeWorker"]
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,23 @@ class Failure:
     message: str
 
 
+@dataclass(frozen=True)
+class Described:
+    """A model that is loaded.
+
+    Attributes:
+        name: For messages and the journal.
+        folder: The name of its folder.
+        compute_type: What it computes in.
+        window_s: Longest chunk of a recording in seconds; 0 for a translator.
+    """
+
+    name: str
+    folder: str
+    compute_type: str
+    window_s: float
+
+
 class NodeWorker:
     """Loads models once, and recognizes and translates for the driver.
 
@@ -55,14 +81,16 @@ class NodeWorker:
         self._pool = ModelPool(settings)
         self._choice = choice
 
-    def load(self) -> tuple[str, str, str] | Failure:
-        """Load the model; returns its name, its folder's name, and the compute type."""
+    def load(self) -> Described | Failure:
+        """Load the model."""
         try:
             loaded = getattr(self._pool, self._choice.kind)(*self._choice.arguments)
         except EdgeError as error:
             return Failure(type(error), str(error))
-        described = loaded.capabilities if self._choice.kind == "transcriber" else loaded
-        return described.name, loaded.model.folder.name, loaded.model.compute_type
+        listens = self._choice.kind == "transcriber"
+        name = loaded.capabilities.name if listens else loaded.name
+        window_s = loaded.window_s if listens else 0.0
+        return Described(name, loaded.model.folder.name, loaded.model.compute_type, window_s)
 
     def stream(
         self,
@@ -82,7 +110,7 @@ class NodeWorker:
         Yields:
             The events of Transcriber.stream, in groups that end with a checkpoint.
         """
-        from pipelines import Checkpoint, Retract, TextDelta
+        from pipelines import Checkpoint
 
         file = io.BytesIO(content)
         file.name = name
@@ -92,7 +120,7 @@ class NodeWorker:
                 file, options, resume_from=resume_from, checkpoints=True
             )
             for event in events:
-                if isinstance(event, TextDelta | Retract):  # only for people who watch
+                if _is_provisional(event):
                     continue
                 group.append(event)
                 if isinstance(event, Checkpoint):
@@ -114,21 +142,85 @@ class NodeWorker:
             return Failure(type(error), str(error))
         return str(translator.model.folder.resolve()), tuple(translator.target_codes)
 
-    def translate(
-        self, name: str | None, spoken: str, target: str, text: str, options: TranslateOptions
-    ) -> Translation | Failure:
-        """Translate a text."""
+    def begin(
+        self,
+        chunks: Sequence[RecordingChunk],
+        options: TranscribeOptions,
+        resume_from: Checkpoint | None,
+    ) -> TranscriptionInfo | Failure:
+        """The language of a recording, told from its first chunk where it is not known.
+
+        Args:
+            chunks: The first one, if there is one.
+            options: How to transcribe.
+            resume_from: The last checkpoint that the driver has.
+        """
+        from pipelines import TranscriptionInfo
+
         try:
-            return self._pool.translator(name, spoken, target).translate(text, options)
+            with closing(self._chunk_events(chunks, options, resume_from)) as events:
+                info = next(events)
         except EdgeError as error:
             return Failure(type(error), str(error))
+        assert isinstance(info, TranscriptionInfo), "TranscriptionInfo is the first event"
+        return info
+
+    def recognize(
+        self, piece: Sequence[RecordingChunk], options: TranscribeOptions, before: Checkpoint
+    ) -> tuple[list[Any], Failure | None]:
+        """Recognize a piece of a recording.
+
+        Args:
+            piece: Consecutive chunks.
+            options: How to transcribe.
+            before: What comes before the piece.
+
+        Returns:
+            Segments, numbered from 0, and checkpoints; and why the rest is missing.
+        """
+        found: list[Any] = []
+        try:
+            events = self._chunk_events(piece, options, before)
+            next(events)  # the language, which is known
+            for event in events:
+                if not _is_provisional(event):
+                    found.append(event)
+        except EdgeError as error:
+            return found, Failure(type(error), str(error))
+        return found, None
+
+    def _chunk_events(
+        self,
+        chunks: Sequence[RecordingChunk],
+        options: TranscribeOptions,
+        resume_from: Checkpoint | None,
+    ) -> Generator[TranscriptEvent, None, None]:
+        transcriber = self._pool.transcriber(*self._choice.arguments)
+        return transcriber.stream_chunks(chunks, options, resume_from=resume_from)
 
     def translate_lines(
-        self, texts: Sequence[str], options: TranslateOptions
+        self,
+        texts: Sequence[str],
+        options: TranslateOptions,
+        pair: tuple[str | None, str, str] | None = None,
     ) -> list[Translation] | Failure:
-        """Translate texts with the model that was loaded at the start."""
+        """Translate texts.
+
+        Args:
+            texts: The texts.
+            options: How to translate.
+            pair: Name of the model or None, source and target language; None: the model that was
+                loaded at the start.
+        """
         try:
-            translator = self._pool.translator(*self._choice.arguments)
+            translator = self._pool.translator(*(pair or self._choice.arguments))
             return list(translator.translate_lines(texts, options))
         except EdgeError as error:
             return Failure(type(error), str(error))
+
+
+def _is_provisional(event: TranscriptEvent) -> bool:
+    """Whether an event is only for people who watch."""
+    from pipelines import Retract, TextDelta
+
+    return isinstance(event, TextDelta | Retract)

@@ -5,24 +5,33 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from edgeapp.cluster.node_worker import Failure, ModelChoice, NodeWorker
+from edgeapp.cluster.node_worker import Described, Failure, ModelChoice, NodeWorker
 from edgeapp.console import print_note
 from edgeapp.settings import Settings
 from pipelines import DeviceLost, OptionError
 
 if TYPE_CHECKING:
-    from pipelines import Checkpoint, TranscribeOptions, TranslateOptions, TranslationDone
+    from pipelines import (
+        AudioSource,
+        Checkpoint,
+        TranscribeOptions,
+        TranscriptEvent,
+        TranslateOptions,
+        Translation,
+    )
 
 __all__ = ["Cluster"]
 
 _START_S = 300.0  # for a machine to load the model
-_CALLS = 4  # at the same time on a machine: a recording, and translations of its sentences
+_CALLS = 4  # at the same time on a machine: a recording, and translations of sentences
+_SENTENCES = 32  # that are translated in one call at most
 
 
 class Cluster:
@@ -45,7 +54,8 @@ class Cluster:
         self._ray = _ray()
         self._connect(address)
         self._idle: queue.Queue[Any] = queue.Queue()
-        self._alive, self._lock, self._leased = 0, threading.Lock(), threading.local()
+        self._workers: tuple[Any, ...] = ()  # that are not lost
+        self._lock, self._turns = threading.Lock(), count()
         self._closed = threading.Event()
         try:
             self._start(settings, choice)
@@ -62,17 +72,23 @@ class Cluster:
     @property
     def size(self) -> int:
         """The number of machines that work."""
-        return self._alive
+        return len(self._workers)
 
     @property
     def model(self) -> Any:
         """As Transcriber.model or Translator.model: its folder's name, and its compute type."""
-        return SimpleNamespace(folder=Path(self._folder), compute_type=self._compute_type)
+        model = self._described
+        return SimpleNamespace(folder=Path(model.folder), compute_type=model.compute_type)
 
     @property
     def capabilities(self) -> Any:
         """As Transcriber.capabilities: the name of the model."""
-        return SimpleNamespace(name=self._name)
+        return SimpleNamespace(name=self._described.name)
+
+    @property
+    def window_s(self) -> float:
+        """As Transcriber.window_s."""
+        return self._described.window_s
 
     def close(self) -> None:
         """End the workers. Waiting calls of other threads raise KeyboardInterrupt."""
@@ -81,29 +97,40 @@ class Cluster:
 
     def stream(
         self,
-        audio: str | os.PathLike[str],
+        audio: AudioSource,
         options: TranscribeOptions,
         *,
         resume_from: Checkpoint | None = None,
         checkpoints: bool = True,
-    ) -> Iterator[Any]:
-        """As Transcriber.stream, without provisional text. The file is read here and sent.
+    ) -> Iterator[TranscriptEvent]:
+        """As Transcriber.stream, without provisional text.
+
+        A file goes to one machine. Sound that is decoded here goes to all machines, in pieces.
 
         Raises:
             EdgeError: As Transcriber.stream.
             DeviceLost: No machine is left.
         """
+        if isinstance(audio, str | os.PathLike):
+            return self._stream_file(Path(audio), options, resume_from)
+        from edgeapp.cluster.recording_pieces import stream_pieces
+
+        return stream_pieces(self, audio, options, resume_from)
+
+    def _stream_file(
+        self, path: Path, options: TranscribeOptions, resume_from: Checkpoint | None
+    ) -> Iterator[TranscriptEvent]:
         from pipelines import AudioError, Checkpoint, TranscriptionInfo
 
         try:
-            content = self._ray.put(Path(audio).read_bytes())
+            content = self._ray.put(path.read_bytes())
         except OSError as error:
-            raise AudioError(f"{audio} cannot be read: {error.strerror}") from error
+            raise AudioError(f"{path} cannot be read: {error.strerror}") from error
         informed = False
         while True:
             with self._lease() as worker:
                 groups = worker.stream.options(num_returns="streaming").remote(
-                    os.fspath(audio), content, options, resume_from
+                    str(path), content, options, resume_from
                 )
                 try:
                     for reference in groups:
@@ -117,7 +144,7 @@ class Cluster:
                             yield event
                     return
                 except self._ray.exceptions.RayError as error:
-                    self._lose(worker, error, os.fspath(audio))
+                    self._lose(worker, error, str(path))
 
     def translator(self, name: str | None, spoken: str, target: str) -> RemoteTranslator:
         """A translator for a language pair.
@@ -126,18 +153,24 @@ class Cluster:
             EdgeError: As ModelPool.translator.
             DeviceLost: No machine is left.
         """
-        folder, target_codes = self.call("translator", name, spoken, target)
-        return RemoteTranslator(self, (name, spoken, target), Path(folder), target_codes)
+        pair = (name, spoken, target)
+        folder, target_codes = self.call("translator", *pair, beside=True)
+        return RemoteTranslator(self, pair, Path(folder), target_codes)
 
-    def call(self, method: str, *arguments: Any) -> Any:
+    def call(self, method: str, *arguments: Any, beside: bool = False) -> Any:
         """Call a method of NodeWorker on a machine that works.
+
+        Args:
+            method: Its name.
+            arguments: Of the method.
+            beside: It is short: a machine that is at work does it beside that.
 
         Raises:
             EdgeError: As the method.
             DeviceLost: No machine is left.
         """
         while True:
-            with self._lease() as worker:
+            with self._any() if beside else self._lease() as worker:
                 try:
                     result = self._ray.get(getattr(worker, method).remote(*arguments))
                 except self._ray.exceptions.RayError as error:
@@ -178,7 +211,7 @@ class Cluster:
             ).remote(replace(settings, threads=threads), choice)
             calls[worker.load.remote()] = (worker, str(node["NodeManagerAddress"]))
         ready, late = self._ray.wait(list(calls), num_returns=len(calls), timeout=_START_S)
-        described = set()
+        described = set[Described]()
         for call in ready:
             worker, address = calls[call]
             try:
@@ -186,7 +219,7 @@ class Cluster:
             except self._ray.exceptions.RayError as error:
                 print_note(f"{address} is left out: {_first_line(error)}")
                 continue
-            self._alive += 1
+            self._workers += (worker,)
             self._idle.put(worker)
         for call in late:
             print_note(f"{calls[call][1]} is left out: it did not answer in {_START_S:g} s")
@@ -195,33 +228,41 @@ class Cluster:
         if len(described) > 1:
             raise OptionError(
                 "the machines chose different models or compute types: name them with -m and "
-                f"--compute-type ({', '.join(sorted(' '.join(each) for each in described))})"
+                "--compute-type ("
+                + ", ".join(sorted(f"{m.name} {m.folder} {m.compute_type}" for m in described))
+                + ")"
             )
-        self._name, self._folder, self._compute_type = described.pop()
+        self._described = described.pop()
 
     @contextmanager
     def _lease(self) -> Iterator[Any]:
-        """A worker for this thread alone; inside of another lease the same one."""
-        if (worker := getattr(self._leased, "worker", None)) is not None:
-            yield worker
-            return
+        """A worker that nothing else has leased."""
         while True:
-            if self._closed.is_set():
-                raise KeyboardInterrupt
-            if not self._alive:
-                raise DeviceLost("no machine of the cluster is left")
+            self._check()
             try:
                 worker = self._idle.get(timeout=0.5)
-                break
             except queue.Empty:
                 continue
-        self._leased.worker = worker
+            if worker in self._workers:
+                break
         try:
             yield worker
         finally:
-            if getattr(self._leased, "worker", None) is worker:  # it was not lost
-                self._leased.worker = None
-                self._idle.put(worker)
+            self._idle.put(worker)
+
+    @contextmanager
+    def _any(self) -> Iterator[Any]:
+        """A worker, in turn; others may have leased it."""
+        workers = self._check()
+        yield workers[next(self._turns) % len(workers)]
+
+    def _check(self) -> tuple[Any, ...]:
+        """The workers. Raises KeyboardInterrupt after `close`, DeviceLost if none is left."""
+        if self._closed.is_set():
+            raise KeyboardInterrupt
+        if not (workers := self._workers):
+            raise DeviceLost("no machine of the cluster is left")
+        return workers
 
     def _lose(self, worker: Any, error: Exception, what: str) -> None:
         """A machine is gone; the work goes on elsewhere."""
@@ -230,10 +271,10 @@ class Cluster:
         if isinstance(error, self._ray.exceptions.RayTaskError):
             raise error  # a defect of the program, not of the machine
         with self._lock:
-            if getattr(self._leased, "worker", None) is worker:
-                self._alive -= 1
-                self._leased.worker = None
-        print_note(f"{what}: its machine is lost ({_first_line(error)}); {self._alive} left")
+            known = worker in self._workers
+            self._workers = tuple(each for each in self._workers if each is not worker)
+        if known:  # by another call, otherwise
+            print_note(f"{what}: its machine is lost ({_first_line(error)}); {self.size} left")
 
 
 class RemoteTranslator:
@@ -241,7 +282,7 @@ class RemoteTranslator:
 
     Args:
         cluster: The machines.
-        languages: Name of the model or None, spoken language, target language.
+        pair: Name of the model or None, spoken language, target language.
         folder: Of the model.
         target_codes: Languages that it translates into, where there are several.
     """
@@ -249,19 +290,32 @@ class RemoteTranslator:
     def __init__(
         self,
         cluster: Cluster,
-        languages: tuple[str | None, str, str],
+        pair: tuple[str | None, str, str],
         folder: Path,
         target_codes: tuple[str, ...],
     ) -> None:
-        self._cluster, self._languages = cluster, languages
+        self._cluster, self._pair = cluster, pair
         self.model = SimpleNamespace(folder=folder)
         self.target_codes = target_codes
 
-    def stream(self, text: str, options: TranslateOptions) -> Iterator[TranslationDone]:
-        """As Translator.stream, without provisional text."""
-        from pipelines import TranslationDone
+    def translate_lines(
+        self, lines: Iterable[str | None], options: TranslateOptions
+    ) -> Iterator[Translation]:
+        """As Translator.translate_lines. Lines up to a None, or some, are translated in one call.
 
-        yield TranslationDone(self._cluster.call("translate", *self._languages, text, options))
+        Raises:
+            EdgeError: As Translator.translate_lines.
+            DeviceLost: No machine is left.
+        """
+        group: list[str] = []
+        for line in chain(lines, (None,)):
+            if line is not None:
+                group.append(line)
+            if group and (line is None or len(group) == _SENTENCES):
+                yield from self._cluster.call(
+                    "translate_lines", tuple(group), options, self._pair, beside=True
+                )
+                group = []
 
 
 def _checked(result: Any) -> Any:

@@ -62,7 +62,9 @@ def _line(record: JobRecord, state: str) -> str:
     from edgeapp.batch.journal.job_journal import State
 
     when = datetime.fromtimestamp(record.started).strftime("%Y-%m-%d %H:%M")
-    parts = [when, state.ljust(7), record.input, f"({record.model})"]
+    parts = [when, state.ljust(7), record.input]
+    if record.model:  # none for a download
+        parts.append(f"({record.model})")
     if record.audio_s is not None:
         parts.append(format_clock(record.audio_s))
     if record.lines is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 __all__ = ["live"]
 
 _CAPTIONS = "Captions"
+_SPEAKERS = "Me,Them"  # of two microphones
 
 
 def live(
@@ -64,12 +65,23 @@ def live(
         ),
     ] = False,
     input_device: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--input-device",
             "--device-name",
-            help="Microphone: its number or a part of its name. Default: the system's.",
+            help="Microphone: its number or a part of its name. Default: the system's. Twice: two "
+            "speakers, one on each.",
             metavar="MICROPHONE",
+            rich_help_panel=INPUT_OUTPUT,
+        ),
+    ] = None,
+    speakers: Annotated[
+        str | None,
+        typer.Option(
+            "--speakers",
+            help="Names of two speakers: the first on the left channel or the first "
+            "--input-device, the second on the other.",
+            metavar="NAME,NAME",
             rich_help_panel=INPUT_OUTPUT,
         ),
     ] = None,
@@ -169,9 +181,16 @@ def live(
         translate_to = known_language(translate_to, "--translate-to")
         from edgeapp.live.capture import LiveCapture
         from edgeapp.live.files import LiveOutputFile, plan_outputs
+        from edgeapp.live.speakers import checked_speakers
         from edgeapp.model_pool import ModelPool
         from pipelines import LiveOptions, TranscribeOptions
 
+        devices = input_device or []
+        if len(devices) > 2:
+            raise OptionError("--input-device can be given twice at most, for two speakers")
+        if len(devices) == 2:
+            speakers = speakers or _SPEAKERS
+        names = checked_speakers(speakers.split(",") if speakers else ())
         files = plan_outputs(output or (), translate_to)
         options = LiveOptions(
             transcribe=TranscribeOptions(
@@ -185,11 +204,11 @@ def live(
         with ExitStack() as stack:
             # The microphone opens first: what is said while the models load is transcribed too.
             stop = stack.enter_context(_signals_stop())
-            capture = LiveCapture(stack, from_file, speed, input_device)
+            capture = LiveCapture(stack, from_file, speed, devices, max(1, len(names)))
             stop.use(capture.stop)
             pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
             transcriber = pool.transcriber(model, language, task, drafts)
-            session = _session(pool, options, transcriber, translate_to, translation_model)
+            session = _session(pool, options, transcriber, translate_to, translation_model, names)
             outputs = []
             for path, translated in files:
                 outputs.append(LiveOutputFile(path, translated=translated))
@@ -208,16 +227,20 @@ def _session(
     transcriber: Transcriber,
     target: str | None,
     translation_model: str | None,
+    speakers: Sequence[str],
 ) -> LiveSession:
     from edgeapp.live.session import LiveSession
+    from edgeapp.live.speech_channel import SpeechChannel
     from edgeapp.priorities import Priority
     from pipelines import LiveTranscriber, LiveTranslator, TranslateOptions
 
     source, task = options.transcribe.language, options.transcribe.task
-    translator = None
+    model_translator, translate_options = None, None
     if target is not None:
-        if task == "translate" or not transcriber.capabilities.multilingual:
+        if task == "translate":
             source = "en"
+        elif not transcriber.capabilities.multilingual:
+            source = transcriber.capabilities.languages[0]
         if source is None:
             raise OptionError(
                 "--translate-to needs --language, which decides the translation model"
@@ -227,8 +250,17 @@ def _session(
             target=target if model_translator.target_codes else None,
             priority=Priority.LIVE_TRANSLATION,
         )
-        translator = LiveTranslator(model_translator, translate_options)
-    return LiveSession(LiveTranscriber(transcriber, options), translator)
+    channels = [
+        SpeechChannel(
+            LiveTranscriber(transcriber, options),
+            None
+            if model_translator is None
+            else LiveTranslator(model_translator, translate_options),
+            speaker,
+        )
+        for speaker in speakers or ("",)
+    ]
+    return LiveSession(*channels)
 
 
 def _view(as_json: bool, session: LiveSession, *, translated: bool) -> EventView:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from edgeapp.batch.find_inputs import find_inputs, read_list
+from edgeapp.batch.find_inputs import PICTURE_SUFFIXES, find_inputs, read_list
 from edgeapp.commands.options.batch import FromList, Overwrite
 from edgeapp.commands.options.common import (
     COMPUTING,
@@ -27,12 +27,9 @@ from edgeapp.commands.options.common import (
 )
 from edgeapp.commands.options.completion import complete_languages
 from edgeapp.exit_codes import exit_with_code
-from pipelines import ModelNotFound, OptionError
+from pipelines import OptionError
 
 __all__ = ["read"]
-
-_SUFFIXES = frozenset(".png .jpg .jpeg .webp .tif .tiff .bmp .gif .ppm .pgm .pbm".split())
-_SUGGESTED = "microsoft/trocr-base-printed"
 
 
 def read(
@@ -47,8 +44,8 @@ def read(
     lines: Annotated[
         Literal["auto", "find", "whole"],
         typer.Option(
-            help="find: each line of text by itself, for TrOCR; whole: the picture at once, for "
-            "documents and captions; auto: by the model.",
+            help="find: each line of text by itself, for the bundled reader and TrOCR; whole: the "
+            "picture at once, for documents and captions; auto: by the model.",
             case_sensitive=False,
             rich_help_panel=DECODING,
         ),
@@ -104,33 +101,36 @@ def read(
     threads: Threads = None,
     debug: Debug = False,
 ) -> None:
-    """Read pictures: printed lines (TrOCR), documents (Donut), captions (BLIP, GIT, ViT-GPT2).
+    """Read pictures: printed lines with the bundled reader or TrOCR, documents (Donut), captions
+    (BLIP, GIT, ViT-GPT2).
 
-    Lines are found on upright pages of one column. The models are run by transformers.
+    Lines are found on upright pages of one column. The models are run by transformers. Pictures
+    whose files are in FOLDER already are skipped.
     """
     with exit_with_code(debug):
+        if source in ("text", "json"):
+            raise OptionError(f"-f {source}: here -f is the language; write --format {source}")
         source_code = known_language(source, "--from")
         target = known_language(translate_to, "--translate-to")
         listed = read_list(from_list) if from_list else []
-        inputs = find_inputs([*(files or ()), *listed], _SUFFIXES)
+        inputs = find_inputs([*(files or ()), *listed], PICTURE_SUFFIXES)
         if not inputs:
             raise OptionError("name the pictures to read: files, folders or patterns")
         settings = settings_from_flags(device, None, threads)
         use_model_directory(model_dir)
         from edgeapp.batch.picture_runner import PictureRunner
         from edgeapp.model_pool import ModelPool
-        from pipelines import Reader, ReadOptions
+        from pipelines import ReadOptions
 
         options = ReadOptions(
             lines=lines, prompt=prompt, beam_size=beam_size, batch_size=batch_size
         )
         pool = ModelPool(settings)
-        name, folder = _model(model)
         translator = None
         if target is not None:
             translator = pool.translator(translation_model, source_code, target)
         runner = PictureRunner(
-            Reader(folder, engine=pool.engine, name=name),
+            pool.reader(model),
             options,
             translator,
             target,
@@ -140,22 +140,3 @@ def read(
             debug,
         )
         raise typer.Exit(runner.run(inputs))
-
-
-def _model(name: str | None) -> tuple[str, Path]:
-    """Name and folder of the model that was named, else of the first one here that reads."""
-    from pipelines import ModelError
-    from pipelines.hub import list_models, resolve
-
-    if name is not None:
-        found = resolve(name)
-        if found.task != "reading":
-            raise ModelError(f"{found.name} is a model for {found.task}, it cannot read pictures")
-        return found.name, found.folder
-    for model in list_models():
-        if model.task == "reading":
-            return model.name, model.folder
-    raise ModelNotFound(
-        f"no model on this machine reads pictures; download one such as {_SUGGESTED}",
-        download=_SUGGESTED,
-    )

@@ -375,7 +375,7 @@ def transcribe(
         str | None,
         typer.Option(
             "--cluster",
-            help="Machines of a Ray cluster, or local: one recording on each at a time.",
+            help="Machines of a Ray cluster, or local; they share the recordings.",
             metavar="ADDRESS|local",
             rich_help_panel=COMPUTING,
         ),

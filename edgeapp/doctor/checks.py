@@ -86,8 +86,9 @@ def _settings() -> Iterator[Finding]:
 
 
 def _models() -> Iterator[Finding]:
-    """The models on this machine, and the default for English speech."""
+    """The models on this machine, and the defaults for English speech and for pictures."""
     from pipelines.hub import (
+        RECOMMENDED_READER,
         RECOMMENDED_RECOGNIZER,
         cache_folder,
         choose_default,
@@ -98,6 +99,7 @@ def _models() -> Iterator[Finding]:
     for task, what, example in (
         ("asr", "speech recognition", RECOMMENDED_RECOGNIZER),
         ("translation", "translation", "opus-mt-en-de"),
+        ("reading", "reading of pictures", RECOMMENDED_READER),
     ):
         names = [model.name for model in models if model.task == task]
         advice = f"edgeapp models pull {example}"
@@ -111,6 +113,7 @@ def _models() -> Iterator[Finding]:
         yield Finding("Models", state, text, advice if bundled else None)
     chosen = choose_default("asr")
     yield Finding("Models", State.OK, f"speech is recognized by {chosen.name}")
+    yield Finding("Models", State.OK, f"pictures are read by {choose_default('reading').name}")
     unusable = _unusable(cache_folder(), {model.folder for model in models})
     if unusable:
         text = f"{len(unusable)} in {cache_folder()} cannot be used: {', '.join(unusable)}"

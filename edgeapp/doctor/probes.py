@@ -19,7 +19,18 @@ from pipelines import EdgeError
 
 __all__ = ["PROBES", "main"]
 
-_INSTRUCTIONS = ("avx2", "avx_vnni", "avx512_f", "avx512_vnni", "avx512_bf16", "amx_bf16", "neon")
+_INSTRUCTIONS = (
+    "avx2",
+    "avx_vnni",
+    "avx512_f",
+    "avx512_vnni",
+    "avx512_bf16",
+    "amx_bf16",
+    "amx_int8",
+    "neon",
+    "dot",
+    "i8mm",
+)
 _TEST_S = 1.0  # of the microphone
 _SILENT_DB = -80.0  # below it a microphone is switched off or muted
 
@@ -46,11 +57,13 @@ def _computing() -> Iterator[Finding]:
     settings = load_settings()
     engine = Engine(settings.device, settings.compute_type, settings.threads)
     where = f"{engine.device}, {counted(engine.threads, 'thread')}"
+    isa = engine.instructions
     if engine.needs_compiling:
-        text = f"{where}; kernels are compiled at the first use, which takes some 15 seconds"
+        text = f"{where}; kernels for {isa} are compiled at the first use, some 15 seconds"
         yield Finding("Engine", State.OK, text)
     else:
-        yield Finding("Engine", State.OK, f"{where}; kernels are ready")
+        kernels = "torch's operations compute" if isa is None else f"kernels for {isa} are ready"
+        yield Finding("Engine", State.OK, f"{where}; {kernels}")
     if engine.device == "cpu" and not engine.kernel_cache_is_writable:
         advice = "set EDGEAPP_KERNELS to a folder that only you can write to"
         yield Finding("Engine", State.MISSING, "compiled kernels cannot be kept", advice)

@@ -1,12 +1,13 @@
 """Subtitle files: cues with their times, and everything around them as it stands in the file.
 
-Only the text of a cue is ever replaced. Numbers, times, positions, styles and comments of srt, vtt
-and ass files stay as they are; other formats are read and written by pysubs2. Files are written in
-UTF-8, with the line ending that the file mostly has.
+Only the text of a cue is ever replaced. Numbers, times, positions, styles and comments of srt, vtt,
+ass and MicroDVD files stay as they are; other formats are read and written by pysubs2. Files are
+written in UTF-8, with the line ending that the file mostly has.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ _BEGINNINGS = {
     "ass": re.compile(r"\s*\[script info\]", re.IGNORECASE),
     "ttml": re.compile(r"\s*(<\?xml[^>]*>\s*)?<tt[\s>]"),
 }
+_MICRODVD_LINE = re.compile(r"^ *\{ *(\d+) *\} *\{ *(\d+) *\}(.+)$", re.MULTILINE)
+_FRAME_RATE = 25.0  # frames per second, where a MicroDVD file names none
 _ASS_DIALOGUE = re.compile(r"^Dialogue:[ \t]*", re.MULTILINE)
 
 
@@ -236,6 +239,38 @@ def _ass_seconds(value: str) -> float:
     return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
 
 
+def _parse_microdvd(text: str, format: str) -> SubtitleFile:
+    """MicroDVD: lines with the numbers of two frames; the first may name the frame rate."""
+    lines = list(_MICRODVD_LINE.finditer(text))
+    if not lines:
+        return replace(_parse_other(text, format), format="ass")  # the markup of pysubs2
+    rate = _frame_rate(lines[0])
+    if rate is None:
+        print_note(
+            f"no frame rate is named: reading speed is computed for {_FRAME_RATE:g} a second"
+        )
+    else:
+        del lines[0]
+    cues: list[Cue] = []
+    between: list[str] = []
+    at = 0
+    for line in lines:
+        start, end = (int(line[group]) / (rate or _FRAME_RATE) for group in (1, 2))
+        cues.append(Cue(start, end, line[3]))
+        between.append(text[at : line.start(3)])
+        at = line.end(3)
+    return SubtitleFile(format, tuple(cues), (*between, text[at:]))
+
+
+def _frame_rate(first: re.Match[str]) -> float | None:
+    """Frames per second, which the text of frame 1 names; None if the line is a cue."""
+    try:
+        rate = float(first[3])
+    except ValueError:
+        return None
+    return rate if first[1] == first[2] == "1" and 0 < rate < math.inf else None
+
+
 def _parse_other(text: str, format: str) -> SubtitleFile:
     """Formats that pysubs2 reads: its texts have the markup of ass."""
     from pysubs2 import SSAFile
@@ -264,5 +299,6 @@ _PARSERS: dict[str, Callable[[str, str], SubtitleFile]] = {
     "vtt": _parse_timed_blocks,
     "ass": _parse_ass,
     "ssa": _parse_ass,
+    "sub": _parse_microdvd,
 }
 SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".sub", ".ttml", ".dfxp", ".mpl")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from edgeapp.subtitles.line_breaks import display_width, lay_out, words_to_break
 
-__all__ = ["Tag", "Utterance", "plain_text", "render_cue", "utterances"]
+__all__ = ["Tag", "Utterance", "line_break", "plain_text", "render_cue", "utterances"]
 
 _DASH = re.compile(r"[-–—‐](?![-–—‐])\s*(?=\S)")
 # A speaker's name, or a sound at the beginning of what is said: "MARY: ", "[sighs] ".
@@ -22,7 +22,7 @@ _ANGLE_TAG = r"</?[a-zA-Z][^<>\n]*>|<\d[\d:.]*>|</?>"
 _BLOCK = r"\{[^{}\n]*\}"
 _ASS_CLOSING = re.compile(r"\{(?:\\(?:[ibus]0|r\w*))+\}")
 _DRAWING = re.compile(r"\{[^{}]*\\p[1-9]")
-_TIME_TAG = re.compile(r"<\d")
+_TIME_TAG = re.compile(r"<\d|\{(?:\\[kK][fot]?\d+)+\}")  # of words, or syllables of karaoke
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def utterances(raw: str, format: str) -> list[Utterance]:
         raw: The text of the cue as it stands in the file.
         format: srt, vtt, ass …: decides which markup and which line breaks there are.
     """
-    lines = re.split(r"\\N|\\n|\n" if _is_ass(format) else "\n", raw)
+    lines = _lines(raw, format)
     begins = [i for i, line in enumerate(lines) if _DASH.match(_bare(line).strip())]
     edges = sorted({0, *begins, len(lines)})
     return [
@@ -82,7 +82,7 @@ def utterances(raw: str, format: str) -> list[Utterance]:
 
 def plain_text(raw: str, format: str) -> str:
     """The text of a cue without tags, with its lines."""
-    lines = re.split(r"\\N|\\n|\n" if _is_ass(format) else "\n", raw)
+    lines = _lines(raw, format)
     return "\n".join(_unescaped(_bare(line), format).strip() for line in lines).strip()
 
 
@@ -98,7 +98,7 @@ def render_cue(
         width: Characters per line.
         lines: Lines of an utterance, if it fits.
     """
-    line_break = "\\N" if _is_ass(format) else "\n"
+    separator = line_break(format)
     rendered = []
     for utterance, text, tags in parts:
         if not utterance.text:
@@ -107,12 +107,18 @@ def render_cue(
         room = max(10, width - display_width(_bare(utterance.lead)))
         shown = lay_out(words_to_break(text.replace("-->", "->")), room, lines)
         tagged = "".join(_with_tags(shown, text, tags, format))
-        rendered.append(utterance.lead + tagged.replace("\n", line_break) + utterance.tail)
-    return line_break.join(rendered)
+        rendered.append(utterance.lead + tagged.replace("\n", separator) + utterance.tail)
+    return separator.join(rendered)
 
 
-def _is_ass(format: str) -> bool:
-    return format not in ("srt", "vtt")
+def line_break(format: str) -> str:
+    """What separates the lines of a cue."""
+    return {"srt": "\n", "vtt": "\n", "sub": "|"}.get(format, "\\N")
+
+
+def _lines(raw: str, format: str) -> list[str]:
+    separator = line_break(format)
+    return re.split(r"\\N|\\n|\n", raw) if separator == "\\N" else raw.split(separator)
 
 
 def _bare(line: str) -> str:
@@ -128,7 +134,7 @@ def _unescaped(text: str, format: str) -> str:
 
 
 def _utterance(lines: list[str], format: str) -> Utterance:
-    raw = ("\\N" if _is_ass(format) else "\n").join(lines)
+    raw = line_break(format).join(lines)
     text, tags = "", list[Tag]()
     for line in lines:
         begins = True

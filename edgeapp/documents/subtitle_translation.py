@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeapp.documents.subtitle_file import SubtitleFile
-from edgeapp.documents.subtitle_markup import Tag, Utterance, render_cue, utterances
-from edgeapp.subtitles.line_breaks import break_cost, display_width, words_to_break
+from edgeapp.documents.subtitle_markup import Tag, Utterance, line_break, render_cue, utterances
+from edgeapp.subtitles.line_breaks import break_cost, display_width, fits, words_to_break
 from edgeapp.subtitles.segmenter import ends_sentence
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 
@@ -29,7 +29,8 @@ _ELLIPSES = ("...", "…")
 
 # Costs of a place where the translation is divided, in links that lead to another cue.
 _BREAK_WEIGHT = 0.15
-_OVER_SPEED = 0.05  # of each character that cannot be read in time
+_OVER_SPEED = 0.15  # of each character that cannot be read in time
+_OVER_LINES = 2.0  # of a cue that needs more lines than it may have
 _EMPTY = 1000.0
 
 
@@ -150,8 +151,7 @@ def translate_subtitles(
         lines = max(1, style.max_lines // len(cue_parts)) if cue_parts else 1
         text = render_cue(cue_parts, file.format, style.max_line_width, lines)
         if bilingual and text != cue.text:
-            separator = "\n" if file.format in ("srt", "vtt") else "\\N"
-            text = cue.text.rstrip() + separator + text
+            text = cue.text.rstrip() + line_break(file.format) + text
         texts.append(text)
     yield file.render(texts)
 
@@ -246,7 +246,7 @@ def _divide(file: SubtitleFile, passage: Passage, words: _Words, style: Subtitle
     """Indices of the words at which the fragments begin, and the end: of least cost.
 
     The cost of a division: links to other cues by their distance, breaks that read badly, and
-    characters that cannot be read while the cue is shown.
+    characters that cannot be read while the cue is shown, and lines that it may not have.
     """
     count, total = len(passage.fragments), len(words.target)
     if count == 1:
@@ -274,6 +274,8 @@ def _divide(file: SubtitleFile, passage: Passage, words: _Words, style: Subtitle
                 if last and end < total:
                     continue
                 candidate = so_far + _OVER_SPEED * max(0.0, width - readable)
+                if not fits(words.target[start:end], style.max_line_width, style.max_lines):
+                    candidate += _OVER_LINES
                 if end == start:
                     candidate += _EMPTY
                 elif end < total:
@@ -294,15 +296,16 @@ def _moved_tags(
     the last. A pair whose words are not in this part of the translation is dropped.
     """
     spans = words.fragment_words[number]
-    stack: list[Tag] = []
-    moved: list[Tag] = []
-    for tag in utterance.tags:
+    stack: list[tuple[int, Tag]] = []
+    moved: list[tuple[int, Tag]] = []  # with their order in the source
+    for order, tag in enumerate(utterance.tags):
         if not tag.text.startswith("<"):
-            moved += _moved_alone(tag, spans, number, words, start, end)
+            alone = _moved_alone(tag, spans, number, words, start, end)
+            moved += ((order, each) for each in alone)
         elif not tag.closes:
-            stack.append(tag)
+            stack.append((order, tag))
         elif stack:
-            opening = stack.pop()
+            opened, opening = stack.pop()
             tagged = {
                 i for i, (a, b) in enumerate(spans) if a < tag.position and opening.position < b
             }
@@ -314,10 +317,10 @@ def _moved_tags(
             if found:
                 first, last = _offsets(words, start, found[0]), _offsets(words, start, found[-1])
                 moved += [
-                    replace(opening, position=first[0]),
-                    replace(tag, position=last[1]),
+                    (opened, replace(opening, position=first[0])),
+                    (order, replace(tag, position=last[1])),
                 ]
-    yield from sorted(moved, key=lambda tag: tag.position)
+    yield from (tag for _, tag in sorted(moved, key=lambda each: (each[1].position, each[0])))
 
 
 def _moved_alone(

@@ -25,8 +25,8 @@ def to_markdown(transcript: Transcript, title: str, which: str = "") -> str:
         which: "" for the text, "translated" for the translation, "both".
     """
     lines = [f"# {_escaped(' '.join(title.split()))}", ""] if title.strip() else []
-    for time, text, translation in _paragraphs(transcript, which):
-        body = _escaped(text)
+    for time, speaker, text, translation in _paragraphs(transcript, which):
+        body = f"**{_escaped(speaker)}:** {_escaped(text)}" if speaker else _escaped(text)
         lines += [f"**{time}** {body}" if time else body, ""]
         if translation:
             lines += [*(f"> {line}" for line in _escaped(translation).splitlines()), ""]
@@ -49,10 +49,12 @@ def to_docx(transcript: Transcript, title: str, which: str = "") -> bytes:
     document.core_properties.author = ""
     if title.strip():
         document.add_heading(_clean(title), 1)
-    for time, text, translation in _paragraphs(transcript, which):
+    for time, speaker, text, translation in _paragraphs(transcript, which):
         paragraph = document.add_paragraph()
         if time:
             paragraph.add_run(f"{time}  ").font.color.rgb = RGBColor(0x80, 0x80, 0x80)
+        if speaker:
+            paragraph.add_run(f"{_clean(speaker)}: ").bold = True
         paragraph.add_run(_clean(text))
         if translation:
             paragraph.add_run().add_break()
@@ -62,8 +64,8 @@ def to_docx(transcript: Transcript, title: str, which: str = "") -> bytes:
     return file.getvalue()
 
 
-def _paragraphs(transcript: Transcript, which: str) -> Iterator[tuple[str, str, str]]:
-    """(time, text, translation) of each paragraph. A text that was typed has no times."""
+def _paragraphs(transcript: Transcript, which: str) -> Iterator[tuple[str, str, str, str]]:
+    """(time, speaker, text, translation) of each paragraph. A text that was typed has no times."""
     for passage in _chosen(transcript, which):
         text = passage.text if which != "translated" else passage.translation
         translation = passage.translation if which == "both" else ""
@@ -71,7 +73,7 @@ def _paragraphs(transcript: Transcript, which: str) -> Iterator[tuple[str, str, 
             continue
         typed = not passage.start and not passage.end
         time = "" if typed else stamp(passage.start, hours=False, mark=".").partition(".")[0]
-        yield time, text, translation
+        yield time, passage.speaker, text, translation
 
 
 def _chosen(transcript: Transcript, which: str) -> Iterator[Passage]:

@@ -3,6 +3,6 @@
 from edgeapp.history.archive import History
 from edgeapp.history.journal import Journal, Kind
 from edgeapp.history.records import Record, Summary
-from edgeapp.history.word_times import SpokenCue
+from edgeapp.history.word_times import SpokenCue, TranslatedCue
 
-__all__ = ["History", "Journal", "Kind", "Record", "SpokenCue", "Summary"]
+__all__ = ["History", "Journal", "Kind", "Record", "SpokenCue", "Summary", "TranslatedCue"]

@@ -26,7 +26,7 @@ from edgeapp.history.records import Record, Summary, to_record, to_summary
 from edgeapp.history.sounds import DEFAULT_QUOTA_MB, SoundFolder
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
-from edgeapp.subtitles.formats import Cue, Timed, Transcript
+from edgeapp.subtitles.formats import Cue, Timed
 from pipelines import OutputError
 
 __all__ = ["History"]
@@ -130,25 +130,6 @@ class History:
         finally:
             journal.close()
 
-    def add_file(
-        self, transcript: Transcript, *, title: str, duration_s: float, model: str | None = None
-    ) -> int | None:
-        """Add the transcript of a recording.
-
-        Returns:
-            The id of the record; None if it was not written.
-        """
-        with self.recording(
-            "file",
-            title=title,
-            language=transcript.language,
-            target=transcript.translation_language,
-            model=model,
-        ) as journal:
-            journal.describe(duration_s=duration_s)
-            journal.extend(transcript.segments, transcript.translation)
-        return journal.id
-
     def add_text(
         self,
         text: str,
@@ -203,7 +184,7 @@ class History:
         def work(db: sqlite3.Connection) -> tuple[Sequence[Any] | None, Sequence[Any]]:
             summary = f"{_SUMMARY} {_OPENING}, NULL FROM records WHERE {_MINE}"
             cues = (
-                "SELECT translated, start, end, text, words FROM entries WHERE record = ? "
+                "SELECT translated, start, end, text, words, speaker FROM entries WHERE record = ? "
                 "ORDER BY id"
             )
             row = db.execute(summary, (record, self._owner)).fetchone()

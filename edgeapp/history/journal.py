@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import threading
 import time
@@ -14,6 +15,7 @@ from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
 from edgeapp.history.word_times import words_to_json
 from edgeapp.subtitles.formats import Cue, Timed
+from edgeapp.subtitles.speakers import speaker_of
 from pipelines import OutputError
 
 __all__ = [
@@ -22,8 +24,9 @@ __all__ = [
 ]  # fmt: skip
 
 Kind = Literal["live", "file", "text"]
-Entry = tuple[bool, float, float, str, str | None]
-"""(translated, start, end, text, words): times in seconds, the words as JSON."""
+Entry = tuple[bool, float, float, str, str | None, str | None]
+"""(translated, start, end, text, words, speaker): times in seconds, the words as JSON, or the
+spans of a translation's doubtful ones."""
 
 _RETRY_S = 10.0  # after a failure to write
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -82,7 +85,7 @@ class Journal:
     def add(self, cue: Timed, translation: str | Timed | None = None) -> None:
         """Add a cue, with its translation if that is known already."""
         if isinstance(translation, str):
-            translation = Cue(cue.start, cue.end, translation)
+            translation = Cue(cue.start, cue.end, translation, speaker=speaker_of(cue))
         self.extend((cue,), () if translation is None else (translation,))
 
     def translate(self, cue: Timed) -> None:
@@ -158,10 +161,12 @@ class Journal:
 
 
 def entry_of(cue: Timed, *, translated: bool) -> Entry:
-    """A cue as it is stored, with its words if it has any."""
-    words = words_to_json(getattr(cue, "words", ()))
+    """A cue as it is stored, with its words or doubts if it has any."""
+    doubts = getattr(cue, "doubts", ()) if translated else ()
+    words = json.dumps(doubts) if doubts else words_to_json(getattr(cue, "words", ()))
     text = strip_surrogates(cue.text)
-    return translated, cue.start, cue.end, text, words and strip_surrogates(words)
+    speaker = strip_surrogates(speaker_of(cue)) or None
+    return translated, cue.start, cue.end, text, words and strip_surrogates(words), speaker
 
 
 def insert_entry(
@@ -175,12 +180,13 @@ def insert_entry(
         entry: the cue.
         indexed: also add it to the search index.
     """
-    *cue, text, words = entry
+    *cue, text, words, speaker = entry
     plain = fold_text(text)
     row = db.execute(
-        "INSERT INTO entries (record, translated, start, end, text, plain, indexed, words) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (record, *cue, text, plain, indexed, words),
+        "INSERT INTO entries "
+        "(record, translated, start, end, text, plain, indexed, words, speaker) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (record, *cue, text, plain, indexed, words, speaker),
     ).lastrowid
     if indexed:
         db.execute("INSERT INTO found (rowid, plain) VALUES (?, ?)", (row, plain))

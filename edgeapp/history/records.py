@@ -9,8 +9,13 @@ from typing import Any
 
 from edgeapp.history.journal import Kind, from_microseconds
 from edgeapp.history.text_folding import fold_text
-from edgeapp.history.word_times import SpokenCue, words_from_json
-from edgeapp.subtitles.formats import Cue, Transcript
+from edgeapp.history.word_times import (
+    SpokenCue,
+    TranslatedCue,
+    doubts_from_json,
+    words_from_json,
+)
+from edgeapp.subtitles.formats import Transcript
 
 __all__ = ["Record", "Summary", "to_record", "to_summary"]
 
@@ -88,16 +93,21 @@ def _shorten(text: str, size: int) -> str:
 
 
 def to_record(summary: Summary, entries: Sequence[Any]) -> Record:
-    """A record from its summary and its entries: (translated, start, end, text, words)."""
-    cues: dict[bool, list[SpokenCue]] = {False: [], True: []}
-    for translated, start, end, text, words in entries:
-        cue = SpokenCue(start or 0.0, end or 0.0, text, words_from_json(words))
-        cues[bool(translated)].append(cue)
-    original = tuple(cues[False])
-    translated_cues = tuple(Cue(cue.start, cue.end, cue.text) for cue in cues[True])
+    """A record from its summary and its entries: (translated, start, end, text, words, speaker)."""
+    original, translated_cues = list[SpokenCue](), list[TranslatedCue]()
+    for translated, start, end, text, words, speaker in entries:
+        times = start or 0.0, end or 0.0
+        if translated:
+            doubts = doubts_from_json(words)
+            translated_cues.append(TranslatedCue(*times, text, doubts, speaker=speaker or ""))
+        else:
+            original.append(SpokenCue(*times, text, words_from_json(words), speaker=speaker or ""))
+    for own in (original, translated_cues):
+        if any(cue.speaker for cue in own):  # stored as their sentences ended
+            own.sort(key=lambda cue: cue.start)
     if summary.kind == "live":
         # As in transcripts of files, a segment begins with the space before its first word.
-        original = tuple(replace(cue, text=f" {cue.text.strip()}") for cue in original)
+        original = [replace(cue, text=f" {cue.text.strip()}") for cue in original]
     if summary.kind == "text":
         text, translation = (
             "".join(cue.text for cue in part) for part in (original, translated_cues)
@@ -105,5 +115,6 @@ def to_record(summary: Summary, entries: Sequence[Any]) -> Record:
     else:
         text = "".join(cue.text for cue in original).strip()
         translation = " ".join(cue.text.strip() for cue in translated_cues)
-    transcript = Transcript(summary.language or "", original, translated_cues, summary.target)
+    cues, translated = tuple(original), tuple(translated_cues)
+    transcript = Transcript(summary.language or "", cues, translated, summary.target)
     return Record(**asdict(summary), transcript=transcript, text=text, translation=translation)

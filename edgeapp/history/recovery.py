@@ -27,8 +27,9 @@ _PAGE_BYTES = 4096  # SQLite's default, for a file whose header is damaged
 _HEADER_BYTES = 100  # at the beginning of page 1
 _LEAF = 0x0D  # type of a leaf page of a table
 
-# The columns of the tables `records` and `entries`: no other table has as many. Rows of the first
-# schema lack the last ones (`sound` and `deleted`, `words`).
+# The columns of the tables `records` and `entries`: the second one tells them apart, and no other
+# table has as many. Rows of earlier schemas lack the last ones (`sound` and `deleted`, `words` and
+# `speaker`).
 _RECORD_TYPES: tuple[type | tuple[type, ...], ...] = (
     type(None), str, str, str, str, int, (int, float),
     (str, type(None)), (str, type(None)), (str, type(None)),
@@ -36,7 +37,7 @@ _RECORD_TYPES: tuple[type | tuple[type, ...], ...] = (
 )  # fmt: skip
 _ENTRY_TYPES: tuple[type | tuple[type, ...], ...] = (
     type(None), int, int, (int, float, type(None)), (int, float, type(None)), str, str, int,
-    (str, type(None)),
+    (str, type(None)), (str, type(None)),
 )  # fmt: skip
 _FIRST_RECORD, _FIRST_ENTRY = 10, 8  # columns in the first schema
 # Kind, title, plain, created, duration_s, language, target, model, sound, deleted of a lost record.
@@ -100,11 +101,12 @@ def restore_rows(connection: sqlite3.Connection, rows: RecoveredRows) -> tuple[i
             "target, model, sound, deleted) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows.records.get(old, lost),
         ).lastrowid
-    for _, (record, *values, _indexed, words) in sorted(rows.entries.items()):
+    for _, (record, *values, _indexed, words, speaker) in sorted(rows.entries.items()):
         connection.execute(
-            "INSERT INTO entries (record, translated, start, end, text, plain, indexed, words) "
-            "VALUES (?, ?, ?, ?, ?, ?, 0, ?)",
-            (new_ids[int(record or 0)], *values, words),
+            "INSERT INTO entries "
+            "(record, translated, start, end, text, plain, indexed, words, speaker) "
+            "VALUES (?, ?, ?, ?, ?, ?, 0, ?, ?)",
+            (new_ids[int(record or 0)], *values, words, speaker),
         )
     return len(new_ids), len(rows.entries)
 
@@ -117,7 +119,7 @@ def _complete(values: _Row, types: tuple[type | tuple[type, ...], ...], first: i
         types: of the columns.
         first: the number of columns in the first schema.
     """
-    if len(values) not in (first, len(types)):
+    if not first <= len(values) <= len(types):
         return None
     row = values + (None,) * (len(types) - len(values))
     return row if all(map(isinstance, row, types)) else None

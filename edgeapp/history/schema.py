@@ -57,6 +57,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "ALTER TABLE records ADD COLUMN deleted INTEGER",
         "ALTER TABLE entries ADD COLUMN words TEXT",
     ),
+    # speaker: of a cue; NULL if it is not known.
+    ("ALTER TABLE entries ADD COLUMN speaker TEXT",),
 )
 
 # A trigram index finds parts of words, and words in languages written without spaces.

@@ -1,4 +1,5 @@
-"""Words of a cue with their times and probabilities, as they are stored: as JSON."""
+"""Words of a cue as they are stored, as JSON: with times and probabilities; of a translation, the
+doubtful ones."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
-    from pipelines import Word
+    from pipelines import Span, Word
 
-__all__ = ["SpokenCue", "words_from_json", "words_to_json"]
+__all__ = [
+    "SpokenCue", "TranslatedCue", "doubts_from_json", "words_from_json", "words_to_json",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,17 @@ class SpokenCue(Cue):
     """
 
     words: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True)
+class TranslatedCue(Cue):
+    """A cue of the translation.
+
+    Attributes:
+        doubts: Spans of the words of which the model is in doubt, as JavaScript counts characters.
+    """
+
+    doubts: tuple[Span, ...] = ()
 
 
 def words_to_json(words: Iterable[Word]) -> str | None:
@@ -47,4 +61,14 @@ def words_from_json(text: Any) -> tuple[Word, ...]:
             for word, start, end, probability in json.loads(text)
         )
     except (ValueError, TypeError):
+        return ()
+
+
+def doubts_from_json(text: Any) -> tuple[Span, ...]:
+    """The spans of doubtful words, as `json.dumps` wrote them; none if the text is damaged."""
+    if not isinstance(text, str):
+        return ()
+    try:
+        return tuple((int(start), int(end)) for start, end in json.loads(text))
+    except (ValueError, TypeError, OverflowError):
         return ()

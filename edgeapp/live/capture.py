@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from edgeapp.console import print_note
 from pipelines import DeviceError
@@ -27,20 +30,28 @@ class LiveCapture:
     """
 
     def __init__(
-        self, stack: ExitStack, recording: Path | None, speed: float, device_name: str | None
+        self,
+        stack: ExitStack,
+        recording: Path | None,
+        speed: float,
+        device_names: Sequence[str] = (),
+        channels: int = 1,
     ) -> None:
         """
         Args:
             stack: closes the microphone and the recorder.
             recording: a file to play; None: a microphone.
             speed: of the recording, relative to real time; 0: as fast as it is read.
-            device_name: number or part of the name of the microphone; None: the default.
+            device_names: number or part of the name of the microphone, or of one for each channel;
+                none: the default.
+            channels: 1: those of the recording or the microphone are mixed; 2: its first two.
 
         Raises:
-            AudioError: the recording cannot be decoded.
-            DeviceError: the microphone cannot be opened.
+            AudioError: the recording cannot be decoded, or has too few channels.
+            DeviceError: a microphone cannot be opened, or has too few channels.
         """
-        self._stack, self._recording, self._device_name = stack, recording, device_name
+        self._stack, self._recording = stack, recording
+        self._device_names, self._channels = device_names, channels
         self._microphone_stack = stack.enter_context(ExitStack())
         self._recorder: Recorder | None = None
         self._stopped = False
@@ -51,7 +62,11 @@ class LiveCapture:
             from edgeapp.live.sources import FileSource
             from pipelines import load_audio
 
-            self.source = FileSource(load_audio(recording), speed)
+            samples = load_audio(recording)
+            if channels > 1:
+                parts = [load_audio(recording, channel=i) for i in range(channels)]
+                samples = np.stack(parts, axis=1)
+            self.source = FileSource(samples, speed)
 
     def record_to(self, path: Path) -> None:
         """Also write the audio to a file.
@@ -62,7 +77,7 @@ class LiveCapture:
         """
         from edgeapp.live.recorder import Recorder
 
-        self._recorder = self._stack.enter_context(Recorder(path))
+        self._recorder = self._stack.enter_context(Recorder(path, self._channels))
         self.source = self._with_recorder(self.source)
 
     @property
@@ -91,13 +106,21 @@ class LiveCapture:
 
     def _open_microphone(self) -> LiveSource:
         from edgeapp.live.microphone import Microphone, find_device
-        from edgeapp.live.sources import MicrophoneSource
+        from edgeapp.live.sources import JoinedSource, MicrophoneSource
 
-        name = self._device_name
-        device = find_device(int(name) if name and name.isdigit() else name)
-        microphone = self._microphone_stack.enter_context(Microphone(device))
-        print_note(f"listening to {device.name}; Ctrl-C ends")
-        return MicrophoneSource(microphone)
+        names = self._device_names or (None,)
+        devices = [find_device(int(name) if name and name.isdigit() else name) for name in names]
+        channels = self._channels if len(devices) == 1 else 1
+        sources = [
+            MicrophoneSource(
+                self._microphone_stack.enter_context(Microphone(device, channels=channels)),
+                channels,
+            )
+            for device in devices
+        ]
+        heard = " and ".join(device.name for device in devices)
+        print_note(f"listening to {heard}; Ctrl-C ends")
+        return sources[0] if len(sources) == 1 else JoinedSource(*sources)
 
     def _with_recorder(self, source: LiveSource) -> LiveSource:
         from edgeapp.live.sources import TeeSource

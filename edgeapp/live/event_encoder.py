@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from edgeapp.live.events import SessionEvent, as_content
+from edgeapp.live.events import SessionEvent, as_content, speaker_and_event
 from pipelines import CommittedText, PartialText, SpeechEnded, SpeechStarted
 
 __all__ = ["EventEncoder"]
@@ -31,17 +31,21 @@ class EventEncoder:
     ) -> None:
         self._language, self._now = language, now
         self._began = now()
-        self._utterance = self._count = 0
+        self._utterances = self._count = 0
+        self._utterance: dict[str, int] = {}  # the latest one of each speaker
 
     def content(self, event: SessionEvent) -> dict[str, Any]:
         """An event as a JSON object."""
         self._count += 1
         values = as_content(event)
         content = {"id": self._count, "type": values.pop("type"), "clock": self._clock(values)}
+        speaker, event = speaker_and_event(event)
         if isinstance(event, SpeechStarted):
-            self._utterance += 1
+            self._utterances += 1
+            self._utterance[speaker] = self._utterances
         if isinstance(event, SpeechStarted | PartialText | CommittedText | SpeechEnded):
-            content |= {"utterance": self._utterance, "language": self._language()}
+            number = self._utterance.get(speaker, 0)
+            content |= {"utterance": number, "language": self._language()}
         if isinstance(event, CommittedText) and event.words:
             mean = sum(word.probability for word in event.words) / len(event.words)
             content["confidence"] = round(mean, 3)

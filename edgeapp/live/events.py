@@ -1,7 +1,7 @@
 """Events of a live session, for the terminal, the page and, as JSON lines, other programs.
 
-The events of recognition (pipelines.asr.live) are passed on; those of translation and of the
-session's state are defined here. Times are seconds from the start of the session.
+The events of recognition (pipelines.asr.live) are passed on; those of translation, of speakers and
+of the session's state are defined here. Times are seconds from the start of the session.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from pipelines import (
 __all__ = [
     "SessionEnded",
     "SessionEvent",
+    "SpeakerEvent",
+    "SpeechEvent",
     "Status",
     "TranslationFinal",
     "TranslationPartial",
     "WarningRaised",
     "as_content",
     "as_json",
+    "speaker_and_event",
 ]
 
 
@@ -46,12 +49,15 @@ class TranslationFinal:
         start: when the sentence began.
         end: when it ended.
         source: the sentence.
+        doubts: spans of the words of the text of which the model is in doubt, as JavaScript counts
+            characters.
     """
 
     text: str
     start: float
     end: float
     source: str
+    doubts: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -91,17 +97,31 @@ class SessionEnded:
     time: float
 
 
-SessionEvent: TypeAlias = (
+SpeechEvent: TypeAlias = (
     SpeechStarted
     | SpeechEnded
     | PartialText
     | CommittedText
     | TranslationPartial
     | TranslationFinal
-    | Status
     | WarningRaised
-    | SessionEnded
 )
+
+
+@dataclass(frozen=True)
+class SpeakerEvent:
+    """An event of one speaker, in a session with a channel for each.
+
+    Attributes:
+        speaker: the name.
+        event: what was said or translated.
+    """
+
+    speaker: str
+    event: SpeechEvent
+
+
+SessionEvent: TypeAlias = SpeechEvent | SpeakerEvent | Status | SessionEnded
 
 _TYPES: dict[type, str] = {
     SpeechStarted: "speech_start",
@@ -117,9 +137,20 @@ _TYPES: dict[type, str] = {
 }
 
 
+def speaker_and_event(event: SessionEvent) -> tuple[str, SessionEvent]:
+    """The name of an event's speaker, "" in a session of one channel, and the event itself."""
+    return (event.speaker, event.event) if isinstance(event, SpeakerEvent) else ("", event)
+
+
 def as_content(event: SessionEvent | UpdateDecoded) -> dict[str, Any]:
     """The event as a JSON object, "type" first; floats are rounded to three decimals."""
-    return {"type": _TYPES[type(event)], **_rounded(asdict(event))}
+    if isinstance(event, SpeakerEvent):
+        content = as_content(event.event)
+        return {"type": content.pop("type"), "speaker": event.speaker, **content}
+    content = {"type": _TYPES[type(event)], **_rounded(asdict(event))}
+    if not content.get("doubts", True):
+        del content["doubts"]
+    return content
 
 
 def as_json(event: SessionEvent | UpdateDecoded) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
@@ -13,11 +15,13 @@ from edgeapp.live.events import (
     TranslationFinal,
     TranslationPartial,
     as_json,
+    speaker_and_event,
 )
 from edgeapp.output_errors import output_errors
 from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.line_breaks import lay_out, words_to_break
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
+from edgeapp.subtitles.speakers import with_speakers
 from edgeapp.subtitles.style import DEFAULT_STYLE
 from pipelines import CommittedText, OptionError, OutputError, PartialText, SpeechEnded
 
@@ -100,7 +104,7 @@ class LiveOutputFile:
             OutputError: the file cannot be written.
         """
         self.path, self._format, self._translated = path, _format_of(path), translated
-        self._segmenter = SubtitleSegmenter()
+        self._segmenters: defaultdict[str, SubtitleSegmenter] = defaultdict(SubtitleSegmenter)
         self._count = 0
         with output_errors(path):
             self._file: TextIO = path.open("w", encoding="utf-8", newline="\n")
@@ -113,18 +117,21 @@ class LiveOutputFile:
         Raises:
             OutputError: the file cannot be written.
         """
+        speaker, said = speaker_and_event(event)
         if self._format == ".jsonl":
-            if not isinstance(event, PartialText | TranslationPartial | Status):
+            if not isinstance(said, PartialText | TranslationPartial | Status):
                 self._write(as_json(event) + "\n")
+        elif isinstance(said, SessionEnded):
+            self._flush()
         elif self._translated:
-            if isinstance(event, TranslationFinal):
-                self._write_cue(Cue(event.start, event.end, event.text))
-        elif isinstance(event, CommittedText):
-            for cue in self._segmenter.add(event.text, event.start, event.end):
-                self._write_cue(cue)
-        elif isinstance(event, (SpeechEnded, SessionEnded)):
-            for cue in self._segmenter.flush():
-                self._write_cue(cue)
+            if isinstance(said, TranslationFinal):
+                self._write_cue(speaker, Cue(said.start, said.end, said.text))
+        elif isinstance(said, CommittedText):
+            for cue in self._segmenters[speaker].add(said.text, said.start, said.end):
+                self._write_cue(speaker, cue)
+        elif isinstance(said, SpeechEnded):
+            for cue in self._segmenters[speaker].flush():
+                self._write_cue(speaker, cue)
 
     def close(self) -> None:
         """Write the open cue, if the session was interrupted, and close the file.
@@ -133,24 +140,40 @@ class LiveOutputFile:
             OutputError: the file cannot be written.
         """
         try:
-            for cue in self._segmenter.flush():
-                self._write_cue(cue)
+            self._flush()
         finally:
             self._file.close()
 
-    def _write_cue(self, cue: Cue) -> None:
+    def _flush(self) -> None:
+        for speaker, segmenter in self._segmenters.items():
+            for cue in segmenter.flush():
+                self._write_cue(speaker, cue)
+
+    def _write_cue(self, speaker: str, cue: Cue) -> None:
         self._count += 1
+        cue = replace(cue, speaker=speaker)
         if self._format == ".txt":
-            self._write(f"{cue.text}\n")
+            self._write(f"{_named(cue).text}\n")
             return
         srt = self._format == ".srt"
         start, end = (stamp(t, hours=srt, mark="," if srt else ".") for t in (cue.start, cue.end))
         number = f"{self._count}\n" if srt else ""
-        words = words_to_break(cue.text.replace("-->", "->"))
-        text = lay_out(words, DEFAULT_STYLE.max_line_width, DEFAULT_STYLE.max_lines)
-        self._write(f"{number}{start} --> {end}\n{text}\n\n")
+        cue = replace(cue, text=cue.text.replace("-->", "->"))
+        # A voice tag is no part of the lines, as the name in an .srt file is.
+        cue = _laid_out(_named(cue)) if srt else _named(_laid_out(cue), voice_tags=True)
+        self._write(f"{number}{start} --> {end}\n{cue.text}\n\n")
 
     def _write(self, text: str) -> None:
         with output_errors(self.path):
             self._file.write(text)
             self._file.flush()
+
+
+def _named(cue: Cue, *, voice_tags: bool = False) -> Cue:
+    return with_speakers([cue], voice_tags=voice_tags)[0]
+
+
+def _laid_out(cue: Cue) -> Cue:
+    words = words_to_break(cue.text)
+    text = lay_out(words, DEFAULT_STYLE.max_line_width, DEFAULT_STYLE.max_lines)
+    return replace(cue, text=text)

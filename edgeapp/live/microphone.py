@@ -1,4 +1,4 @@
-"""Records a microphone as mono float32 blocks at 16 kHz; no audio is lost when it is stopped."""
+"""Records a microphone as float32 blocks at 16 kHz; no audio is lost when it is stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from edgeapp.live.devices import (
     open_stream,
     start_stream,
 )
-from pipelines import DeviceLost
+from pipelines import DeviceError, DeviceLost
 
 if TYPE_CHECKING:
     from pipelines import Samples
@@ -44,6 +44,7 @@ class Microphone:
         block_s: float = 0.05,
         queue_s: float = 10.0,
         stall_s: float = 2.0,
+        channels: int = 1,
     ) -> None:
         """
         Args:
@@ -51,12 +52,13 @@ class Microphone:
             block_s: duration of a block (s).
             queue_s: audio that may wait for the reader before new audio is dropped (s).
             stall_s: a device that sends no audio, not even silence, for so long is lost (s).
+            channels: 1: all are mixed; more: the first ones, which the device must have.
         """
         self.device = device
         self.dropped_s = 0.0
         self.overruns = 0
         self.ended = False
-        self._block_s = block_s
+        self._block_s, self._channels = block_s, channels
         self._queue: SimpleQueue[bytes] = SimpleQueue()
         self._max_queued = max(1, round(queue_s / block_s))  # blocks
         self._timeout_s = max(_FIRST_BLOCK_TIMEOUT_S, stall_s)  # for the next block
@@ -71,13 +73,19 @@ class Microphone:
         """Start recording.
 
         Raises:
-            DeviceError: there is no microphone, or it cannot be opened.
+            DeviceError: there is no microphone, it has too few channels, or it cannot be opened.
         """
         self.device = self.device or find_device()
         self._stream = open_stream(self.device, self._block_s, self._on_block, self._on_stream_end)
+        if self._stream.channels < self._channels:
+            close_stream(self._stream)
+            raise DeviceError(
+                f"the microphone {self.device.name!r} has one channel: name a device with two, or "
+                "two devices"
+            )
         self._rate = self._stream.samplerate
         self._latency_s = self._stream.latency
-        self._resampler = _Resampler(self._rate, self._stream.channels)
+        self._resampler = _Resampler(self._rate, self._stream.channels, self._channels)
         start_stream(self.device, self._stream)
         return self
 
@@ -95,7 +103,7 @@ class Microphone:
         """Blocks as they arrive, until `stop` or the end of the `with` block.
 
         Yields:
-            Mono float32 samples [n] at 16 kHz, of any length.
+            Float32 samples [n] at 16 kHz, or [n, channels] of several, of any length.
 
         Raises:
             DeviceLost: the device is gone; all audio that it had recorded was yielded before.
@@ -188,25 +196,32 @@ class Microphone:
 
 
 class _Resampler:
-    """Interleaved float32 bytes to mono float32 at 16 kHz, without seams between blocks."""
+    """Interleaved float32 bytes to float32 at 16 kHz, without seams between blocks.
 
-    def __init__(self, rate: float, channels: int) -> None:
+    Args:
+        rate: of the device, in Hz.
+        channels: of the device.
+        kept: 1: all are mixed; more: the first ones.
+    """
+
+    def __init__(self, rate: float, channels: int, kept: int) -> None:
         import soxr
 
         from pipelines import SAMPLE_RATE
 
-        self._channels = channels
+        self._channels, self._kept = channels, kept
         self._stream: Any = (
             None
             if rate == SAMPLE_RATE
-            else soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
+            else soxr.ResampleStream(rate, SAMPLE_RATE, kept, dtype="float32")
         )
 
     def resample(self, raw: bytes) -> Samples:
-        """The next samples [n]; empty while the filter needs more input."""
+        """The next samples [n] or [n, kept]; empty while the filter needs more input."""
         import numpy as np
 
-        block: Samples = np.frombuffer(raw, np.float32).reshape(-1, self._channels).mean(axis=1)
+        block: Samples = np.frombuffer(raw, np.float32).reshape(-1, self._channels)
+        block = block.mean(axis=1) if self._kept == 1 else block[:, : self._kept]
         if self._stream is not None:
             block = self._stream.resample_chunk(block)
         return block
@@ -215,7 +230,7 @@ class _Resampler:
         """The last samples, after the end of the input."""
         import numpy as np
 
-        block: Samples = np.zeros(0, np.float32)
+        block: Samples = np.zeros((0, self._kept) if self._kept > 1 else 0, np.float32)
         if self._stream is not None:
             block = self._stream.resample_chunk(block, last=True)
         return block

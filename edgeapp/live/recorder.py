@@ -22,26 +22,27 @@ __all__ = ["Recorder"]
 
 _SAMPLE_RATE = 16_000  # Hz
 _WRITE_SAMPLES = 8_000  # written at once: half a second
-_MAX_WAV_BYTES = 2**32 - 4096  # sizes in the header have 32 bits: enough for 37 hours
+_MAX_WAV_BYTES = 2**32 - 4096  # sizes in the header have 32 bits
+_MAX_WAV_HOURS = 37  # of mono
 
 # RFC 9639, section 8.2: at byte 18 of a FLAC file are 20 bits of sample rate, 3 of channels - 1, 5
 # of bits per sample - 1, and 36 of the number of samples.
 _FLAC_COUNT_OFFSET, _FLAC_COUNT_BITS = 18, 36
-_FLAC_FORMAT = _SAMPLE_RATE << 8 | 0 << 5 | 15
 
 
 class Recorder:
-    """Writes mono blocks at 16 kHz to a 16-bit .wav or .flac file; a context manager.
+    """Writes blocks at 16 kHz to a 16-bit .wav or .flac file; a context manager.
 
     The file can be played while it grows. If the process is killed, less than the last second is
     missing. Writes are not synced to disk: a power failure loses what the operating system had
     not written yet.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, channels: int = 1) -> None:
         """
         Args:
             path: a new file, whose extension gives the format.
+            channels: 1 or 2.
 
         Raises:
             OptionError: another extension than .wav or .flac.
@@ -58,10 +59,10 @@ class Recorder:
         self._failed = False  # a write failed
         with self._errors():
             self._file: IO[bytes] = self.path.open("xb")
-            self._writer = writer(self._file)
+            self._writer = writer(self._file, channels)
 
     def write(self, block: Samples) -> None:
-        """Add float32 samples [n] in -1…1; larger ones are clipped.
+        """Add float32 samples [n], or [n, channels], in -1…1; larger ones are clipped.
 
         Raises:
             OutputError: the file cannot be written.
@@ -122,22 +123,23 @@ class Recorder:
 
 
 class _Writer(Protocol):
-    def __init__(self, file: IO[bytes]) -> None: ...
+    def __init__(self, file: IO[bytes], channels: int) -> None: ...
     def write(self, samples: NDArray[np.int16]) -> None: ...
     def close(self) -> None: ...
 
 
 class _Wav:
-    def __init__(self, file: IO[bytes]) -> None:
-        self._file = file
+    def __init__(self, file: IO[bytes], channels: int) -> None:
+        self._file, self._frame_bytes = file, 2 * channels
         self._wave = wave.Wave_write(file)
-        self._wave.setparams((1, 2, _SAMPLE_RATE, 0, "NONE", ""))
+        self._wave.setparams((channels, 2, _SAMPLE_RATE, 0, "NONE", ""))
         self._wave.writeframes(b"")
         file.flush()
 
     def write(self, samples: NDArray[np.int16]) -> None:
-        if 2 * self._wave.tell() + samples.nbytes > _MAX_WAV_BYTES:
-            raise OSError("a .wav file holds no more than 37 hours; .flac files do")
+        if self._frame_bytes * self._wave.tell() + samples.nbytes > _MAX_WAV_BYTES:
+            hours = _MAX_WAV_HOURS * 2 // self._frame_bytes
+            raise OSError(f"a .wav file holds no more than {hours} hours; .flac files do")
         # writeframes also updates the sizes in the header.
         self._wave.writeframes(samples.tobytes())
         self._file.flush()
@@ -147,12 +149,15 @@ class _Wav:
 
 
 class _Flac:
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], channels: int) -> None:
         import av
 
-        self._file = file
+        self._file, self._layout = file, "mono" if channels == 1 else "stereo"
+        self._format = _SAMPLE_RATE << 8 | (channels - 1) << 5 | 15
         self._container: Any = av.open(file, "w", format="flac", options={"flush_packets": "1"})
-        self._stream: Any = self._container.add_stream("flac", rate=_SAMPLE_RATE, layout="mono")
+        self._stream: Any = self._container.add_stream(
+            "flac", rate=_SAMPLE_RATE, layout=self._layout
+        )
         self._stream.format = "s16"
         self._container.start_encoding()
         self._samples = 0
@@ -160,7 +165,7 @@ class _Flac:
     def write(self, samples: NDArray[np.int16]) -> None:
         from av import AudioFrame
 
-        frame = AudioFrame.from_ndarray(samples[None], format="s16", layout="mono")
+        frame = AudioFrame.from_ndarray(samples.reshape(1, -1), format="s16", layout=self._layout)
         frame.sample_rate = _SAMPLE_RATE
         for packet in self._stream.encode(frame):
             self._container.mux(packet)
@@ -178,6 +183,6 @@ class _Flac:
         """
         end = self._file.tell()
         self._file.seek(_FLAC_COUNT_OFFSET)
-        self._file.write((_FLAC_FORMAT << _FLAC_COUNT_BITS | self._samples).to_bytes(8))
+        self._file.write((self._format << _FLAC_COUNT_BITS | self._samples).to_bytes(8))
         self._file.seek(end)
         self._file.flush()

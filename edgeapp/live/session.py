@@ -4,30 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+
+import numpy as np
 
 from edgeapp.live.events import (
     SessionEnded,
     SessionEvent,
+    SpeakerEvent,
+    SpeechEvent,
     Status,
-    TranslationFinal,
-    TranslationPartial,
     WarningRaised,
 )
 from edgeapp.live.sources import LiveSource
-from edgeapp.subtitles.formats import Cue
-from pipelines import (
-    SAMPLE_RATE,
-    CommittedText,
-    DeviceLost,
-    EdgeError,
-    LiveEvent,
-    LiveTranscriber,
-    LiveTranslator,
-    PartialText,
-    SpeechEnded,
-    UpdateDecoded,
-)
+from edgeapp.live.speech_channel import SpeechChannel
+from pipelines import SAMPLE_RATE, DeviceLost, EdgeError, LiveEvent, Samples, UpdateDecoded
 
 __all__ = ["LiveSession"]
 
@@ -42,28 +35,20 @@ class LiveSession:
 
     def __init__(
         self,
-        recognizer: LiveTranscriber,
-        translator: LiveTranslator | None = None,
-        *,
+        *channels: SpeechChannel,
         show_decoding: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """
         Args:
-            recognizer: of this session only.
-            translator: of this session only; None: no translation.
+            channels: of this session only. With more than one, they are the channels of the audio,
+                and events of speech are SpeakerEvents.
             show_decoding: also yield UpdateDecoded, for measurements.
             clock: seconds; replaceable for tests.
         """
-        self._recognizer, self._translator = recognizer, translator
+        self._channels = channels
         self._show_decoding, self._clock = show_decoding, clock
-        self._samples = 0  # fed to recognition
-        self._sentences: deque[str] = deque()  # complete, not translated yet
-        self._untimed: deque[Cue] = (
-            deque()
-        )  # committed text that belongs to no translated sentence yet
-        self._partial_text = ""
-        self._translated_partial = ""  # source of the latest TranslationPartial
+        self._samples = 0  # fed to recognition, of each channel
         self._work: deque[tuple[float, float]] = deque()  # (audio seconds, compute seconds)
         self._last_status = 0.0
         self._dropped_s = 0.0  # of all sources
@@ -88,14 +73,25 @@ class LiveSession:
             EdgeError, OSError, KeyboardInterrupt: the error of the source, after all audio before
                 it was processed.
         """
+        # A thread for each channel but the first: what they ask of the engine shares its batches.
+        with ThreadPoolExecutor(max(1, len(self._channels) - 1)) as threads:
+            yield from self._run(source, next_source, threads)
+
+    def _run(
+        self,
+        source: LiveSource,
+        next_source: Callable[[], LiveSource | None],
+        threads: ThreadPoolExecutor,
+    ) -> Iterator[SessionEvent | UpdateDecoded]:
         current: LiveSource | None = source
         while current is not None:
             failure: BaseException | None = None
             try:
-                yield from self._recognize(current)
+                yield from self._recognize(current, threads)
             except (EdgeError, OSError, KeyboardInterrupt) as error:
                 failure = error
-            yield from self._forward(self._recognizer.finish())
+            for channel in self._channels:
+                yield from self._tagged(channel, channel.finish())
             yield from self._translate(None)
             current = None
             if isinstance(failure, DeviceLost):
@@ -105,89 +101,70 @@ class LiveSession:
         if failure is not None:
             raise failure
 
-    def _recognize(self, source: LiveSource) -> Iterator[SessionEvent | UpdateDecoded]:
+    def _recognize(
+        self, source: LiveSource, threads: ThreadPoolExecutor
+    ) -> Iterator[SessionEvent | UpdateDecoded]:
         """Process a source to its end."""
         self._source_dropped_s = 0.0
         while (audio := source.read(_READ_WAIT_S)) is not None:
             start = self._clock()
             self._samples += len(audio)
-            yield from self._forward(self._recognizer.feed(audio))
+            yield from self._feed(audio, threads)
             # Recognition has priority: translation waits while audio is waiting.
             yield from self._translate(source)
             self._record_work(len(audio), self._clock() - start)
             yield from self._status(source)
 
+    def _feed(
+        self, audio: Samples, threads: ThreadPoolExecutor
+    ) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Recognize audio, [n] of one channel or [n, channels], of all channels at the same time.
+
+        An error of one channel is raised after the events of the others.
+        """
+        parts = np.ascontiguousarray(np.atleast_2d(audio.T))  # [channels, n]
+        first, *others = self._channels
+        fed = [threads.submit(c.feed, part) for c, part in zip(others, parts[1:], strict=True)]
+        own = partial(first.feed, parts[0])
+        pending: list[Callable[[], list[LiveEvent]]] = [own, *(each.result for each in fed)]
+        failure: BaseException | None = None
+        for channel, events_of in zip(self._channels, pending, strict=True):
+            try:
+                events = events_of()
+            except (Exception, KeyboardInterrupt) as error:
+                failure = failure or error
+            else:
+                yield from self._tagged(channel, events)
+        if failure is not None:
+            wait(fed)  # the channels are finished next, in this thread
+            raise failure
+
     @property
     def language(self) -> str | None:
-        """The code of the spoken language; None while it is unknown."""
-        return self._recognizer.language
+        """The code of the spoken language, on the first channel that knows; None before."""
+        known = (channel.recognizer.language for channel in self._channels)
+        return next(filter(None, known), None)
 
     @property
     def _seconds(self) -> float:
         return self._samples / SAMPLE_RATE
 
-    def _forward(self, events: list[LiveEvent]) -> Iterator[SessionEvent | UpdateDecoded]:
-        """Yield the events of recognition and give the text to the translator."""
+    def _tagged(
+        self, channel: SpeechChannel, events: Iterable[SpeechEvent | UpdateDecoded]
+    ) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Events with the name of their speaker, if there are several."""
         for event in events:
             if isinstance(event, UpdateDecoded):
                 if self._show_decoding:
                     yield event
-                continue
-            yield event
-            if isinstance(event, PartialText):
-                self._partial_text = event.text
-            if self._translator is None:
-                continue
-            if isinstance(event, CommittedText):
-                self._untimed.append(Cue(event.start, event.end, event.text))
-                self._sentences.extend(self._translator.add(event.text))
-            elif isinstance(event, SpeechEnded):
-                self._sentences.extend(self._translator.finish())
+            else:
+                yield SpeakerEvent(channel.speaker, event) if len(self._channels) > 1 else event
 
-    def _translate(self, source: LiveSource | None) -> Iterator[SessionEvent]:
-        """Translate complete sentences, then the running one, unless audio is waiting.
-
-        Args:
-            source: None: the audio has ended; only complete sentences are translated.
-        """
-        if self._translator is None:
-            return
-        while self._sentences and not _is_behind(source):
-            sentence = self._sentences.popleft()
-            translation = self._translator.final(sentence)
-            for warning in translation.warnings:
-                yield WarningRaised(warning)
-            start, end = self._pop_times(sentence)
-            yield TranslationFinal(translation.text, start, end, sentence)
-            self._translated_partial = ""
-        if source is None or self._sentences or _is_behind(source):
-            return
-        running = (self._translator.running + self._partial_text).strip()
-        if running and running != self._translated_partial:
-            self._translated_partial = running
-            partial = self._translator.partial(self._partial_text)
-            if partial is not None:
-                yield TranslationPartial(partial.text)
-
-    def _pop_times(self, sentence: str) -> tuple[float, float]:
-        """Start and end of a sentence (s), from the committed texts that it consists of.
-
-        Characters are counted without white space. Within a committed text, time is divided in
-        proportion to them.
-        """
-        left = len("".join(sentence.split()))
-        start = end = self._untimed[0].start if self._untimed else self._seconds
-        while left > 0 and self._untimed:
-            cue = self._untimed.popleft()
-            size = len("".join(cue.text.split()))
-            end = cue.end
-            if size > left:
-                cut = cue.start + (cue.end - cue.start) * left / size
-                rest = "".join(cue.text.split())[left:]
-                self._untimed.appendleft(Cue(cut, cue.end, rest))
-                end = cut
-            left -= size
-        return start, end
+    def _translate(self, source: LiveSource | None) -> Iterator[SessionEvent | UpdateDecoded]:
+        """Translate, unless audio is waiting. source: None: the audio has ended."""
+        for channel in self._channels:
+            events = channel.translate(lambda: _is_behind(source), ended=source is None)
+            yield from self._tagged(channel, events)
 
     def _record_work(self, samples: int, seconds: float) -> None:
         self._work.append((samples / SAMPLE_RATE, seconds))
@@ -210,7 +187,7 @@ class LiveSession:
         audio = sum(audio for audio, _ in self._work)
         work = sum(seconds for _, seconds in self._work)
         factor = work / audio if audio else 0.0
-        level = self._recognizer.level
+        level = max(channel.recognizer.level for channel in self._channels)
         yield Status(self._seconds, source.waiting_s, factor, self._dropped_s, level)
 
 

@@ -9,18 +9,20 @@ from typing import Protocol
 import numpy as np
 
 from edgeapp.live.microphone import Microphone
-from pipelines import SAMPLE_RATE, Samples
+from pipelines import SAMPLE_RATE, DeviceLost, Samples
 
-__all__ = ["LiveSource", "FileSource", "MicrophoneSource", "TeeSource"]
+__all__ = ["FileSource", "JoinedSource", "LiveSource", "MicrophoneSource", "TeeSource"]
 
+_MAX_SKEW = SAMPLE_RATE  # samples by which a channel may be behind another
 _BLOCK_S = 0.1  # block length of a recording that is read without pacing
 
 
 class LiveSource(Protocol):
-    """Mono float32 audio at 16 kHz, as it arrives."""
+    """Float32 audio at 16 kHz, as it arrives."""
 
     def read(self, wait_s: float) -> Samples | None:
-        """The audio [n] that has arrived since the last call; None at the end.
+        """The audio [n], or [n, channels] of several, that has arrived since the last call; None at
+        the end.
 
         Args:
             wait_s: how long to wait for audio (s). Without any, the result is empty.
@@ -43,10 +45,16 @@ class LiveSource(Protocol):
 
 
 class MicrophoneSource:
-    """A microphone; each read returns all audio that has arrived."""
+    """A microphone; each read returns all audio that has arrived.
 
-    def __init__(self, microphone: Microphone) -> None:
+    Args:
+        microphone: that records.
+        channels: of its blocks.
+    """
+
+    def __init__(self, microphone: Microphone, channels: int = 1) -> None:
         self._microphone = microphone
+        self._nothing: Samples = np.zeros((0, channels) if channels > 1 else 0, np.float32)
 
     def read(self, wait_s: float) -> Samples | None:
         blocks = []
@@ -56,7 +64,7 @@ class MicrophoneSource:
             block = self._microphone.try_read(0) if self.waiting_s else None
         if not blocks and self._microphone.ended:
             return None
-        return np.concatenate([np.zeros(0, np.float32), *blocks])
+        return np.concatenate([self._nothing, *blocks])
 
     def stop(self) -> None:
         self._microphone.stop()
@@ -68,6 +76,69 @@ class MicrophoneSource:
     @property
     def waiting_s(self) -> float:
         return self._microphone.queued_s
+
+
+class JoinedSource:
+    """Sources of one channel each, as the channels of one.
+
+    Their clocks differ a little. A channel that begins later, falls behind, or ends before the
+    others, is filled with silence. If the device of one is lost, what was heard is read first.
+
+    Args:
+        sources: of mono audio.
+    """
+
+    def __init__(self, *sources: LiveSource) -> None:
+        self._sources = sources
+        self._read: list[Samples] = [np.zeros(0, np.float32) for _ in sources]
+        self._begun = [False] * len(sources)
+        self._ended = [False] * len(sources)
+        self._lost: DeviceLost | None = None
+
+    def read(self, wait_s: float) -> Samples | None:
+        if self._lost is not None:
+            raise self._lost
+        for i, source in enumerate(self._sources):
+            block = self._read_one(source, wait_s) if not self._ended[i] else None
+            self._ended[i] = block is None
+            if block is not None and len(block):
+                late = 0 if self._begun[i] else max(map(len, self._read)) - len(block)
+                self._begun[i] = True
+                self._read[i] = np.concatenate(
+                    [self._read[i], np.zeros(max(0, late), np.float32), block]
+                )
+        lengths = [len(samples) for samples in self._read]
+        running = [n for n, ended in zip(lengths, self._ended, strict=True) if not ended]
+        if not running and not any(lengths):
+            if self._lost is not None:
+                raise self._lost
+            return None
+        count = max(min(running, default=max(lengths)), max(lengths) - _MAX_SKEW)
+        if self._lost is not None:  # raised by the next call
+            count = max(lengths)
+        parts = [np.pad(part[:count], (0, max(0, count - len(part)))) for part in self._read]
+        self._read = [part[count:] for part in self._read]
+        return np.stack(parts, axis=1)
+
+    def _read_one(self, source: LiveSource, wait_s: float) -> Samples | None:
+        try:
+            return source.read(wait_s)
+        except DeviceLost as error:
+            self._lost = error
+            return None
+
+    def stop(self) -> None:
+        for source in self._sources:
+            source.stop()
+
+    @property
+    def dropped_s(self) -> float:
+        return max(source.dropped_s for source in self._sources)
+
+    @property
+    def waiting_s(self) -> float:
+        here = max(map(len, self._read)) / SAMPLE_RATE
+        return here + max(source.waiting_s for source in self._sources)
 
 
 class AudioSink(Protocol):
@@ -115,7 +186,7 @@ class FileSource:
     ) -> None:
         """
         Args:
-            samples: mono float32 [n] at 16 kHz.
+            samples: float32 [n] at 16 kHz, or [n, channels].
             speed: relative to real time; 0: as fast as it is read.
             clock: seconds; replaceable for tests.
             sleep: replaceable for tests.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from edgeapp.console import format_clock, print_note, printable, results_console
@@ -16,9 +18,11 @@ from edgeapp.live.events import (
     TranslationFinal,
     TranslationPartial,
     WarningRaised,
+    speaker_and_event,
 )
 from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
+from edgeapp.subtitles.speakers import with_speakers
 from pipelines import CommittedText, PartialText, SpeechEnded
 
 if TYPE_CHECKING:
@@ -66,11 +70,11 @@ class JsonView:
 class TextView:
     """Writes final text to stdout, a sentence a line; each translation is a line of its own.
 
-    Warnings go to stderr.
+    Lines of a session with several speakers begin with the name. Warnings go to stderr.
     """
 
     def __init__(self) -> None:
-        self._segmenter = SubtitleSegmenter()
+        self._segmenters: defaultdict[str, SubtitleSegmenter] = defaultdict(SubtitleSegmenter)
 
     def __enter__(self) -> TextView:
         return self
@@ -79,17 +83,22 @@ class TextView:
         pass
 
     def show(self, event: SessionEvent) -> None:
+        speaker, event = speaker_and_event(event)
         if isinstance(event, CommittedText):
-            self._write(self._segmenter.add(event.text, event.start, event.end))
-        elif isinstance(event, SpeechEnded | SessionEnded):
-            self._write(self._segmenter.flush())
+            cues = self._segmenters[speaker].add(event.text, event.start, event.end)
+            self._write(speaker, cues)
+        elif isinstance(event, SpeechEnded):
+            self._write(speaker, self._segmenters[speaker].flush())
+        elif isinstance(event, SessionEnded):
+            for speaker, segmenter in self._segmenters.items():
+                self._write(speaker, segmenter.flush())
         elif isinstance(event, TranslationFinal):
-            self._write([Cue(event.start, event.end, event.text.strip())])
+            self._write(speaker, [Cue(event.start, event.end, event.text.strip())])
         elif isinstance(event, WarningRaised):
             print_note(event.message)
 
-    def _write(self, cues: Iterable[Cue]) -> None:
-        for cue in cues:
+    def _write(self, speaker: str, cues: Iterable[Cue]) -> None:
+        for cue in with_speakers(replace(cue, speaker=speaker) for cue in cues):
             sys.stdout.write(f"{' '.join(cue.text.split())}\n")
             sys.stdout.flush()
 
@@ -97,7 +106,8 @@ class TextView:
 class CaptionView:
     """Live captions: final text solid, partial text dim, then translation, level and lag.
 
-    Complete cues and translations are printed above and scroll with the terminal.
+    Complete cues and translations are printed above and scroll with the terminal. Each speaker has
+    lines of their own.
     """
 
     def __init__(self, *, translated: bool) -> None:
@@ -106,10 +116,7 @@ class CaptionView:
         self._translated = translated
         self._console = results_console()
         self._live = Live(console=self._console, transient=True, auto_refresh=False)
-        self._segmenter = SubtitleSegmenter()
-        self._open_text = ""  # committed, in no printed cue yet
-        self._partial_text = ""
-        self._partial_translation = ""
+        self._speakers: dict[str, _SpeakerCaption] = {}
         self._status: Status | None = None
 
     def __enter__(self) -> CaptionView:
@@ -121,52 +128,45 @@ class CaptionView:
         self._live.stop()
 
     def show(self, event: SessionEvent) -> None:
-        if isinstance(event, CommittedText):
-            self._commit(event)
-        elif isinstance(event, PartialText):
-            self._partial_text = event.text
-        elif isinstance(event, TranslationPartial):
-            self._partial_translation = event.text
-        elif isinstance(event, TranslationFinal):
-            self._partial_translation = ""
-            self._print(Cue(event.start, event.end, event.text), "cyan")
-        elif isinstance(event, Status):
+        speaker, event = speaker_and_event(event)
+        if isinstance(event, Status):
             self._status = event
         elif isinstance(event, WarningRaised):
             print_note(event.message)
-        elif isinstance(event, (SpeechEnded, SessionEnded)):
-            self._partial_text = ""
-            for cue in self._segmenter.flush():
-                self._print(cue)
-            self._open_text = ""
+        elif isinstance(event, SessionEnded):
+            for name, own in self._speakers.items():
+                self._print(name, own.end())
+        else:
+            own = self._speakers.setdefault(speaker, _SpeakerCaption())
+            if isinstance(event, TranslationFinal):
+                own.partial_translation = ""
+                self._print(speaker, [Cue(event.start, event.end, event.text)], "cyan")
+            else:
+                self._print(speaker, own.show(event))
         self._refresh()
 
-    def _commit(self, event: CommittedText) -> None:
-        complete = list(self._segmenter.add(event.text, event.start, event.end))
-        for cue in complete:
-            self._print(cue)
-        # The live line keeps the text that was not printed.
-        self._open_text = self._segmenter.open if complete else self._open_text + event.text
-        self._partial_text = ""
-
-    def _print(self, cue: Cue, style: str = "") -> None:
+    def _print(self, speaker: str, cues: Iterable[Cue], style: str = "") -> None:
         from rich.text import Text
 
-        time = format_clock(cue.start).partition(".")[0]
-        line = Text(f"{time}  ", style="dim")
-        line.append(printable(cue.text), style=style or "default")
-        self._live.console.print(line, soft_wrap=True)
+        for cue in with_speakers(replace(cue, speaker=speaker) for cue in cues):
+            time = format_clock(cue.start).partition(".")[0]
+            line = Text(f"{time}  ", style="dim")
+            line.append(printable(cue.text), style=style or "default")
+            self._live.console.print(line, soft_wrap=True)
 
     def _refresh(self) -> None:
         from rich.console import Group
         from rich.text import Text
 
-        caption = Text(printable(self._open_text.strip()))
-        partial = self._partial_text if self._open_text else self._partial_text.lstrip()
-        caption.append(printable(partial), style="dim")
-        lines: list[RenderableType] = [caption]
-        if self._translated:
-            lines.append(Text(printable(self._partial_translation), style="cyan dim"))
+        lines: list[RenderableType] = []
+        for speaker, own in (self._speakers or {"": _SpeakerCaption()}).items():
+            name = f"{speaker}: " if speaker else ""
+            caption = Text(printable(name + own.open_text.strip()))
+            partial = own.partial_text if own.open_text else own.partial_text.lstrip()
+            caption.append(printable(partial), style="dim")
+            lines.append(caption)
+            if self._translated:
+                lines.append(Text(printable(own.partial_translation), style="cyan dim"))
         lines.append(self._status_line())
         self._live.update(Group(*lines), refresh=True)
 
@@ -183,3 +183,38 @@ class CaptionView:
         if status.dropped:
             text += f"  lost {status.dropped:.1f} s"
         return Text(text, style="dim")
+
+
+class _SpeakerCaption:
+    """What one speaker is saying.
+
+    Attributes:
+        open_text: committed, in no printed cue yet.
+        partial_text: after it; it may still change.
+        partial_translation: of the running sentence.
+    """
+
+    def __init__(self) -> None:
+        self.open_text = self.partial_text = self.partial_translation = ""
+        self._segmenter = SubtitleSegmenter()
+
+    def show(self, event: SessionEvent) -> list[Cue]:
+        """Apply an event; returns the cues that are complete."""
+        if isinstance(event, CommittedText):
+            complete = list(self._segmenter.add(event.text, event.start, event.end))
+            # The live line keeps the text that was not printed.
+            self.open_text = self._segmenter.open if complete else self.open_text + event.text
+            self.partial_text = ""
+            return complete
+        if isinstance(event, PartialText):
+            self.partial_text = event.text
+        elif isinstance(event, TranslationPartial):
+            self.partial_translation = event.text
+        elif isinstance(event, SpeechEnded):
+            return self.end()
+        return []
+
+    def end(self) -> list[Cue]:
+        """End what is being said; returns the last cue, if there is one."""
+        self.open_text = self.partial_text = ""
+        return list(self._segmenter.flush())

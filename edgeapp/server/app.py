@@ -87,7 +87,7 @@ def _app_with_page(own: AppRoutes, options: ServerOptions) -> ASGIApp:
         root_path="",  # not the environment's: the middleware matches paths from the root
         server_name=options.host,
         server_port=options.port,
-        footer_links=[],
+        footer_links=["api"],
         run_history=False,
         max_file_size=options.upload_mb << 20,  # clients read it; Gradio's own route is closed
         ssr_mode=False,

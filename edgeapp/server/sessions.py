@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from edgeapp.console import print_traceback
@@ -20,6 +21,7 @@ Send = Callable[[Message], None]
 
 _TASK_NAMES = {
     "live": "live captions", "file": "a recording", "text": "a translation", "pull": "a download",
+    "picture": "a picture",
 }  # fmt: skip
 
 
@@ -32,10 +34,11 @@ class TaskCancelled(Exception):
 
 
 class Task(Protocol):
-    """A piece of work for a tab, in a thread of its own: captions, a file, a text, a download.
+    """A piece of work for a tab, in a thread of its own: captions, a file, a text, a picture, a
+    download.
 
     Attributes:
-        kind: "live", "file", "text" or "pull".
+        kind: "live", "file", "text", "picture" or "pull".
     """
 
     kind: str
@@ -131,10 +134,21 @@ class Sessions:
             candidates = own
         else:
             return
-        for parked in (each for each in candidates if each.parked):
+        for parked in (each for each in candidates if each.parked and not each.claimed):
+            parked.evicted = True
             self._running.discard(parked)
             threading.Thread(target=parked.close, daemon=True).start()  # it takes its own lock
             return
+
+    def claim(self, session: Session) -> bool:
+        """Keep the place of a parked session, whose tab is there again.
+
+        Returns:
+            False: it is too late, another session has the place.
+        """
+        with self._lock:
+            session.claimed = not session.evicted
+            return session.claimed
 
     def release(self, session: Session) -> None:
         """Count a session as idle."""
@@ -149,6 +163,27 @@ class Sessions:
             session.close()
 
 
+@dataclass(eq=False)
+class _Started:
+    """A task of a tab.
+
+    Attributes:
+        number: The page's, of the request; every message of the task carries it.
+        cancelled: By the page, or with the connection. What fails from then on is not reported.
+    """
+
+    task: Task
+    number: int | None
+    cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self.task.cancel()
+
+    def tagged(self, message: Message) -> Message:
+        return message if self.number is None else message | {"number": self.number}
+
+
 class Session:
     """The tasks of one tab: at most one of each kind, each in a thread of its own.
 
@@ -156,18 +191,26 @@ class Session:
         sessions: All sessions of the server.
         send: Sends a message to the tab; called from any thread.
         person: Whose tab it is.
+
+    Attributes:
+        person: Whose tab it is.
+        parked: It goes on without its tab.
+        parkings: How often it was parked.
+        claimed: Its tab is there again, though it may not have all messages yet.
+        evicted: It gave its place to another session.
     """
 
     def __init__(self, sessions: Sessions, send: Send, person: str = "") -> None:
         self.person = person
         self._sessions, self._send = sessions, send
         self._lock = threading.Lock()
-        self._tasks: dict[str, Task] = {}  # by kind: the newest
+        self._tasks: dict[str, _Started] = {}  # by kind: the newest
         # By kind: the newest task, while an older one that it replaces has not ended yet.
-        self._waiting: dict[str, Task] = {}
+        self._waiting: dict[str, _Started] = {}
         self._threads: dict[str, threading.Thread] = {}  # by kind
         self._closed = False
-        self.parked = False
+        self.parked = self.claimed = self.evicted = False
+        self.parkings = 0
         self._missed: list[Message] = []  # while it is parked: ends and errors
         self._ended: list[Task] = []  # while it is parked
 
@@ -185,41 +228,70 @@ class Session:
         """Let resumable tasks go on without the tab; cancel the others.
 
         Returns:
-            Whether there are any. If not, the session is unchanged.
+            Whether there are any, or some have ended that no tab knows of. If not, the session is
+            unchanged.
         """
         with self._lock:
-            tasks = list(self._tasks.values())
-            waiting = [task for task in tasks if _is_resumable(task)]
-            if self._closed or not waiting:
+            others = [each for each in self._tasks.values() if not _is_resumable(each.task)]
+            resumable = len(others) < len(self._tasks) or any(map(_is_resumable, self._ended))
+            if self._closed or not resumable:
                 return False
-            self.parked, self._send = True, self._keep_missed
-        for task in tasks:
-            if task not in waiting:
-                task.cancel()
+            self.parked, self.claimed, self._send = True, False, self._keep_missed
+            self.parkings += 1
+        for each in others:
+            each.cancel()
         return True
 
-    def attach(self, send: Send) -> None:
+    def claim(self) -> bool:
+        """Keep a parked session for its tab, which is there again; False if it has ended."""
+        return not self._closed and self._sessions.claim(self)
+
+    def attach(self, send: Send, parking: int) -> bool:
         """Continue with a tab that has connected again; it gets what it missed.
 
         Args:
             send: Sends a message to the tab; called from any thread.
+            parking: `parkings` when the tab has claimed the session.
+
+        Returns:
+            False: the session was closed, or parked again meanwhile, and waits for another
+            connection.
         """
+
+        def resumed(message: Message) -> None:
+            # Not before: what the task sends until then is in this message.
+            if self._unpark(send, parking):
+                send(message)
+
         with self._lock:
-            self.parked, self._send = False, send
-            tasks = [*self._ended, *self._tasks.values()]
-            missed, self._ended, self._missed = self._missed, [], []
+            tasks = [*self._ended, *(each.task for each in self._tasks.values())]
         for task in tasks:
             if isinstance(task, ResumableTask) and task.resumable:
-                task.resume(send)
+                task.resume(resumed)
+        with self._lock:
+            if self._closed or self.parkings != parking:
+                return False
+            self.parked, self._send = False, send
+            missed, self._ended, self._missed = self._missed, [], []
         for message in missed:
             send(message)
+        return True
 
-    def start(self, task: Task, *, replace: bool = False) -> None:
+    def _unpark(self, send: Send, parking: int) -> bool:
+        """Send to a tab from now on; False if the session was closed or parked again."""
+        with self._lock:
+            current = not self._closed and self.parkings == parking
+            if current:
+                self.parked, self._send = False, send
+            return current
+
+    def start(self, task: Task, *, replace: bool = False, number: int | None = None) -> None:
         """Run a task. A closed session cancels it instead.
 
         Args:
             task: The task.
             replace: Cancel a running task of the same kind; this one begins when that has ended.
+            number: The page's number of the request. The messages of the task carry it.
 
         Raises:
             TooManySessions: The server's limit is reached.
@@ -233,11 +305,11 @@ class Session:
                     name = _TASK_NAMES[kind]
                     raise OptionError(f"this tab is still busy with {name}: stop that first")
                 self._sessions.acquire(self)
-                self._tasks[kind] = task
+                self._tasks[kind] = started = _Started(task, number)
                 if kind in self._threads:
-                    self._waiting[kind] = task
+                    self._waiting[kind] = started
                 else:
-                    self._start_thread(task)
+                    self._start_thread(started)
         if closed:
             task.cancel()  # it may own a file
         elif previous is not None:
@@ -245,30 +317,31 @@ class Session:
 
     def put_audio(self, audio: bytes) -> None:
         """Pass audio to the live task; without one it is dropped."""
-        if (task := self._tasks.get("live")) is not None:
+        if (task := self.task("live")) is not None:
             task.put_audio(audio)
 
     def task(self, kind: str) -> Task | None:
         """The task of a kind that runs."""
-        return self._tasks.get(kind)
+        started = self._tasks.get(kind)
+        return None if started is None else started.task
 
     def stop(self, kind: str) -> None:
         """Let a task finish with the input that it has."""
-        if (task := self._tasks.get(kind)) is not None:
+        if (task := self.task(kind)) is not None:
             task.stop()
 
     def cancel(self, kind: str) -> None:
         """Cancel a task."""
-        if (task := self._tasks.get(kind)) is not None:
-            task.cancel()
+        if (started := self._tasks.get(kind)) is not None:
+            started.cancel()
 
     def close(self) -> None:
         """Cancel all tasks; no further task is started and no message is sent."""
         with self._lock:
             self._closed = True
-            tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
+            running = list(self._tasks.values())
+        for started in running:
+            started.cancel()
 
     def wait(self, seconds: float) -> bool:
         """Wait for all tasks.
@@ -283,29 +356,31 @@ class Session:
             thread.join(seconds)
         return not self._threads
 
-    def _start_thread(self, task: Task) -> None:
-        thread = threading.Thread(target=self._run_all, args=(task,), daemon=True)
-        self._threads[task.kind] = thread
+    def _start_thread(self, started: _Started) -> None:
+        thread = threading.Thread(target=self._run_all, args=(started,), daemon=True)
+        self._threads[started.task.kind] = thread
         try:
             thread.start()
         except RuntimeError as error:  # the machine has no threads left
-            self._end(task)
+            self._end(started.task)
             raise OptionError("this machine is busy: try again in a minute") from error
 
-    def _run_all(self, task: Task) -> None:
+    def _run_all(self, started: _Started) -> None:
         """Run a task, and then those that have replaced it."""
-        following: Task | None = task
+        kind = started.task.kind
+        following: _Started | None = started
         while following is not None:
-            task = following
-            cancelled = self._run(task)
+            started = following
+            cancelled = self._run(started)
             with self._lock:
-                current = self._tasks.get(task.kind) is task
-                following = self._waiting.pop(task.kind, None)
+                current = self._tasks.get(kind) is started
+                following = self._waiting.pop(kind, None)
                 if following is None or self._closed:
                     following = None
-                    self._end(task)
+                    self._end(started.task)
             if current:
-                self._send_if_open({"type": "idle", "kind": task.kind, "cancelled": cancelled})
+                idle = {"type": "idle", "kind": kind, "cancelled": cancelled}
+                self._send_if_open(started.tagged(idle))
 
     def _end(self, task: Task) -> None:
         """No task of this kind runs any more. The lock is held."""
@@ -316,24 +391,28 @@ class Session:
         if not self._tasks:
             self._sessions.release(self)
 
-    def _run(self, task: Task) -> bool:
-        """Run a task and report its errors; whether it was cancelled."""
+    def _run(self, started: _Started) -> bool:
+        """Run a task, and report its error unless it was cancelled; whether it was."""
+        kind = started.task.kind
 
         def send(message: Message) -> None:
             # A task that was replaced sends no more messages.
-            if self._tasks.get(task.kind) is task:
-                self._send_if_open(message)
+            if self._tasks.get(kind) is started:
+                self._send_if_open(started.tagged(message))
 
         try:
-            task.run(send)
+            started.task.run(send)
+            return False
         except TaskCancelled:
             return True
         except EdgeError as error:
-            send({"type": "error", "kind": task.kind, "message": str(error)})
+            text = str(error)
         except Exception as error:  # a crash must not reach the other sessions
             print_traceback(error)
-            send({"type": "error", "kind": task.kind, "message": unexpected(error)})
-        return False
+            text = unexpected(error)
+        if not started.cancelled:
+            send({"type": "error", "kind": kind, "message": text})
+        return started.cancelled
 
     def _send_if_open(self, message: Message) -> None:
         if not self._closed:

@@ -15,6 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -28,27 +29,31 @@ from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.fairness import FairThreads, MessageRates
 from edgeapp.server.page.page_api import PageApi
 from edgeapp.server.page.picker_options import ModelChoice
+from edgeapp.server.page.request_fields import text_field
 from edgeapp.server.parking import Parking
 from edgeapp.server.sessions import Message, Session, Sessions, Task, TooManySessions
 from edgeapp.server.tasks.file_task import FileTask
 from edgeapp.server.tasks.live_task import LiveTask
+from edgeapp.server.tasks.picture_task import (
+    LARGEST_PICTURE_MB,
+    LONGEST_PROMPT,
+    PictureTask,
+)
 from edgeapp.server.tasks.pull_task import PullTask
 from edgeapp.server.tasks.text_task import LONGEST_TEXT, TextTask
 from edgeapp.server.transport.outbox import Outbox
+from edgeapp.server.transport.websockets import TRY_AGAIN_LATER, close_when_full, serve_parts
 from edgeapp.server.uploads import Uploads
 from edgeapp.server.viewers.sharing import Sharing
 from pipelines import EdgeError, InputError, OptionError
 
 __all__ = ["PageSocket"]
 
-_TASK_KINDS = ("live", "file", "text", "pull")
+_TASK_KINDS = ("live", "file", "text", "picture", "pull")
 _MAX_TABS = 32  # of one person
 _MAX_REQUESTS = 32  # of one tab that are not answered yet
 _MESSAGE_COST, _AUDIO_COST = 12.0, 1.0  # see MessageRates: 20 messages or 250 blocks a second
 _LOGIN_CHECKED_S = 30.0
-_CLOSING_S = 1.0
-# Close codes of WebSocket.
-_INTERNAL_ERROR, _TRY_AGAIN_LATER = 1011, 1013
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -82,7 +87,7 @@ class PageSocket:
         self.history, self.logins, self.threads = history, logins, threads
         self.rates = MessageRates()
         self.parking = Parking()
-        self.connections: dict[str, _Connection] = {}  # by token
+        self.connections: dict[str, _Connection] = {}  # by each of their tokens
         self._tabs: Counter[str] = Counter()  # open connections by person
         self._login_checks: set[Callable[[], None]] = set()  # of the open connections
 
@@ -99,7 +104,7 @@ class PageSocket:
             warning = f"{_MAX_TABS} tabs of yours are open already: close one, and reload this one"
             with suppress(WebSocketDisconnect, RuntimeError):
                 await websocket.send_json({"type": "warning", "message": warning})
-                await websocket.close(_TRY_AGAIN_LATER)
+                await websocket.close(TRY_AGAIN_LATER)
             return
         self._tabs[person] += 1
         connection = _Connection(self, websocket, person)
@@ -108,7 +113,6 @@ class PageSocket:
         try:
             await connection.run()
         finally:
-            del self.connections[connection.token]
             self._login_checks.discard(connection.check_login)
             self._tabs[person] -= 1
             if not self._tabs[person]:
@@ -125,16 +129,22 @@ class PageSocket:
             history = History(None)
         if kind == "live":
             choice, rate = ModelChoice.from_message(message), _int_field(message, "rate")
-            resumable = bool(message.get("resumable"))
-            return LiveTask(self.pool, history, choice, rate, resumable=resumable)
+            resumable, speakers = bool(message.get("resumable")), _speakers(message)
+            return LiveTask(
+                self.pool, history, choice, rate, resumable=resumable, speakers=speakers
+            )
         if kind == "text":
-            text, choice = str(message.get("text") or ""), ModelChoice.from_message(message)
-            return TextTask(self.pool, choice, text, _int_field(message, "number"))
+            text = str(message.get("text") or "")
+            return TextTask(self.pool, ModelChoice.from_message(message), text)
         if kind == "pull":
             self.api.check_can_change_models()
             return PullTask(str(message.get("name") or ""))
-        name = str(message.get("name") or "")[:200] or "the recording"
         choice = ModelChoice.from_message(message)
+        if kind == "picture":
+            prompt = text_field(message, "prompt", LONGEST_PROMPT)
+            name = str(message.get("name") or "")[:200] or "the picture"
+            return PictureTask(self.pool, history, choice, self.uploads.take(token), name, prompt)
+        name = str(message.get("name") or "")[:200] or "the recording"
         # Last: from here on, the task deletes the file.
         path, minutes = self.uploads.take(token), self.uploads.minutes
         return FileTask(self.pool, history, choice, path, name, minutes)
@@ -161,24 +171,27 @@ class _Connection:
         self._outbox = Outbox()
         self._session = Session(endpoint.sessions, self._outbox.put, person)
         self.token = endpoint.uploads.open(person)
+        # A recording and a picture may arrive at the same time.
+        self._picture_token = endpoint.uploads.open(person, LARGEST_PICTURE_MB)
+        # Its own one, and that of the connection whose tasks it continues: the page names that one
+        # until it knows that they are continued here. None: it has left.
+        self._tokens = [self.token]
         self._requests: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Serve until the browser leaves, the login ends, or the browser is too far behind."""
         limits = self._endpoint.uploads.limits | {"characters": LONGEST_TEXT}
+        limits["picture_megabytes"] = min(self._endpoint.uploads.megabytes, LARGEST_PICTURE_MB)
         hello = {"type": "hello", "session": self.token, "limits": limits}
+        hello["pictures"] = self._picture_token
         self._outbox.put(hello | {"history": self._history.on, "user": self._user})
-        tasks = {asyncio.create_task(part()) for part in (self._read, self._write, self._overflow)}
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            # Now, not when the browser acknowledges the close frame: it may not.
-            self._leave()
-            self._endpoint.uploads.close(self.token)
-            for task in tasks:
-                task.cancel()
-        await asyncio.wait(tasks)
-        await self._close(max(_close_code(task) for task in tasks))
+        parts = (self._read, self._write, partial(close_when_full, self._outbox))
+        await serve_parts(self._websocket, parts, self._end)
+
+    def _end(self) -> None:
+        self._leave()
+        self._endpoint.uploads.close(self.token)
+        self._endpoint.uploads.close(self._picture_token)
 
     def check_login(self) -> None:
         """Close the connection if the user is not logged in any more. From any thread."""
@@ -189,8 +202,9 @@ class _Connection:
     def _leave(self) -> None:
         """Park the session, or close it."""
         logged_in = self._logins.user_of(self._websocket) is not None
-        parking, session = self._endpoint.parking, self._session
-        if not (logged_in and parking.park(self.token, session, self._user)):
+        parking, session, tokens = self._endpoint.parking, self._session, self._tokens
+        self._forget()
+        if not (logged_in and tokens and parking.park(tokens, session, self._user)):
             session.close()
 
     def give_up_session(self) -> None:
@@ -198,6 +212,12 @@ class _Connection:
         self._leave()
         self._session = Session(self._endpoint.sessions, self._outbox.put, self._person)
         self._outbox.full.set()
+
+    def _forget(self) -> None:
+        """Be found by no token any more."""
+        for token in self._tokens:
+            del self._endpoint.connections[token]
+        self._tokens = []
 
     async def _resume(self, token: str) -> None:
         """Continue with the tasks of a connection of this tab that was lost."""
@@ -210,16 +230,16 @@ class _Connection:
         if session is None:
             self._outbox.put({"type": "not_resumed"})
             return
-        self._session = session
+        self._forget()
+        self._session, self._tokens = session, sorted({self.token, token})
+        endpoint.connections.update(dict.fromkeys(self._tokens, self))
+        parking = session.parkings
         # In a thread: it waits until a running task has stored what it is about to send.
-        await endpoint.threads.run(self._person, lambda: session.attach(self._outbox.put))
-
-    async def _close(self, code: int) -> None:
-        """Close the connection, so that the page connects again. 0: the browser has closed it."""
-        if code:
-            # A browser that reads nothing does not get the close frame either.
-            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-                await asyncio.wait_for(self._websocket.close(code), _CLOSING_S)
+        attached = await endpoint.threads.run(
+            self._person, lambda: session.attach(self._outbox.put, parking)
+        )
+        if not attached and self._session is session:
+            self._outbox.put({"type": "not_resumed"})
 
     async def _write(self) -> int:
         """Send messages while the user is logged in; returns a close code."""
@@ -229,11 +249,6 @@ class _Connection:
                 return CLOSE_FORBIDDEN
             if text is not None:
                 await self._websocket.send_text(text)
-
-    async def _overflow(self) -> int:
-        """Wait until the browser is too far behind; returns a close code."""
-        await self._outbox.full.wait()
-        return _TRY_AGAIN_LATER
 
     async def _read(self) -> int:
         """Handle all messages until the connection is closed; returns a close code."""
@@ -261,8 +276,9 @@ class _Connection:
                 self._send_error(message, unexpected(error), False)
 
     def _send_error(self, message: Message, text: str, busy: bool) -> None:
+        number = {"number": message["number"]} if "number" in message else {}
         kind = message.get("type")
-        self._outbox.put({"type": "error", "message": text, "kind": kind, "busy": busy})
+        self._outbox.put({"type": "error", "message": text, "kind": kind, "busy": busy} | number)
 
     def _receive_audio(self, audio: bytes) -> None:
         try:
@@ -278,12 +294,15 @@ class _Connection:
         elif kind == "resume":
             await self._resume(str(message.get("session")))
         elif kind in _TASK_KINDS:
-            task = self._endpoint.make_task(message, self.token, self._history)
+            number = _int_field(message, "number") if "number" in message else None
+            token = self._picture_token if kind == "picture" else self.token
+            task = self._endpoint.make_task(message, token, self._history)
             if isinstance(task, LiveTask):
                 self._endpoint.sharing.attach(task, message, self._user)
             try:
-                # A new text or recording replaces the previous one.
-                self._session.start(task, replace=kind in ("text", "file"))
+                # A new text, recording or picture replaces the previous one.
+                replace = kind in ("text", "file", "picture")
+                self._session.start(task, replace=replace, number=number)
             except EdgeError:
                 task.cancel()
                 raise
@@ -313,17 +332,11 @@ class _Connection:
         return self._endpoint.reply(message, self._history)
 
 
-def _close_code(task: asyncio.Task[int]) -> int:
-    """The close code that a part of a connection ended with. An unexpected error is printed."""
-    if task.cancelled():
-        return 0
-    error = task.exception()
-    if error is None:
-        return task.result()
-    if isinstance(error, (WebSocketDisconnect, RuntimeError)):
-        return 0  # the browser has left
-    print_traceback(error)
-    return _INTERNAL_ERROR
+def _speakers(message: Message) -> list[str]:
+    names = message.get("speakers") or []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError("speakers are a list of names")
+    return names
 
 
 def _int_field(message: Message, name: str) -> int:

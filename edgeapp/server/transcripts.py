@@ -17,16 +17,19 @@ from dataclasses import replace
 from typing import Any
 
 from edgeapp.documents.transcript_documents import to_docx, to_markdown
-from edgeapp.history import SpokenCue
+from edgeapp.history import SpokenCue, TranslatedCue
+from edgeapp.live.speakers import MAX_SPEAKER_CHARACTERS
 from edgeapp.subtitles.formats import Transcript, formats_of, render
 from edgeapp.subtitles.passages import bilingual, passages
 from edgeapp.subtitles.shaping import shaped
+from edgeapp.subtitles.speakers import speaker_of
 from pipelines import EdgeError, InputError, Segment, Word
 
 __all__ = ["render_message", "transcript_of"]
 
 _MAX_MEMORY = 3 << 30  # bytes of address space of the program; 64 MB of tiny cues need 1.5 GB
 _MAX_CPU_S = 60
+_PROBLEM = "a segment of the transcript is invalid"
 
 
 def render_message(body: bytes) -> bytes:
@@ -100,7 +103,10 @@ def _rendered(transcript: Transcript, name: str, which: str) -> str:
     (fmt,) = formats_of(name)
     subtitles = fmt in ("srt", "vtt")
     if which == "both" and fmt == "txt":
-        both = (f"{each.text}\n{each.translation}".strip() for each in passages(transcript))
+        both = (
+            f"{f'{each.speaker}: ' * bool(each.speaker)}{each.text}\n{each.translation}".strip()
+            for each in passages(transcript)
+        )
         return "\n\n".join(both) + "\n"
     if which == "both" and subtitles:
         return render(replace(transcript, segments=tuple(bilingual(transcript))), fmt)
@@ -116,32 +122,56 @@ def transcript_of(message: dict[str, Any]) -> Transcript:
         InputError: A cue has no text, start or end, or a segment lacks a field.
     """
     target = message.get("target")
+    cues = [_segment_or_cue(cue) for cue in message["cues"]]
+    translation = [_translated_cue(cue) for cue in message.get("translation") or ()]
+    for each in (cues, translation):
+        if any(map(speaker_of, each)):  # those of a live session come as sentences end
+            each.sort(key=lambda cue: cue.start)
     return Transcript(
         str(message.get("language") or ""),
-        tuple(_segment_or_cue(cue) for cue in message["cues"]),
-        tuple(_segment_or_cue(cue) for cue in message.get("translation") or ()),
+        tuple(cues),
+        tuple(translation),
         str(target) if target else None,
     )
 
 
 def _segment_or_cue(values: Any) -> Any:
     """A Segment if the user left it unedited (with its tokens), else a cue with its words."""
-    problem = "a segment of the transcript is invalid"
-    try:
-        start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{problem}: it needs start and end in seconds, and text") from error
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise InputError(f"{problem}: its times are not finite")
+    start, end, text = _timed_text(values)
     try:
         words = tuple(_word(word) for word in values.get("words") or ())
         if "tokens" not in values:
-            return SpokenCue(start, end, text, words)
+            return SpokenCue(start, end, text, words, speaker=_speaker(values))
         fields = {**values, "start": start, "end": end, "text": text}
-        fields |= {"tokens": tuple(values["tokens"]), "words": words, "alternatives": ()}
+        fields |= {"tokens": tuple(values["tokens"]), "words": words}
+        fields |= {"alternatives": (), "token_logprobs": ()}  # the page does not show them
         return Segment(**fields)
     except (TypeError, ValueError, KeyError, OverflowError) as error:
-        raise InputError(f"{problem}: its fields are not those of a segment") from error
+        raise InputError(f"{_PROBLEM}: its fields are not those of a segment") from error
+
+
+def _translated_cue(values: Any) -> TranslatedCue:
+    start, end, text = _timed_text(values)
+    try:
+        doubts = tuple((int(begin), int(stop)) for begin, stop in values.get("doubts") or ())
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{_PROBLEM}: its doubts are not pairs of offsets") from error
+    return TranslatedCue(start, end, text, doubts, speaker=_speaker(values))
+
+
+def _timed_text(values: Any) -> tuple[float, float, str]:
+    """Start and end (seconds) and text of a segment or cue."""
+    try:
+        start, end, text = float(values["start"]), float(values["end"]), str(values["text"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{_PROBLEM}: it needs start and end in seconds, and text") from error
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise InputError(f"{_PROBLEM}: its times are not finite")
+    return start, end, text
+
+
+def _speaker(values: dict[str, Any]) -> str:
+    return str(values.get("speaker") or "")[:MAX_SPEAKER_CHARACTERS]
 
 
 def _word(values: dict[str, Any]) -> Word:

@@ -26,9 +26,11 @@ _WAITS_S = 20.0
 
 @dataclass
 class _Tab:
-    """person: whose tab it is. recording: what was uploaded and is not used yet."""
+    """person: whose tab it is. megabytes: the largest upload. recording: what was uploaded and is
+    not used yet."""
 
     person: str
+    megabytes: int
     recording: Path | None = None
     received_at: float = 0.0  # time.monotonic
     uploading: int = 0
@@ -60,10 +62,15 @@ class Uploads:
         """The limits, for the page."""
         return {"megabytes": self.megabytes, "minutes": self.minutes}
 
-    def open(self, person: str) -> str:
-        """A secret token for a new tab of a person, with which it can upload."""
+    def open(self, person: str, most_mb: int | None = None) -> str:
+        """A secret token for a new tab of a person, with which it can upload.
+
+        Args:
+            person: Whose tab it is.
+            most_mb: A lower limit than that of recordings, in MiB.
+        """
         token = secrets.token_urlsafe(24)
-        self._tabs[token] = _Tab(person)
+        self._tabs[token] = _Tab(person, min(self.megabytes, most_mb or self.megabytes))
         return token
 
     def close(self, token: str) -> None:
@@ -79,7 +86,7 @@ class Uploads:
         """
         tab = self._tabs.get(token)
         if tab is None or tab.recording is None:
-            raise InputError("no recording was uploaded: choose a file first")
+            raise InputError("nothing was uploaded: choose a file first")
         path, tab.recording = tab.recording, None
         return path
 
@@ -97,17 +104,17 @@ class Uploads:
         length = declared_length(request) or 0
         if length < 0:
             return _error(400, "the length of the upload is not a number")
-        if length > self.megabytes * _MB:
-            return self._too_large()
+        if length > tab.megabytes * _MB:
+            return _too_large(tab)
         _discard(tab)  # a new recording replaces the previous one
         if (reason := self._full_for(tab.person)) is not None:
             return _error(503, reason)
         path = self._folder / secrets.token_hex(16)
         tab.uploading += 1
         try:
-            size = await self._store(request, path)
+            size = await _store(request, path, tab.megabytes * _MB)
             if size is None:
-                return self._too_large()
+                return _too_large(tab)
             if token not in self._tabs:
                 return _error(404, "the tab was closed")
             _discard(tab)
@@ -121,18 +128,6 @@ class Uploads:
             if tab.recording != path:
                 path.unlink(missing_ok=True)
         return JSONResponse({"bytes": size})
-
-    async def _store(self, request: Request, path: Path) -> int | None:
-        """Write a request's body to a file; its size, None if that is over the limit."""
-        size = 0
-        with path.open("xb") as file:
-            async for block in request.stream():
-                size += len(block)
-                if size > self.megabytes * _MB:
-                    return None
-                if block:
-                    await asyncio.to_thread(file.write, block)
-        return size
 
     def _full_for(self, person: str) -> str | None:
         """Why this person cannot upload now; None if a slot is free or was made free."""
@@ -154,8 +149,22 @@ class Uploads:
                 return f"this machine is busy: {recordings} waiting. Try again in a minute."
             _discard(min(stale, key=lambda tab: tab.received_at))
 
-    def _too_large(self) -> JSONResponse:
-        return _error(413, f"the file is larger than the limit of {self.megabytes} MB")
+
+async def _store(request: Request, path: Path, limit: int) -> int | None:
+    """Write a request's body to a file; its size in bytes, None if that is over the limit."""
+    size = 0
+    with path.open("xb") as file:
+        async for block in request.stream():
+            size += len(block)
+            if size > limit:
+                return None
+            if block:
+                await asyncio.to_thread(file.write, block)
+    return size
+
+
+def _too_large(tab: _Tab) -> JSONResponse:
+    return _error(413, f"the file is larger than the limit of {tab.megabytes} MB")
 
 
 def _discard(tab: _Tab) -> None:

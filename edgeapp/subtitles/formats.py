@@ -10,9 +10,10 @@ import csv
 import io
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from edgeapp.subtitles.speakers import with_speakers
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -34,11 +35,16 @@ class Timed(Protocol):
 
 @dataclass(frozen=True)
 class Cue:
-    """A subtitle: text that is shown from `start` to `end` (seconds)."""
+    """A subtitle: text that is shown from `start` to `end` (seconds).
+
+    Attributes:
+        speaker: Who says it; "" if that is not known.
+    """
 
     start: float
     end: float
     text: str
+    speaker: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -171,12 +177,14 @@ def formats_of(text: str) -> tuple[str, ...]:
 
 
 def _record(segment: Segment | Cue) -> dict[str, object]:
-    """A segment as in openai-whisper's JSON: "words" only with word timestamps, "alternatives" only
-    where several hypotheses were asked for."""
+    """A segment as in openai-whisper's JSON: "words" only with word timestamps, "alternatives" and
+    "token_logprobs" only where they were asked for, "speaker" (as in whisperX's) only where it is
+    known."""
     record = asdict(segment)
-    for name in ("words", "alternatives"):
+    for name in ("words", "alternatives", "token_logprobs", "speaker"):
         if not record.get(name, True):
             del record[name]
+    record.pop("doubts", None)  # marks of the page
     return record
 
 
@@ -193,7 +201,8 @@ def render(
         pretty: Indent JSON.
     """
     if fmt != "json":
-        return _WRITERS[fmt](transcript.translation if translated else transcript.segments)
+        cues = transcript.translation if translated else transcript.segments
+        return _WRITERS[fmt](with_speakers(cues, voice_tags=fmt == "vtt"))
     content: dict[str, object] = {
         "text": "".join(segment.text for segment in transcript.segments),
         "segments": [_record(segment) for segment in transcript.segments],
@@ -203,6 +212,6 @@ def render(
         content["translation"] = {
             "language": transcript.translation_language,
             "text": " ".join(cue.text for cue in transcript.translation),
-            "segments": [asdict(cue) for cue in transcript.translation],
+            "segments": [_record(cue) for cue in transcript.translation],
         }
     return json.dumps(content, ensure_ascii=False, indent=4 if pretty else None)

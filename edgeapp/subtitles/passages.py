@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from heapq import merge
 from itertools import pairwise
 
 from edgeapp.subtitles.formats import Cue, Timed, Transcript
@@ -15,7 +16,8 @@ from edgeapp.subtitles.line_breaks import (
     lay_out,
     words_to_break,
 )
-from edgeapp.subtitles.shaping import TimedWord, timed_words
+from edgeapp.subtitles.shaping import TimedWord, narrowed, timed_words
+from edgeapp.subtitles.speakers import by_speaker, speaker_of
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 
 __all__ = ["Passage", "bilingual", "passages"]
@@ -34,12 +36,14 @@ class Passage:
         end: Seconds.
         parts: The segments of the text; none if there is only a translation.
         translation: "" without one.
+        speaker: Who says it; "" if that is not known.
     """
 
     start: float
     end: float
     parts: tuple[Timed, ...]
     translation: str
+    speaker: str = ""
 
     @property
     def text(self) -> str:
@@ -51,10 +55,21 @@ class Passage:
 
 def passages(transcript: Transcript) -> Iterator[Passage]:
     """The passages of a transcript: the sentences of its translation with the segments that begin
-    in their time, and single segments without a translation."""
-    segments = [segment for segment in transcript.segments if segment.text.strip()]
+    in their time and have the same speaker, and single segments without a translation."""
+    segments = by_speaker(segment for segment in transcript.segments if segment.text.strip())
+    translation = by_speaker(transcript.translation)
+    own = (
+        _of_speaker(speaker, segments.get(speaker, []), translation.get(speaker, []))
+        for speaker in dict.fromkeys((*segments, *translation))
+    )
+    return merge(*own, key=lambda passage: passage.start)
+
+
+def _of_speaker(
+    speaker: str, segments: Sequence[Timed], translation: Sequence[Cue]
+) -> Iterator[Passage]:
     at = 0
-    for cue in transcript.translation:
+    for cue in translation:
         while at < len(segments) and segments[at].start < cue.start - _NEAR_S:
             yield _single(segments[at])
             at += 1
@@ -62,12 +77,13 @@ def passages(transcript: Transcript) -> Iterator[Passage]:
         while at < len(segments) and segments[at].start < cue.end - _NEAR_S:
             at += 1
         own = tuple(segments[first:at])
-        yield Passage(cue.start, max((cue.end, *(part.end for part in own))), own, cue.text.strip())
+        end = max((cue.end, *(part.end for part in own)))
+        yield Passage(cue.start, end, own, cue.text.strip(), speaker)
     yield from map(_single, segments[at:])
 
 
 def _single(segment: Timed) -> Passage:
-    return Passage(segment.start, segment.end, (segment,), "")
+    return Passage(segment.start, segment.end, (segment,), "", speaker_of(segment))
 
 
 def bilingual(transcript: Transcript, style: SubtitleStyle = DEFAULT_STYLE) -> list[Cue]:
@@ -81,15 +97,17 @@ def bilingual(transcript: Transcript, style: SubtitleStyle = DEFAULT_STYLE) -> l
     """
     cues = [cue for passage in passages(transcript) for cue in _cues(passage, style)]
     shown = []
-    for cue, following in pairwise([*cues, None]):
-        assert cue is not None
-        latest = cue.start + style.max_duration_s if following is None else following.start
-        end = min(max(cue.end, cue.start + style.min_duration_s), max(latest, cue.start))
-        shown.append(Cue(cue.start, end, cue.text))
-    return shown
+    for own in by_speaker(cues).values():  # speakers overlap where their speech does
+        for cue, following in pairwise([*own, None]):
+            assert cue is not None
+            latest = cue.start + style.max_duration_s if following is None else following.start
+            end = min(max(cue.end, cue.start + style.min_duration_s), max(latest, cue.start))
+            shown.append(replace(cue, end=end))
+    return sorted(shown, key=lambda cue: cue.start)
 
 
 def _cues(passage: Passage, style: SubtitleStyle) -> list[Cue]:
+    style = narrowed(style, passage.speaker)
     spoken = timed_words(passage.parts) or [TimedWord("", passage.start, passage.end)]
     words = [word.text for word in spoken]
     translated = words_to_break(passage.translation.replace("\n", " "))
@@ -113,7 +131,7 @@ def _cues(passage: Passage, style: SubtitleStyle) -> list[Cue]:
         both = (
             lay_out(each, style.max_line_width, style.max_lines) for each in (part, other) if each
         )
-        cues.append(Cue(start, end, "\n".join(filter(None, both))))
+        cues.append(Cue(start, end, "\n".join(filter(None, both)), speaker=passage.speaker))
     return cues
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from edgeapp.subtitles.formats import Cue, Timed, Transcript
 from edgeapp.subtitles.line_breaks import (
-    NEVER,
     break_cost,
     display_width,
     fits,
@@ -16,12 +15,21 @@ from edgeapp.subtitles.line_breaks import (
     lay_out,
     words_to_break,
 )
+from edgeapp.subtitles.speakers import by_speaker
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 
 if TYPE_CHECKING:
     from pipelines import Segment
 
-__all__ = ["TimedWord", "shape", "shape_with_words", "shape_words", "shaped", "timed_words"]
+__all__ = [
+    "TimedWord",
+    "narrowed",
+    "shape",
+    "shape_with_words",
+    "shape_words",
+    "shaped",
+    "timed_words",
+]
 
 _LONG_PAUSE_S = 2.0  # a cue never spans a longer pause
 _PAUSE_S = 0.4  # a pause that a reader takes for the end of a phrase
@@ -31,6 +39,8 @@ _LINGER_S = 0.5  # a cue stays a little after its last word, where nothing follo
 _CUE = 2.0  # of each cue: fewer cues are calmer
 _OVER_SPEED = 1.0  # of each character per second too many
 _TOO_SHORT = 8.0  # of each second that a cue is too short
+_VIOLATION = 100.0  # of each rule that a cue breaks: as few as the speech allows
+_TOLERANCE_S = 0.001  # files have milliseconds
 _BREAK_WEIGHT = 1.5  # the end of a cue interrupts more than the end of a line
 _TWO_SENTENCES = 2.5  # of a sentence that ends inside a cue, where both parts could be cues
 _SHORT_SENTENCE = 15  # characters; shorter ones share a cue: "Yes. I know."
@@ -84,9 +94,25 @@ def shape(parts: Iterable[Timed | Segment], style: SubtitleStyle = DEFAULT_STYLE
     Returns:
         Cues that do not overlap. Lines and longest time hold always (a longer word has a line
         of its own); reading speed, shortest time and gap as far as the speech allows: a cue never
-        begins before its first word, nor ends after the next cue begins.
+        begins before its first word, nor ends after the next cue begins. Cues of several speakers
+        overlap where their speech does.
     """
-    return shape_words(timed_words(parts), style)
+    speakers = by_speaker(parts)
+    if list(speakers) in ([], [""]):
+        return shape_words(timed_words(speakers.get("", ())), style)
+    cues: list[Cue] = []
+    for speaker, own in speakers.items():
+        shaped_cues = shape_words(timed_words(own), narrowed(style, speaker))
+        cues += [replace(cue, speaker=speaker) for cue in shaped_cues]
+    return sorted(cues, key=lambda cue: cue.start)
+
+
+def narrowed(style: SubtitleStyle, speaker: str) -> SubtitleStyle:
+    """The style for the text of a speaker, whose name stands before the first line."""
+    if not speaker:
+        return style
+    room = style.max_line_width - display_width(f"{speaker}: ")
+    return replace(style, max_line_width=max(room, style.max_line_width // 2))
 
 
 def shaped(transcript: Transcript, style: SubtitleStyle = DEFAULT_STYLE) -> Transcript:
@@ -156,7 +182,8 @@ def _divide(words: Sequence[TimedWord], style: SubtitleStyle) -> list[Sequence[T
             width = display_width(texts[start])
             characters += width
             sentences.prepend(width)
-            cue_time = _time_cost(words[start], words[end - 1], characters, next_start, style)
+            shown = characters - display_width(texts[start]) + display_width(texts[start].lstrip())
+            cue_time = _time_cost(words[start], words[end - 1], shown, next_start, style)
             cost = best[start][0] + _CUE + at_end + cue_time
             cost += _TWO_SENTENCES * sentences.separable
             if (
@@ -164,7 +191,7 @@ def _divide(words: Sequence[TimedWord], style: SubtitleStyle) -> list[Sequence[T
                 and characters > style.max_line_width  # most texts are short
                 and not has_good_break(texts[start:end], style.max_line_width)
             ):
-                cost += _BREAK_WEIGHT * NEVER
+                cost += _VIOLATION
             if cheapest is None or cost < cheapest[0]:
                 cheapest = (cost, start)
         assert cheapest is not None
@@ -222,7 +249,15 @@ def _time_cost(
     shown = max(last, min(longest, max(last, start + style.min_duration_s))) - start
     readable = max(shown, min(longest - start, characters / style.max_characters_per_s), 0.05)
     over = max(0.0, characters / readable - style.max_characters_per_s)
-    return _OVER_SPEED * over + _TOO_SHORT * max(0.0, style.min_duration_s - readable)
+    possible = longest - start + _TOLERANCE_S
+    broken = (characters > style.max_characters_per_s * possible) + (
+        possible < style.min_duration_s
+    )
+    return (
+        _OVER_SPEED * over
+        + _TOO_SHORT * max(0.0, style.min_duration_s - readable)
+        + _VIOLATION * broken
+    )
 
 
 def _timed(cues: Sequence[Cue], style: SubtitleStyle) -> list[Cue]:

@@ -1,4 +1,4 @@
-"""Theme, style sheet and HTML head of the page: light and dark colours, system fonts."""
+"""Theme, style sheet and HTML head of the page: light and dark colours, fonts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,17 @@ from edgeapp.ui import STATIC
 
 __all__ = ["head", "style", "theme"]
 
-# System fonts: no font is downloaded.
-_FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "sans-serif"]
+# Wheels have a font; a clone has it after assets/packaging/font.py, and else uses the system's.
+_FONT = "fonts/inter-latin-wght-normal.woff2"
+_FONTS = [
+    "Inter Variable",
+    "system-ui",
+    "-apple-system",
+    "Segoe UI",
+    "Roboto",
+    "Noto Sans",
+    "sans-serif",
+]
 _MONO = ["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"]
 
 
@@ -74,14 +83,21 @@ def theme() -> gr.themes.Base:
 
 def style() -> str:
     """The page's own style sheet; Gradio inserts it before its own rules."""
-    names = "tokens frame controls live share big file editor text models history".split()
+    names = "tokens frame api-view controls live share big file editor".split()
+    names += "text pictures models history".split()
     return "\n".join((STATIC / f"{name}.css").read_text("utf-8") for name in names)
 
 
 def head() -> str:
     """HTML for the page's head: theme colours, referrer policy, and the script of all tabs."""
+    font = (
+        '<link rel="preload" as="font" type="font/woff2" crossorigin'
+        f' href="/edgeapp/static/{_FONT}">'
+        '<link rel="stylesheet" href="/edgeapp/static/fonts/fonts.css">'
+    )
     return (
-        '<meta name="theme-color" content="#f7f5f1" media="(prefers-color-scheme: light)">'
+        (font if (STATIC / _FONT).is_file() else "")
+        + '<meta name="theme-color" content="#f7f5f1" media="(prefers-color-scheme: light)">'
         '<meta name="theme-color" content="#141412" media="(prefers-color-scheme: dark)">'
         '<meta name="referrer" content="same-origin">'
         '<script src="/edgeapp/static/head.js"></script>'

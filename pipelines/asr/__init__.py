@@ -32,12 +32,14 @@ if TYPE_CHECKING:
     from pipelines.asr.live.options import LiveOptions
     from pipelines.asr.live.transcriber import LiveTranscriber
     from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
+    from pipelines.asr.recording_chunks import RecordingChunk, split_recording
     from pipelines.asr.results import (
         Checkpoint,
         Retract,
         Segment,
         SegmentDone,
         TextDelta,
+        TokenLogprob,
         TranscriptEvent,
         Transcription,
         TranscriptionInfo,
@@ -60,6 +62,7 @@ _HOMES = {
     "LiveTranscriber": "live.transcriber",
     "LoudAudio": "audio.arrays",
     "PartialText": "live.events",
+    "RecordingChunk": "recording_chunks",
     "Retract": "results",
     "SAMPLE_RATE": "audio.arrays",
     "Samples": "audio.arrays",
@@ -68,6 +71,7 @@ _HOMES = {
     "SpeechEnded": "live.events",
     "SpeechStarted": "live.events",
     "TextDelta": "results",
+    "TokenLogprob": "results",
     "TranscribeOptions": "options",
     "TranscribeOverrides": "options",
     "Transcriber": "transcriber",
@@ -80,6 +84,7 @@ _HOMES = {
     "load_audio": "audio.decode",
     "load_audio_isolated": "audio.isolated",
     "open_audio": "audio.decode",
+    "split_recording": "recording_chunks",
 }
 
 __all__ = [
@@ -96,6 +101,7 @@ __all__ = [
     "LiveTranscriber",
     "LoudAudio",
     "PartialText",
+    "RecordingChunk",
     "Retract",
     "SAMPLE_RATE",
     "Samples",
@@ -104,6 +110,7 @@ __all__ = [
     "SpeechEnded",
     "SpeechStarted",
     "TextDelta",
+    "TokenLogprob",
     "TranscribeOptions",
     "TranscribeOverrides",
     "Transcriber",
@@ -116,6 +123,7 @@ __all__ = [
     "load_audio",
     "load_audio_isolated",
     "open_audio",
+    "split_recording",
 ]
 
 

@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from itertools import chain, zip_longest
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
-from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.audio.chunks import CHUNK_VAD, Chunk, split_at_pauses
-from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
-from pipelines.asr.audio.features import FRAMES_PER_SECOND
-from pipelines.asr.audio.resample import read_blocks
-from pipelines.asr.audio.vad import VadOptions
+from pipelines.asr.audio.chunks import Chunk
+from pipelines.asr.audio.decode import AudioSource
+from pipelines.asr.chunk_recognizer import ChunkRecognizer
 from pipelines.asr.chunk_tasks import ChunkTask, decode_chunks
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.recognizer import Recognizer
-from pipelines.asr.results import (
-    Checkpoint,
-    SegmentDone,
-    TranscriptEvent,
-    TranscriptionInfo,
-)
+from pipelines.asr.recording_chunks import RecordingChunk, chunks_of_blocks, sound_blocks
+from pipelines.asr.results import Checkpoint, SegmentDone, TranscriptEvent, TranscriptionInfo
 from pipelines.asr.sequential import DecodeTask
-from pipelines.asr.wrapped import WrappedRecognizer
-from pipelines.errors import AudioError
 
-__all__ = ["transcribe_batched"]
+__all__ = ["transcribe_batched", "transcribe_chunks"]
 
-_BLOCK = 30 * SAMPLE_RATE  # samples
 _LONG_S = 600.0  # of a longer recording the first text comes early, at the cost of a second
 
 
 def transcribe_batched(
-    recognizer: Recognizer | WrappedRecognizer,
+    recognizer: Recognizer | ChunkRecognizer,
     audio: AudioSource,
     options: TranscribeOptions,
     resume_from: Checkpoint | None = None,
@@ -54,50 +45,58 @@ def transcribe_batched(
         AudioError: There is no audio to decode. Raised before decoding starts; for an iterable,
             when the block at fault is reached.
     """
-    if is_stream(audio):
-        length_s = getattr(audio, "duration_s", None)  # an AudioFile has one
-        return _events(
-            recognizer, read_blocks(audio), None, options, resume_from, checkpoints,
-            is_long=(length_s or 0) > _LONG_S,
-        )  # fmt: skip
-    samples = load_audio(audio)
-    if not len(samples):
-        raise AudioError("the audio array is empty")
-    blocks = (samples[at : at + _BLOCK] for at in range(0, len(samples), _BLOCK))
-    duration = len(samples) / SAMPLE_RATE
-    return _events(
-        recognizer, blocks, duration, options, resume_from, checkpoints, is_long=duration > _LONG_S
-    )
+    blocks, duration = sound_blocks(audio)
+    length_s = duration or getattr(audio, "duration_s", None) or 0.0  # an AudioFile has one
+    chunks = chunks_of_blocks(blocks, options, recognizer.window_s)
+    return transcribe_chunks(
+        recognizer, chunks, options, resume_from, checkpoints,
+        duration_s=duration, first_alone=length_s > _LONG_S,
+    )  # fmt: skip
 
 
-def _events(
-    recognizer: Recognizer | WrappedRecognizer,
-    blocks: Iterable[Samples],
-    duration: float | None,
+def transcribe_chunks(
+    recognizer: Recognizer | ChunkRecognizer,
+    chunks: Iterator[RecordingChunk],
     options: TranscribeOptions,
-    resume_from: Checkpoint | None,
-    checkpoints: bool,
+    resume_from: Checkpoint | None = None,
+    checkpoints: bool = True,
     *,
-    is_long: bool,
+    duration_s: float | None = None,
+    first_alone: bool = False,
 ) -> Generator[TranscriptEvent, None, None]:
-    chunks = split_at_pauses(
-        _only_clips(blocks, options), _max_chunk_s(recognizer, options), _vad_options(options)
-    )
+    """As `transcribe_batched`, of consecutive chunks.
+
+    Args:
+        recognizer: The model.
+        chunks: Of one recording; those up to `resume_from` are left out.
+        options: How to transcribe.
+        resume_from: What comes before.
+        checkpoints: As for transcribe_batched.
+        duration_s: Of the recording, if it is known.
+        first_alone: As for decode_chunks.
+    """
     language, probability = recognizer.given_language(options), None
-    done = 0
+    decoders: list[Callable[..., DecodeTask]] = [recognizer.decode_chunk]
+    count = done = 0
     if resume_from is not None:
-        language, done = resume_from.language, resume_from.chunks
+        language, done, count = resume_from.language, resume_from.chunks, resume_from.segments
     if language is None:
-        assert isinstance(recognizer, Recognizer), "a wrapped model has one language"
+        assert isinstance(recognizer, Recognizer), "the other models have one language"
         first = next(chunks, None)
-        detected_in = first or Chunk(0, 0, 0, np.zeros(0, np.float32))
-        first_window = recognizer.chunk_features(detected_in).first_window()
-        language, probability = next(iter(recognizer.language_probs(first_window).items()))
+        sound = Chunk(0, 0, 0, np.zeros(0, np.float32)) if first is None else first.chunk
+        window, _ = recognizer.chunk_features(sound).window(sound.start_frame)
+        source = recognizer.drafting.source(window)
+        language, probability = next(iter(recognizer.language_probs(source.encoded).items()))
+        decoders.append(partial(recognizer.decode_chunk, first_window=source))
+        del source  # the task of the first chunk holds it
         chunks = chain(() if first is None else (first,), chunks)
-    yield TranscriptionInfo(language, probability, duration)
-    tasks = _chunk_tasks(recognizer, chunks, language, options, done)
-    count = 0 if resume_from is None else resume_from.segments
-    with closing(decode_chunks(tasks, options.batch_size, first_alone=is_long)) as events:
+    yield TranscriptionInfo(language, probability, duration_s)
+    tasks = (
+        _chunk_task(decoders.pop() if len(decoders) > 1 else decoders[0], each, language, options)
+        for each in chunks
+        if each.number > done
+    )
+    with closing(decode_chunks(tasks, options.batch_size, first_alone)) as events:
         for event in events:
             if isinstance(event, SegmentDone):
                 event = SegmentDone(replace(event.segment, id=count))
@@ -112,67 +111,22 @@ def _events(
             yield event
 
 
-def _only_clips(blocks: Iterable[Samples], options: TranscribeOptions) -> Iterator[Samples]:
-    """The blocks, silent outside of `clip_timestamps`."""
-    points = [round(seconds * SAMPLE_RATE) for seconds in options.clip_timestamps]
-    if not points:
-        yield from blocks
-        return
-    starts, ends = points[::2], points[1::2]
-    at = 0
-    for block in blocks:
-        kept = np.zeros_like(block)
-        for start, end in zip_longest(starts, ends, fillvalue=at + len(block)):
-            span = slice(max(0, start - at), max(0, end - at))
-            kept[span] = block[span]
-        at += len(block)
-        yield kept
-
-
-def _max_chunk_s(recognizer: Recognizer | WrappedRecognizer, options: TranscribeOptions) -> float:
-    limits = (options.chunk_s, options.vad_max_speech_duration_s, recognizer.window_s)
-    return min(limit for limit in limits if limit is not None)
-
-
-def _vad_options(options: TranscribeOptions) -> VadOptions:
-    """What counts as speech: the `vad_` options, and defaults that lose no speech at a cut."""
-    milliseconds = {
-        "pre_roll_s": options.vad_speech_pad_ms,
-        "min_speech_s": options.vad_min_speech_duration_ms,
-        "min_silence_s": options.vad_min_silence_duration_ms,
-    }
-    given: dict[str, float] = {k: v / 1000 for k, v in milliseconds.items() if v is not None}
-    if options.vad_threshold is not None:
-        given["threshold"] = options.vad_threshold
-    if options.vad_neg_threshold is not None:
-        given["neg_threshold"] = options.vad_neg_threshold
-    return replace(CHUNK_VAD, **given)
-
-
-def _chunk_tasks(
-    recognizer: Recognizer | WrappedRecognizer,
-    chunks: Iterator[Chunk],
+def _chunk_task(
+    decode: Callable[..., DecodeTask],
+    part: RecordingChunk,
     language: str,
     options: TranscribeOptions,
-    done: int,
-) -> Iterator[ChunkTask]:
-    """The tasks of the chunks after the first `done` ones. Each ends with a Checkpoint."""
-    last_speech = 0.0  # seconds at which the chunk before ended
-    for number, chunk in enumerate(chunks, start=1):
-        start, stop = chunk.start_frame / FRAMES_PER_SECOND, chunk.end_frame / FRAMES_PER_SECOND
+) -> ChunkTask:
+    """The task of a chunk, which `decode` makes. It ends with a Checkpoint."""
 
-        def begin(
-            number: int = number, chunk: Chunk = chunk, last_speech: float = last_speech
-        ) -> DecodeTask:
-            yield from recognizer.decode_chunk(
-                chunk,
-                language,
-                options,
-                begins_recording=number == 1,
-                last_speech=last_speech,
-            )
-            yield Checkpoint(0, chunks=number)
+    def begin() -> DecodeTask:
+        yield from decode(
+            part.chunk,
+            language,
+            options,
+            begins_recording=part.number == 1,
+            last_speech=part.last_speech_s,
+        )
+        yield Checkpoint(0, chunks=part.number)
 
-        if number > done:
-            yield ChunkTask(begin, f"the speech from {start:.1f} to {stop:.1f} s")
-        last_speech = stop
+    return ChunkTask(begin, f"the speech from {part.start_s:.1f} to {part.end_s:.1f} s")

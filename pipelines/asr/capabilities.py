@@ -1,4 +1,4 @@
-"""Languages and tasks of a Whisper model, derived from its files."""
+"""Languages and tasks of a model, of Whisper derived from its files."""
 
 from __future__ import annotations
 
@@ -22,19 +22,21 @@ _ENGLISH_ONLY_VOCAB = 51_864  # one token less than the multilingual models
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a Whisper model was trained for.
+    """What a model was trained for.
 
     Attributes:
         name: The model's name in messages.
         multilingual: Whether prompts hold language and task tokens.
         translates: Whether it translates into English.
         languages: Codes of the languages it recognizes; ("en",) for English-only models.
+        word_timestamps: Whether it gives the times of words.
     """
 
     name: str
     multilingual: bool
     translates: bool
     languages: tuple[str, ...]
+    word_timestamps: bool = True
 
     @classmethod
     def of(

@@ -77,6 +77,7 @@ class TranscribeOptions:
         vad_speech_pad_ms: Audio kept around speech. None: 400, and 200 before it.
         n_best: How many hypotheses of a window its segments carry as `alternatives`; more than 1
             needs as many beams or, above temperature 0, samples.
+        token_logprobs: Segments carry the log-probability of each token of their text.
         repetition_penalty: Divides the score of tokens that the window's text has already, as in
             faster-whisper; 1 is none.
         no_repeat_ngram_size: No n-gram of this size occurs twice in a window; 0: off.
@@ -129,6 +130,7 @@ class TranscribeOptions:
     vad_min_silence_duration_ms: int | None = None
     vad_speech_pad_ms: int | None = None
     n_best: int = 1
+    token_logprobs: bool = False
     repetition_penalty: float = 1.0
     no_repeat_ngram_size: int = 0
     suppress_phrases: tuple[str, ...] = ()
@@ -268,6 +270,7 @@ class TranscribeOverrides(TypedDict, total=False):
     vad_min_silence_duration_ms: int | None
     vad_speech_pad_ms: int | None
     n_best: int
+    token_logprobs: bool
     repetition_penalty: float
     no_repeat_ngram_size: int
     suppress_phrases: tuple[str, ...]

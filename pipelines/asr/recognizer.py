@@ -8,8 +8,14 @@ from pathlib import Path
 
 from torch import Tensor
 
+from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.chunks import Chunk
-from pipelines.asr.audio.features import FRAMES_PER_SECOND, ChunkFeatures, WindowFeatures
+from pipelines.asr.audio.features import (
+    FRAMES_PER_SECOND,
+    ChunkFeatures,
+    FileFeatures,
+    WindowFeatures,
+)
 from pipelines.asr.capabilities import Capabilities, alignment_heads, read_generation_config
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Checkpoint
@@ -23,7 +29,14 @@ from pipelines.asr.sequential import (
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
 from pipelines.asr.word_timestamps import WordAligner
-from pipelines.engine import Drafting, EncodedSource, Engine, LoadedModel, SourceHandle
+from pipelines.engine import (
+    Drafting,
+    EncodedSource,
+    Engine,
+    LoadedModel,
+    SourceHandle,
+    load_draft_model,
+)
 from pipelines.errors import CheckpointError, ModelError, NumericalError, OptionError
 
 __all__ = ["Recognizer"]
@@ -97,7 +110,7 @@ class Recognizer:
                 f"{folder.name} cannot draft for {self.capabilities.name}: it has another "
                 "vocabulary; choose a smaller Whisper model of the same version"
             )
-        return self.engine.load(folder)
+        return load_draft_model(self.engine, folder)
 
     @property
     def window_s(self) -> float:
@@ -227,11 +240,12 @@ class Recognizer:
             last_speech,
             resume_from,
             checkpoints,
+            options.token_logprobs,
         )
         known = [] if first_window is None else [first_window]
 
         def source_of(window: Tensor) -> SourceHandle:
-            return known.pop() if known else self.drafting.source(window)
+            return known.pop() if known else self.drafting.source(window, options.priority)
 
         return decode_windows(features, source_of, tools_for, self.tokenizer, plan)
 
@@ -243,6 +257,7 @@ class Recognizer:
         *,
         begins_recording: bool = True,
         last_speech: float = 0.0,
+        first_window: SourceHandle | None = None,
     ) -> DecodeTask:
         """As `decode_task`, of a chunk of a recording; its times are those of the recording."""
         return self.decode_task(
@@ -250,9 +265,16 @@ class Recognizer:
             language,
             options,
             clips=[(chunk.start_frame, None)],
+            first_window=first_window,
             begins_recording=begins_recording,
             last_speech=last_speech,
         )
+
+    def live_source(self, samples: Samples, window_s: float) -> Tensor:
+        """The log-mel window of a live buffer, with silence after it up to `window_s`."""
+        frames = round(window_s * FRAMES_PER_SECOND)
+        mel, _ = FileFeatures(samples, self.model.architecture.num_mel_bins, frames).window(0)
+        return mel
 
     def chunk_features(self, chunk: Chunk) -> ChunkFeatures:
         """The log-mel windows of a chunk."""

@@ -15,6 +15,7 @@ __all__ = [
     "Segment",
     "SegmentDone",
     "TextDelta",
+    "TokenLogprob",
     "TranscriptEvent",
     "Transcription",
     "TranscriptionInfo",
@@ -40,6 +41,20 @@ class Word:
 
 
 @dataclass(frozen=True)
+class TokenLogprob:
+    """A token of a text with its log-probability.
+
+    Attributes:
+        utf8: The bytes of its text, which may begin or end inside a character.
+        logprob: Natural logarithm of the probability that the model gave it, at temperature 1 and
+            among the tokens that were allowed.
+    """
+
+    utf8: tuple[int, ...]
+    logprob: float
+
+
+@dataclass(frozen=True)
 class Segment:
     """A part of the speech with its text. The fields are those of openai-whisper's results.
 
@@ -59,6 +74,8 @@ class Segment:
         words: The words, if `word_timestamps` was set.
         alternatives: The `n_best` hypotheses for the whole window, best first; the first is the one
             of the segments. Empty for a single one.
+        token_logprobs: The tokens of the text, if `token_logprobs` was set. Their bytes add up to
+            it.
     """
 
     id: int
@@ -73,6 +90,7 @@ class Segment:
     no_speech_prob: float
     words: tuple[Word, ...] = ()
     alternatives: tuple[Alternative, ...] = ()
+    token_logprobs: tuple[TokenLogprob, ...] = ()
 
 
 @dataclass(frozen=True)

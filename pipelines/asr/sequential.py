@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -10,7 +10,14 @@ from torch import Tensor
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
 from pipelines.asr.hallucinations import WindowTimes, last_word_end, skip_hallucinations
-from pipelines.asr.results import Checkpoint, Retract, Segment, SegmentDone, TextDelta
+from pipelines.asr.results import (
+    Checkpoint,
+    Retract,
+    Segment,
+    SegmentDone,
+    TextDelta,
+    TokenLogprob,
+)
 from pipelines.asr.timestamps import TokenSpan, split_at_timestamps
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder, WindowResult
@@ -66,6 +73,7 @@ class SequentialPlan:
         last_speech: Seconds at which the speech before the first window ended.
         resume_from: Where an earlier run stopped.
         checkpoints: Yield a Checkpoint after each window.
+        token_logprobs: Segments carry the log-probability of each token of their text.
     """
 
     clips: tuple[Clip, ...] = ((0, None),)
@@ -79,6 +87,7 @@ class SequentialPlan:
     last_speech: float = 0.0
     resume_from: Checkpoint | None = None
     checkpoints: bool = False
+    token_logprobs: bool = False
 
 
 class _History:
@@ -180,6 +189,13 @@ def decode_windows(
             _segment(number, seek, span, result, tokenizer)
             for number, span in enumerate(spans, count)
         ]
+        if plan.token_logprobs:
+            segments = [
+                replace(segment, token_logprobs=logprobs)
+                for segment, logprobs in zip(
+                    segments, _token_logprobs(spans, result, tokenizer), strict=True
+                )
+            ]
         next_seek = seek + advance
         if aligner is not None:
             segments = aligner.add(segments, encoded, frames, last_speech)
@@ -243,8 +259,21 @@ def _segment(
     )
 
 
+def _token_logprobs(
+    spans: Iterable[TokenSpan], result: WindowResult, tokenizer: WhisperTokenizer
+) -> Iterator[tuple[TokenLogprob, ...]]:
+    """The text tokens of each segment with their log-probabilities."""
+    logprobs = iter(result.logprobs)  # the spans follow each other from the first token on
+    for span in spans:
+        yield tuple(
+            TokenLogprob(tuple(tokenizer.bytes_of((token,))), logprob)
+            for token, logprob in zip(span.tokens, logprobs, strict=False)
+            if token < tokenizer.special.eot
+        )
+
+
 def _without_empty_text(segment: Segment) -> Segment:
     """The segment, with text and tokens cleared where it has no duration or only white space."""
     if segment.start != segment.end and segment.text.strip():
         return segment
-    return replace(segment, text="", tokens=(), words=())
+    return replace(segment, text="", tokens=(), words=(), token_logprobs=())

@@ -113,6 +113,15 @@ class WhisperTokenizer:
         self.special = SpecialTokens.named(ids, str(folder))
         self._tokens = {i: token for token, i in ids.items()}
 
+    @property
+    def timestamp_begin(self) -> int:
+        """The id of the first timestamp."""
+        return self.special.timestamp_begin
+
+    def is_text(self, token: int) -> bool:
+        """Whether an id stands for text."""
+        return token < self.special.eot
+
     def has_same_vocabulary(self, other: WhisperTokenizer) -> bool:
         """Whether both vocabularies have the same text and the same special tokens at each id."""
         return self.special == other.special and self._text_tokens == other._text_tokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from os import PathLike
@@ -21,10 +21,14 @@ from pipelines.asr.audio.features import (
 )
 from pipelines.asr.audio.resample import read_blocks
 from pipelines.asr.audio.speech_filter import SpeechFilterOptions, SpeechMap, keep_speech
-from pipelines.asr.batched import transcribe_batched
+from pipelines.asr.batched import transcribe_batched, transcribe_chunks
 from pipelines.asr.capabilities import Capabilities
+from pipelines.asr.chunk_recognizer import ChunkRecognizer
 from pipelines.asr.options import TranscribeOptions, TranscribeOverrides
+from pipelines.asr.plain_decoder import PlainDecoder
+from pipelines.asr.plain_tokenizer import PlainTokenizer
 from pipelines.asr.recognizer import Recognizer
+from pipelines.asr.recording_chunks import RecordingChunk
 from pipelines.asr.results import (
     Checkpoint,
     SegmentDone,
@@ -35,7 +39,6 @@ from pipelines.asr.results import (
 from pipelines.asr.sequential import Clip, DecodeEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
-from pipelines.asr.wrapped import WrappedRecognizer
 from pipelines.engine import (
     DraftReport,
     EncodedSource,
@@ -56,8 +59,8 @@ Recording: TypeAlias = "AudioSource | Tensor | tuple[int, Tensor]"
 
 
 class Transcriber:
-    """A speech recognition model that transcribes recordings: Whisper, or one that transformers
-    runs (Moonshine, Speech2Text, SpeechT5).
+    """A speech recognition model that transcribes recordings: Whisper, Moonshine, or one that
+    transformers runs (Speech2Text, SpeechT5).
 
         with Transcriber("demo") as transcriber:
             for segment in transcriber.transcribe("talk.mp3"):
@@ -109,13 +112,14 @@ class Transcriber:
             raise OptionError("draft with a model or with n-grams, not with both")
         folder = folder_or_pull(model, download)
         draft_folder = None if draft_model is None else folder_or_pull(draft_model, download)
-        self._recognizer: Recognizer | WrappedRecognizer | None = None
+        self._recognizer: Recognizer | ChunkRecognizer | None = None
         self._own_engine: Engine | None = None
         if engine is None:
             engine = self._own_engine = Engine(device, compute_type, threads)
         try:
-            wrapped = engine.load(folder).architecture.family == "other"
-            self._recognizer = (WrappedRecognizer if wrapped else Recognizer)(
+            loaded = engine.load(folder).architecture
+            untimed = loaded.family == "other" or loaded.source == "waveform"
+            self._recognizer = (ChunkRecognizer if untimed else Recognizer)(
                 folder,
                 engine,
                 name or str(model),
@@ -132,18 +136,17 @@ class Transcriber:
 
         Raises:
             EngineError: The transcriber was closed.
-            UnsupportedTask: The model is run by transformers, and transcribes recordings only.
+            UnsupportedTask: It is no Whisper model.
         """
         loaded = self._loaded
-        if isinstance(loaded, WrappedRecognizer):
+        if isinstance(loaded, ChunkRecognizer):
             raise UnsupportedTask(
-                f"{loaded.capabilities.name} is run by transformers and transcribes recordings "
-                "only; a Whisper model does the rest"
+                f"{loaded.capabilities.name} only transcribes; a Whisper model does the rest"
             )
         return loaded
 
     @property
-    def _loaded(self) -> Recognizer | WrappedRecognizer:
+    def _loaded(self) -> Recognizer | ChunkRecognizer:
         if self._recognizer is None:
             raise EngineError("the transcriber was closed; make a new one")
         return self._recognizer
@@ -159,9 +162,9 @@ class Transcriber:
         return self._loaded.model
 
     @property
-    def tokenizer(self) -> WhisperTokenizer:
-        """The model's vocabulary."""
-        return self.recognizer.tokenizer
+    def tokenizer(self) -> WhisperTokenizer | PlainTokenizer:
+        """The model's vocabulary. Raises UnsupportedTask for a model that transformers runs."""
+        return self._loaded.tokenizer
 
     @property
     def capabilities(self) -> Capabilities:
@@ -245,13 +248,35 @@ class Transcriber:
         loaded.check(options)
         source = _without_tensors(audio)
         with collect_notices() as notices:
-            if options.batch_size > 1 or isinstance(loaded, WrappedRecognizer):
+            if options.batch_size > 1 or isinstance(loaded, ChunkRecognizer):
                 events = transcribe_batched(loaded, source, options, resume_from, checkpoints)
             else:
                 events = self._sequential(source, options, resume_from, checkpoints)
         for each in notices:  # as Python warnings too, for callers who do not read the result's
             notice(each.message, each.category)
         return _with_warnings(events, tuple(each.message for each in notices))
+
+    def stream_chunks(
+        self,
+        chunks: Iterable[RecordingChunk],
+        options: TranscribeOptions,
+        *,
+        resume_from: Checkpoint | None = None,
+    ) -> Generator[TranscriptEvent, None, None]:
+        """As `stream` with checkpoints, of consecutive chunks: several transcribers, on several
+        machines too, can share a recording.
+
+        Args:
+            chunks: From `split_recording`.
+            options: As for `split_recording`.
+            resume_from: What comes before them: `chunks` is one less than the number of the first,
+                `segments` the number of its first segment, and `language` is given.
+
+        Raises:
+            OptionError, UnsupportedTask, EngineError: As `transcribe`.
+        """
+        self._loaded.check(options)
+        return transcribe_chunks(self._loaded, iter(chunks), options, resume_from)
 
     def detect_language(self, audio: Recording) -> dict[str, float]:
         """Detect the language of a recording by its first window.
@@ -267,16 +292,37 @@ class Transcriber:
         return self.recognizer.language_probs(features.first_window())
 
     def encode(self, windows: Sequence[Tensor]) -> list[EncodedSource]:
-        """Encode windows [mels, frames] of equal length in one pass, for `window_decoder`."""
-        return self.recognizer.drafting.encode(windows)
+        """Encode windows in one pass, for `window_decoder`: log-mel windows [mels, frames] of equal
+        length, or what `live_source` makes."""
+        return self._loaded.drafting.encode(windows)
+
+    def live_source(self, samples: Samples, window_s: float) -> Tensor:
+        """What the encoder takes of a live buffer.
+
+        Args:
+            samples: The buffer, [n] at 16 kHz.
+            window_s: Length of the window in seconds, of a model that takes no shorter sound.
+        """
+        return self._loaded.live_source(samples, window_s)
 
     def top_language(self, encoded: EncodedSource) -> str:
         """The code of the most probable language of an encoded window."""
-        return self.recognizer.top_language(encoded)
+        return self._loaded.top_language(encoded)
 
-    def window_decoder(self, language: str, options: TranscribeOptions) -> WindowDecoder:
+    def window_decoder(
+        self, language: str, options: TranscribeOptions
+    ) -> WindowDecoder | PlainDecoder:
         """The decoder of single windows for one language, task and set of options."""
-        return self.recognizer.window_decoder(language, options)
+        return self._loaded.window_decoder(language, options)
+
+    def check(self, options: TranscribeOptions) -> None:
+        """Check that the model can do what the options request.
+
+        Raises:
+            UnsupportedTask: The model lacks the language, the task or an option.
+            OptionError: An option makes no sense with the model's vocabulary.
+        """
+        self._loaded.check(options)
 
     def close(self) -> None:
         """Release the model, and the engine unless it was passed in.

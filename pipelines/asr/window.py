@@ -11,6 +11,8 @@ import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
+
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
@@ -32,6 +34,7 @@ from pipelines.engine import (
     Result,
     SuppressAtBegin,
     SuppressTokens,
+    events_of,
 )
 
 __all__ = [
@@ -54,6 +57,7 @@ class WindowResult:
         compression_ratio: See `compression_ratio`.
         no_speech_prob: Probability of the no-speech token; 0 if the vocabulary has none.
         alternatives: The `n_best` hypotheses, the result first; empty for a single one.
+        logprobs: Log-probability of each token.
     """
 
     tokens: tuple[int, ...]
@@ -62,6 +66,11 @@ class WindowResult:
     compression_ratio: float
     no_speech_prob: float
     alternatives: tuple[Alternative, ...] = ()
+    logprobs: tuple[float, ...] = ()
+
+    def is_repetitive(self, threshold: float | None) -> bool:
+        """Whether the compression ratio is above the threshold; None is above all."""
+        return threshold is not None and self.compression_ratio > threshold
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,27 @@ class LiveWindowResult:
     times: tuple[float, ...]
     accepted: int
     probabilities: tuple[float, ...]
+
+    @classmethod
+    def of(
+        cls, window: WindowResult, result: Result, attention: Tensor, step_s: float
+    ) -> LiveWindowResult:
+        """The result with times.
+
+        Args:
+            window: The decoded window; its tokens are the first of the result.
+            result: The generation, with log-probabilities.
+            attention: [heads, tokens, positions that hold sound].
+            step_s: Length of a position in seconds.
+
+        Returns:
+            The window with the time and the probability of each of its tokens.
+        """
+        count = len(window.tokens)
+        maxima = attention.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
+        times = tuple(float(position) * step_s for position in maxima)
+        probabilities = tuple(math.exp(value) for value in result.logprobs[:count])
+        return cls(window, times[:count], result.accepted, probabilities)
 
 
 def compression_ratio(text: str) -> float:
@@ -269,12 +299,8 @@ class WindowDecoder:
         assert result.attention is not None, "the request names alignment heads"
         # [heads, tokens, positions], only the positions that hold audio
         attention = result.attention[:, :, : max(1, math.ceil(audio_s / TIME_PRECISION))]
-        positions = attention.mean(0).argmax(-1).cummax(0).values if result.tokens else ()
         window = self._window_result(result, 0.0)
-        times = tuple(float(position) * TIME_PRECISION for position in positions)
-        count = len(window.tokens)
-        probabilities = tuple(math.exp(value) for value in result.logprobs[:count])
-        return LiveWindowResult(window, times[:count], result.accepted, probabilities)
+        return LiveWindowResult.of(window, result, attention, TIME_PRECISION)
 
     def is_visible(self, result: WindowResult) -> bool:
         """Whether the result holds text, so that live text has been shown for it."""
@@ -292,8 +318,7 @@ class WindowDecoder:
 
     def is_repetitive(self, result: WindowResult) -> bool:
         """Whether the text's compression ratio is above the threshold."""
-        threshold = self._options.compression_ratio_threshold
-        return threshold is not None and result.compression_ratio > threshold
+        return result.is_repetitive(self._options.compression_ratio_threshold)
 
     def _failed(self, result: WindowResult) -> bool:
         """Whether to fall back: the text is repetitive or improbable, and the window not silent."""
@@ -345,14 +370,10 @@ class WindowDecoder:
             drafter=self._drafting.drafter_for(encoded, options),
         )
         with self._engine.stream(request) as stream:
-            pending = Pending(stream)
-            while True:
-                if not stream.ready:
-                    yield pending
-                event = next(stream, None)
-                if event is None:
-                    break
-                if delta := detokenizer.feed(event.tokens):
+            for event in events_of(stream):
+                if isinstance(event, Pending):
+                    yield event
+                elif delta := detokenizer.feed(event.tokens):
                     yield TextDelta(delta)
             if delta := detokenizer.finish():
                 yield TextDelta(delta)
@@ -379,4 +400,5 @@ class WindowDecoder:
                 Alternative(self._tokenizer.text(each.tokens).strip(), each.score, each.tokens)
                 for each in several
             ),
+            logprobs=result.logprobs[: len(tokens)],
         )

@@ -14,6 +14,7 @@ from pipelines.engine.autoregressive import (
     speculative_generate,
     speculative_generate_encoder_decoder,
 )
+from pipelines.engine.backends.module_loader import SlowModel
 from pipelines.engine.decoding.contrastive import ContrastiveFilter
 from pipelines.engine.decoding.request import (
     Event,
@@ -56,7 +57,7 @@ from pipelines.engine.decoding.speculative.drafters import (
 )
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
 from pipelines.engine.decoding.statistics import Statistics
-from pipelines.engine.drafting import Drafting, DraftReport
+from pipelines.engine.drafting import Drafting, DraftReport, load_draft_model
 from pipelines.engine.engine import Engine
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.process_pool import ProcessPool
@@ -68,6 +69,7 @@ from pipelines.engine.tasks import (
     SourceHandle,
     Task,
     TaskLimits,
+    events_of,
     interleave,
 )
 from pipelines.engine.transformers_check import Comparison, compare_with_transformers
@@ -113,6 +115,7 @@ __all__ = [
     "RepetitionPenalty",
     "Request",
     "Result",
+    "SlowModel",
     "SourceHandle",
     "Statistics",
     "StoppingRule",
@@ -127,7 +130,9 @@ __all__ = [
     "apply_filters",
     "compare_with_transformers",
     "convert_model",
+    "events_of",
     "interleave",
+    "load_draft_model",
     "autoregressive_generate",
     "autoregressive_generate_encoder_decoder",
     "speculative_generate",

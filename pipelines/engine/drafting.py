@@ -6,6 +6,8 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,17 +16,51 @@ from torch import Tensor
 from pipelines.engine.decoding.sampling.options import GenerationOptions
 from pipelines.engine.decoding.speculative.drafters import Drafter, NgramDrafter, NgramStore
 from pipelines.engine.decoding.speculative.model_drafter import ModelDrafter
+from pipelines.engine.engine import Engine
 from pipelines.engine.loaded_model import LoadedModel
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.tasks import SourceHandle
-from pipelines.errors import OptionError, RequestError
+from pipelines.errors import CheckpointError, OptionError, RequestError
+from pipelines.json_files import read_json_list
 
-__all__ = ["DraftReport", "Drafting"]
+__all__ = ["DraftReport", "Drafting", "load_draft_model"]
 
 _GAMMA = 4  # tokens of the first draft of a request; later ones adapt
 _NGRAMS = (2, 4)  # the shortest and the longest n-gram that a continuation is proposed for
 _TRIAL = 8  # sources that a draft model encodes, before its encoder has to have paid off
-_PROBE_FRAMES = 64
+_PROBE_FRAMES, _PROBE_SAMPLES = 64, 8_000
+_SHORTLIST = "shortlist.json"
+
+
+def load_draft_model(
+    engine: Engine, folder: Path, shortlist: Sequence[int] | None = None
+) -> LoadedModel:
+    """Load a draft model.
+
+    Its folder may hold shortlist.json, a list of the only ids that it drafts. The LM head is the
+    largest part of a small decoder; one with the rows of frequent ids only takes a fraction of
+    the time. The output stays that of the model drafted for, which verifies every draft.
+
+    Args:
+        engine: Loads it.
+        folder: The draft model.
+        shortlist: The only ids that the model drafted for generates; None for all.
+
+    Raises:
+        CheckpointError: The folder holds no usable model, or no usable shortlist.
+    """
+    path = folder / _SHORTLIST
+    if not path.exists():
+        return engine.load(folder, shortlist)
+    ids = read_json_list(path)
+    if not all(type(token) is int for token in ids):
+        raise CheckpointError(f"{path} does not hold a list of token ids")
+    if shortlist is not None:
+        ids = sorted({*ids} & {*shortlist})
+    try:
+        return engine.load(folder, ids)
+    except OptionError as error:
+        raise CheckpointError(f"{path} cannot be used: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -54,7 +90,9 @@ class Drafting:
     Args:
         model: The model whose output is drafted.
         draft_model: A smaller model with the same vocabulary that takes the same sources. Where its
-            encoder is the model's, as after distillation, it is run once for both.
+            encoder is the model's, as after distillation, it is run once for both. Where its
+            layers also attend to the same keys and values as layers of the model, these are
+            computed once for both.
         ngrams: Draft with n-grams of all output so far instead.
 
     Raises:
@@ -76,9 +114,12 @@ class Drafting:
         self._encoded = weakref.WeakKeyDictionary()  # by the model → by the draft model
         self._sources, self._encoder_s = 0, 0.0  # of the draft model's own encoder
         self._shares_encoder = False
+        self._shared_layers: tuple[int, ...] | None = None
         if draft_model is not None:
             _check_pair(model, draft_model)
             self._shares_encoder = _have_same_encoder(model, draft_model)
+            if self._shares_encoder:
+                self._shared_layers = _layers_with_same_sources(model, draft_model)
 
     @property
     def active(self) -> bool:
@@ -92,25 +133,30 @@ class Drafting:
         saved_s = done.draft_saved_s - self._encoder_s
         return DraftReport(done.drafted, done.accepted, saved_s, done.draft_pauses, self._stopped)
 
-    def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
+    def encode(self, sources: Sequence[Any], priority: int = 0) -> list[EncodedSource]:
         """As LoadedModel.encode, and for the draft model too."""
         draft_model = self._draft_model
         if draft_model is None or not sources or self._stopped:
-            return self._model.encode(sources)
-        if self._shares_encoder:
-            pairs = self._model.encode_sharing(sources, draft_model)
+            return self._model.encode(sources, priority)
+        if self._shared_layers is not None:
+            encoded = self._model.encode(sources, priority)
+            pairs = [
+                (each, draft_model.reuse_source(each, self._shared_layers)) for each in encoded
+            ]
+        elif self._shares_encoder:
+            pairs = self._model.encode_sharing(sources, draft_model, priority)
         else:
-            encoded = self._model.encode(sources)
+            encoded = self._model.encode(sources, priority)
             started = time.perf_counter()
-            pairs = list(zip(encoded, draft_model.encode(sources), strict=True))
+            pairs = list(zip(encoded, draft_model.encode(sources, priority), strict=True))
             self._encoder_s += time.perf_counter() - started
             self._sources += len(sources)
         self._encoded.update(pairs)
         return [encoded for encoded, _ in pairs]
 
-    def source(self, source: Any) -> SourceHandle:
-        """A source that is encoded when it is needed."""
-        return SourceHandle(source, self.encode)
+    def source(self, source: Any, priority: int = 0) -> SourceHandle:
+        """A source that is encoded when it is needed; priority: as for LoadedModel.encode."""
+        return SourceHandle(source, partial(self.encode, priority=priority))
 
     def drafter_for(self, encoded: EncodedSource, options: GenerationOptions) -> Drafter | None:
         """The drafter of a request; None for sampling, whose draws drafts would change, and for
@@ -162,10 +208,27 @@ def _have_same_encoder(model: LoadedModel, draft_model: LoadedModel) -> bool:
     return bool(difference <= 0.05 * own.keys[0].float().abs().max())
 
 
+def _layers_with_same_sources(
+    model: LoadedModel, draft_model: LoadedModel
+) -> tuple[int, ...] | None:
+    """For each decoder layer of the draft model, one of the model that attends to equal keys and
+    values; None if a layer has no such one."""
+    ((own, other),) = model.encode_sharing([_probe(model)], draft_model)
+    layers = []
+    for keys, values in zip(other.keys, other.values, strict=True):
+        candidates = enumerate(zip(own.keys, own.values, strict=True))
+        same = (i for i, (k, v) in candidates if k.equal(keys) and v.equal(values))
+        layers.append(next(same, None))
+    found = tuple(layer for layer in layers if layer is not None)
+    return found if len(found) == len(layers) else None
+
+
 def _probe(model: LoadedModel) -> Tensor | list[int]:
     architecture = model.architecture
     if architecture.source == "audio":
         frames = min(_PROBE_FRAMES, 2 * architecture.max_source_positions)
         count = architecture.num_mel_bins * frames
         return torch.arange(count).sin().view(architecture.num_mel_bins, frames)
+    if architecture.source == "waveform":
+        return torch.arange(_PROBE_SAMPLES).sin()
     return [*range(3, 11), architecture.eos_ids[0]]

@@ -5,6 +5,7 @@ Token ids in, token ids out: it reads no text, no audio, and no files except a m
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
 import weakref
@@ -22,14 +23,25 @@ from pipelines.engine.decoding.batch import Batch
 from pipelines.engine.decoding.memory_budget import MemoryBudget
 from pipelines.engine.decoding.request import Request, Result
 from pipelines.engine.decoding.scheduler import Scheduler
-from pipelines.engine.kernels.loader import cache_is_writable, needs_compiling
-from pipelines.engine.kernels.malloc import keep_freed_memory
+from pipelines.engine.kernels.isa import ISA_LEVELS
+from pipelines.engine.kernels.loader import (
+    cache_is_writable,
+    expected_isa,
+    load_kernels,
+    needs_compiling,
+)
 from pipelines.engine.loaded_model import LoadedModel
-from pipelines.engine.model.precision import choose_device, choose_threads, compute_plan
+from pipelines.engine.model.precision import (
+    choose_device,
+    choose_threads,
+    compute_plan,
+    loading_plan,
+)
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.stream import Stream
 from pipelines.engine.weights.hf_config import is_native
 from pipelines.errors import CheckpointError, EngineError, OptionError, RequestError
+from pipelines.malloc import keep_freed_memory, trim_heap
 
 __all__ = ["Engine"]
 
@@ -43,7 +55,8 @@ class Engine:
         device: "auto" (CUDA when present, else the CPU), "cpu", "cuda", "cuda:N".
         compute_type: "float32" (the same tokens as transformers), "bfloat16", "float16", "int8",
             or "auto", the fastest that the device runs well.
-        threads: CPU threads, or "auto".
+        threads: CPU threads, or "auto": all cores for the int8 kernels, and those that are not busy
+            now for torch's operations.
         max_batch: Upper bound of the sequences that a model decodes at once.
         cache_budget_bytes: Limit for the caches of all models together. Requests wait while it is
             used up, and one that can never fit fails. None is no limit.
@@ -63,13 +76,18 @@ class Engine:
         if cache_budget_bytes is not None and cache_budget_bytes < 1:
             raise OptionError(f"cache_budget_bytes must be 1 or more, not {cache_budget_bytes}")
         self._device = choose_device(device)
-        compute_plan(compute_type, self._device)  # raises here rather than at the first load
         self._compute_type = compute_type
-        self.threads = choose_threads(threads)
+        # `_uses_kernels` raises here, rather than at the first load, if there is no such type. The
+        # kernels time now and then whether one thread is faster; torch's operations use all.
+        self._torch_threads = ComputeThreads(choose_threads(threads))
+        adapts = self._uses_kernels and expected_isa() is not None
+        self._kernel_threads = (
+            ComputeThreads(choose_threads(threads, adapts=True)) if adapts else self._torch_threads
+        )
+        self.threads = self._kernel_threads.count
         self._max_batch = max_batch
         self._budget = MemoryBudget(cache_budget_bytes)
         keep_freed_memory()
-        self._compute_threads = ComputeThreads(self.threads)
         self._scheduler = Scheduler(self.threads, self._move_to_cpu)
         self._models: dict[tuple[Path, tuple[int, ...] | None], LoadedModel] = {}
         self._wrapped: weakref.WeakSet[LoadedModel] = weakref.WeakSet()
@@ -86,8 +104,20 @@ class Engine:
 
         The int8 kernels are compiled for the CPU that they run on, and cached.
         """
+        return self._uses_kernels and needs_compiling()
+
+    @property
+    def _uses_kernels(self) -> bool:
+        """Whether decoders run on kernels where there are any."""
         precision = compute_plan(self._compute_type, self._device).decoder
-        return precision.kernel == "int8" and self.device == "cpu" and needs_compiling()
+        return precision.kernel == "int8" and self.device == "cpu"
+
+    @property
+    def instructions(self) -> str | None:
+        """The instruction set of the compiled int8 kernels, such as "AVX512-VNNI"; None where
+        torch's operations compute."""
+        level = expected_isa() if self._uses_kernels else None
+        return None if level is None else ISA_LEVELS[level].name
 
     @property
     def kernel_cache_is_writable(self) -> bool:
@@ -141,17 +171,24 @@ class Engine:
         reference to the returned model.
         """
         model = LoadedModel(
-            TransformersBackend(module), self._scheduler, self._max_batch, self._budget
+            TransformersBackend(module, self._torch_threads),
+            self._scheduler,
+            self._max_batch,
+            self._budget,
         )
         with self._lock:
             self._wrapped.add(model)
         return model
 
     def unload(self, model: LoadedModel) -> None:
-        """Free a model's memory. Its requests that still run fail."""
+        """Free a model's memory and return it to the system. Its requests that still run fail."""
         with self._lock:
             self._models = {key: kept for key, kept in self._models.items() if kept is not model}
         self._scheduler.run(model.unload)
+        gc.collect()
+        trim_heap()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
     def stream(self, request: Request) -> Stream:
         """Start a generation; its events are read by iterating.
@@ -198,7 +235,7 @@ class Engine:
         if module is not None:
             if shortlist is not None:
                 raise OptionError(f"{path.name} is run by transformers, which takes no shortlist")
-            return TransformersBackend(module)
+            return TransformersBackend(module, self._torch_threads)
         try:
             return self._load_backend(path, shortlist)
         except torch.cuda.OutOfMemoryError:
@@ -206,8 +243,10 @@ class Engine:
             return self._load_backend(path, shortlist)
 
     def _load_backend(self, path: Path, shortlist: tuple[int, ...] | None) -> NativeBackend:
-        plan = compute_plan(self._compute_type, self._device)
-        return NativeBackend(path, plan, self._compute_threads, shortlist)
+        plan = loading_plan(self._compute_type, self._device)
+        compiled = plan.decoder.kernel == "int8" and not plan.on_gpu and load_kernels() is not None
+        threads = self._kernel_threads if compiled else self._torch_threads
+        return NativeBackend(path, plan, threads, shortlist)
 
     def _fall_back_to_cpu(self, path: Path) -> None:
         warnings.warn(

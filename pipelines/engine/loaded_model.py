@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pipelines.engine.backends.base import Backend
 from pipelines.engine.backends.native import NativeBackend
+from pipelines.engine.backends.transformers import TransformersBackend
 from pipelines.engine.backends.uncached import UncachedBackend
 from pipelines.engine.decoding.batch import Batch
 from pipelines.engine.decoding.memory_budget import MemoryBudget
@@ -21,7 +22,7 @@ from pipelines.engine.decoding.statistics import Statistics
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
-from pipelines.engine.weights.architecture import Architecture
+from pipelines.engine.weights.architecture import Architecture, waveform_positions
 from pipelines.errors import EngineError, RequestError
 
 __all__ = ["LoadedModel"]
@@ -86,6 +87,13 @@ class LoadedModel:
         return self._backend.plan.compute_type
 
     @property
+    def weight_bytes(self) -> int | None:
+        """Bytes of the weights. None for a native model: torch does not tell how large its packed
+        layouts are."""
+        backend = self._backend
+        return backend.weight_bytes if isinstance(backend, TransformersBackend) else None
+
+    @property
     def statistics(self) -> Statistics:
         """Counters since the model was loaded, and its present load."""
         return self._require_batch().statistics
@@ -110,25 +118,43 @@ class LoadedModel:
             UncachedBackend(self._backend), self._scheduler, self._require_batch().max_sequences
         )
 
-    def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
+    def encode(self, sources: Sequence[Any], priority: int = 0) -> list[EncodedSource]:
         """Encode sources in one pass; the caller chooses how many, and which together.
+
+        On a CPU a pass over several audio windows is divided: between them come the steps of more
+        urgent requests, and the passes of other callers.
 
         Args:
             sources: For audio models log-mel arrays or tensors [mels, frames], all of one even
-                length of at most 2 × max_source_positions frames. For text models sequences of
-                token ids, of any lengths. For wrapped models of other kinds one tensor a source,
-                as their encoder takes it.
+                length of at most 2 × max_source_positions frames. For waveform models samples [n]
+                at 16 kHz, of any lengths. For text models sequences of token ids, of any lengths.
+                For wrapped models of other kinds one tensor a source, as their encoder takes it.
+            priority: As of requests: a lower number goes first.
 
         Raises:
             RequestError: The model cannot encode such a source.
         """
         if not sources:
             return []
-        checked = self._checked_sources(sources)
-        return self._run(lambda: self._backend.encode(checked))
+        return self._encode_in_parts(
+            self._checked_sources(sources), priority, lambda part: self._backend.encode(part)
+        )
+
+    def _encode_in_parts(
+        self, sources: Sequence[Any], priority: int, encode: Callable[[Sequence[Any]], list[T]]
+    ) -> list[T]:
+        """Run `encode` on as many sources at a time as the backend encodes side by side."""
+        size = self._backend.sources_at_once or len(sources)
+        encoded: list[T] = []
+        for start in range(0, len(sources), size):
+            if start:
+                self._scheduler.give_way(priority)
+            part = sources[start : start + size]
+            encoded += self._run(lambda part=part: encode(part))  # type: ignore[misc]
+        return encoded
 
     def encode_sharing(
-        self, sources: Sequence[Any], drafter: LoadedModel
+        self, sources: Sequence[Any], drafter: LoadedModel, priority: int = 0
     ) -> list[tuple[EncodedSource, EncodedSource]]:
         """Encode sources for this model and for a draft model with the same encoder, run once.
 
@@ -138,6 +164,7 @@ class LoadedModel:
         Args:
             sources: As for `encode`.
             drafter: The draft model.
+            priority: As for `encode`.
 
         Returns:
             For each source (encoded for this model, encoded for the draft model).
@@ -146,13 +173,24 @@ class LoadedModel:
             RequestError: The encoders differ in shape, or a source cannot be encoded.
         """
         self._sharing_backends(drafter)
-        checked = self._checked_sources(sources)
 
-        def encode() -> list[tuple[EncodedSource, EncodedSource]]:
+        def encode(part: Sequence[Any]) -> list[tuple[EncodedSource, EncodedSource]]:
             own, other = self._sharing_backends(drafter)
-            return own.encode_sharing(checked, other)
+            return own.encode_sharing(part, other)
 
-        return self._run(encode)
+        return self._encode_in_parts(self._checked_sources(sources), priority, encode)
+
+    def reuse_source(self, encoded: EncodedSource, layers: Sequence[int]) -> EncodedSource:
+        """A source for this model, made of the keys and values that another one has computed.
+
+        Args:
+            encoded: The source, encoded by a model with the same encoder.
+            layers: For each decoder layer of this model the layer of the other one whose keys and
+                values are projected by the same weights.
+        """
+        backend = self._backend
+        assert isinstance(backend, NativeBackend), "only native models share their encoder"
+        return backend.reuse_source(encoded, layers)
 
     def _sharing_backends(self, drafter: LoadedModel) -> tuple[NativeBackend, NativeBackend]:
         own, other = self._backend, drafter.backend
@@ -171,6 +209,8 @@ class LoadedModel:
         checked: list[Any] = list(sources)
         if self.architecture.source == "audio":
             checked = self._check_frames(sources)
+        elif self.architecture.source == "waveform":
+            checked = [self._check_waveform(source) for source in sources]
         elif self.architecture.source == "tokens":
             checked = [self._check_ids(source) for source in sources]
         elif self.architecture.source == "none":
@@ -287,13 +327,11 @@ class LoadedModel:
             self._scheduler.submit(self._require_batch, state)
 
     def unload(self) -> None:
-        """Free the weights and caches; requests that still run fail."""
+        """Drop the weights and caches; requests that still run fail."""
         with self._scheduler.without_submissions():
             batch, self._batch = self._batch, None
         if batch is not None:
             batch.fail(EngineError(f"{self.folder.name} was unloaded"))
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
 
     def _check_frames(self, sources: Sequence[Any]) -> list[Tensor]:
         shape = (self.architecture.num_mel_bins, 2 * self.architecture.max_source_positions)
@@ -310,6 +348,19 @@ class LoadedModel:
             if not torch.isfinite(tensor).all():
                 raise RequestError("audio features hold NaN or infinity")
         return tensors
+
+    def _check_waveform(self, source: Any) -> Tensor:
+        samples = torch.as_tensor(source, dtype=torch.float32)
+        longest = self.architecture.max_source_positions
+        positions = waveform_positions(len(samples)) if samples.ndim == 1 else 0
+        if not 0 < positions <= longest:
+            raise RequestError(
+                f"sound of shape {list(samples.shape)}: this model takes [samples] at 16 kHz, "
+                f"enough for 1 to {longest} states of 24 ms"
+            )
+        if not torch.isfinite(samples).all():
+            raise RequestError("the sound holds NaN or infinity")
+        return samples
 
     def _check_ids(self, source: Sequence[int]) -> list[int]:
         architecture = self.architecture

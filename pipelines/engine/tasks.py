@@ -17,9 +17,11 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
+from pipelines.engine.decoding.request import Event
 from pipelines.engine.state.encoded_source import EncodedSource
+from pipelines.engine.stream import Stream
 
-__all__ = ["MY_TURN", "Pending", "SourceHandle", "Task", "TaskLimits", "interleave"]
+__all__ = ["MY_TURN", "Pending", "SourceHandle", "Task", "TaskLimits", "events_of", "interleave"]
 
 T = TypeVar("T")
 
@@ -125,6 +127,18 @@ class Pending:
     """
 
     on: _Awaited
+
+
+def events_of(stream: Stream) -> Iterator[Event | Pending]:
+    """The events of a stream for a task, with Pending before each that is not computed yet."""
+    pending = Pending(stream)
+    while True:
+        if not stream.ready:
+            yield pending
+        event = next(stream, None)
+        if event is None:
+            return
+        yield event
 
 
 class _Turn:

@@ -21,6 +21,7 @@ __all__ = ["Comparison", "compare_with_transformers"]
 
 _TIE = 1e-3  # logits closer than this are equally likely
 _SOURCE_TOKENS = 20
+_SOURCE_SAMPLES = 5 * 16_000
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ def _source(architecture: Architecture) -> Any:
     if architecture.source == "audio":
         frames = 2 * architecture.max_source_positions
         return torch.randn(architecture.num_mel_bins, frames, generator=generator)
+    if architecture.source == "waveform":
+        return torch.randn(_SOURCE_SAMPLES, generator=generator) * 0.1
     count = min(_SOURCE_TOKENS, architecture.max_source_positions - 1)
     ids = torch.randint(0, architecture.source_vocab_size, (count,), generator=generator)
     return [*ids.tolist(), architecture.eos_ids[0]]
@@ -93,9 +96,9 @@ def _module(folder: Path, architecture: Architecture) -> Callable[[Any, list[int
             f"{folder.name} cannot be compared: transformers has no model of the type "
             f"{architecture.family}"
         ) from error
-    audio = architecture.source == "audio"
+    text = architecture.source == "tokens"
     auto: Any = (
-        transformers.AutoModelForSpeechSeq2Seq if audio else transformers.AutoModelForSeq2SeqLM
+        transformers.AutoModelForSeq2SeqLM if text else transformers.AutoModelForSpeechSeq2Seq
     )
     weights = open_weights(folder)
     state = {name: weights.read(name).float() for name in weights.names}
@@ -112,9 +115,7 @@ def _module(folder: Path, architecture: Architecture) -> Callable[[Any, list[int
     module.eval()
 
     def logits(source: Any, target: list[int]) -> Tensor:
-        inputs = (
-            {"input_features": source[None]} if audio else {"input_ids": torch.tensor([source])}
-        )
+        inputs = {module.main_input_name: torch.as_tensor(source)[None]}
         rows: Tensor = module(**inputs, decoder_input_ids=torch.tensor([target])).logits[0]
         return rows.float()
 

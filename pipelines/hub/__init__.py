@@ -7,7 +7,7 @@ Hugging Face cache, which is shared with other tools.
 
 from pipelines.hub.addresses import InsecureMirror
 from pipelines.hub.assets import assets_folder, bundled_folder
-from pipelines.hub.cache import cache_folder, read_json, use_cache_folder
+from pipelines.hub.cache import cache_folder, read_json, reads_lines, use_cache_folder
 from pipelines.hub.catalog import (
     ModelInfo,
     ResolvedModel,
@@ -16,7 +16,7 @@ from pipelines.hub.catalog import (
     remove,
     resolve,
 )
-from pipelines.hub.defaults import RECOMMENDED_RECOGNIZER, choose_default
+from pipelines.hub.defaults import RECOMMENDED_READER, RECOMMENDED_RECOGNIZER, choose_default
 from pipelines.hub.details import (
     CheckedFile,
     Leftover,
@@ -29,6 +29,7 @@ from pipelines.hub.download import PullPlan, PullProgress, folder_or_pull, plan_
 from pipelines.hub.search import FoundModel, search_hub
 
 __all__ = [
+    "RECOMMENDED_READER",
     "RECOMMENDED_RECOGNIZER",
     "CheckedFile",
     "FoundModel",
@@ -51,6 +52,7 @@ __all__ = [
     "plan_pull",
     "pull",
     "read_json",
+    "reads_lines",
     "remove",
     "resolve",
     "search_hub",

@@ -29,6 +29,7 @@ __all__ = [
     "delete_cached",
     "is_native",
     "read_json",
+    "reads_lines",
     "shard_names",
     "size_of",
     "snapshots",
@@ -47,6 +48,7 @@ TASKS: dict[str, Task] = {
     "mbart": "translation",
     "t5": "translation",
     "opennmt": "translation",
+    "moonshine": "asr",
 }
 
 # Classes of transformers that run in its own code, by `architectures` of config.json → their task.
@@ -58,7 +60,6 @@ WRAPPED: dict[str, Task] = {
     "PegasusForConditionalGeneration": "translation",
     "ProphetNetForConditionalGeneration": "translation",
     "UMT5ForConditionalGeneration": "translation",
-    "MoonshineForConditionalGeneration": "asr",
     "Speech2TextForConditionalGeneration": "asr",
     "SpeechT5ForSpeechToText": "asr",
     "BlipForConditionalGeneration": "reading",
@@ -78,6 +79,7 @@ _TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
     "m2m_100": (("sentencepiece.bpe.model", "tokenizer.json"),),
     "mbart": (("sentencepiece.bpe.model", "tokenizer.json"),),
     "t5": (("spiece.model", "tokenizer.json"),),
+    "moonshine": (("tokenizer.json",),),
 }
 _WRAPPED_TOKENIZER_FILES = (
     "tokenizer.json",
@@ -180,6 +182,12 @@ def task_of_config(config: dict[str, Any]) -> Task | None:
     """The task of a model, native or of transformers; None for one that does not run here."""
     native = TASKS.get(str(config.get("model_type")))
     return native or WRAPPED.get(_class_name(config))
+
+
+def reads_lines(folder: Path) -> bool:
+    """Whether the model in a folder was trained on pictures of single lines, as TrOCR."""
+    decoder = read_json(folder / "config.json").get("decoder")
+    return isinstance(decoder, dict) and decoder.get("model_type") == "trocr"
 
 
 def is_native(folder: Path) -> bool:

@@ -11,19 +11,30 @@ Translation from s to t, best first: opus-mt-tc-big-s-t, opus-mt-s-t, then the m
 languages: opus-mt-s-ROMANCE, opus-mt-ROMANCE-t, those of nllb-200-3.3b, nllb-200-distilled-1.3b,
 nllb-200-1.3b, nllb-200-distilled-600m, m2m100-1.2b, mbart-50-many-to-many, m2m100-418m that cover
 both languages, then opus-mt-s-mul, opus-mt-mul-t.
+
+For pictures, of models that read lines (TrOCR) best first: trocr-large-printed,
+trocr-base-printed, trocr-small-printed, then others by name, but for those of handwriting. Models
+of whole documents and captions are used where they are named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from pipelines.errors import ModelNotFound, UnsupportedTask
 from pipelines.hub.assets import BUNDLED, Bundled, Task, bundled_folder
-from pipelines.hub.cache import cache_folder, cached_snapshot, unusable
+from pipelines.hub.cache import (
+    cache_folder,
+    cached_models,
+    cached_snapshot,
+    reads_lines,
+    unusable,
+)
 from pipelines.hub.catalog import ResolvedModel, elsewhere, resolve, resolved
 from pipelines.hub.names import multilingual_models, repository_of
 
-__all__ = ["RECOMMENDED_RECOGNIZER", "choose_default"]
+__all__ = ["RECOMMENDED_READER", "RECOMMENDED_RECOGNIZER", "choose_default"]
 
 _RECOGNISERS = (
     "large-v3",
@@ -47,6 +58,10 @@ _RECOGNISERS = (
 RECOMMENDED_RECOGNIZER = "base"
 """The first model to download for recognition: small, fast and for all languages."""
 
+_READERS = tuple(f"microsoft/trocr-{size}-printed" for size in ("large", "base", "small"))
+RECOMMENDED_READER = "microsoft/trocr-base-printed"
+"""The first model to download for pictures of print."""
+
 _ROMANCE = frozenset({"fr", "es", "it", "pt", "ro", "ca", "gl", "oc", "an", "la", "wa", "lad"})
 
 
@@ -60,7 +75,7 @@ def choose_default(
     the bundled one.
 
     Args:
-        task: "asr" or "translation".
+        task: "asr", "translation" or "reading", for which there are no languages.
         source: Language code as in model names ("en", "de"; "EN" and "en-GB" mean "en"). For
             recognition the spoken language, None if it is not known. For translation None means
             the source language of the bundled model for `target`.
@@ -78,6 +93,8 @@ def choose_default(
     """
     if preferred:
         return resolve(preferred)
+    if task == "reading":
+        return _reader()
     source, target = _base_language(source), _base_language(target)
     if task == "translation":
         bundled = BUNDLED[_bundled_name(task, source, target)]
@@ -94,6 +111,24 @@ def choose_default(
         if model is not None:
             return model
     return _bundled(task, source, target, kind, better=candidates)
+
+
+def _reader() -> ResolvedModel:
+    """The best downloaded model for lines of print, else the bundled one."""
+    found = {name: folder for name, folder in cached_models() if _reads_print(name, folder)}
+    best = next((name for name in _READERS if name in found), next(iter(found), None))
+    if best is not None:
+        where = cache_folder()
+        note = f"using {best}, the best reader of print in {where}; name a model to use another"
+        return resolved(best, found[best], "cache", note)
+    name = next(name for name, bundled in BUNDLED.items() if bundled.task == "reading")
+    better = RECOMMENDED_READER
+    note = f"using the bundled {name}, good for {BUNDLED[name].good_for} only; {better} is better"
+    return ResolvedModel(name, "reading", bundled_folder(name), "bundled", note, better)
+
+
+def _reads_print(name: str, folder: Path) -> bool:
+    return reads_lines(folder) and "handwritten" not in name
 
 
 def _base_language(code: str | None) -> str | None:

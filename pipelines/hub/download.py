@@ -248,13 +248,17 @@ def _first_line(error: BaseException) -> str:
         # The client summarises several possible causes; __cause__ is the actual one.
         return _first_line(error.__cause__)
     if isinstance(error, errors.OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE is set"
+        return "HF_HUB_OFFLINE is set, which switches downloads off"
     if isinstance(error, errors.HfHubHTTPError):
         return f"it answered {error.response.status_code} {error.response.reason_phrase}".rstrip()
     lines = str(error).splitlines()
     line = next((line for line in lines if line.strip()), type(error).__name__)
     # Parts of the text may come from the server.
-    return "".join(c if c.isprintable() else "?" for c in line[:300])
+    reason = "".join(c if c.isprintable() else "?" for c in line[:300])
+    # Of the connection: answers of the hub are above.
+    if isinstance(error, errors.HTTPError):  # type: ignore[attr-defined]
+        return f"there is no connection to it, this machine may be offline ({reason})"
+    return reason
 
 
 def _repository(name: str) -> str:

@@ -1,4 +1,5 @@
-"""Short names of published models, as users of openai-whisper, OPUS-MT and NLLB type them.
+"""Short names of published models, as users of openai-whisper, Moonshine, OPUS-MT and NLLB type
+them.
 
 Also the languages of the multilingual translation models, and the form of repository ids.
 """
@@ -33,6 +34,7 @@ _WHISPER_SIZES = (
     "large-v3-turbo",
 )
 _DISTIL_SIZES = ("small.en", "medium.en", "large-v2", "large-v3", "large-v3.5")
+_MOONSHINE = ("tiny", "base", *(f"tiny-{code}" for code in "ar ja ko uk vi zh".split()))
 
 _NLLB = "distilled-600M distilled-1.3B 1.3B 3.3B".split()
 _MBART = "many-to-many one-to-many many-to-one".split()
@@ -90,6 +92,7 @@ _REPOSITORIES = {
     **{size: f"openai/whisper-{size}" for size in _WHISPER_SIZES},
     "large": "openai/whisper-large-v3",
     **{f"distil-{size}": f"distil-whisper/distil-{size}" for size in _DISTIL_SIZES},
+    **{f"moonshine-{size}": f"UsefulSensors/moonshine-{size}" for size in _MOONSHINE},
     **_MULTILINGUAL,
 }
 # Repository name without its organisation, in lower case → repository.

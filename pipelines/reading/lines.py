@@ -21,20 +21,26 @@ _MOST_LINES = 500
 _MARGIN = 0.25  # of a line's height, around it: models were trained with some
 _JOIN_GAP = 0.3  # of the median height: dots and accents belong to the line below or above
 _MIN_CONTRAST = 30  # of 255, between ink and paper
+_RULE_SHAPE = 8  # times as wide as high, and
+_RULE_INK = 0.9  # with that share of ink: drawn, not written
 
 
 def find_lines(picture: Image.Image) -> list[Box]:
-    """The boxes of the lines of a picture, from top to bottom; the whole picture if none is found.
+    """The boxes of the lines of a picture.
 
     Args:
         picture: RGB.
+
+    Returns:
+        From top to bottom; none for an even picture, and the whole picture where there is ink, but
+        no lines are found in it.
     """
     gray = np.asarray(picture.convert("L"))
     whole = (0, 0, picture.width, picture.height)
     ink = _ink(gray)
     if ink is None:
-        return [whole]
-    runs = _joined(_runs(np.any(ink, axis=1)))
+        return []
+    runs = _joined([run for run in _runs(np.any(ink, axis=1)) if not _is_rule(ink, *run)])
     runs = [(top, bottom) for top, bottom in runs if bottom - top >= _MIN_HEIGHT]
     if not runs or len(runs) > _MOST_LINES:
         return [whole]
@@ -81,6 +87,14 @@ def _otsu(counts: NDArray[np.float64]) -> int:
     with np.errstate(divide="ignore", invalid="ignore"):
         between = (mean[-1] * weight / total - mean) ** 2 / (weight * (total - weight))
     return int(np.nan_to_num(between, posinf=0.0).argmax())
+
+
+def _is_rule(ink: NDArray[np.bool_], top: int, bottom: int) -> bool:
+    """Whether rows show a horizontal rule and nothing else."""
+    columns = np.flatnonzero(ink[top:bottom].any(axis=0))
+    left, right = int(columns[0]), int(columns[-1]) + 1
+    is_long = right - left > _RULE_SHAPE * (bottom - top)
+    return is_long and float(ink[top:bottom, left:right].mean()) > _RULE_INK
 
 
 def _runs(flags: Any) -> list[tuple[int, int]]:

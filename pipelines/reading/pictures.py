@@ -9,33 +9,33 @@ from pathlib import Path
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from pipelines.errors import InputError
-from pipelines.notices import ignore_warning
+from pipelines.notices import ignore_warning, notice
+from pipelines.reading.results import MAX_PIXELS
 
-__all__ = ["PICTURE_SUFFIXES", "Picture", "open_picture"]
+__all__ = ["Picture", "open_picture"]
 
 Picture = str | PathLike[str] | bytes | Image.Image
 """A path, the content of a file, or an image in memory."""
 
 # Decoders that are well tested, of what cameras, scanners and browsers write.
 _FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "GIF", "PPM")
-PICTURE_SUFFIXES = frozenset(".png .jpg .jpeg .webp .tif .tiff .bmp .gif .ppm .pgm .pbm".split())
 
 _MOST_BYTES = 256 << 20  # of a file
-_MOST_PIXELS = 100_000_000  # 300 MB in memory: a page of A3 at 600 dpi has 70 million
 _MOST_SIDE = 60_000  # pixels
 
 
-def open_picture(picture: Picture) -> Image.Image:
+def open_picture(picture: Picture, max_pixels: int = MAX_PIXELS) -> Image.Image:
     """A picture in RGB, upright, on white where it is transparent. Of several pages the first.
 
     Args:
         picture: A path, the content of a file, or an image in memory.
+        max_pixels: As in ReadOptions.
 
     Raises:
         InputError: It cannot be read, is of another format, damaged, or larger than the limits.
     """
     if isinstance(picture, Image.Image):
-        _check_size(picture, "the picture")
+        _check_size(picture, "the picture", max_pixels)
         return _flattened(picture)
     name = "the picture" if isinstance(picture, bytes) else str(Path(picture))
     content = picture if isinstance(picture, bytes) else _read(Path(picture))
@@ -44,16 +44,19 @@ def open_picture(picture: Picture) -> Image.Image:
     try:
         ignore_warning("", Image.DecompressionBombWarning)  # the size is checked here
         with Image.open(BytesIO(content), formats=_FORMATS) as image:
-            _check_size(image, name)
+            _check_size(image, name, max_pixels)
+            pages = getattr(image, "n_frames", 1) if image.format == "TIFF" else 1
+            if pages > 1:
+                notice(f"{name} has {pages} pages; only the first is read")
             image.load()
             return _flattened(ImageOps.exif_transpose(image))
     except UnidentifiedImageError:
         known = ", ".join(_FORMATS)
-        raise InputError(f"{name} is no picture of a known format: {known}") from None
+        raise InputError(f"{name} is in no known format of pictures: {known}") from None
     except InputError:
         raise
     except Image.DecompressionBombError:
-        raise InputError(f"{name} has more than {_MOST_PIXELS // 10**6} million pixels") from None
+        raise InputError(f"{name} has more than {_millions(max_pixels)} million pixels") from None
     except MemoryError as error:
         raise InputError(f"{name} does not fit into memory") from error
     except Exception as error:  # decoders raise OSError, SyntaxError, ValueError, struct.error …
@@ -75,15 +78,19 @@ def _read(path: Path) -> bytes:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _check_size(image: Image.Image, name: str) -> None:
+def _check_size(image: Image.Image, name: str, max_pixels: int) -> None:
     width, height = image.size
     if width < 1 or height < 1:
         raise InputError(f"{name} is empty")
-    if width * height > _MOST_PIXELS or max(width, height) > _MOST_SIDE:
+    if width * height > max_pixels or max(width, height) > _MOST_SIDE:
         raise InputError(
-            f"{name} has {width} × {height} pixels; {_MOST_PIXELS // 10**6} million are read, and "
+            f"{name} has {width} × {height} pixels; {_millions(max_pixels)} million are read, and "
             f"{_MOST_SIDE} on a side"
         )
+
+
+def _millions(pixels: int) -> str:
+    return f"{pixels / 1e6:.3g}"
 
 
 def _flattened(image: Image.Image) -> Image.Image:

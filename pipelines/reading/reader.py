@@ -7,18 +7,21 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Literal
 
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pipelines.engine import (
     Engine,
     FinishReason,
     ForcedPrefix,
     GenerationOptions,
+    LoadedModel,
     Request,
+    SlowModel,
     Stream,
 )
 from pipelines.errors import EngineError, ModelError, OptionError
-from pipelines.hub import folder_or_pull, read_json
+from pipelines.hub import assets_folder, folder_or_pull, reads_lines
+from pipelines.notices import collect_notices, notice
 from pipelines.processors import open_image_processor, open_text_tokenizer
 from pipelines.reading.lines import find_lines
 from pipelines.reading.pictures import Picture, open_picture
@@ -35,6 +38,7 @@ from pipelines.reading.results import (
 
 __all__ = ["Reader"]
 
+_WIDEST, _TALLEST = 100, 10  # width : height, and height : width; lines of text are less wide
 _MOST_TOKENS = 1024  # of a line, for models that state no limit
 _REPLACEMENT = "\ufffd"  # stands for bytes that are not a complete character yet
 
@@ -80,7 +84,7 @@ class Reader:
         self._closed, self._owns_engine = False, engine is None
         self.engine = engine or Engine(device=device, threads=threads)
         try:
-            self.model = self.engine.load(folder)
+            self.model = self._load(folder)
             if self.model.architecture.source != "other":
                 raise ModelError(f"{self.name} does not read pictures: it takes text or sound")
             self._processor = open_image_processor(folder)
@@ -88,8 +92,7 @@ class Reader:
         except BaseException:
             self.close()
             raise
-        decoder = read_json(folder / "config.json").get("decoder")
-        self.reads_lines = isinstance(decoder, dict) and decoder.get("model_type") == "trocr"
+        self.reads_lines = reads_lines(folder)
         self._special = frozenset(self._tokenizer.all_special_ids)
 
     def read(self, picture: Picture, options: ReadOptions | None = None) -> PictureText:
@@ -122,7 +125,7 @@ class Reader:
             raise EngineError(f"this reader of {self.name} is closed; make a new one")
         options = options or ReadOptions()
         prompt = self._prompt(options)
-        image = open_picture(picture)
+        image = open_picture(picture, options.max_pixels)
         finds = options.lines == "find" or (options.lines == "auto" and self.reads_lines)
         boxes = find_lines(image) if finds else [(0, 0, image.width, image.height)]
         return self._events(image, boxes, prompt, options)
@@ -138,6 +141,16 @@ class Reader:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
+
+    def _load(self, folder: Path) -> LoadedModel:
+        """That a bundled model is run by transformers is no news: nobody chose it for its speed."""
+        bundled = folder.parent == assets_folder() / "models"
+        with collect_notices() as notices:
+            model = self.engine.load(folder)
+        for each in notices:
+            if not (bundled and each.category is SlowModel):
+                notice(each.message, each.category)
+        return model
 
     def _prompt(self, options: ReadOptions) -> tuple[int, ...]:
         if not options.prompt:
@@ -167,7 +180,16 @@ class Reader:
                     stream.cancel()
 
     def _pixels(self, image: Image.Image) -> Any:
-        """Pixels [channels, height, width] as the model takes them."""
+        """Pixels [channels, height, width] as the model takes them.
+
+        What is very wide or high is padded: processors that keep the shape would scale the other
+        side to nothing.
+        """
+        width, height = image.size
+        shape = max(width, -(-height // _TALLEST)), max(height, -(-width // _WIDEST))
+        if shape != image.size:
+            paper: Any = image.getpixel((width - 1, height - 1))
+            image = ImageOps.pad(image, shape, color=paper)
         return self._processor(image, return_tensors="pt")["pixel_values"][0]
 
     def _generate(self, encoded: Any, prompt: tuple[int, ...], options: ReadOptions) -> Stream:

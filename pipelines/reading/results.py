@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from pipelines.errors import OptionError
 
 __all__ = [
+    "MAX_PIXELS",
     "Box",
     "LineDelta",
     "LineDone",
@@ -20,6 +21,10 @@ __all__ = [
 
 Box = tuple[int, int, int, int]
 """(left, top, right, bottom) in pixels; right and bottom are exclusive."""
+
+
+MAX_PIXELS = 100_000_000  # a page of A3 at 600 dpi has 70 million
+_PILLOWS_LIMIT = 178_956_970  # 2 * PIL.Image.MAX_IMAGE_PIXELS, which is the process's
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,8 @@ class ReadOptions:
         max_new_tokens: Tokens of a line at most; None for the limit of the model.
         batch_size: Lines that are decoded in parallel.
         priority: Of the generations, on a shared engine.
+        max_pixels: Larger pictures are refused, before they are decoded. Decoding takes up to 16
+            bytes for each pixel. At most 178 million, which Pillow decodes.
 
     Raises:
         OptionError: A value is out of its range.
@@ -46,14 +53,17 @@ class ReadOptions:
     max_new_tokens: int | None = None
     batch_size: int = 8
     priority: int = 2
+    max_pixels: int = MAX_PIXELS
 
     def __post_init__(self) -> None:
         if self.lines not in ("auto", "find", "whole"):
             raise OptionError(f"lines must be auto, find or whole, not {self.lines!r}")
-        for name in ("beam_size", "batch_size", "max_new_tokens"):
+        for name in ("beam_size", "batch_size", "max_new_tokens", "max_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise OptionError(f"{name} must be 1 or more, not {value}")
+        if self.max_pixels > _PILLOWS_LIMIT:
+            raise OptionError(f"max_pixels must be {_PILLOWS_LIMIT} or less, not {self.max_pixels}")
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from pipelines.translation.results import Alignment, SentenceTranslation, Span
 if TYPE_CHECKING:
     from pipelines.translation.decode import RunningSentence, SentenceDecoder
 
-__all__ = ["join_alignments", "with_alignment", "words_of"]
+__all__ = ["join_alignments", "token_spans", "with_alignment", "words_of"]
 
 # Chinese and Japanese characters: scripts without spaces, in which each character is a word.
 _WIDE = "\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60\U00020000-\U0003ffff"
@@ -115,7 +115,7 @@ def _token_to_word(ids: Sequence[int], decode: Callable[[Sequence[int]], str], t
     words = words_of(text)
     is_mark = [not any(map(str.isalnum, text[slice(*word)])) for word in words]
     matrix = torch.zeros(len(ids), len(words))
-    for index, span in enumerate(_token_spans(ids, decode, text)):
+    for index, span in enumerate(token_spans(ids, decode, text)):
         if span is None:
             continue
         token_is_mark = not any(map(str.isalnum, text[slice(*span)]))
@@ -130,7 +130,7 @@ def _overlaps(span: Span, offset: int, words: Sequence[Span]) -> list[int]:
     return [word for word, (a, b) in enumerate(words) if a < stop and first < b]
 
 
-def _token_spans(
+def token_spans(
     ids: Sequence[int], decode: Callable[[Sequence[int]], str], text: str
 ) -> list[Span | None]:
     """The span of each token in a text; None for those without characters in it, such as eos.

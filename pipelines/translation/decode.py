@@ -25,6 +25,7 @@ from pipelines.engine import (
     Pending,
     Request,
     Stream,
+    events_of,
 )
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.repetition import RepetitionDetector, max_target_tokens
@@ -264,6 +265,7 @@ class SentenceDecoder:
                 Alternative(self._text(request, tokens), score, tokens)
                 for score, tokens in attempt.hypotheses
             ),
+            logprobs=tuple(attempt.logprobs),
         )
 
     def _text(self, request: SentenceRequest, tokens: Sequence[int]) -> str:
@@ -340,14 +342,12 @@ class SentenceDecoder:
         stable_text: StableTextStream | None,
     ) -> Iterator[str | Pending]:
         """Read a generation into `attempt`, to its end or until a loop is detected."""
-        begun, pending = tuple(attempt.tokens), Pending(stream)
+        begun = tuple(attempt.tokens)
         with stream:
-            while True:
-                if not stream.ready:
-                    yield pending
-                event = next(stream, None)
-                if event is None:
-                    break
+            for event in events_of(stream):
+                if isinstance(event, Pending):
+                    yield event
+                    continue
                 for token, logprob in zip(event.tokens, event.logprobs, strict=True):
                     attempt.tokens.append(token)
                     attempt.logprobs.append(logprob)

@@ -158,6 +158,7 @@ def _retry_in_parts(
         truncated=any(part.truncated for part in parts),
         warnings=tuple(dict.fromkeys(["it looped; translated in parts", *warnings])),
         alignment=join_alignments(request.source, assembler.text, parts),
+        logprobs=tuple(logprob for part in parts for logprob in part.logprobs),
     )
 
 

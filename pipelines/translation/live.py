@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pipelines.translation.options import TranslateOptions
+from pipelines.translation.results import Span
 from pipelines.translation.text.sentences import split_sentences
 from pipelines.translation.translator import Translator
 
@@ -24,11 +25,13 @@ class LiveTranslation:
         source: The sentence.
         text: Its translation.
         warnings: As in Translation; empty for an incomplete sentence.
+        words: The span of each word and its probability; empty for an incomplete sentence.
     """
 
     source: str
     text: str
     warnings: tuple[str, ...] = ()
+    words: tuple[tuple[Span, float], ...] = ()
 
 
 class LiveTranslator:
@@ -79,7 +82,12 @@ class LiveTranslator:
     def final(self, sentence: str) -> LiveTranslation:
         """Translate a complete sentence."""
         done = self._translator.translate(sentence, self._options)
-        return LiveTranslation(sentence, done.text.strip(), done.warnings)
+        stripped = len(done.text) - len(done.text.lstrip())
+        words = tuple(
+            ((start - stripped, end - stripped), probability)
+            for (start, end), probability in self._translator.word_probabilities(done)
+        )
+        return LiveTranslation(sentence, done.text.strip(), done.warnings, words)
 
     def partial(self, tail: str = "") -> LiveTranslation | None:
         """Translate the incomplete sentence as it is now.

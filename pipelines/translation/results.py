@@ -51,6 +51,7 @@ class SentenceTranslation:
         text: Its translation.
         tokens: The target ids of `text`, eos included; empty for a copy.
         avg_logprob: Mean natural log-probability of the tokens; 0 without tokens.
+        logprobs: The natural log-probability of each of the tokens.
         copied: `text` is the source: there was nothing to translate, or no attempt succeeded.
         truncated: The model did not end the translation; `text` is its usable beginning.
         warnings: What a reader should know about `text`; mostly empty.
@@ -68,6 +69,7 @@ class SentenceTranslation:
     warnings: tuple[str, ...] = ()
     alignment: Alignment | None = field(default=None, repr=False)
     alternatives: tuple[Alternative, ...] = field(default=(), repr=False)
+    logprobs: tuple[float, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

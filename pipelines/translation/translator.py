@@ -25,6 +25,7 @@ from pipelines.engine import (
     Task,
     TaskLimits,
     interleave,
+    load_draft_model,
 )
 from pipelines.errors import EngineError, ModelError, NumericalError, OptionError
 from pipelines.hub import folder_or_pull
@@ -42,6 +43,7 @@ from pipelines.translation.preprocess import Preprocessor, SourceLanguages, Targ
 from pipelines.translation.results import (
     SentenceDone,
     SentenceTranslation,
+    Span,
     Translation,
     TranslationDelta,
     TranslationDone,
@@ -49,6 +51,7 @@ from pipelines.translation.results import (
 )
 from pipelines.translation.tokenizers.auto import have_same_vocabulary, open_tokenizer
 from pipelines.translation.tokenizers.marian import target_vocabulary_ids
+from pipelines.translation.word_probabilities import word_probabilities
 
 __all__ = ["Translator"]
 
@@ -161,7 +164,7 @@ class Translator:
                     f"{draft_folder.name} cannot draft for {self.name}: it has another vocabulary; "
                     "choose a smaller model with the same vocabulary files"
                 )
-            draft_model = self.engine.load(draft_folder, shortlist)
+            draft_model = load_draft_model(self.engine, draft_folder, shortlist)
         drafting = Drafting(self.model, draft_model, ngrams)
         self._decoder = SentenceDecoder(self.model, self.tokenizer, defaults, drafting)
         # Half of the positions, so that a translation of twice the length still fits.
@@ -314,6 +317,18 @@ class Translator:
             assembler.add(text)
             assembler.close(SentenceTranslation(request.source, text))
         return assembler.text, tokens or ()
+
+    def word_probabilities(self, translation: Translation) -> tuple[tuple[Span, float], ...]:
+        """How certain the model is of each word of a translation that it has made.
+
+        Args:
+            translation: From `translate`, `translate_lines` or `stream`.
+
+        Returns:
+            The span of each word in `translation.text`, and the mean probability of its tokens;
+            not of words that were copied.
+        """
+        return word_probabilities(translation, self.tokenizer.decode)
 
     def _preprocessor(
         self, options: TranslateOptions | None, overrides: TranslateOverrides

@@ -82,7 +82,7 @@ class OurScript:
     architecture: Any
     calls: list[DecodeCall] = field(default_factory=list)
 
-    def encode(self, sources: Sequence[Tensor]) -> list[Tensor]:
+    def encode(self, sources: Sequence[Tensor], priority: int = 0) -> list[Tensor]:
         return list(sources)
 
     def stream(self, request: Request) -> _Stream:

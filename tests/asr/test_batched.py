@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from contextlib import closing
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import pytest
 
 from pipelines.asr import (
     Segment,
+    SegmentDone,
     TextDelta,
     Transcriber,
     TranscriptionInfo,
@@ -20,7 +22,7 @@ from pipelines.asr import (
 )
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import Chunk, split_at_pauses
-from pipelines.engine import Engine
+from pipelines.engine import Engine, LoadedModel
 from pipelines.errors import AudioError, OptionError
 from tests.asr.test_events import Screen
 
@@ -110,6 +112,7 @@ def words_of(segments: Sequence[Segment]) -> list[str]:
     return "".join(s.text for s in segments).lower().replace(".", "").split()
 
 
+@pytest.mark.slow
 def test_the_text_is_right_and_in_its_place(demo: Transcriber, talk: Samples) -> None:
     found = list(demo.transcribe(talk, batch_size=4))
     truth = (SAMPLES / "talk.txt").read_text().lower().replace(".", "").split()
@@ -142,6 +145,7 @@ def rounded(segment: Segment) -> object:
     return dataclasses.replace(segment, no_speech_prob=0.0, **close), words  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_words_lie_in_the_recording(demo: Transcriber, talk: Samples) -> None:
     rows = sentences("talk")
     segments = list(demo.transcribe(talk, batch_size=4, word_timestamps=True))
@@ -154,6 +158,7 @@ def test_words_lie_in_the_recording(demo: Transcriber, talk: Samples) -> None:
             assert before.end <= after.start + 1e-6
 
 
+@pytest.mark.slow
 def test_live_text_is_the_segments_text(demo: Transcriber, talk: Samples) -> None:
     events = list(demo.stream(talk, batch_size=4))
     assert events[0] == TranscriptionInfo("en", None, len(talk) / SAMPLE_RATE)
@@ -162,12 +167,44 @@ def test_live_text_is_the_segments_text(demo: Transcriber, talk: Samples) -> Non
     assert sum(isinstance(event, TextDelta) for event in events) > 3 * len(screen.segments)
 
 
+@pytest.mark.slow
+def test_the_first_text_of_a_long_recording_takes_one_window(
+    real: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the language has to be detected: its window is not encoded twice."""
+    windows, encode = list[int](), LoadedModel.encode
+
+    def counted(model: LoadedModel, sources: Sequence[Any], *options: Any, **named: Any) -> Any:
+        windows.append(len(sources))
+        return encode(model, sources, *options, **named)
+
+    monkeypatch.setattr(LoadedModel, "encode", counted)
+    read_s = list[float]()
+
+    def blocks() -> Iterator[Samples]:
+        for at in count(0, SAMPLE_RATE):
+            read_s.append(at / SAMPLE_RATE)
+            yield talk[np.arange(at, at + SAMPLE_RATE) % len(talk)]
+
+    class Long:
+        duration_s = 7200.0
+
+        def __iter__(self) -> Iterator[Samples]:
+            return blocks()
+
+    with closing(real.stream(Long(), batch_size=8, chunk_s=10.0)) as events:
+        next(event for event in events if isinstance(event, TextDelta | SegmentDone))
+    assert windows == [1]
+    assert read_s[-1] < 40
+
+
 def test_silence_has_no_segments(demo: Transcriber) -> None:
     for samples in (np.zeros(1, np.float32), np.zeros(20 * SAMPLE_RATE, np.float32)):
         assert list(demo.transcribe(samples, batch_size=4)) == []
     assert list(demo.transcribe(iter([]), batch_size=4)) == []
 
 
+@pytest.mark.slow
 def test_every_chunk_begins_with_the_initial_prompt(
     demo: Transcriber, talk: Samples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -206,6 +243,7 @@ def test_the_language_is_detected_in_the_first_speech(real: Transcriber, talk: S
     assert real.transcribe(late, batch_size=2, language="fr").language == "fr"
 
 
+@pytest.mark.slow
 def test_closing_cancels_all(demo: Transcriber, talk: Samples) -> None:
     events = demo.stream(talk, batch_size=4)
     assert isinstance(next(events), TranscriptionInfo)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from pipelines.asr import Segment, Transcriber
+from pipelines.asr.window import WindowDecoder
 from pipelines.engine import Engine
 from pipelines.errors import OptionError
 from pipelines.hub import assets_folder, bundled_folder
@@ -30,6 +31,7 @@ def said(transcriber: Transcriber, **choices: Any) -> str:
     return "".join(segment.text for segment in segments(transcriber, **choices)).strip()
 
 
+@pytest.mark.slow
 def test_alternatives_are_those_of_the_window(demo: Transcriber) -> None:
     found = segments(demo, beam_size=4, n_best=3)
     by_window = {segment.seek: segment for segment in found}
@@ -43,6 +45,7 @@ def test_alternatives_are_those_of_the_window(demo: Transcriber) -> None:
     assert said(demo, beam_size=4, n_best=3) == said(demo, beam_size=4)
 
 
+@pytest.mark.slow
 def test_phrases(demo: Transcriber) -> None:
     plain = said(demo)
     assert "Boston" in plain
@@ -53,6 +56,7 @@ def test_phrases(demo: Transcriber) -> None:
     assert "my friend" not in plain
 
 
+@pytest.mark.slow
 def test_repetition(demo: Transcriber) -> None:
     for choices in ({"repetition_penalty": 5.0}, {"no_repeat_ngram_size": 1}):
         for segment in segments(demo, **choices, without_timestamps=True):
@@ -61,6 +65,7 @@ def test_repetition(demo: Transcriber) -> None:
     assert plain == segments(demo)
 
 
+@pytest.mark.slow
 def test_ones_own_filter(demo: Transcriber) -> None:
     banned = demo.tokenizer.encode(" Boston")[0]
 
@@ -87,3 +92,29 @@ def test_values_out_of_range_are_refused(demo: Transcriber) -> None:
     ):
         with pytest.raises(OptionError, match=message):
             demo.transcribe(QUESTION, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_log_probabilities_belong_to_their_tokens(
+    demo: Transcriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[float] = []  # of the tokens of text
+    original = WindowDecoder.decode
+
+    def recorded(self: WindowDecoder, *arguments: Any) -> Any:
+        result = yield from original(self, *arguments)
+        pairs = zip(result.tokens, result.logprobs, strict=True)
+        eot = self._tokenizer.special.eot
+        decoded.extend(logprob for token, logprob in pairs if token < eot)
+        return result
+
+    monkeypatch.setattr(WindowDecoder, "decode", recorded)
+    found = segments(demo, token_logprobs=True)
+    assert found
+    for segment in found:
+        text = b"".join(bytes(token.utf8) for token in segment.token_logprobs)
+        assert text.decode() == segment.text
+    given = [token.logprob for segment in found for token in segment.token_logprobs]
+    assert given == decoded
+    assert max(given) <= 0
+    assert not any(segment.token_logprobs for segment in segments(demo))

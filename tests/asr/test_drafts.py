@@ -28,6 +28,7 @@ def demo(engine: Engine) -> Transcriber:
     return Transcriber(bundled_folder("demo"), engine=engine)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_ngrams_change_nothing(demo: Transcriber, engine: Engine, batch_size: int) -> None:
     drafted = Transcriber(bundled_folder("demo"), engine=engine, draft="ngram")
@@ -42,6 +43,7 @@ def test_ngrams_change_nothing(demo: Transcriber, engine: Engine, batch_size: in
     assert report.accepted > before.accepted
 
 
+@pytest.mark.slow
 def test_live_captions_with_ngrams(demo: Transcriber, engine: Engine) -> None:
     drafted = Transcriber(bundled_folder("demo"), engine=engine, draft="ngram")
     samples, events = load_audio(QUESTION), []
@@ -67,6 +69,7 @@ def test_a_draft_model_gives_the_same(
         assert done[0] == done[1]
 
 
+@pytest.mark.slow
 def test_a_draft_model_of_another_vocabulary_is_refused(
     multilingual: Path, english_only: Path, engine: Engine
 ) -> None:

@@ -107,6 +107,7 @@ def test_rejected_windows_are_retracted(fitted: Pair) -> None:
     assert list(again) == screen.segments, "sampling with a seed is repeatable"
 
 
+@pytest.mark.slow
 def test_a_silent_window_is_retracted(real: Transcriber) -> None:
     silent = Turn(tokens_of(real, 0.0, " Thank you.", 30.0), -1.5, 0.9)
     events = play(real, [silent])
@@ -215,6 +216,7 @@ def test_ids_and_times_grow(fitted: Pair) -> None:
         assert one.seek <= other.seek
 
 
+@pytest.mark.slow
 def test_a_model_shared_with_an_engine_of_ones_own(multilingual: Path, engine: Engine) -> None:
     one, other = Transcriber(multilingual, engine=engine), Transcriber(multilingual, engine=engine)
     assert one.model is other.model

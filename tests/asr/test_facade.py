@@ -39,6 +39,7 @@ def test_overrides_are_the_fields_of_the_options() -> None:
     assert TranscribeOverrides.__required_keys__ == frozenset()
 
 
+@pytest.mark.slow
 def test_a_closed_transcriber_says_so(multilingual: Path) -> None:
     with Transcriber(multilingual, device="cpu", compute_type="float32", threads=1) as own:
         engine, model = own.engine, own.model
@@ -59,6 +60,7 @@ def test_a_closed_transcriber_says_so(multilingual: Path) -> None:
     assert model not in engine.models
 
 
+@pytest.mark.slow
 def test_a_shared_engine_stays_open(multilingual: Path, engine: Engine) -> None:
     other = Transcriber(multilingual, engine=engine)
     with Transcriber(multilingual, engine=engine) as transcriber:
@@ -80,6 +82,7 @@ def test_a_transcription_under_way_fails_when_its_engine_is_closed(multilingual:
         list(events)
 
 
+@pytest.mark.slow
 def test_a_window_after_the_engine_was_closed_fails(multilingual: Path) -> None:
     engine = Engine(device="cpu", compute_type="float32", threads=1)
     transcriber = Transcriber(multilingual, engine=engine)

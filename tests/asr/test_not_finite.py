@@ -34,8 +34,8 @@ def damage(transcriber: Transcriber, monkeypatch: pytest.MonkeyPatch, calls: Seq
     encode = transcriber.model.encode
     known: list[bytes] = []
 
-    def damaged(windows: Sequence[Any]) -> list[EncodedSource]:
-        encoded_sources = encode(windows)
+    def damaged(windows: Sequence[Any], priority: int = 0) -> list[EncodedSource]:
+        encoded_sources = encode(windows, priority)
         for window, encoded in zip(windows, encoded_sources, strict=True):
             if (key := torch.as_tensor(window).numpy().tobytes()) not in known:
                 known.append(key)

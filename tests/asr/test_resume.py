@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from pipelines.asr import (
     Samples,
     Segment,
     SegmentDone,
+    TranscribeOptions,
     Transcriber,
     TranscriptionInfo,
     load_audio,
 )
 from pipelines.engine import Engine
 from tests.asr.conftest import Pair
+from tests.asr.near_ties import NEAR, Difference, differences
 from tests.asr.recordings import RECORDINGS, samples_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
@@ -84,3 +87,27 @@ def _check_resuming(transcriber: Transcriber, samples: Samples, **options: Any) 
             for field in ("id", "seek", "start", "end", "tokens", "temperature"):
                 assert getattr(ours, field) == getattr(other, field), field
             assert [w.word for w in ours.words] == [w.word for w in other.words]
+
+
+@pytest.mark.slow
+def test_in_float32_only_near_ties_differ(engine: Engine) -> None:
+    """From any checkpoint on; what differs is counted."""
+    talk = load_audio(SAMPLES / "talk.flac")
+    options = TranscribeOptions(language="en", temperature=0.0, batch_size=4, chunk_s=4.0)
+    with Transcriber("demo", engine=engine) as transcriber:
+        whole, checkpoints = _segments_and_checkpoints(transcriber, talk, options=options)
+        found: list[Difference] = []
+        for checkpoint in checkpoints[::3]:
+            rest = [
+                event.segment
+                for event in transcriber.stream(talk, options, resume_from=checkpoint)
+                if isinstance(event, SegmentDone)
+            ]
+            resumed = [*whole[: checkpoint.segments], *rest]
+            found += differences(transcriber, talk, options, "en", whole, resumed)
+        assert max((each.gap for each in found), default=0.0) < NEAR
+        assert len(found) < len(checkpoints)
+        # A token that is no near tie is seen.
+        wrong = [dataclasses.replace(each, tokens=each.tokens[:-3]) for each in whole[:1]]
+        (cut,) = differences(transcriber, talk, options, "en", whole, [*wrong, *whole[1:]])
+        assert cut.gap > 1.0

@@ -74,6 +74,7 @@ def test_two_timestamps_in_a_row_separate_segments(
     assert frames == advance
 
 
+@pytest.mark.slow
 def test_timestamps_beyond_the_window_are_suppressed(
     engine: Engine, whisper_folder: Callable[..., Path]
 ) -> None:

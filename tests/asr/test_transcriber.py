@@ -227,6 +227,7 @@ def test_capabilities_of_multilingual_models(
     engine.unload(transcriber.model)
 
 
+@pytest.mark.slow
 def test_folders_without_a_recognition_model(
     english_only: Path, multilingual: Path, engine: Engine, tmp_path: Path
 ) -> None:

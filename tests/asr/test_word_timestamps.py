@@ -59,8 +59,16 @@ def test_paths_are_the_same(shape: tuple[int, int]) -> None:
         ("silence", {"condition_on_previous_text": False}),
         ("short", {"append_punctuations": "", "prepend_punctuations": ""}),
         ("short", {"without_timestamps": True, "language": "en"}),
-        ("silence", {"hallucination_silence_threshold": 2.0}),
-        ("silence", {"hallucination_silence_threshold": 0.1, "no_speech_threshold": None}),
+        ("silence", {"hallucination_silence_threshold": 2.0, "clip_timestamps": (20.0, 45.0)}),
+        # tests/asr/test_hallucinations.py compares the decisions.
+        pytest.param(
+            "silence", {"hallucination_silence_threshold": 2.0}, marks=pytest.mark.campaign
+        ),
+        pytest.param(
+            "silence",
+            {"hallucination_silence_threshold": 0.1, "no_speech_threshold": None},
+            marks=pytest.mark.campaign,
+        ),
         ("short", {"hallucination_silence_threshold": 0.5}),
     ],
 )

@@ -65,6 +65,10 @@ class _Special:
 
 class _Tokenizer:
     special = _Special()
+    timestamp_begin = BEGIN
+
+    def is_text(self, token: int) -> bool:
+        return token < EOT
 
     def text(self, ids: Sequence[int]) -> str:
         return "".join(WORDS[i] for i in ids if i < EOT)
@@ -106,8 +110,16 @@ class ToneTranscriber:
         self.longest_context = 0
         self._bands = _bands()
 
-    def encode(self, mels: Sequence[Tensor]) -> list[Tensor]:
+    def encode(self, mels: Sequence[Tensor], priority: int = 0) -> list[Tensor]:
         return list(mels)
+
+    def check(self, options: object) -> None:
+        pass
+
+    def live_source(self, samples: Samples, window_s: float) -> Tensor:
+        from pipelines.asr.audio.features import FileFeatures
+
+        return FileFeatures(samples, 80, round(window_s * 100)).window(0)[0]
 
     def top_language(self, encoded: object) -> str:
         return "en"

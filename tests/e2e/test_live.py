@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +16,11 @@ import pytest
 import soundfile
 
 from pipelines.hub import assets_folder
-from tests.e2e.conftest import Edgeapp
+from tests.e2e.conftest import FRESH, Edgeapp
 from tests.fixtures.pulse import PulseMicrophone
 
 TALK = assets_folder() / "samples" / "talk.flac"
-LIVE = [sys.executable, "-m", "edgeapp", "live", "-m", "demo", "--json"]
+LIVE = ["live", "-m", "demo", "--json"]
 
 
 @pytest.fixture
@@ -55,7 +54,7 @@ def test_a_microphone(
     talk: Path, tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
 ) -> None:
     process = subprocess.Popen(
-        [*LIVE, "-o", "talk.srt", "--save-audio", "kept.wav", "--translate-to", "de"],
+        [*FRESH, *LIVE, "-o", "talk.srt", "--save-audio", "kept.wav", "--translate-to", "de"],
         cwd=tmp_path,
         env=environment | pulse_microphone.environment,
         stdout=subprocess.PIPE,
@@ -94,8 +93,10 @@ def test_a_recording_as_if_spoken(edgeapp_here: Edgeapp, talk: Path, tmp_path: P
     assert text.stdout == (tmp_path / "a.txt").read_text()
 
 
-def test_ctrl_c_flushes_the_tail(talk: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    command = [*LIVE, "--from-file", str(talk), "-o", "a.srt"]
+def test_ctrl_c_flushes_the_tail(
+    talk: Path, tmp_path: Path, environment: dict[str, str], program: list[str]
+) -> None:
+    command = [*program, *LIVE, "--from-file", str(talk), "-o", "a.srt"]
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -113,7 +114,7 @@ def test_ctrl_c_while_the_models_load_keeps_what_was_said(
     talk: Path, tmp_path: Path, environment: dict[str, str], pulse_microphone: PulseMicrophone
 ) -> None:
     process = subprocess.Popen(
-        [*LIVE, "-o", "a.srt"],
+        [*FRESH, *LIVE, "-o", "a.srt"],
         cwd=tmp_path,
         env=environment | pulse_microphone.environment,
         stdout=subprocess.PIPE,
@@ -129,10 +130,10 @@ def test_ctrl_c_while_the_models_load_keeps_what_was_said(
 
 
 def test_files_are_whole_when_the_reader_has_gone(
-    talk: Path, tmp_path: Path, read_one_line: Callable[[str], None]
+    talk: Path, tmp_path: Path, read_one_line: Callable[[str], None], program: list[str]
 ) -> None:
     """Ctrl-C ends every program of a pipeline at once, and the last words are still to come."""
-    read_one_line(f"{' '.join(LIVE)} --from-file {talk} --speed 0 -o a.jsonl -o a.txt")
+    read_one_line(f"{' '.join([*program, *LIVE])} --from-file {talk} --speed 0 -o a.jsonl -o a.txt")
     events = events_of((tmp_path / "a.jsonl").read_text())
     assert events[-1]["type"] == "end"
     assert (tmp_path / "a.txt").read_text().split() == text_of(events).split()
@@ -154,7 +155,7 @@ def test_what_was_said_last_time_is_not_written_over(
 def test_kill_9_leaves_readable_files(
     talk: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
-    command = [*LIVE, "--from-file", str(talk), "-o", "a.srt", "-o", "a.jsonl"]
+    command = [*FRESH, *LIVE, "--from-file", str(talk), "-o", "a.srt", "-o", "a.jsonl"]
     command += ["-o", "a.vtt", "--save-audio", "a.wav"]
     with subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE
@@ -173,7 +174,8 @@ def test_kill_9_leaves_readable_files(
     assert (tmp_path / "a.srt").read_text().endswith("\n\n")
     cues = (tmp_path / "a.vtt").read_text()
     assert cues.startswith("WEBVTT\n\n")
-    assert cues.count(" --> ") == (tmp_path / "a.srt").read_text().count(" --> ") >= 1
+    lacking = (tmp_path / "a.srt").read_text().count(" --> ") - cues.count(" --> ")
+    assert lacking in (0, 1), "a.vtt is written after a.srt: the kill may fall between the two"
     kept, rate = soundfile.read(tmp_path / "a.wav")
     said = events_of("\n".join(written.split("\n")[:-1]))  # the last line may be cut
     heard = max(event["time"] for event in said if event["type"] == "status")

@@ -6,21 +6,20 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Edgeapp
+from tests.e2e.conftest import FRESH, Edgeapp
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 
 
 def _command(folder: Path, out: Path, *more: str) -> list[str]:
     return [
-        *(sys.executable, "-m", "edgeapp", "transcribe", str(folder), "-o", str(out)),
+        *("transcribe", str(folder), "-o", str(out)),
         *("-f", "json,srt", "-m", "demo", "--compute-type", "int8", "--threads", "1", *more),
     ]
 
@@ -50,40 +49,42 @@ def recordings(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def expected(recordings: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+def expected(
+    recordings: Path, program: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, bytes]:
     """What an uninterrupted run writes."""
     folder = tmp_path_factory.mktemp("whole")
-    done = _run(_command(recordings, folder / "out", "--translate-to", "de"), folder / "data")
+    command = _command(recordings, folder / "out", "--translate-to", "de")
+    done = _run([*program, *command], folder / "data")
     assert done.returncode == 0, done.stderr
     return _contents(folder / "out")
 
 
-@pytest.mark.parametrize(("seed", "number"), [(1, signal.SIGKILL), (2, signal.SIGTERM)])
-def test_a_killed_run_goes_on_and_ends_with_equal_files(
-    recordings: Path, expected: dict[str, bytes], tmp_path: Path, seed: int, number: signal.Signals
+def test_a_run_that_is_killed_thrice_goes_on_and_ends_with_equal_files(
+    recordings: Path, expected: dict[str, bytes], program: list[str], tmp_path: Path
 ) -> None:
     command = _command(recordings, tmp_path / "out", "--translate-to", "de", "--batch-size", "2")
     journal = tmp_path / "data" / "edgeapp" / "jobs.db"
     kills = 0
-    for attempt in range(3):
+    for seed, number in enumerate((signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)):
         process = subprocess.Popen(
-            command,
+            [*FRESH, *command],
             env=_environment(tmp_path / "data"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         while process.poll() is None and not (journal.exists() and journal.stat().st_size):
             time.sleep(0.05)
-        time.sleep(random.Random(10 * seed + attempt).uniform(0.2, 2.5))
+        time.sleep(random.Random(seed).uniform(0.2, 2.5))
         if process.poll() is None:
             process.send_signal(number)
             kills += 1
         process.wait()
     assert kills
-    done = _run(command, tmp_path / "data")
+    done = _run([*program, *command], tmp_path / "data")
     assert done.returncode == 0, done.stderr
     assert _contents(tmp_path / "out") == expected
-    again = _run(command, tmp_path / "data")
+    again = _run([*program, *command], tmp_path / "data")
     assert again.returncode == 0
     assert again.stderr.count("done already") == 2
 
@@ -95,7 +96,7 @@ def test_jobs_failures_and_plans(
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "good.flac").symlink_to(SAMPLES / "question.flac")
     (tmp_path / "in" / "bad.mp3").write_bytes(b"no sound at all")
-    command = _command(tmp_path / "in", tmp_path / "out")[3:]
+    command = _command(tmp_path / "in", tmp_path / "out")
     plan = edgeapp_here(*command, "--dry-run")
     assert [line.split(": ")[-1] for line in plan.stdout.splitlines()] == ["transcribe"] * 2
     first = edgeapp_here(*command)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipelines.hub import assets_folder
+from tests.e2e.conftest import FRESH
 
 SAMPLES = assets_folder() / "samples"
 FULL = "stdout cannot be written: No space left on device"
@@ -38,13 +39,19 @@ def unbuffered(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, environment: dict[str, str]) -> Shell:
-    """Runs a command line of bash, in which `edgeapp` is the program."""
+def shell(tmp_path: Path, environment: dict[str, str], program: list[str]) -> Shell:
+    """Runs a command line of bash, in which `edgeapp` is the program, `fresh` as it is installed:
+    for the closed streams that Python itself finds at its start."""
     (tmp_path / "many.txt").write_text("Good morning.\n" * 300)
 
     def run(line: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            ["bash", "-c", f'edgeapp() {{ "{sys.executable}" -m edgeapp "$@"; }}; {line}'],
+            [
+                "bash",
+                "-c",
+                f'edgeapp() {{ {shlex.join(program)} "$@"; }}\n'
+                f'fresh() {{ {shlex.join(FRESH)} "$@"; }}\n{line}',
+            ],
             cwd=tmp_path,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -69,7 +76,7 @@ def test_a_full_disk(command: str, shell: Shell) -> None:
 
 @pytest.mark.parametrize("name", ["help", "path", "translate"])
 def test_a_closed_stdout(name: str, shell: Shell) -> None:
-    done = shell(f"edgeapp {COMMANDS[name]} >&-")
+    done = shell(f"{'edgeapp' if name == 'translate' else 'fresh'} {COMMANDS[name]} >&-")
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == f"edgeapp: {CLOSED}"
 
@@ -87,7 +94,7 @@ def test_buffered_or_not_it_is_the_same(
     name: str, unbuffered: str, shell: Shell, environment: dict[str, str]
 ) -> None:
     environment["PYTHONUNBUFFERED"] = unbuffered
-    done = shell(f"edgeapp {COMMANDS[name]} > /dev/full")
+    done = shell(f"fresh {COMMANDS[name]} > /dev/full")
     assert (done.returncode, done.stderr) == (1, f"edgeapp: {FULL}\n")
     done = shell(f"edgeapp {COMMANDS[name]} | true; echo ${{PIPESTATUS[0]}}")
     assert (done.stdout, done.stderr) == ("141\n", "")
@@ -99,12 +106,14 @@ def test_a_failing_stderr_does_not_stop_a_command(shell: Shell) -> None:
     assert done.returncode == 1
     assert "train to Boston" in done.stdout
     for redirection in ("2>&-", "2>/dev/full"):
-        assert shell(f"edgeapp --no-such-option {redirection}").returncode == 2
+        assert shell(f"fresh --no-such-option {redirection}").returncode == 2
 
 
-@pytest.mark.parametrize("command", ["transcribe - -m demo", "translate -m demo-en-de"])
+@pytest.mark.parametrize(
+    "command", ["edgeapp transcribe - -m demo", "fresh translate -m demo-en-de"]
+)
 def test_a_closed_stdin(command: str, shell: Shell) -> None:
-    done = shell(f"edgeapp {command} <&-")
+    done = shell(f"{command} <&-")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "edgeapp: stdin is closed: pipe the input into it, or name a file\n"
 
@@ -112,7 +121,7 @@ def test_a_closed_stdin(command: str, shell: Shell) -> None:
 def test_streams_that_are_not_needed_may_be_closed(shell: Shell, tmp_path: Path) -> None:
     """No file gets the number of a closed stream, and with it what belongs there."""
     flags = "-f txt,srt -o out <&- >&- 2>&-"
-    done = shell(f"edgeapp transcribe {SAMPLES}/question.flac missing.flac -m demo {flags}")
+    done = shell(f"fresh transcribe {SAMPLES}/question.flac missing.flac -m demo {flags}")
     assert done.returncode == 1
     written = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
     assert written.keys() == {"question.txt", "question.srt"}

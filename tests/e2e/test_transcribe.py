@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -116,11 +115,11 @@ def test_missing_files_and_folders_named_like_recordings(
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_other_signals_end_as_ctrl_c_does(
-    number: signal.Signals, tmp_path: Path, environment: dict[str, str]
+    number: signal.Signals, tmp_path: Path, environment: dict[str, str], program: list[str]
 ) -> None:
     samples, rate = soundfile.read(SAMPLES / "talk.flac")
     soundfile.write(tmp_path / "long.wav", np.tile(samples, 60), rate)
-    command = [sys.executable, "-m", "edgeapp", "transcribe", "long.wav", "-m", "demo"]
+    command = [*program, "transcribe", "long.wav", "-m", "demo"]
     process = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -139,10 +138,12 @@ def test_other_signals_end_as_ctrl_c_does(
     assert b"Traceback" not in err
 
 
-def test_ctrl_c_keeps_what_was_heard(tmp_path: Path, environment: dict[str, str]) -> None:
+def test_ctrl_c_keeps_what_was_heard(
+    tmp_path: Path, environment: dict[str, str], program: list[str]
+) -> None:
     samples, rate = soundfile.read(SAMPLES / "talk.flac")
     soundfile.write(tmp_path / "long.wav", np.tile(samples, 60), rate)
-    command = [sys.executable, "-m", "edgeapp", "transcribe", "long.wav", "-m", "demo"]
+    command = [*program, "transcribe", "long.wav", "-m", "demo"]
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Edgeapp
+from tests.e2e.conftest import FRESH, Edgeapp
 
 
 def test_three_lines_in_three_lines_out(edgeapp: Edgeapp) -> None:
@@ -125,14 +125,18 @@ def test_a_shortlist_where_there_is_one(
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_keeps_the_lines_and_the_next_run_goes_on(
-    edgeapp: Edgeapp, tmp_path: Path, environment: dict[str, str], workers: str
+    edgeapp: Edgeapp,
+    program: list[str],
+    tmp_path: Path,
+    environment: dict[str, str],
+    workers: str,
 ) -> None:
     count = 600 if workers == "1" else 1200
     lines = [f"Tom has {n} green apples and likes to eat them at home." for n in range(count)]
     (tmp_path / "long.txt").write_text("\n".join(lines) + "\n")
     environment["XDG_DATA_HOME"] = str(tmp_path / "data")
-    command = [sys.executable, "-m", "edgeapp", "translate", "long.txt", "-o", "long.de.txt",
-               "-m", "demo-en-de", "--workers", workers]  # fmt: skip
+    command = [*(program if workers == "1" else FRESH), "translate", "long.txt"]
+    command += ["-o", "long.de.txt", "-m", "demo-en-de", "--workers", workers]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE)
     deadline = time.monotonic() + 180
     while not _kept_lines(tmp_path):
@@ -166,8 +170,10 @@ def _kept_lines(folder: Path) -> list[str]:
     return [line for (content,) in rows for line in json.loads(content)["lines"]]
 
 
-def test_a_line_is_written_as_soon_as_it_is_done(environment: dict[str, str]) -> None:
-    command = [sys.executable, "-m", "edgeapp", "translate", "-m", "demo-en-de"]
+def test_a_line_is_written_as_soon_as_it_is_done(
+    environment: dict[str, str], program: list[str]
+) -> None:
+    command = [*program, "translate", "-m", "demo-en-de"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment) as process:
         assert process.stdin is not None
@@ -190,9 +196,11 @@ def test_a_pipe_that_looks_like_a_file(edgeapp: Edgeapp, tmp_path: Path) -> None
     assert (done.returncode, (tmp_path / "a.txt").read_text()) == (0, "Ich bin hier.\n")
 
 
-def test_a_reader_who_has_had_enough(tmp_path: Path, read_one_line: Callable[[str], None]) -> None:
+def test_a_reader_who_has_had_enough(
+    tmp_path: Path, read_one_line: Callable[[str], None], program: list[str]
+) -> None:
     (tmp_path / "many.txt").write_text("I am here.\n" * 300)
-    read_one_line(f"{sys.executable} -m edgeapp translate -m demo-en-de many.txt")
+    read_one_line(f"{' '.join(program)} translate -m demo-en-de many.txt")
 
 
 def test_an_unwritable_output(edgeapp_here: Edgeapp, tmp_path: Path) -> None:

@@ -191,9 +191,27 @@ def test_text_is_translated_as_it_is_typed(desk: Desk) -> None:
     page.wait_for_selector(
         "#ea-text .ea-problem:has-text('longer than the limit of 200,000 characters')"
     )
+    box = page.locator("#ea-text .ea-problem").bounding_box()
+    assert box["y"] + box["height"] <= page.viewport_size["height"], "it is in view"
     page.fill(".ea-source", "Thank you.")
     reads(page, ".ea-result", "Danke")
     assert not page.is_visible("#ea-text .ea-problem")
+
+
+def test_doubtful_words_of_a_translation_are_marked(desk: Desk) -> None:
+    page = desk.open("text")
+    marked = "[...(CSS.highlights.get('ea-doubt') ?? [])].map((range) =>"
+    marked += " range.startContainer.data.slice(range.startOffset, range.endOffset))"
+    page.fill(".ea-source", "Thank you.\n\nThe floccinaucinihilipilification is at home.")
+    page.wait_for_function(f"{marked}.length > 0")
+    words = page.evaluate(marked)
+    assert set(words) < set(page.inner_text(".ea-result").split()), words
+    assert "Danke." not in words
+    page.click("#ea-text .ea-mark-doubts")
+    page.wait_for_function(f"{marked}.length === 0")
+    page.reload()
+    page.wait_for_selector("#ea-text [data-ready] section")
+    assert page.get_attribute("#ea-text .ea-mark-doubts", "aria-pressed") == "false"
 
 
 def test_models_are_loaded_and_unloaded(desk: Desk) -> None:
@@ -207,7 +225,7 @@ def test_models_are_loaded_and_unloaded(desk: Desk) -> None:
     row.locator("button", has_text="Load").click()
     row.locator(".ea-state", has_text=" in memory").wait_for()
     assert "English → German" in row.inner_text()
-    assert "4 on this machine, " in page.inner_text(".ea-summary")
+    assert "5 on this machine, " in page.inner_text(".ea-summary")
     page.fill("#ea-models [name=name]", "no such thing")
     page.click("text=Look up")
     reads(page, ".ea-plan", "neither a known model nor a hub id")

@@ -17,7 +17,7 @@ def test_keys_theme_and_big_text(desk: Desk) -> None:
     page.keyboard.press("?")
     page.wait_for_selector(".ea-keys[open]")
     page.keyboard.press("Escape")
-    page.keyboard.press("5")
+    page.keyboard.press("6")
     page.wait_for_selector("#ea-history section", state="visible")
     page.keyboard.press("1")
     page.wait_for_selector("#ea-live section", state="visible")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.history import History, SpokenCue
-from edgeapp.subtitles.formats import Cue
+from edgeapp.history import History, SpokenCue, TranslatedCue
 from pipelines import Word
 from pipelines.hub import assets_folder
 from tests.e2e.test_ui_access import AXE, violations
@@ -36,7 +35,10 @@ def record(page_environment: dict[str, str], tmp_path: Path) -> int:
                     for i, word in enumerate(text.split())
                 )
                 journal.add(SpokenCue(4 * number, words[-1].end, f" {text}", words))
-                journal.translate(Cue(4 * number, words[-1].end, f"Satz {number}."))
+                doubts = ((0, 4),) if number else ()
+                journal.translate(
+                    TranslatedCue(4 * number, words[-1].end, f"Satz {number}.", doubts)
+                )
             journal.describe(duration_s=23.0)
         assert journal.id is not None
         assert history.keep_sound(journal.id, recording, ".flac")
@@ -63,6 +65,19 @@ def test_a_record_is_heard_corrected_and_restored(
     page.wait_for_function("CSS.highlights.get('ea-found-here')?.size === 1")
     page.evaluate(AXE)
     assert not violations(page)
+    marked = (
+        "[...CSS.highlights.get('ea-doubt')].map((range) => range.startContainer.nodeValue"
+        ".slice(range.startOffset, range.endOffset)).sort().join()"
+    )
+    assert page.evaluate(marked) == "Satz,Satz,old."
+    page.click(".ea-toolbar >> text='Doubts'")
+    assert page.evaluate(marked) == "old.", "those of the transcript stay"
+    page.click(".ea-toolbar >> text='Doubts'")
+    page.locator(meant).nth(1).fill("Der Satz 1.")
+    page.locator(meant).nth(1).blur()
+    assert page.evaluate(marked) == "Satz,Satz,old.", "of the words that are left"
+    page.locator(meant).nth(1).press("Control+z")
+    shows(page, meant, ["Satz 0.", "Satz 1.", "Satz 2."])
 
     page.wait_for_function("!document.querySelector('#ea-history .ea-play').disabled")
     page.locator(said).nth(1).click()

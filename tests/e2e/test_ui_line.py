@@ -58,6 +58,10 @@ def test_a_cut_line_loses_no_sound_and_a_reload_goes_on(desk: Desk) -> None:
     page.wait_for_selector(".ea-kept", state="hidden")
     page.evaluate("window.cut = 'silent'")  # and then a line that looks healthy
     page.wait_for_selector(".ea-kept:has-text('Reconnecting, ')")
+    size = page.viewport_size
+    page.set_viewport_size({"width": 360, "height": 740})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360, "Pause is in reach"
+    page.set_viewport_size(size)
     page.evaluate("window.cut = null, reconnectNow()")
     page.wait_for_selector(".ea-kept", state="hidden")
     assert page.inner_text(".ea-start") == "Stop"

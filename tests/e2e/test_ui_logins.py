@@ -25,9 +25,9 @@ def certificate(folder: Path) -> tuple[Path, Path]:
     return made
 
 
-def arrive(desk: Desk) -> Any:
+def arrive(desk: Desk, **options: Any) -> Any:
     """The login page, as a new browser gets it."""
-    desk.context = desk.browser.new_context(ignore_https_errors=True)
+    desk.context = desk.browser.new_context(ignore_https_errors=True, **options)
     desk.context.set_default_timeout(90_000)
     desk.context.on("request", lambda request: desk.requests.append(request.url))
     page = desk.context.new_page()
@@ -41,6 +41,35 @@ def log_in(page: Any, user: str, password: str) -> None:
     page.fill("[name=user]", user)
     page.fill("[name=password]", password)
     page.click("button")
+
+
+def test_the_login_page_in_other_languages(
+    browser: Any, page_environment: dict[str, str], tmp_path: Path
+) -> None:
+    with serving(page_environment, "--auth", "anna:one", log=tmp_path / "log.txt") as server:
+        desk = Desk(browser, server.url, expected=["403", "404", "410"])
+        page = arrive(desk, locale="de-AT")
+        page.wait_for_selector("button:has-text('Anmelden')")
+        assert page.evaluate("document.documentElement.lang") == "de"
+        log_in(page, "anna", "wrong")
+        page.wait_for_selector("[role=alert]:has-text('Falscher Name oder falsches Passwort')")
+        # As chosen on the page earlier, in this browser.
+        page.evaluate("localStorage.setItem('ea-language', 'fr')")
+        page.goto(f"{server.url}enter/unknown")
+        page.wait_for_selector("[role=alert]:has-text('Ce lien a déjà servi')")
+        page.goto(f"{server.url}view/unknown")
+        page.wait_for_selector("p:has-text('Ces sous-titres sont terminés')")
+        page.goto(server.url)
+        log_in(page, "anna", "one")
+        ready(page, "live")
+        invited = page.evaluate(
+            "import('/edgeapp/static/session.js').then(({ ask }) => ask({ type: 'invite' }))"
+        )
+        page.goto(invited["url"])
+        page.wait_for_selector("button:has-text('Ouvrir EdgeApp')")
+        page.click("button")
+        ready(page, "live")
+        desk.close()
 
 
 def test_logins(browser: Any, page_environment: dict[str, str], tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ SAMPLES = assets_folder() / "samples"
 
 
 @pytest.fixture
-def office(page_environment: dict[str, str], tmp_path: Path) -> Callable[..., Any]:
+def office(
+    page_environment: dict[str, str], program: list[str], tmp_path: Path
+) -> Callable[..., Any]:
     """Starts servers that share a history file."""
     environment = page_environment | {"EDGEAPP_HISTORY": str(tmp_path / "history.db")}
 
     def start(*options: str) -> Any:
-        return serving(environment, *options, log=tmp_path / "log.txt")
+        return serving(environment, *options, log=tmp_path / "log.txt", program=program)
 
     return start
 
@@ -52,13 +54,14 @@ def test_side_by_side(browser: Any, office: Any, tmp_path: Path, long_recording:
         said = (tmp_path / "log.txt").read_text("utf-8")
         assert "--auth asks for a password" in said
         assert "--ssl-certfile" in said
-        (anna, speaking), (ben, reading) = (
-            sit(browser, server, "live"),
-            sit(browser, server, "file"),
+        (anna, speaking), (ben, reading), (carl, typing) = (
+            sit(browser, server, tab) for tab in ("live", "file", "text")
         )
         speaking.select_option("#ea-live [name=target]", "de")
         speaking.click(".ea-start")
         reading.select_option("#ea-file [name=language]", "de")
+        offered = reading.locator("#ea-file [name=model] option").all_inner_texts()
+        assert offered == ["someone/many"], "none is chosen by itself for German"
         reading.select_option("#ea-file [name=model]", "someone/many")
         reading.set_input_files("#ea-file input[type=file]", long_recording)
         reading.wait_for_function("languages.length")
@@ -67,7 +70,6 @@ def test_side_by_side(browser: Any, office: Any, tmp_path: Path, long_recording:
         assert reading.evaluate("languages") == ["de"]
         assert speaking.evaluate("languages") == ["en"]
 
-        carl, typing = sit(browser, server, "text")
         typing.fill(".ea-source", "Good morning.")
         typing.wait_for_selector("#ea-text .ea-problem:has-text('this machine is busy')")
         assert typing.locator("#ea-text .ea-problem").inner_text().count("2 sessions") == 1

@@ -41,12 +41,55 @@ def film(path: Path) -> Path:
 
 
 @pytest.mark.slow
+def test_what_comes_late_of_a_cancelled_recording_does_not_end_the_next_one(desk: Desk) -> None:
+    page = desk.open("file")
+    page.evaluate(
+        """() => {
+            const send = WebSocket.prototype.send;
+            const numbers = [];
+            WebSocket.prototype.send = function (data) {
+                send.call(this, data);
+                const { type, number } = typeof data === "string" ? JSON.parse(data) : {};
+                if (type !== "file") return;
+                numbers.push(number);
+                if (numbers.length === 1) document.querySelector("#ea-file .ea-cancel").click();
+                if (numbers.length !== 2) return;
+                const about = { kind: "file", number: numbers[0], message: "no memory" };
+                for (const type of ["error", "idle"]) {
+                    const data = JSON.stringify({ type, ...about });
+                    this.dispatchEvent(new MessageEvent("message", { data }));
+                }
+            };
+        }"""
+    )
+    recordings = [SAMPLES / "talk.flac", SAMPLES / "question.flac"]
+    page.set_input_files("#ea-file input[type=file]", recordings)
+    page.wait_for_selector(
+        ".ea-queue li:nth-child(2):is([data-state=done], [data-state=failed], "
+        "[data-state=cancelled])"
+    )
+    states = "[...document.querySelectorAll('.ea-queue li')].map((row) => row.dataset.state)"
+    assert page.evaluate(states) == ["cancelled", "done"]
+
+
+@pytest.mark.slow
 def test_a_queue_of_recordings(desk: Desk, tmp_path: Path) -> None:
     desk.expected.append("413")
     broken = tmp_path / "notes.mp3"
     broken.write_bytes(b"these are words" * 100)
     video = film(tmp_path / "film.webm")
     page = desk.open("live")
+    dragged = """([name, type]) => {
+        const given = new DataTransfer();
+        if (name) given.items.add(new File(["content"], name, { type }));
+        else Object.defineProperty(given, "types", { value: ["Files"] });
+        const event = { dataTransfer: given, bubbles: true, cancelable: true };
+        document.querySelector(".ea-welcome").dispatchEvent(new DragEvent("dragover", event));
+        return document.body.dataset.drop;
+    }"""
+    assert page.evaluate(dragged, ["talk.flac", "audio/flac"]) == "Drop to transcribe"
+    assert page.evaluate(dragged, ["page.png", "image/png"]) == "Drop to read the text"
+    assert page.evaluate(dragged, ["", ""]) == "Drop here"
     page.evaluate(  # dropped anywhere, here on the Live tab
         """(bytes) => {
             const given = new DataTransfer();
@@ -81,5 +124,9 @@ def test_a_queue_of_recordings(desk: Desk, tmp_path: Path) -> None:
     endings = ("json", "srt", "txt")
     assert names == [f"{name}.{end}" for name in ("film", "talk") for end in endings]
     assert len(said.splitlines()) >= 4
+    page.click("#ea-file .ea-again")
+    page.locator(".ea-queued", has_text="talk.flac").click()  # corrections of it are stored again
+    page.locator("#ea-file .ea-said").first.fill("Corrected.")
+    page.wait_for_selector("#ea-file .ea-left:has-text('Saved.')")
     page.locator(".ea-queue li", has_text="notes.mp3").locator("text=Try again").click()
     page.wait_for_selector(".ea-queue li:nth-child(2) .ea-facts:has-text('is not audio')")

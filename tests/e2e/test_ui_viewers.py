@@ -20,6 +20,12 @@ def test_viewers_read_along(desk: Desk) -> None:
     link, overlay = page.input_value("[name=link]"), page.input_value("[name=overlay]")
     page.click(".ea-sharing-close")
 
+    guest = desk.browser.new_context(locale="es")
+    foreign = guest.new_page()
+    foreign.goto(link)
+    foreign.wait_for_selector(".ea-says:has-text('aún no ha empezado')")
+    assert foreign.title() == "Subtítulos · EdgeApp"
+    guest.close()
     viewer = desk.context.new_page()
     viewer.set_viewport_size({"width": 360, "height": 740})
     viewer.goto(link)
@@ -45,7 +51,7 @@ def test_viewers_read_along(desk: Desk) -> None:
     assert video.evaluate(ground) == "rgba(0, 0, 0, 0)"
 
     page.click(".ea-start")
-    page.wait_for_selector(".ea-live[data-state=idle]", timeout=30_000)
+    page.wait_for_selector(".ea-live[data-state=idle]")
     said = " ".join(page.locator(".ea-said").all_inner_texts())
     viewer.wait_for_function(
         "(said) => [...document.querySelectorAll('.ea-said')].map((p) => p.textContent).join(' ')"

@@ -15,12 +15,16 @@ from tests.fixtures.hub import Hosted, Hub
 
 @pytest.mark.slow
 def test_the_first_screen(
-    browser: Any, page_environment: dict[str, str], stand_in_hub: Hub, tmp_path: Path
+    browser: Any,
+    page_environment: dict[str, str],
+    stand_in_hub: Hub,
+    program: list[str],
+    tmp_path: Path,
 ) -> None:
     files = {path.name: path.read_bytes() for path in bundled_folder("demo").iterdir()}
     stand_in_hub.repositories["openai/whisper-base"] = Hosted(files)
     environment = page_environment | {"HF_HUB_CACHE": str(tmp_path / "models")}
-    with serving(environment, log=tmp_path / "log.txt") as server:
+    with serving(environment, log=tmp_path / "log.txt", program=program) as server:
         desk = Desk(browser, server.url)
         page = desk.open("live")
         page.wait_for_selector(".ea-demo:has-text('synthetic English voices only')")

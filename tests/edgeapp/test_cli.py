@@ -66,6 +66,7 @@ def test_ctrl_c_while_modules_are_imported_ends_without_a_traceback() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full is Linux'")
 @pytest.mark.parametrize("arguments", ["--version", "--help", "models path demo"])
 def test_a_stdout_that_cannot_be_written_is_one_line(arguments: str) -> None:

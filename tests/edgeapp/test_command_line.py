@@ -215,6 +215,7 @@ def test_options_reach_recognition(
     assert getattr(run(*arguments).options, field) == value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "field", "value"),
     [
@@ -238,6 +239,7 @@ def test_options_reach_the_engine(
     assert getattr(run(*arguments).pool.settings, field) == value
 
 
+@pytest.mark.slow
 def test_words_before_and_after_a_switch_are_inputs(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,6 +263,7 @@ def test_words_before_and_after_a_switch_are_inputs(
         assert seen[-1] == ["a.mp3", "b.mp3"], line
 
 
+@pytest.mark.slow
 def test_how_much_is_printed(run: Run) -> None:
     assert run().verbose is None
     assert run("--verbose", "False").verbose is False
@@ -273,6 +276,7 @@ def test_formats_in_any_case(run: Run, fmt: str) -> None:
     assert run("-f", fmt).output.formats == ("srt",)
 
 
+@pytest.mark.slow
 def test_the_folder_of_models(run: Run, tmp_path: Path) -> None:
     run("--model_dir", str(tmp_path))
     assert cache_folder() == tmp_path
@@ -290,6 +294,7 @@ def test_a_refusal_names_the_option_and_says_why(
     assert len(said) > len(f"edgeapp: {name} is refused: ") + 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "refused"), REFUSED.items())
 def test_values_that_ask_for_what_happens_anyway_are_accepted(
     run: Run, name: str, refused: Any

@@ -71,6 +71,7 @@ def load(monkeypatch: pytest.MonkeyPatch) -> Any:
     return fail_with
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -119,6 +120,7 @@ def test_ctrl_c_ends_the_run(load: Any, tmp_path: Path) -> None:
     assert names_in(tmp_path / "out") == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", [(), ("-l", "en"), ("-l", "English")])
 def test_speech_in_the_target_language_is_no_error(
     language: tuple[str, ...], tmp_path: Path
@@ -129,6 +131,7 @@ def test_speech_in_the_target_language_is_no_error(
     assert translation.read_text().split() == original.read_text().split() != []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_a_model_that_computes_nan_writes_nothing(
     batch_size: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -143,6 +146,7 @@ def test_a_model_that_computes_nan_writes_nothing(
     assert "float32" in line
 
 
+@pytest.mark.slow
 def test_segments_before_an_error_are_kept_in_a_part_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,9 +154,9 @@ def test_segments_before_an_error_are_kept_in_a_part_file(
 
     encode, count = LoadedModel.encode, 0
 
-    def nan_from_the_second_on(self: LoadedModel, sources: Any) -> Any:
+    def nan_from_the_second_on(self: LoadedModel, sources: Any, priority: int = 0) -> Any:
         nonlocal count
-        memories = encode(self, sources)
+        memories = encode(self, sources, priority)
         for memory in memories:
             count += 1
             if count > 1:
@@ -172,6 +176,7 @@ def test_segments_before_an_error_are_kept_in_a_part_file(
     assert "nor could the speech from" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [1, 8])
 def test_warnings_of_a_recording_come_with_its_results(
     batch_size: int,
@@ -227,6 +232,7 @@ def nan_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SentenceDecoder, "submit", with_nan)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nan_lines")
 def test_a_line_for_which_nan_is_computed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -255,6 +261,7 @@ def test_a_line_for_which_nan_is_computed(
     assert "computed NaN" in rows[2]["warnings"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("nan_lines")
 def test_ten_failed_lines_in_a_row_end_an_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -287,6 +294,7 @@ def test_a_failed_line_in_worker_processes(
     assert 'a.txt, line 2: "Good morning." could not be translated: the model computed NaN' in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [MemoryError(), RecursionError("deep"), IndexError("oh")])
 def test_a_failed_text_does_not_stop_the_others(
     error: Exception,
@@ -322,6 +330,7 @@ def test_a_failed_text_does_not_stop_the_others(
     assert line.endswith("; --debug shows the traceback")
 
 
+@pytest.mark.slow
 def test_a_text_that_failed_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -36,6 +36,7 @@ def translated(
     return int(stop.value.code or 0), out, err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "languages",
     [("en", "de"), ("English", "German"), ("eng_Latn", "deu_Latn"), ("en_XX", "de-AT")],
@@ -52,6 +53,7 @@ def test_lines_in_lines_out(
     assert out == translated(nllb, text, capsys, "--from", "en", "--to", "de")[1]
 
 
+@pytest.mark.slow
 def test_the_script_that_was_typed_counts(
     nllb: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -41,6 +41,31 @@ def test_what_fits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert unlimited.longest_sound_s == float("inf")
 
 
+def test_a_live_session_keeps_its_memory_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    mb = 1 << 20
+    monkeypatch.setattr(memory_limit, "memory_in_use", lambda: 1000 * mb)
+    limit = MemoryLimit(1024 * mb)
+    with limit.live_session(8 * mb):
+        assert limit.free_bytes < 10 * mb
+        with pytest.raises(MemoryLimitReached, match="a live session needs about 14 MB"):
+            limit.check_live_session(8 * mb)
+    limit.check_live_session(8 * mb)
+    assert limit.free_bytes == 24 * mb
+
+
+def test_captions_of_the_page_count_against_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    from edgeapp.server.page.picker_options import ModelChoice
+    from edgeapp.server.tasks.live_task import LiveTask
+
+    monkeypatch.setattr(memory_limit, "memory_in_use", lambda: (1 << 30) - (10 << 20))
+    pool = ModelPool(Settings(), listed_only=True, memory_limit=MemoryLimit(1 << 30))
+    history: Any = None
+    task = LiveTask(pool, history, ModelChoice(), 48_000)
+    with pytest.raises(MemoryLimitReached, match="a live session needs about 12 MB"):
+        task.run(lambda message: None)
+    assert not pool.loaded, "it is refused before a model is loaded"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("kernels")
 def test_an_idle_model_makes_room_and_a_used_one_does_not(monkeypatch: pytest.MonkeyPatch) -> None:

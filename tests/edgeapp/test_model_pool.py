@@ -25,6 +25,7 @@ def pool() -> ModelPool:
     return ModelPool(Settings(threads=1))
 
 
+@pytest.mark.slow
 def test_a_model_in_use_is_not_unloaded(pool: ModelPool, hub_cache: Path) -> None:
     translator = pool.translator(None, "en", "de")
     assert pool.translator(None, "en", "de") is translator
@@ -41,6 +42,17 @@ def test_a_model_in_use_is_not_unloaded(pool: ModelPool, hub_cache: Path) -> Non
     assert pool.translator(None, "en", "de") is not translator
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:reader is a VisionEncoderDecoderModel")
+def test_the_memory_of_a_reader_is_that_of_its_weights(pool: ModelPool, hub_cache: Path) -> None:
+    """Without what the first one imports, which is fifteen times as much."""
+    folder = pool.reader("reader").model.folder
+    # Its file may hold smaller numbers than the float32 that it is computed in.
+    size = sum(file.stat().st_size for file in folder.glob("*.safetensors"))
+    assert 0.9 * size < pool.memory_of(folder) < 2.1 * size
+
+
+@pytest.mark.slow
 def test_a_model_that_is_unloaded_before_its_use(pool: ModelPool, hub_cache: Path) -> None:
     """As when one person unloads it while another's task is about to begin."""
     translator = pool.translator("demo-de-en", None, None)
@@ -57,6 +69,7 @@ def test_a_model_that_is_unloaded_before_its_use(pool: ModelPool, hub_cache: Pat
         assert pool.use_count(folder) == 1
 
 
+@pytest.mark.slow
 def test_arbitrary_source_languages_add_no_translators(
     hub_cache: Path, many_folder: Callable[..., Path], marian_folder: Callable[..., Path]
 ) -> None:
@@ -130,6 +143,7 @@ def test_a_better_model_that_appears_later_is_used(
     assert notes[1].endswith("; opus-mt-en-de is better: `edgeapp models pull opus-mt-en-de`")
 
 
+@pytest.mark.slow
 def test_languages_share_a_transcriber(
     hub_cache: Path, whisper_folder: Callable[..., Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,6 +32,7 @@ def test_verify(capsys: pytest.CaptureFixture[str]) -> None:
     assert "model.safetensors\tno published hash\n" in out
 
 
+@pytest.mark.slow
 def test_convert_and_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = str(tmp_path / "made")
     code, out, _ = run(

@@ -29,6 +29,7 @@ def run(*arguments: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, 
     return int(stop.value.code or 0), out, err
 
 
+@pytest.mark.slow
 def test_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`-o a.srt` is a file, not a folder of that name."""
     assert run("-o", "a.srt", capsys=capsys) == (0, "", "")
@@ -36,6 +37,7 @@ def test_one_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (tmp_path / "a.srt").read_text("utf-8").startswith("1\n00:00:0")
 
 
+@pytest.mark.slow
 def test_files_in_the_current_folder_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -47,6 +49,7 @@ def test_files_in_the_current_folder_are_named(
     assert {path.name for path in tmp_path.iterdir()} == {"question.srt", "question.txt"}
 
 
+@pytest.mark.slow
 def test_text_with_times_beside_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run("--verbose", "-o", "a.json", "-p", capsys=capsys)
     assert (code, err) == (0, "")
@@ -57,6 +60,7 @@ def test_text_with_times_beside_files(tmp_path: Path, capsys: pytest.CaptureFixt
     assert json.loads(content)["language"] == "en"
 
 
+@pytest.mark.slow
 def test_text_with_and_without_times(capsys: pytest.CaptureFixture[str]) -> None:
     _, timed, _ = run("--verbose", "True", capsys=capsys)
     _, plain, _ = run("--verbose", "False", capsys=capsys)
@@ -65,6 +69,7 @@ def test_text_with_and_without_times(capsys: pytest.CaptureFixture[str]) -> None
     assert timed.startswith("[")
 
 
+@pytest.mark.slow
 def test_lyrics_and_tables_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("-f", "LRC", capsys=capsys)[1].startswith("[00:00.")
     assert run("-f", "Csv", capsys=capsys)[1].startswith("start,end,text\n")
@@ -98,6 +103,7 @@ def test_a_closed_pipe_ends_all_inputs() -> None:
         raise BrokenPipeError
 
 
+@pytest.mark.slow
 def test_drafts(capsys: pytest.CaptureFixture[str]) -> None:
     _, plain, _ = run("--verbose", "True", capsys=capsys)
     code, out, err = run("--verbose", "True", "--draft", "ngram", capsys=capsys)
@@ -108,6 +114,7 @@ def test_drafts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "cannot recognize speech" in err
 
 
+@pytest.mark.slow
 def test_choices_of_decoding(capsys: pytest.CaptureFixture[str]) -> None:
     flags = (
         "--beam-size", "3", "--n-best", "2", "--repetition-penalty", "1.1",

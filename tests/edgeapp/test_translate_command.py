@@ -31,6 +31,7 @@ def run(*arguments: object, capfd: pytest.CaptureFixture[str]) -> tuple[int, str
     return int(stop.value.code or 0), out, err
 
 
+@pytest.mark.slow
 def test_text_of_the_command_line(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     expected = "Ich bin hier.\n"
     model = ("-m", "demo-en-de")
@@ -65,6 +66,7 @@ def test_words_that_are_not_quoted_give_a_hint(capfd: pytest.CaptureFixture[str]
     )
 
 
+@pytest.mark.slow
 def test_two_texts_and_a_long_one(capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run("I am here.", "I am and/or was here.", "-m", "demo-en-de", capfd=capfd)
     assert (code, out.count("\n")) == (0, 2)
@@ -100,6 +102,7 @@ def test_an_option_without_effect_is_refused_by_name(
     assert said in err
 
 
+@pytest.mark.slow
 def test_subtitles_in_a_pipe_are_subtitles(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +179,7 @@ def test_text_in_another_language_is_noticed_once(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("source", [("-f", "auto"), ("-f", "AUTO"), ()])
 def test_the_language_is_detected(
     source: tuple[str, ...], capfd: pytest.CaptureFixture[str], tmp_path: Path
@@ -190,6 +194,7 @@ def test_the_language_is_detected(
     assert "demo-de-en" in err
 
 
+@pytest.mark.slow
 def test_each_input_has_its_own_language(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(GERMAN)
     (tmp_path / "b.txt").write_text("Where is the station? I am here.\n")
@@ -224,6 +229,7 @@ def test_the_check_ends_with_the_first_lines() -> None:
     assert "German" in (LanguageCheck("en").add(GERMAN) or "")
 
 
+@pytest.mark.slow
 def test_drafts(capfd: pytest.CaptureFixture[str]) -> None:
     """They change no line, and say what they did."""
     lines = ("--text", "I am here.") * 1 + ("--text", "I am here, I am here, I am here.") * 3
@@ -244,6 +250,7 @@ def test_drafts(capfd: pytest.CaptureFixture[str]) -> None:
     assert "cannot translate text" in err
 
 
+@pytest.mark.slow
 def test_choices_of_decoding(capfd: pytest.CaptureFixture[str]) -> None:
     model = ("-m", "demo-en-de", "--compute-type", "float32")
     code, out, err = run(

@@ -1,4 +1,4 @@
-"""Families that are not native, as random modules of transformers, and a source for each."""
+"""Families as random modules of transformers that run them, and a source for each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import transformers as hf
 
-__all__ = ["OTHER_FAMILIES", "other_module", "source_of"]
+__all__ = ["OTHER_FAMILIES", "other_module", "source_of", "started"]
 
 _SIDES: dict[str, Any] = {
     "vocab_size": 120, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
@@ -49,7 +49,7 @@ def _prophetnet() -> Any:
 def _two_berts() -> Any:
     decoder = hf.BertConfig(**_BERT, is_decoder=True, add_cross_attention=True)
     config = hf.EncoderDecoderConfig.from_encoder_decoder_configs(hf.BertConfig(**_BERT), decoder)
-    return _started(hf.EncoderDecoderModel(config=config), 1)
+    return started(hf.EncoderDecoderModel(config=config), 1)
 
 
 def _donut() -> Any:
@@ -60,10 +60,10 @@ def _donut() -> Any:
     own = {"d_model": 16, "is_decoder": True, "add_cross_attention": True}
     decoder = hf.MBartConfig(**_SEQ2SEQ | own, is_encoder_decoder=False)
     config = hf.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
-    return _started(hf.VisionEncoderDecoderModel(config=config), 2)
+    return started(hf.VisionEncoderDecoderModel(config=config), 2)
 
 
-def _started(module: Any, start: int) -> Any:
+def started(module: Any, start: int) -> Any:
     """With the ids of a start, of padding and of an end."""
     for holder in (module.config, module.generation_config):
         holder.decoder_start_token_id, holder.pad_token_id, holder.eos_token_id = start, 0, 2

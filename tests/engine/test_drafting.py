@@ -15,6 +15,7 @@ from pipelines.engine import (
     Request,
     Result,
 )
+from pipelines.engine.decoding.speculative.draft_timing import DraftTiming
 from pipelines.engine.drafting import _have_same_encoder
 from pipelines.errors import OptionError, RequestError
 from tests.engine.conftest import token_sources
@@ -37,6 +38,7 @@ def generate(drafting: Drafting, model: LoadedModel, engine: Engine) -> list[Res
     return results
 
 
+@pytest.mark.slow
 def test_ngrams_learn_from_the_job(engine: Engine, marian: LoadedModel) -> None:
     plain = generate(Drafting(marian), marian, engine)
     drafting = Drafting(marian, ngrams=True)
@@ -60,6 +62,42 @@ def test_a_draft_model_gives_the_same(engine: Engine, marian: LoadedModel, tmp_p
         assert [r.tokens for r in found] == plain
     assert found[0].drafted, "the model of the same weights has drafted"
     assert found[0].accepted == found[0].drafted
+
+
+@pytest.mark.slow
+def test_equal_keys_and_values_are_computed_once(
+    engine: Engine, marian: LoadedModel, tmp_path: Path
+) -> None:
+    """Where the draft model's layers attend to what layers of the model attend to."""
+    same = engine.load(write_marian(tmp_path / "same"))
+    drafting = Drafting(marian, same)
+    (encoded,) = drafting.encode(token_sources(marian, [9]))
+    draft = drafting._encoded[encoded]
+    assert same.owns(draft)
+    for own, drafted in ((encoded.keys, draft.keys), (encoded.values, draft.values)):
+        assert all(a is b for a, b in zip(own, drafted, strict=True))
+    other = engine.load(write_marian(tmp_path / "other", seed=1))
+    drafting = Drafting(marian, other)
+    (encoded,) = drafting.encode(token_sources(marian, [9]))
+    assert drafting._encoded[encoded].keys[0] is not encoded.keys[0]
+
+
+@pytest.mark.slow
+def test_drafts_are_as_long_as_pays(
+    engine: Engine, marian: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a draft model whose every token is right: two where two are best, and the same output."""
+    plain = generate(Drafting(marian), marian, engine)
+    drafting = Drafting(marian, engine.load(write_marian(tmp_path / "same")))
+    passes = {}
+    for length in (2, 16):
+        monkeypatch.setattr(DraftTiming, "best_length", lambda self, n, length=length: length)
+        before = marian.statistics.steps
+        found = generate(drafting, marian, engine)
+        passes[length] = marian.statistics.steps - before
+        assert [r.tokens for r in found] == [r.tokens for r in plain]
+    assert passes[2] >= len(plain) * LENGTH / 3
+    assert passes[16] < passes[2]
 
 
 def test_a_draft_model_that_loses_time_is_given_up(

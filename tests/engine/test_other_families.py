@@ -111,7 +111,7 @@ def test_a_module_with_a_recurrent_state_is_refused() -> None:
         engine.wrap(hf.MambaForCausalLM(config))
 
 
-@pytest.mark.parametrize("family", ["mt5", "fsmt", "moonshine", "bert2bert"])
+@pytest.mark.parametrize("family", ["mt5", "fsmt", "speech2text", "bert2bert"])
 def test_a_folder_falls_back_to_transformers_and_says_so(family: str, tmp_path: Path) -> None:
     module = other_module(family)
     with Engine(device="cpu") as engine:

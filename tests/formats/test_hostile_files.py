@@ -142,6 +142,7 @@ def argos(path: Path, members: dict[str, bytes]) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_package_that_unpacks_to_too_much(tmp_path: Path) -> None:
     members = {"p/metadata.json": b"{}", "p/model/model.bin": bytes(50_000_000)}
     path = argos(tmp_path / "bomb.argosmodel", members)

@@ -7,6 +7,7 @@ import struct
 import warnings
 import zipfile
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
+from pipelines.asr.audio.features import mel_filters
 from tests.benchmarks.comparison.openai_names import openai_name
 from tests.fixtures.bpe import whisper_tokens
 
@@ -73,16 +75,23 @@ def write_pt(folder: Path, target: Path) -> Path:
 QUANTIZED = {"q4_0": (2, 2), "q4_1": (3, 3), "q8_0": (8, 7), "q5_0": (6, 8), "q5_1": (7, 9)}
 
 
-def write_ggml(folder: Path, target: Path, kind: str = "float16") -> Path:
-    """As whisper.cpp's convert-pt-to-ggml.py, and its quantize for the kinds of QUANTIZED."""
+def write_ggml(
+    folder: Path, target: Path, kind: str = "float16", words: Sequence[bytes] | None = None
+) -> Path:
+    """As whisper.cpp's convert-pt-to-ggml.py, and its quantize for the kinds of QUANTIZED.
+
+    words: the tokens before end-of-text, to which whisper.cpp adds the special ones. None: those
+    of the published models.
+    """
     dims = dims_of(folder)
     number, ftype = QUANTIZED.get(kind, (1, 1) if kind == "float16" else (0, 0))
     mels = dims["n_mels"]
     with target.open("wb") as file:
         file.write(struct.pack("<I10i", 0x67676D6C, *list(dims.values())))
         file.write(struct.pack("<i", ftype))
-        file.write(struct.pack("<2i", mels, 201) + bytes(mels * 201 * 4))
-        words = whisper_tokens("gpt2" if dims["n_vocab"] == 51_864 else "multilingual")
+        file.write(struct.pack("<2i", mels, 201) + mel_filters(mels).numpy().tobytes())
+        if words is None:
+            words = whisper_tokens("gpt2" if dims["n_vocab"] == 51_864 else "multilingual")
         file.write(struct.pack("<i", len(words)))
         for word in words:
             file.write(struct.pack("<i", len(word)) + word)

@@ -80,6 +80,21 @@ def many_files(family: str = "m2m_100") -> Files:
     }
 
 
+def reader_files(decoder: str = "trocr") -> Files:
+    """What makes a model of pictures, by the type of its decoder."""
+    config = {
+        "model_type": "vision-encoder-decoder",
+        "architectures": ["VisionEncoderDecoderModel"],
+        "decoder": {"model_type": decoder},
+    }
+    return {
+        "config.json": json.dumps(config).encode(),
+        "preprocessor_config.json": b"{}",
+        "tokenizer.json": b"{}",
+        "model.safetensors": b"weights",
+    }
+
+
 def write_files(folder: Path, files: Files) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():

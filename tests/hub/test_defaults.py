@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from pipelines.errors import ModelNotFound, UnsupportedTask
-from pipelines.hub import choose_default, defaults
+from pipelines.hub import choose_default, defaults, list_models
 from pipelines.hub.names import MODEL_LANGUAGES, repository_of
-from tests.hub.conftest import Cached, many_files, opus_files, whisper_files
+from tests.hub.conftest import (
+    Cached,
+    many_files,
+    opus_files,
+    reader_files,
+    whisper_files,
+    write_files,
+)
 
 pytestmark = pytest.mark.usefixtures("bundled", "hub_cache")
 
@@ -123,6 +131,29 @@ def test_regions_and_capitals_do_not_matter(cached: Cached, source: str, target:
     assert choose_default("translation", source, target).name == "demo-en-de"
     put(cached, "opus-mt-en-de")
     assert choose_default("translation", source, target).name == "opus-mt-en-de"
+
+
+def test_readers_of_print_are_chosen_and_others_named(cached: Cached, hub_cache: Path) -> None:
+    cached("microsoft/trocr-large-handwritten", reader_files())
+    cached("microsoft/trocr-small-printed", reader_files())
+    cached("naver-clova-ix/donut-base", reader_files("mbart"))
+    small = choose_default("reading")
+    assert small.name == "microsoft/trocr-small-printed"
+    cached("microsoft/trocr-base-printed", reader_files())
+    chosen = choose_default("reading")
+    assert chosen.name == "microsoft/trocr-base-printed"
+    assert chosen.note == (
+        f"using {chosen.name}, the best reader of print in {hub_cache}; name a model to use another"
+    )
+
+
+def test_captions_are_not_read_as_print(cached: Cached, bundled: Path) -> None:
+    write_files(bundled / "reader", reader_files())
+    blip = {"model_type": "blip", "architectures": ["BlipForConditionalGeneration"]}
+    files = reader_files() | {"config.json": json.dumps(blip).encode()}
+    cached("Salesforce/blip-image-captioning-base", files)
+    assert [model.task for model in list_models()].count("reading") == 2
+    assert choose_default("reading").name == "reader"
 
 
 def test_the_choice_is_said_in_one_line(cached: Cached, hub_cache: Path) -> None:

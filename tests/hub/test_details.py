@@ -43,6 +43,7 @@ def test_a_changed_byte_is_found(cached: Cached) -> None:
     assert changed == ["model.safetensors"]
 
 
+@pytest.mark.slow
 def test_other_programs(own_cache: Path, tmp_path: Path) -> None:
     original = write_whisper(tmp_path / "tiny", "tiny")
     path = write_pt(original, tmp_path / "tiny.pt")
@@ -54,6 +55,7 @@ def test_other_programs(own_cache: Path, tmp_path: Path) -> None:
     assert [(f.name, f.state) for f in verify_files(str(own))] == [("mine.pt", "unknown")]
 
 
+@pytest.mark.slow
 def test_leftovers(own_cache: Path, tmp_path: Path, hub_cache: Path) -> None:
     path = write_pt(write_whisper(tmp_path / "tiny", "tiny"), tmp_path / "tiny.pt")
     folder = resolve(path).folder
@@ -74,6 +76,7 @@ def test_leftovers(own_cache: Path, tmp_path: Path, hub_cache: Path) -> None:
     assert (blobs / "new.incomplete").exists()
 
 
+@pytest.mark.slow
 def test_a_leftover_folder_is_deleted_and_not_what_it_links_to(
     own_cache: Path, tmp_path: Path
 ) -> None:

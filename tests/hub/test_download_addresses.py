@@ -183,6 +183,7 @@ def test_an_address_that_is_none(hub: Hub, endpoint: str, monkeypatch: pytest.Mo
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_the_command_line_warns_and_goes_on(tmp_path: Path) -> None:
     """In two lines: the warning, and that there is no such host."""
     environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "c"), "HF_HUB_OFFLINE": "1"}

@@ -24,7 +24,8 @@ from tests.hub.conftest import TINY, WEIGHTS, Files, refusal, refused, whisper_f
 
 INDEX = f"{WEIGHTS}.index.json"
 
-pytestmark = pytest.mark.usefixtures("impatient", "canary")
+# Two hundred cases of a twentieth of a second each.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("impatient", "canary")]
 
 
 # The description of the repository
@@ -207,7 +208,6 @@ def test_a_description_without_end(hub: Hub) -> None:
     assert hub.sent[""] < 64_000_000
 
 
-@pytest.mark.slow
 def test_thousands_of_files_are_no_problem(hub: Hub) -> None:
     hub.host_files(TINY, whisper_files())
     more = [{"rfilename": f"runs/{i}/events", "size": 9, "blobId": "a" * 40} for i in range(50_000)]

@@ -232,6 +232,7 @@ def bad_cache(hub_cache: Path) -> Path:
     return hub_cache
 
 
+@pytest.mark.slow
 def test_bad_folders_do_not_hide_the_others(bad_cache: Path) -> None:
     began = time.monotonic()
     names = {model.name for model in list_models()}

@@ -25,6 +25,8 @@ from pipelines.hub.names import is_repository, repository_of, short_name, simila
         ("whisper-large-v3-turbo", "openai/whisper-large-v3-turbo"),
         ("distil-large-v3", "distil-whisper/distil-large-v3"),
         ("distil-small.en", "distil-whisper/distil-small.en"),
+        ("moonshine-base", "UsefulSensors/moonshine-base"),
+        ("moonshine-tiny-ja", "UsefulSensors/moonshine-tiny-ja"),
         ("opus-mt-en-de", "Helsinki-NLP/opus-mt-en-de"),
         ("opus-mt-tc-big-en-fr", "Helsinki-NLP/opus-mt-tc-big-en-fr"),
         ("opus-mt-en-ROMANCE", "Helsinki-NLP/opus-mt-en-ROMANCE"),

@@ -29,6 +29,7 @@ def caches(tmp_path: Path, hub_cache: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return tmp_path
 
 
+@pytest.mark.slow
 def test_openai_whisper(caches: Path, whisper: Path) -> None:
     with pytest.raises(ModelNotFound):
         resolve("base")
@@ -45,6 +46,7 @@ def test_openai_whisper(caches: Path, whisper: Path) -> None:
     assert choose_default("asr").folder == found.folder
 
 
+@pytest.mark.slow
 def test_whisper_cpp(caches: Path, whisper: Path) -> None:
     write_ggml(whisper, caches / "data/pywhispercpp/models/ggml-base-q5_1.bin", "q5_1")
     assert [m.name for m in list_models() if m.tool == "whisper.cpp"] == ["base-q5_1"]
@@ -75,6 +77,7 @@ def test_argos(caches: Path, tmp_path: Path) -> None:
         resolve("opus-mt-de-en")
 
 
+@pytest.mark.slow
 def test_a_changed_file_is_read_anew(caches: Path, whisper: Path, tmp_path: Path) -> None:
     file = write_pt(whisper, tmp_path / "base.pt")
     before = resolve(file).folder

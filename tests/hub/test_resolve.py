@@ -167,7 +167,7 @@ def test_another_kind_of_model_is_not_offered_again(cached: Cached) -> None:
     with pytest.raises(CheckpointError) as error:
         resolve("openai/gpt2")
     message = one_line(error)
-    known = "whisper, marian, m2m_100, mbart and t5"
+    known = "whisper, marian, m2m_100, mbart, t5 and moonshine"
     assert f"model_type is 'gpt2'; only {known} models run here" in message
     assert "pull" not in message
 

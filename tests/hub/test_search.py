@@ -27,7 +27,7 @@ def stocked(hub: Hub) -> Hub:
 
 
 def test_what_runs_here_is_found(stocked: Hub) -> None:
-    assert search_hub("moonshine") == [FoundModel("UsefulSensors/moonshine-base", "asr", False, 28)]
+    assert search_hub("moonshine") == [FoundModel("UsefulSensors/moonshine-base", "asr", True, 28)]
     found = search_hub("Whisper")
     assert [model.repository for model in found] == ["openai/whisper-tiny", "facebook/nllb-whisper"]
     assert all(model.native for model in found)
@@ -51,7 +51,7 @@ def test_malformed_entries_are_left_out(stocked: Hub) -> None:
         {"id": "a/c", "config": _MOONSHINE, "downloads": "many"},
     ]  # fmt: skip
     stocked.listing = lambda _: entries
-    assert search_hub("x") == [FoundModel("a/c", "asr", False, 0)]
+    assert search_hub("x") == [FoundModel("a/c", "asr", True, 0)]
 
 
 def test_a_hub_that_refuses_or_is_away(stocked: Hub) -> None:
@@ -72,7 +72,7 @@ def test_bad_questions_are_not_sent(stocked: Hub) -> None:
 
 def test_the_command(stocked: Hub, capfd: pytest.CaptureFixture[str]) -> None:
     for flags, expected in (
-        ((), "UsefulSensors/moonshine-base\tasr\ttransformers\t28\n"),
+        ((), "UsefulSensors/moonshine-base\tasr\tnative\t28\n"),
         (("--json",), None),
     ):
         with pytest.raises(SystemExit) as stop:

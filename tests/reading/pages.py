@@ -30,7 +30,9 @@ def page(
     """A page with lines of text. font: None for the one that Pillow has; noise: the share of
     pixels that are a little darker or lighter."""
     face = ImageFont.load_default(size) if font is None else ImageFont.truetype(str(font), size)
-    image = Image.new("RGB", (size * 18, round(size * 1.7) * (len(text) + 1)), paper)
+    longest = max(face.getlength(line) for line in text)
+    width = max(size * 18, round(longest) + 2 * size)
+    image = Image.new("RGB", (width, round(size * 1.7) * (len(text) + 1)), paper)
     draw = ImageDraw.Draw(image)
     for number, line in enumerate(text):
         draw.text((size, round(size * (0.8 + 1.7 * number))), line, fill=ink, font=face)

@@ -36,6 +36,19 @@ def test_of_any_color_and_with_noise(ink: str, paper: str, noise: float) -> None
     assert len(find_lines(page(ink=ink, paper=paper, noise=noise))) == len(TEXT)
 
 
-def test_a_picture_without_text_is_one_line() -> None:
-    assert find_lines(Image.new("RGB", (50, 20), "white")) == [(0, 0, 50, 20)]
-    assert find_lines(Image.new("RGB", (1, 1), "black")) == [(0, 0, 1, 1)]
+def test_an_even_picture_has_no_lines() -> None:
+    assert find_lines(Image.new("RGB", (50, 20), "white")) == []
+    assert find_lines(Image.new("RGB", (1, 1), "black")) == []
+    assert find_lines(page(text=["", ""], paper="gray", noise=0.5)) == []
+
+
+def test_a_picture_with_ink_and_no_line_is_one_line() -> None:
+    image = Image.new("RGB", (50, 20), "white")
+    image.paste("black", (20, 10, 22, 12))
+    assert find_lines(image) == [(0, 0, 50, 20)]
+
+
+def test_a_rule_is_no_line() -> None:
+    image = page()
+    image.paste("black", (20, image.height - 12, image.width - 20, image.height - 4))
+    assert len(find_lines(image)) == len(TEXT)

@@ -53,9 +53,9 @@ def test_transparent_is_white_and_turned_pictures_stand_upright() -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "no picture of a known format"),
-        (b"%PDF-1.7 hello", "no picture of a known format"),
-        (content_of(Image.new("RGB", (9, 9)), "ICO"), "no picture of a known format"),
+        (b"", "in no known format of pictures"),
+        (b"%PDF-1.7 hello", "in no known format of pictures"),
+        (content_of(Image.new("RGB", (9, 9)), "ICO"), "in no known format of pictures"),
         (content_of(Image.new("RGB", (90, 90), "red"), "JPEG")[:300], "is damaged"),
         (png_that_claims(50_000, 50_000), "million pixels"),
         (png_that_claims(11_000, 11_000), "million are read"),

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 
 from edgeapp.cli import main
 from pipelines import InputError, LineDelta, LineDone, LinesFound, OptionError, Reader, ReadOptions
@@ -88,7 +89,7 @@ def test_options_and_inputs_are_checked(reader: Reader) -> None:
         ReadOptions(beam_size=0)
     with pytest.raises(OptionError, match="too long"):
         reader.stream(page(), ReadOptions(prompt="the cat " * 40))
-    with pytest.raises(InputError, match="no picture"):
+    with pytest.raises(InputError, match="no known format of pictures"):
         reader.read(b"text")
 
 
@@ -156,10 +157,31 @@ def test_a_folder_as_json(
     code, out, err = run(pages, "-m", trocr[0], "--format", "json", capfd=capfd)
     records = [json.loads(line) for line in out.splitlines()]
     assert code == 1
-    assert "three.png is no picture" in err
+    assert "three.png is in no known format of pictures" in err
     assert [Path(record["file"]).name for record in records] == ["one.png", "two.jpg"]
     assert [len(record["lines"]) for record in records] == [len(TEXT), 1]
     assert set(records[0]["lines"][0]) == {"text", "score", "box", "complete"}
+
+
+def test_texts_on_stdout_are_told_apart(
+    pages: Path, trocr: tuple[Path, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    Image.new("RGB", (80, 60), "white").save(pages / "blank.png")
+    code, out, err = run(pages / "two.jpg", pages / "blank.png", "-m", trocr[0], capfd=capfd)
+    assert code == 0
+    assert len(out.splitlines()) == 1
+    assert err.index("two.jpg:") < err.index("blank.png:")
+    assert "blank.png: no text was found" in err
+
+
+@pytest.mark.filterwarnings("always:.*only the first is read")
+def test_the_other_pages_of_a_scan_are_not_lost_silently(
+    pages: Path, trocr: tuple[Path, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    page().save(pages / "scan.tif", save_all=True, append_images=[page(), page()])
+    code, _, err = run(pages / "scan.tif", "-m", trocr[0], capfd=capfd)
+    assert code == 0
+    assert "scan.tif has 3 pages; only the first is read" in err
 
 
 def test_files_with_translations_are_not_replaced(
@@ -170,18 +192,20 @@ def test_files_with_translations_are_not_replaced(
     assert (code, out) == (0, ""), err
     assert len(Path("out/two.txt").read_text("utf-8").splitlines()) == 1
     assert Path("out/two.de.txt").is_file()
+    Path("out/two.txt").write_text("mine")
     code, _, err = run(*arguments, "--translation-model", "demo-en-de", capfd=capfd)
-    assert code == 1
-    assert "out/two.txt exists already" in err
+    assert code == 0
+    assert "two.jpg: skipped, for out/two.txt exists already; --overwrite replaces it" in err
+    assert Path("out/two.txt").read_text() == "mine"
+    Path("out/two.de.txt").unlink()
+    code, _, _ = run(*arguments, "--translation-model", "demo-en-de", capfd=capfd)
+    assert Path("out/two.de.txt").is_file(), "a run that was ended between the two goes on"
 
 
 def test_models_that_do_not_read(pages: Path, capfd: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(pages, "-m", "demo", capfd=capfd)
     assert code == 3
     assert "cannot read pictures" in err
-    code, _, err = run(pages, capfd=capfd)
-    assert code == 3
-    assert "edgeapp models pull microsoft/trocr" in err
     code, _, err = run(capfd=capfd)
     assert code == 2
     with pytest.raises(ModelError, match="does not read pictures"):

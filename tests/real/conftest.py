@@ -11,42 +11,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from edgeapp.bench.word_lag import plain_words, word_errors
-from pipelines import SAMPLE_RATE, Samples
-from pipelines.asr import Segment, Transcriber, load_audio
+from pipelines.asr import Segment, Transcriber
 from pipelines.engine import Engine
 from tests.conftest import REPOSITORY
+from tests.fixtures.people import Recording, joined, read_people
 from tests.tally import Tally
 
 SHARED = REPOSITORY.parent / "shared"
-PAUSE_S = 0.4  # between sentences that are put one after the other
-
-
-@dataclass(frozen=True, eq=False)
-class Recording:
-    """Speech with its text.
-
-    Attributes:
-        samples: float32 [n] at 16 kHz.
-        text: What is said.
-        language: Code.
-    """
-
-    samples: Samples
-    text: str
-    language: str = "en"
-
-    def edits(self, found: str) -> int:
-        """Words to delete, insert or replace until the text found is what was said."""
-        return word_errors(plain_words(self.text), plain_words(found))
-
-    @property
-    def words(self) -> int:
-        return len(plain_words(self.text))
-
 
 Recordings = dict[str, Recording]
 
@@ -89,39 +62,13 @@ def folder() -> Path:
 @pytest.fixture(scope="session")
 def recordings(shared_data: Path) -> Recordings:
     """Six readers and speakers, under three minutes."""
-    speech, real = shared_data / "speech", shared_data / "speech-real"
-    lines = (speech / "transcripts.txt").read_text(encoding="utf-8").splitlines()
-    texts = dict(line.split("|") for line in lines)
-    book = [name for name in texts if name.startswith("LJ")]
+    people = read_people(shared_data)
     return {
-        "book": Recording(
-            _joined([speech / f"{name}.flac" for name in book]),
-            " ".join(texts[name] for name in book),
-        ),
-        "voices": Recording(
-            _joined(
-                [
-                    speech / "jfk.flac",
-                    real / "6930-75918-0000.flac",
-                    real / "7902-96591-0000.flac",
-                ]
-            ),
-            f"{texts['jfk']} Concord returned to its place amidst the tents. "
-            "I am from the cutter lying off the coast.",
-        ),
-        "sonnet": _read(real / "sonnet2.mp3"),
-        "german": _read(real / "german.mp3", "de"),
+        "book": joined([people[name] for name in people if name.startswith("LJ")]),
+        "voices": joined([people[n] for n in ("jfk", "6930-75918-0000", "7902-96591-0000")]),
+        "sonnet": people["sonnet2"],
+        "german": people["german"],
     }
-
-
-def _joined(files: list[Path]) -> Samples:
-    pause = np.zeros(round(PAUSE_S * SAMPLE_RATE), np.float32)
-    return np.concatenate([part for file in files for part in (load_audio(file), pause)])
-
-
-def _read(file: Path, language: str = "en") -> Recording:
-    text = file.with_suffix(".txt").read_text(encoding="utf-8")
-    return Recording(load_audio(file), text, language)
 
 
 @pytest.fixture(scope="session")

@@ -58,9 +58,9 @@ def test_live_against_offline(
     model, lengths = quick.transcriber.model, list[int]()
     encode = model.encode
 
-    def counted(windows: Sequence[Any]) -> Any:
+    def counted(windows: Sequence[Any], priority: int = 0) -> Any:
         lengths.extend(window.shape[-1] for window in windows)
-        return encode(windows)
+        return encode(windows, priority)
 
     monkeypatch.setattr(model, "encode", counted)
     options = LiveOptions(TranscribeOptions(language="en"), min_chunk_s=1.0)

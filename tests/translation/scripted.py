@@ -63,7 +63,7 @@ class ScriptedEngine:
     def load(self, folder: Path, shortlist: Sequence[int] | None = None) -> ScriptedEngine:
         return self
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> list[Any]:
+    def encode(self, sources: Sequence[Sequence[int]], priority: int = 0) -> list[Any]:
         longest = self.architecture.max_source_positions
         assert all(0 < len(source) <= longest for source in sources)
         self.encoded.append(len(sources))

@@ -29,6 +29,7 @@ def pairs(source: str, text: str, alignment: Alignment | None) -> set[tuple[str,
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_identical_names_and_numbers_are_aligned(demo: Translator, beam_size: int) -> None:
     source = "Tom lives in Boston. He has 3 children.\nMary is here."

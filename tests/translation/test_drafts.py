@@ -26,6 +26,7 @@ def drafted(demo_folder: Path, exact_engine: Engine) -> Translator:
     return Translator(demo_folder, engine=exact_engine, draft="ngram")
 
 
+@pytest.mark.slow
 def test_ngrams_change_nothing(demo: Translator, drafted: Translator) -> None:
     for _ in range(2):  # the second time all is known
         for line in LINES:
@@ -37,6 +38,7 @@ def test_ngrams_change_nothing(demo: Translator, drafted: Translator) -> None:
     assert drafted.translate(LINES, beam_size=2) == demo.translate(LINES, beam_size=2)
 
 
+@pytest.mark.slow
 def test_live_translation_with_ngrams(demo: Translator, drafted: Translator) -> None:
     found = []
     for translator in (demo, drafted):
@@ -49,6 +51,7 @@ def test_live_translation_with_ngrams(demo: Translator, drafted: Translator) -> 
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_a_draft_model_of_the_same_files(demo: Translator, demo_folder: Path) -> None:
     with Translator(demo_folder, draft_model=demo_folder, compute_type="float32") as translator:
         for found, expected in zip(translator.translate(LINES), demo.translate(LINES), strict=True):

@@ -132,6 +132,7 @@ def test_the_real_engine_goes_on_after_a_stream_was_closed(demo: Translator) -> 
     assert demo.translate("Good morning.").text == "Guten Morgen!"
 
 
+@pytest.mark.slow
 def test_two_streams_side_by_side(demo: Translator) -> None:
     texts = (" ".join(SENTENCES[:6]), " ".join(SENTENCES[6:12]))
     first, second = (demo.stream(text) for text in texts)

@@ -50,6 +50,7 @@ def test_a_final_translation_is_that_of_the_sentence_alone(translator: Translato
     assert live.final(sentence).text == translator.translate(sentence).text
 
 
+@pytest.mark.slow
 def test_the_running_translation_grows(translator: Translator) -> None:
     """Stable tokens are kept, and not decoded again."""
     live = LiveTranslator(translator)

@@ -221,6 +221,7 @@ def test_a_long_sentence_is_cut_into_parts_and_none_is_lost(demo: Translator) ->
     assert translation.warnings == ()
 
 
+@pytest.mark.slow
 def test_a_model_may_state_how_long_its_sentences_are(
     demo_folder: Path, exact_engine: Engine, tmp_path: Path
 ) -> None:

@@ -181,10 +181,10 @@ def test_a_sentence_that_cannot_be_encoded_fails_alone(
     translator, engine = scripted(demo, lambda source, request: source)
     bad, encode = tuple(demo.tokenizer.encode(SENTENCES[3])), engine.encode
 
-    def refusing(sources: Sequence[Sequence[int]]) -> list[Any]:
+    def refusing(sources: Sequence[Sequence[int]], priority: int = 0) -> list[Any]:
         if bad in map(tuple, sources):
             raise EngineError("out of memory")
-        return encode(sources)
+        return encode(sources, priority)
 
     monkeypatch.setattr(engine, "encode", refusing)
     found: list[str] = []

@@ -55,7 +55,8 @@ class JobPolicy:
             source: Its path.
             wanted: The files of its results, each with how it is rendered.
         """
-        if self.retry_failed and not self._has_failed(record, source):
+        failed = record is not None and record.state is State.FAILED
+        if self.retry_failed and not (failed or self.has_failed(source)):
             return Decision.SKIP_OTHERS
         if record is None or self.overwrite:
             return Decision.BEGIN
@@ -66,9 +67,7 @@ class JobPolicy:
             return Decision.WRITE
         return Decision.RETRY if record.state is State.FAILED else Decision.RESUME
 
-    def _has_failed(self, record: JobRecord | None, source: str) -> bool:
-        """Whether an input has failed, or another one with its name, which may be mended now."""
-        if record is not None:
-            return record.state is State.FAILED
+    def has_failed(self, source: str) -> bool:
+        """Whether an input with a name has failed; its content may be another now."""
         assert self.journal is not None, "--retry-failed needs it"
         return any(r.input == source and r.state is State.FAILED for r in self.journal.records())

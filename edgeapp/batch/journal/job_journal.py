@@ -18,9 +18,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from edgeapp.batch.journal.pieces import Piece
+from edgeapp.file_lock import is_at, try_lock
 from edgeapp.output_errors import output_errors
 from pipelines import OutputError
 
@@ -181,6 +182,10 @@ class JobJournal:
         rows = self.execute("SELECT digest FROM files WHERE path = ?", where)
         return {digest for (digest,) in rows}
 
+    def delete(self, key: str) -> None:
+        """Delete a job."""
+        self.execute("DELETE FROM jobs WHERE key = ?", (key,))
+
     def clear(self, state: State | None = None) -> int:
         """Delete jobs and their texts, except those that a run works on.
 
@@ -196,7 +201,7 @@ class JobJournal:
                 continue
             with self._lock(record.key) as mine:
                 if mine:
-                    self.execute("DELETE FROM jobs WHERE key = ?", (record.key,))
+                    self.delete(record.key)
                     count += 1
         if state is None:
             self.execute("DELETE FROM files", ())
@@ -249,7 +254,7 @@ class JobJournal:
             file = path.open("ab")
         with file:
             # A run that has just ended deletes the file: its lock would be worth nothing then.
-            mine = _locked(file) and _is_at(file, path)
+            mine = try_lock(file.fileno()) and is_at(file.fileno(), path)
             try:
                 yield mine
             finally:
@@ -417,27 +422,3 @@ def _record(row: tuple[Any, ...]) -> JobRecord:
 def _storable(text: str) -> str:
     """A text that SQLite takes: bytes of a file name that are not UTF-8 are written as escapes."""
     return os.fsencode(text).decode("utf-8", "backslashreplace")
-
-
-def _locked(file: IO[bytes]) -> bool:
-    """Lock a file for this process, unless another one has."""
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _is_at(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is the one at a path."""
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except OSError:
-        return False

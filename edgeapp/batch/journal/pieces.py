@@ -68,7 +68,7 @@ class TranscriptPiece:
         Raises:
             ValueError, KeyError, TypeError: It was written by another version.
         """
-        from pipelines import Alternative, Checkpoint, Segment, Word
+        from pipelines import Alternative, Checkpoint, Segment, TokenLogprob, Word
 
         def segment(values: dict[str, Any]) -> Segment:
             words = tuple(Word(**word) for word in values.pop("words"))
@@ -76,8 +76,14 @@ class TranscriptPiece:
                 Alternative(each["text"], each["score"], tuple(each["tokens"]))
                 for each in values.pop("alternatives", ())
             )
+            logprobs = tuple(
+                TokenLogprob(tuple(each["utf8"]), each["logprob"])
+                for each in values.pop("token_logprobs", ())
+            )
             values["tokens"] = tuple(values["tokens"])
-            return Segment(**values, words=words, alternatives=alternatives)
+            return Segment(
+                **values, words=words, alternatives=alternatives, token_logprobs=logprobs
+            )
 
         content = json.loads(text)
         checkpoint = content["checkpoint"]

@@ -10,7 +10,7 @@ from edgeapp.console import LiveLine, print_note, results_console, timed_line
 from edgeapp.subtitles.formats import Cue
 
 if TYPE_CHECKING:
-    from pipelines import Segment, TranscriptionInfo
+    from pipelines import Segment, TranscriptionInfo, Translation
 
 __all__ = ["ProgressBarView", "LiveTextView"]
 
@@ -57,7 +57,7 @@ class LiveTextView:
         if self._provisional:
             self._line.append(text, "cyan")
 
-    def translated(self, cue: Cue) -> None:
+    def translated(self, cue: Cue, translation: Translation | None) -> None:
         self._line.clear()
         self._line.print_final(self._format(cue.start, cue.end, cue.text), "cyan")
 
@@ -105,7 +105,7 @@ class ProgressBarView:
 
     def translating(self, text: str) -> None: ...
 
-    def translated(self, cue: Cue) -> None: ...
+    def translated(self, cue: Cue, translation: Translation | None) -> None: ...
 
     def untranslated(self, cue: Cue) -> None: ...
 

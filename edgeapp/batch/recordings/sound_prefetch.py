@@ -24,6 +24,7 @@ __all__ = ["DecodedSound", "SoundPrefetch", "SoundStream"]
 
 _MAX_S = 3600.0  # 230 MB of samples; a longer recording is decoded when it is its turn
 _AHEAD_S = 600.0  # 38 MB
+_FIRST_AHEAD_S = 60.0  # at first: decoding further would slow down the first text
 _BLOCK_S = 1.0
 _RATE = 16_000  # Hz
 
@@ -57,6 +58,7 @@ class SoundStream:
         self.duration_s = audio.duration_s
         self.warnings: tuple[str, ...] = ()
         self._audio, self._most = audio, round(ahead_s * _RATE)
+        self._room = min(self._most, round(_FIRST_AHEAD_S * _RATE))  # samples to hold by now
         self._changed = threading.Condition()
         self._blocks: deque[Samples] = deque()
         self._held = 0  # samples in _blocks
@@ -76,6 +78,7 @@ class SoundStream:
                     return
                 block = self._blocks.popleft()
                 self._held -= len(block)
+                self._room = min(self._most, self._room + 2 * len(block))
                 self._changed.notify_all()
             yield block
 
@@ -115,7 +118,7 @@ class SoundStream:
     def _put(self, block: Samples) -> bool:
         """Hold a block, when there is room. Returns whether to go on."""
         with self._changed:
-            self._changed.wait_for(lambda: self._held < self._most or self._stopped)
+            self._changed.wait_for(lambda: self._held < self._room or self._stopped)
             self._blocks.append(block)
             self._held += len(block)
             self._changed.notify_all()

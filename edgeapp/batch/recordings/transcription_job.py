@@ -51,8 +51,8 @@ class ProgressView(Protocol):
     def translating(self, text: str) -> None:
         """Provisional text of a translation to append; the next cue replaces it."""
 
-    def translated(self, cue: Cue) -> None:
-        """A final translated cue."""
+    def translated(self, cue: Cue, translation: Translation | None) -> None:
+        """A final translated cue, and its translation; None if an earlier run made it."""
 
     def untranslated(self, cue: Cue) -> None:
         """A final cue that needs no translation: it is in the target language already."""
@@ -194,7 +194,7 @@ class TranscriptionJob:
         assert self._emit is not None, "there is a target language"
         if self._earlier:
             self._cues.append(self._earlier.popleft())
-            view.translated(self._cues[-1])
+            view.translated(self._cues[-1], None)
         else:
             self._emit(source)
 
@@ -251,4 +251,4 @@ class TranscriptionJob:
             view.warned(warning)
         cue = Cue(source.start, source.end, translation.text.strip())
         self._cues.append(cue)
-        view.translated(cue)
+        view.translated(cue, translation)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
+from edgeapp.batch.journal.downloads import download_plan, present
 from edgeapp.batch.journal.job_journal import Job, JobRecord, State
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
@@ -71,7 +72,8 @@ class TranscriptionRunner:
         pretty_json: Indent JSON.
         policy: How earlier runs are treated; for results in files.
         events: Print the progress as JSON lines on stdout.
-        translators: Loads translators instead of `pool`.
+        translators: The machines of a cluster, which load translators instead of `pool`.
+        in_pieces: All machines of the cluster share each recording.
         style: Rules of srt and vtt subtitles. None: one cue for each segment, as openai-whisper
             writes.
     """
@@ -90,6 +92,7 @@ class TranscriptionRunner:
     style: SubtitleStyle | None = DEFAULT_STYLE
     events: bool = False
     translators: TranslatorSource | None = None
+    in_pieces: bool = False
 
     def __post_init__(self) -> None:
         self._progress, self._sounds = RunProgress(), SoundPrefetch()
@@ -128,7 +131,12 @@ class TranscriptionRunner:
     @property
     def _in_blocks(self) -> bool:
         """Whether recordings are recognized as far as their sound is decoded."""
-        return self.options.batch_size > 1 and not self._is_remote
+        return self.options.batch_size > 1 and self._decodes_sound
+
+    @property
+    def _decodes_sound(self) -> bool:
+        """Whether the sound of recordings is decoded here."""
+        return self.in_pieces or not self._is_remote
 
     @property
     def progress_output(self) -> ProgressOutput:
@@ -152,17 +160,19 @@ class TranscriptionRunner:
         Raises:
             EdgeError: It failed.
         """
-        self._obtain(found, name, single=False)
+        with SoundPrefetch(self._in_blocks) as self._sounds:
+            self._obtain(found, name, single=False)
         return self._progress.outcome
 
     def _obtain(self, found: FoundInput, name: str, *, single: bool) -> None:
         """Transcribe one recording, which may have to be downloaded first."""
         if found.problem is not None:
             raise InputError(found.problem)
-        if found.remote is not None:
-            print_note(f"downloading {found.shown}")
-        with found.present():
-            self._journaled(found, name, single=single)
+        with present(found, "transcribe", self.policy) as skipped:
+            if skipped is not None:
+                self._progress.skip(skipped.value)
+            else:
+                self._journaled(found, name, single=single)
 
     def _next_to_decode(self, inputs: Sequence[FoundInput]) -> Mapping[str, str]:
         """For each recording the next one that probably has to be decoded."""
@@ -181,7 +191,7 @@ class TranscriptionRunner:
                 yield found.problem
                 continue
             if found.remote is not None:
-                yield f"{found.shown}: download, then transcribe"
+                yield download_plan(found, "transcribe", self.policy)
                 continue
             source, record, journal = found.path, None, self.policy.journal
             if journal is not None and source != "-" and Path(source).is_file():
@@ -302,13 +312,14 @@ class TranscriptionRunner:
             self.target,
             pieces=() if entry is None else tuple(entry.pieces),
             keep=None if entry is None else _keeping(entry),
-            overlap=not (self._is_live or self._is_remote),
+            overlap=self._is_remote or not self._is_live,
         )
         if entry is not None:
             entry.running()
         source = found.path
         audio: Any = sys.stdin.buffer if source == "-" else source
-        sound = None if self._is_remote or source == "-" else self._sounds.take(source)
+        decodes = self._decodes_sound and source != "-"
+        sound = self._sounds.take(source) if decodes else None
         if isinstance(sound, SoundStream):
             audio = job.sound = sound
         elif sound is not None:

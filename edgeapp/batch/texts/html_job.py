@@ -15,7 +15,7 @@ from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.texts.kept_passages import KeptPassages
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
-from edgeapp.batch.texts.translation_job import LineTranslator, later_choices
+from edgeapp.batch.texts.translation_job import LineTranslator, key_settings
 from edgeapp.documents.html.translation import html_text, translate_html
 from pipelines import InputError, OptionError
 
@@ -57,13 +57,7 @@ class HtmlJob:
         return job_key(
             self.source,
             verb="translate html",
-            model=str(translator.model.folder),
-            compute_type=translator.model.compute_type,
-            shortlist=translator.shortlist,
-            source_language=self.options.source_language or translator.source,
-            target=self.options.target,
-            beam_size=self.options.beam_size,
-            **later_choices(self.options),
+            **key_settings(translator, self.options),
         )
 
     def run(self, target: Path | None) -> None:

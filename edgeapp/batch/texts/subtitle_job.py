@@ -14,7 +14,7 @@ from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import RunProgress
 from edgeapp.batch.texts.kept_passages import KeptPassages
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
-from edgeapp.batch.texts.translation_job import LineTranslator, later_choices
+from edgeapp.batch.texts.translation_job import LineTranslator, key_settings
 from edgeapp.documents.subtitle_file import SubtitleFile, parse, read
 from edgeapp.documents.subtitle_translation import passages, translate_subtitles
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
@@ -68,13 +68,7 @@ class SubtitleJob:
             self.source,
             verb="translate subtitles",
             suffix=self.source.suffix.lower(),
-            model=str(translator.model.folder),
-            compute_type=translator.model.compute_type,
-            shortlist=translator.shortlist,
-            source_language=self.options.source_language or translator.source,
-            target=self.options.target,
-            beam_size=self.options.beam_size,
-            **later_choices(self.options),
+            **key_settings(translator, self.options),
         )
 
     def _read(self) -> SubtitleFile:

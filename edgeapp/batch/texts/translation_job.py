@@ -27,7 +27,7 @@ from pipelines import InputError, NumericalError
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation, Translator
 
-__all__ = ["LineTranslator", "TranslationJob", "later_choices"]
+__all__ = ["LineTranslator", "TranslationJob", "key_settings"]
 
 _CHOICES = (  # options of decoding that came later than the others
     "n_best",
@@ -154,21 +154,15 @@ class TranslationJob:
         return failed
 
     def key(self) -> str:
-        """The key of the lines: all that they depend on, by names that stay the same."""
-        options, translator = self.options, self.translator
+        """The key of the lines: all that they depend on."""
+        options = self.options
         return job_key(
             Path(self.source.name),
-            model=str(translator.model.folder),
-            compute_type=translator.model.compute_type,
-            shortlist=translator.shortlist,
-            source_language=options.source_language or translator.source,
-            target=options.target,
             split_sentences=options.split_sentences,
-            beam_size=options.beam_size,
             word_alignments=options.word_alignments,
             document=self.document,
             format=self.format,
-            **later_choices(options),
+            **key_settings(self.translator, options),
         )
 
     def _translate(
@@ -296,15 +290,27 @@ class TranslationJob:
         return f"{self.source.shown}, line {unit.number}"
 
 
-def later_choices(options: TranslateOptions) -> dict[str, str]:
-    """Choices of decoding for the key of a job: only those that were given, so that the work of an
-    earlier version is gone on with."""
-    default = type(options)()
-    return {
-        name: str(getattr(options, name))
-        for name in _CHOICES
-        if getattr(options, name) != getattr(default, name)
+def key_settings(
+    translator: Translator, options: TranslateOptions
+) -> dict[str, str | int | bool | None]:
+    """What every translation depends on, for the key of a job, by names that stay the same.
+
+    Choices of decoding are there only if they were given, so that the work of an earlier version is
+    gone on with.
+    """
+    settings: dict[str, str | int | bool | None] = {
+        "model": str(translator.model.folder),
+        "compute_type": translator.model.compute_type,
+        "shortlist": translator.shortlist,
+        "source_language": options.source_language or translator.source,
+        "target": options.target,
+        "beam_size": options.beam_size,
     }
+    default = type(options)()
+    for name in _CHOICES:
+        if getattr(options, name) != getattr(default, name):
+            settings[name] = str(getattr(options, name))
+    return settings
 
 
 def _empty_translation(unit: TextUnit, error: NumericalError) -> Translation:

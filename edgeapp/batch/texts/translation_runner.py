@@ -11,6 +11,7 @@ from pathlib import Path
 
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
+from edgeapp.batch.journal.downloads import download_plan, present
 from edgeapp.batch.journal.pieces import LinesPiece, PassagesPiece
 from edgeapp.batch.outputs import check_no_collisions
 from edgeapp.batch.result_writer import ResultWriter
@@ -135,9 +136,10 @@ class TranslationRunner:
                 if each.found is not None:
                     if each.found.problem is not None:
                         raise InputError(each.found.problem)
-                    if each.found.remote is not None:
-                        print_note(f"downloading {each.found.shown}")
-                    stack.enter_context(each.found.present())
+                    skipped = stack.enter_context(present(each.found, "translate", self.policy))
+                    if skipped is not None:
+                        self._progress.skip(skipped.value)
+                        continue
                 self._translate(each, stack)
 
     def plan(self, inputs: Sequence[TextInput]) -> Iterator[str]:
@@ -151,12 +153,12 @@ class TranslationRunner:
                 yield each.found.problem
                 continue
             if each.found is not None and each.found.remote is not None:
-                yield f"{each.found.shown}: download, then translate"
+                yield download_plan(each.found, "translate", self.policy)
                 continue
             try:
                 with ExitStack() as stack:
                     job, path = self._job(each, stack)
-                    decision = self._decision(job, path)
+                    decision = self._decision(job, path, each.source.shown)
                     paths = [] if path is None else [path]
                     yield self._writer.plan(each.source.shown, decision, "translate", paths)
             except InputError as error:
@@ -174,7 +176,7 @@ class TranslationRunner:
             job.run(path)
             self._progress.wrote([] if path is None else [path])
             return
-        decision = self._decision(job, path)
+        decision = self._decision(job, path, each.source.shown)
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:
@@ -282,12 +284,14 @@ class TranslationRunner:
             path,
         )
 
-    def _decision(self, job: TranslationJob | SubtitleJob | HtmlJob, path: Path | None) -> Decision:
+    def _decision(
+        self, job: TranslationJob | SubtitleJob | HtmlJob, path: Path | None, shown: str
+    ) -> Decision:
         journal = self.policy.journal
         if path is None or journal is None or not Path(_name(job)).is_file():
             return Decision.BEGIN
         record = journal.record(self._key(job))
-        return self.policy.decide(record, _name(job), self._renderings(job, path))
+        return self.policy.decide(record, shown, self._renderings(job, path))
 
     def _key(self, job: TranslationJob | SubtitleJob | HtmlJob) -> str:
         return job.key() if isinstance(job, TranslationJob) else job.key(self.models.translator)

@@ -81,7 +81,7 @@ ALLOWED_ROUTES = (
     _route(r"/favicon\.ico", "GET HEAD", public=True),
     _route(r"/manifest\.json", "GET HEAD", public=True),
     _route(
-        r"/edgeapp/static/([a-z]{1,20}/)?[a-z0-9-]{1,40}\.(css|js|png|svg)",
+        r"/edgeapp/static/([a-z]{1,20}/)?[a-z0-9-]{1,40}\.(css|js|json|png|svg|woff2)",
         "GET HEAD",
         public=True,
     ),
@@ -128,7 +128,9 @@ ALLOWED_ROUTES = (
         query=re.compile(rb"session_hash=[\w-]{8,64}", re.ASCII),
     ),
     _program(r"/gradio_api/cancel", "POST", "/gradio_api/cancel", gradio=True),
-    _program(rf"/gradio_api/call/{_ENDPOINTS}", "POST", "/gradio_api/call/{endpoint}", gradio=True),
+    _program(
+        rf"/gradio_api/call/(v2/)?{_ENDPOINTS}", "POST", "/gradio_api/call/{endpoint}", gradio=True
+    ),
     _program(
         rf"/gradio_api/call/{_ENDPOINTS}/[0-9a-f]{{32}}",
         "GET",

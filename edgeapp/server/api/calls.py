@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import TypeVar
 
-from edgeapp.server.api.work_thread import ClientLeft
+from edgeapp.server.api.work_thread import unless
 
 __all__ = ["Call", "Calls"]
 
@@ -31,17 +31,7 @@ class Call:
         Raises:
             ClientLeft: The client left first; the work is cancelled.
         """
-        task = asyncio.ensure_future(work)
-        left = asyncio.ensure_future(self._left.wait())
-        try:
-            await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise ClientLeft
-            return await task
-        finally:
-            for each in (task, left):
-                each.cancel()
-            await asyncio.gather(task, left, return_exceptions=True)
+        return await unless(self._left.wait(), work)
 
     async def each_of(self, items: AsyncGenerator[T, None]) -> AsyncGenerator[T, None]:
         """The items of a generator, which is closed when the client leaves.

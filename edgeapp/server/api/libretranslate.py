@@ -19,8 +19,8 @@ from edgeapp.priorities import Priority
 from edgeapp.server.api.errors import ApiError, with_error_replies
 from edgeapp.server.api.service import ApiService, log_fields
 from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
+from edgeapp.server.api.uploads import check_length
 from edgeapp.server.api.work_thread import ClientLeft, collect, unless_client_leaves
-from edgeapp.server.page.exports import declared_length
 from edgeapp.server.page.picker_options import language_name
 from edgeapp.temporary_folders import make_temporary_folder
 from pipelines import TextLanguage, rank_text_languages
@@ -260,11 +260,7 @@ async def _body(request: Request) -> dict[str, Any]:
     Raises:
         ApiError: It is neither, or too large.
     """
-    length = declared_length(request)
-    if length is None or length < 0:
-        raise ApiError(411, "the request needs a Content-Length")
-    if length > _MAX_BODY_BYTES:
-        raise ApiError(413, f"the request is larger than {_MAX_BODY_BYTES >> 20} MB")
+    check_length(request, _MAX_BODY_BYTES)
     try:
         if request.headers.get("content-type", "").startswith("application/json"):
             values = json.loads(await request.body())

@@ -12,6 +12,7 @@ import asyncio
 import json
 import secrets
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from starlette.routing import BaseRoute, WebSocketRoute
@@ -27,20 +28,20 @@ from edgeapp.server.parking import Parking
 from edgeapp.server.sessions import Message, Session, Sessions
 from edgeapp.server.tasks.event_task import EventTask
 from edgeapp.server.transport.outbox import Outbox
+from edgeapp.server.transport.websockets import TRY_AGAIN_LATER, close_when_full, serve_parts
 from pipelines import EdgeError, language_code
 
 __all__ = ["LiveSocket"]
 
-_OPTIONS = ("rate", "language", "model", "translate_to", "session", "after")
+_OPTIONS = ("rate", "language", "model", "translate_to", "speakers", "session", "after")
 _DEFAULT_RATE = 16_000  # Hz
 _MAX_AHEAD_S = 20.0  # of audio that waits for the model; then the client's bytes are not read
 _PIECE_S = 5.0  # of audio that is passed on at a time
 _ROOM_CHECKED_S = 0.02
 _AUDIO_COST, _TEXT_COST = 1.0, 12.0  # see MessageRates
 _LOGIN_CHECKED_S = 30.0
-_CLOSING_S = 1.0
 # Close codes of WebSocket.
-_DONE, _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1000, 1008, 1013
+_DONE, _POLICY_VIOLATION = 1000, 1008
 
 
 class LiveSocket:
@@ -72,7 +73,7 @@ class LiveSocket:
             busy = refusal.status == 429
             with suppress(WebSocketDisconnect, RuntimeError):
                 await websocket.send_json({"type": "error", "message": refusal.message})
-                await websocket.close(_TRY_AGAIN_LATER if busy else _POLICY_VIOLATION)
+                await websocket.close(TRY_AGAIN_LATER if busy else _POLICY_VIOLATION)
             return
         await connection.run()
 
@@ -90,6 +91,7 @@ class _Connection:
         self._session: Session | None = None  # None: another connection has taken it
         self._loop = asyncio.get_running_loop()
         self._ended = False  # the session has ended; what waits is still sent
+        self._resuming = False  # a session that was taken up has not said `resumed` yet
 
     async def begin(self) -> None:
         """Begin a session, or take one up.
@@ -105,31 +107,25 @@ class _Connection:
             raise ApiError(400, "'after' goes with 'session'")
         choice = await asyncio.to_thread(_choice, options)
         rate = _number(options, "rate", _DEFAULT_RATE)
-        task = EventTask(self._endpoint.service.pool, choice, rate)
+        names = options.get("speakers")
+        speakers = names.split(",") if names else ()
+        task = EventTask(self._endpoint.service.pool, choice, rate, speakers)
         self._token = secrets.token_urlsafe(24)
         self._session = Session(self._endpoint.sessions, self._put, self._person)
         self._put({"type": "started", "session": self._token, "rate": rate, "received": 0})
         self._session.start(task)
+        self._endpoint.connections[self._token] = self
 
     async def run(self) -> None:
         """Serve until the session has ended, or one side closes the connection."""
-        self._endpoint.connections[self._token] = self
-        parts = {asyncio.create_task(part()) for part in (self._read, self._write, self._overflow)}
-        code = 0
-        try:
-            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-            code = max(_close_code(part) for part in done)
-        finally:
-            self._leave()
-            for part in parts:
-                part.cancel()
-        await asyncio.wait(parts)
-        if code:
-            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-                await asyncio.wait_for(self._websocket.close(code), _CLOSING_S)
+        parts = (self._read, self._write, partial(close_when_full, self._outbox))
+        await serve_parts(self._websocket, parts, self._leave)
 
     def give_up(self) -> None:
-        """Park the session and close the connection: its client has opened another one."""
+        """Park the session and close the connection: its client has opened another one.
+
+        The connection may still be taking the session up.
+        """
         self._leave()
         self._outbox.full.set()
 
@@ -141,7 +137,7 @@ class _Connection:
         if session is None:
             return
         logged_in = self._logins.user_of(self._websocket) is not None
-        parked = logged_in and self._endpoint.parking.park(self._token, session, self.user)
+        parked = logged_in and self._endpoint.parking.park([self._token], session, self.user)
         if not parked:
             session.close()
 
@@ -153,13 +149,25 @@ class _Connection:
             previous.give_up()
         session = endpoint.parking.take(token, self.user)
         if session is None:
-            raise ApiError(404, "this session is not here any more: begin another one")
+            raise _gone()
         self._token, self._after, self._session = token, after, session
-        # In a thread: it waits until an event that is being sent is kept.
-        await asyncio.to_thread(session.attach, self._put)
+        self._resuming = True
+        endpoint.connections[token] = self
+        try:
+            # In a thread: it waits until an event that is being sent is kept.
+            attached = await asyncio.to_thread(session.attach, self._put, session.parkings)
+        except BaseException:
+            self._leave()
+            raise
+        if not attached and self._session is session:
+            self._leave()
+            raise _gone()
 
     def _put(self, message: Message) -> None:
         """Queue a message for the client. From any thread."""
+        self._resuming = self._resuming and message["type"] != "resumed"
+        if self._resuming and "id" in message:
+            return  # an event of this moment: it comes again behind `resumed`
         if message["type"] == "idle":
             with suppress(RuntimeError):  # the server has ended
                 self._loop.call_soon_threadsafe(self._end)
@@ -180,11 +188,6 @@ class _Connection:
                 return CLOSE_FORBIDDEN
             if text is not None:
                 await self._websocket.send_text(text)
-
-    async def _overflow(self) -> int:
-        """Wait until the client is too far behind, or has another connection."""
-        await self._outbox.full.wait()
-        return _TRY_AGAIN_LATER
 
     async def _read(self) -> int:
         """Receive audio until the connection is closed; returns a close code."""
@@ -210,7 +213,7 @@ class _Connection:
         task = None if self._session is None else self._session.task("live")
         if not isinstance(task, EventTask):
             return True  # the session has ended
-        size = 2 * int(_PIECE_S * task.source.rate)
+        size = 2 * int(_PIECE_S * task.source.samples_per_s)
         for start in range(0, len(audio), size):
             while task.source.waiting_s > _MAX_AHEAD_S:
                 await asyncio.sleep(_ROOM_CHECKED_S)
@@ -223,6 +226,10 @@ class _Connection:
                 await asyncio.sleep(0)
                 return False
         return True
+
+
+def _gone() -> ApiError:
+    return ApiError(404, "this session is not here any more: begin another one")
 
 
 def _options(websocket: WebSocket) -> dict[str, str]:
@@ -256,10 +263,3 @@ def _type_of(text: str) -> Any:
     except (ValueError, RecursionError):
         return None
     return message.get("type") if isinstance(message, dict) else None
-
-
-def _close_code(part: asyncio.Task[int]) -> int:
-    """The close code that a part of a connection ended with; 0: the client has left."""
-    if part.cancelled() or isinstance(part.exception(), (WebSocketDisconnect, RuntimeError)):
-        return 0
-    return part.result()

@@ -33,6 +33,10 @@ _TRANSCRIPTION: dict[str, Json] = {
         "type": "array", "items": {"type": "string", "enum": ["segment", "word"]},
         "description": "With response_format json or verbose_json.",
     },
+    "include[]": {
+        "type": "array", "items": {"type": "string", "enum": ["logprobs"]},
+        "description": "Log-probabilities of tokens, with response_format json.",
+    },
     "chunking_strategy": _STRING | {
         "description": 'auto, or JSON: {"type": "server_vad", "threshold": 0.5, '
         '"prefix_padding_ms": 300, "silence_duration_ms": 500}.'

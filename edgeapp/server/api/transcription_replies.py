@@ -46,6 +46,8 @@ def complete_reply(
         kind = "text/vtt" if request.response_format == "vtt" else "text/plain"
         return Response(render(transcript, request.response_format), media_type=kind)
     content: dict[str, Any] = {"text": text, "usage": _usage(started)}
+    if request.logprobs:
+        content["logprobs"] = _logprobs(segments)
     if request.response_format == "verbose_json":
         language = "en" if task == "translate" else started.language
         content = {
@@ -69,7 +71,8 @@ def streamed_reply(
 
     Args:
         path: Of the request, which decides the shape of an error.
-        request: The granularities of times, which the last event has.
+        request: The granularities of times, which the last event has, and whether the events
+            have log-probabilities.
         items: The recognition; it is closed when the client leaves.
     """
 
@@ -83,12 +86,15 @@ def streamed_reply(
                     if isinstance(item, RecognitionStarted):
                         started = item
                         continue
-                    if request.granularities:
+                    if request.granularities or request.logprobs:
                         segments.append(item)
                     # The deltas add up to the text, which does not begin with a space.
                     delta = item.text if text else item.text.lstrip()
+                    event: dict[str, Any] = {"type": "transcript.text.delta", "delta": delta}
+                    if request.logprobs:
+                        event["logprobs"] = _logprobs([item], begins_text=not text)
                     text += delta
-                    yield _event({"type": "transcript.text.delta", "delta": delta})
+                    yield _event(event)
         except Exception as error:
             refusal = api_error_of(error)
             yield _event(
@@ -100,6 +106,8 @@ def streamed_reply(
         done: dict[str, Any] = {
             "type": "transcript.text.done", "text": text, **_times(request, segments)
         }  # fmt: skip
+        if request.logprobs:
+            done["logprobs"] = _logprobs(segments)
         if started is not None:
             done["usage"] = _usage(started)
         yield _event(done)
@@ -127,6 +135,26 @@ def _times(request: TranscriptionRequest, segments: Sequence[Segment]) -> dict[s
             for segment in segments
             for word in segment.words
         ]
+    return content
+
+
+def _logprobs(segments: Sequence[Segment], *, begins_text: bool = True) -> list[dict[str, Any]]:
+    """The tokens of a text with their log-probabilities. Their bytes add up to the text.
+
+    Args:
+        segments: Of the text.
+        begins_text: Leave out the white space that the text does not begin with.
+    """
+    content: list[dict[str, Any]] = []
+    for segment in segments:
+        for token in segment.token_logprobs:
+            utf8 = bytes(token.utf8)
+            if begins_text and not content:
+                utf8 = utf8.lstrip()
+                if not utf8:
+                    continue
+            shown = utf8.decode("utf-8", errors="replace")
+            content.append({"token": shown, "bytes": list(utf8), "logprob": token.logprob})
     return content
 
 

@@ -59,6 +59,7 @@ class TranscriptionRequest:
         response_format: One of RESPONSE_FORMATS.
         granularities: Of the times in json and verbose_json: "segment", "word" or both.
         stream: Send the text as it is decoded.
+        logprobs: Send the log-probability of each token of the text.
         vad: Limits of voice activity detection: fields of TranscribeOptions.
     """
 
@@ -70,6 +71,7 @@ class TranscriptionRequest:
     response_format: str = "json"
     granularities: tuple[str, ...] = ()
     stream: bool = False
+    logprobs: bool = False
     vad: dict[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -99,9 +101,10 @@ class TranscriptionRequest:
             response_format=response_format,
             granularities=_granularities(lists.get("timestamp_granularities", [])) or usual,
             stream=_boolean(values.get("stream")),
+            logprobs=_includes_logprobs(lists.get("include", [])),
             vad=_chunking(values.get("chunking_strategy")),
         )
-        request._check_combination(lists)
+        request._check_combination()
         return request
 
     def options(self, task: Literal["transcribe", "translate"], priority: int) -> TranscribeOptions:
@@ -120,6 +123,7 @@ class TranscriptionRequest:
             initial_prompt=self.prompt,
             hotwords=", ".join(self.keywords) or None,
             word_timestamps=self.needs_words,
+            token_logprobs=self.logprobs,
             batch_size=_BATCH_SIZE,
             priority=priority,
             **values,
@@ -130,7 +134,7 @@ class TranscriptionRequest:
         """Whether the times of words are needed: subtitles break between words."""
         return "word" in self.granularities or self.response_format in ("srt", "vtt")
 
-    def _check_combination(self, lists: dict[str, list[str]]) -> None:
+    def _check_combination(self) -> None:
         if self.granularities and self.response_format not in _TIMED_FORMATS:
             raise ApiError(
                 400,
@@ -143,14 +147,12 @@ class TranscriptionRequest:
                 f"'stream' needs 'response_format' json or text, not {self.response_format}",
                 param="stream",
             )
-        for name in lists.get("include", ()):
-            reason = "it is not known; there is logprobs"
-            if name == "logprobs":
-                reason = (
-                    "log-probabilities of tokens are not returned; verbose_json has the mean "
-                    "of each segment"
-                )
-            raise ApiError(400, f"'include' {name[:40]!r}: {reason}", param="include")
+        if self.logprobs and self.response_format != "json":
+            raise ApiError(
+                400,
+                f"'include' logprobs needs 'response_format' json, not {self.response_format}",
+                param="include",
+            )
 
 
 def _sorted_fields(
@@ -221,6 +223,13 @@ def _granularities(values: list[str]) -> tuple[str, ...]:
                 param="timestamp_granularities",
             )
     return tuple(dict.fromkeys(values))
+
+
+def _includes_logprobs(values: list[str]) -> bool:
+    for value in values:
+        if value != "logprobs":
+            raise ApiError(400, f"'include' takes logprobs, not {value[:40]!r}", param="include")
+    return bool(values)
 
 
 def _boolean(text: str | None) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Message
 
-__all__ = ["FormUploads", "UploadedForm"]
+__all__ = ["FormUploads", "UploadedForm", "check_length"]
 
 _MB = 1 << 20
 _MAX_FIELDS = 64
@@ -213,3 +213,16 @@ def _copy(file: UploadFile, path: Path) -> None:
 def _plain_name(name: str | None) -> str:
     """A file's name for messages: its last part, short."""
     return (name or "").replace("\\", "/").rpartition("/")[2][:200] or "the file"
+
+
+def check_length(request: Request, most: int) -> None:
+    """Check that the body of a request has a length, of at most so many bytes.
+
+    Raises:
+        ApiError: It has none, or is larger.
+    """
+    length = declared_length(request)
+    if length is None or length < 0:
+        raise ApiError(411, "the request needs a Content-Length")
+    if length > most:
+        raise ApiError(413, f"the request is larger than {most >> 20} MB")

@@ -19,6 +19,7 @@ __all__ = [
     "WorkCancelled",
     "collect",
     "in_thread",
+    "unless",
     "unless_client_leaves",
 ]
 
@@ -136,19 +137,29 @@ async def unless_client_leaves(request: Request, work: Awaitable[T]) -> T:
     Raises:
         ClientLeft: The client closed its connection.
     """
-    task = asyncio.ensure_future(work)
-    left = asyncio.ensure_future(_disconnected(request))
+    return await unless(_disconnected(request), work)
+
+
+async def unless(left: Awaitable[object], work: Awaitable[T]) -> T:
+    """Wait for a result.
+
+    Args:
+        left: Ends when the client has left.
+        work: What is waited for.
+
+    Raises:
+        ClientLeft: The client left first; the work is cancelled.
+    """
+    task, leaving = asyncio.ensure_future(work), asyncio.ensure_future(left)
     try:
-        await asyncio.wait((task, left), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((task, leaving), return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientLeft
         return await task
     finally:
-        for each in (task, left):
-            if not each.done():
-                each.cancel()
-        with suppress(asyncio.CancelledError, Exception):
-            await asyncio.gather(task, left, return_exceptions=True)
+        for each in (task, leaving):
+            each.cancel()
+        await asyncio.gather(task, leaving, return_exceptions=True)
 
 
 async def collect(items: AsyncGenerator[T, None]) -> list[T]:

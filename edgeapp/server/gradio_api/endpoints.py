@@ -37,6 +37,8 @@ _FASTEST = 100.0
 _KINDS: dict[Any, tuple[Any, str]] = {
     str: (str, "text"), bool: (bool, "true or false"), float: ((int, float), "a number"),
 }  # fmt: skip
+# A recording in the code that "Use via API" shows.
+_EXAMPLE = {"path": "talk.mp3", "url": "talk.mp3", "meta": {"_type": "gradio.FileData"}}
 Result = tuple[str, Json]
 T = TypeVar("T")
 
@@ -67,8 +69,8 @@ class GradioEndpoints:
         self._service, self._uploads = service, uploads
         self.calls = Calls()
 
-    def add_to(self, page: gr.Blocks) -> int:
-        """Add the endpoints to a page; how many there are."""
+    def add_to(self, page: gr.Blocks) -> list[tuple[str, list[inspect.Parameter]]]:
+        """Add the endpoints to a page; the name and the parameters of each."""
         streamed = [_streamed(each) for each in (self.transcribe, self.translate, self.live)]
         endpoints = [*streamed, self.models]
         with page:
@@ -80,7 +82,13 @@ class GradioEndpoints:
                     api_description=inspect.getdoc(function),
                     concurrency_limit=None,
                 )
-        return len(endpoints)
+        described = [(function.__name__, _parameters(function)) for function in endpoints]
+        for (_, parameters), added in zip(described, page.fns.values(), strict=True):
+            for parameter, component in zip(parameters, added.inputs, strict=True):
+                if parameter.annotation is Recording:
+                    # As a method, which Gradio calls; a value would be the default.
+                    setattr(component, "example_payload", lambda: _EXAMPLE)  # noqa: B010
+        return described
 
     async def transcribe(
         self,
@@ -237,6 +245,12 @@ class GradioEndpoints:
     def _person(self, request: gr.Request) -> str:
         assert request.request is not None, "calls arrive in requests"
         return self._service.logins.person_of(request.request)
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """The parameters that a client gives."""
+    parameters = inspect.signature(function).parameters.values()
+    return [parameter for parameter in parameters if parameter.annotation is not gr.Request]
 
 
 def _streamed(function: Callable[..., AsyncGenerator[Result, None]]) -> Callable[..., Any]:

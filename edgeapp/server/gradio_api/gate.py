@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import inspect
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode
 
@@ -20,7 +21,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 
 from edgeapp.server.api.calls import Calls
 from edgeapp.server.api.errors import ApiError
-from edgeapp.server.page.exports import declared_length
+from edgeapp.server.api.uploads import check_length
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,6 +34,7 @@ _MAX_VALUES = 32
 _SESSION = re.compile(r"[\w-]{8,64}", re.ASCII)
 _EVENT = re.compile(r"[0-9a-f]{32}")
 _STREAMS = ("queue/data", "call/")  # GET of these sends the results
+_BY_NAME = "call/v2/"  # the arguments are an object, not a list
 
 
 class GradioGate:
@@ -42,7 +44,7 @@ class GradioGate:
         app: The application.
         person_of: Whom a request belongs to.
         calls: The calls that run.
-        functions: The number of functions that can be called.
+        functions: The functions that can be called, by their number: name and parameters.
         has_results: Whether Gradio knows a session; it would fail after its reply has begun.
         forget_info: Makes Gradio write its next description anew. It would keep the first one,
             with the host that this first client has named.
@@ -53,7 +55,7 @@ class GradioGate:
         app: ASGIApp,
         person_of: Callable[[HTTPConnection], str],
         calls: Calls,
-        functions: int,
+        functions: Sequence[tuple[str, Sequence[inspect.Parameter]]],
         has_results: Callable[[str], bool],
         forget_info: Callable[[], None],
     ) -> None:
@@ -101,6 +103,11 @@ class GradioGate:
             content = {
                 "session_hash": session, "fn_index": self._function(values), "event_id": event,
             }  # fmt: skip
+        elif route.startswith(_BY_NAME):
+            route = route.removeprefix(_BY_NAME)
+            content = {"data": _data(self._arguments(route, values))}
+            path = f"{PREFIX}call/{route}"
+            scope = {**scope, "path": path, "raw_path": path.encode()}
         else:
             content = {"data": _data(values.get("data"))}
             if route == "queue/join":
@@ -149,17 +156,25 @@ class GradioGate:
 
     def _function(self, values: dict[str, Any]) -> int:
         index = values.get("fn_index")
-        if not isinstance(index, int) or not 0 <= index < self._functions:
+        if not isinstance(index, int) or not 0 <= index < len(self._functions):
             raise ApiError(400, "'fn_index' is not one of the functions in GET /config")
         return index
 
+    def _arguments(self, function: str, values: dict[str, Any]) -> list[Any]:
+        """The arguments of a call, in order, of an object that names them."""
+        parameters = dict(self._functions)[function]
+        known = {parameter.name for parameter in parameters}
+        if unknown := sorted(set(values) - known):
+            names = ", ".join(parameter.name for parameter in parameters) or "none"
+            raise ApiError(400, f"unknown argument {unknown[0][:40]!r}; there are: {names}")
+        for parameter in parameters:
+            if parameter.default is inspect.Parameter.empty and parameter.name not in values:
+                raise ApiError(400, f"the argument {parameter.name!r} is missing")
+        return [values.get(parameter.name, parameter.default) for parameter in parameters]
+
 
 async def _body(request: Request) -> dict[str, Any]:
-    length = declared_length(request)
-    if length is None or length < 0:
-        raise ApiError(411, "the request needs a Content-Length")
-    if length > _MAX_BODY_BYTES:
-        raise ApiError(413, f"the request is larger than {_MAX_BODY_BYTES >> 20} MB")
+    check_length(request, _MAX_BODY_BYTES)
     try:
         values = json.loads(await request.body())
     except (ValueError, RecursionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.server.page.picker_options import language_name, picker_options
@@ -22,7 +23,8 @@ def model_list(pool: ModelPool, *, folders: bool = False) -> list[dict[str, Any]
 
     Returns:
         For each model its name, task, size on disk, source, languages, and "loaded": compute
-        type, device, memory and use count, None if it is not loaded.
+        type, device, memory and use count, None if it is not loaded. "languages": "source" and
+        "target", each a list of {"code", "name"}; a recognizer has no target.
     """
     from pipelines.hub import list_models
 
@@ -36,7 +38,7 @@ def model_list(pool: ModelPool, *, folders: bool = False) -> list[dict[str, Any]
             "task": model.task,
             "bytes": model.size_bytes,
             "source": model.source,
-            "languages": languages.get(model.name, ""),
+            "languages": languages.get(model.name, {"source": [], "target": []}),
             "loaded": _load_state(loaded[folder], pool) if folder in loaded else None,
         }
         rows.append(row | {"folder": str(model.folder)} if folders else row)
@@ -71,17 +73,20 @@ def _load_state(model: LoadedModel, pool: ModelPool) -> dict[str, Any]:
     }
 
 
-def _languages_by_model() -> dict[str, str]:
-    """Model name → its languages in words, such as "English → 7 languages"."""
+def _languages_by_model() -> dict[str, dict[str, list[dict[str, str]]]]:
+    """Model name → the languages that it reads or hears, and those that it translates into."""
     options = picker_options()
-    words: dict[str, str] = {}
-    for recognizer in options.recognizers:
-        names = [language_name(code) for code in recognizer.languages]
-        words[recognizer.name] = names[0] if len(names) == 1 else f"{len(names)} languages"
+    languages = {
+        recognizer.name: {"source": _named(recognizer.languages), "target": []}
+        for recognizer in options.recognizers
+    }
     for model in {pair.model for pair in options.pairs}:
         pairs = [pair for pair in options.pairs if pair.model == model]
-        source = language_name(pairs[0].source) if pairs[0].source else "Several"
-        targets = [language_name(pair.target) for pair in pairs]
-        target = targets[0] if len(targets) == 1 else f"{len(targets)} languages"
-        words[model] = f"{source} → {target}"
-    return words
+        sources = dict.fromkeys(pair.source for pair in pairs if pair.source)
+        targets = dict.fromkeys(pair.target for pair in pairs)
+        languages[model] = {"source": _named(sources), "target": _named(targets)}
+    return languages
+
+
+def _named(codes: Iterable[str]) -> list[dict[str, str]]:
+    return [{"code": code, "name": language_name(code)} for code in codes]

@@ -80,7 +80,8 @@ class PageApi:
         }
 
     def _list_options(self, message: Message, history: History) -> Message:
-        return picker_options().as_message() | {"can_change": self._can_change_models}
+        options = picker_options(self._pool.settings.model)
+        return options.as_message() | {"can_change": self._can_change_models}
 
     def _load_model(self, message: Message, history: History) -> Message:
         model = self._installed(message)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from pipelines import (
     LANGUAGES,
+    EdgeError,
     OptionError,
     is_one_language,
+    language_in_name,
     model_languages,
     pair_in_name,
     two_letter,
 )
-from pipelines.hub import ModelInfo, list_models, read_json
+from pipelines.hub import ModelInfo, choose_default, list_models, read_json
 
 __all__ = [
     "ModelChoice",
     "PickerOptions",
+    "ReaderOption",
     "RecognizerOption",
     "TranslatorOption",
     "language_name",
@@ -62,11 +66,34 @@ class TranslatorOption:
 
 
 @dataclass(frozen=True)
+class ReaderOption:
+    """An installed model that reads pictures.
+
+    Attributes:
+        name: The model's name.
+        bundled: It came with the program.
+    """
+
+    name: str
+    bundled: bool = False
+
+
+@dataclass(frozen=True)
 class PickerOptions:
-    """The recognizers and language pairs that the page offers."""
+    """What the page offers.
+
+    Attributes:
+        recognizers: For speech.
+        pairs: Languages of the translators.
+        readers: For pictures.
+        automatic: Codes of the languages for which a recognizer can be chosen automatically: not
+            of those that only a named one recognizes, as Moonshine for Japanese.
+    """
 
     recognizers: tuple[RecognizerOption, ...]
     pairs: tuple[TranslatorOption, ...]
+    readers: tuple[ReaderOption, ...] = ()
+    automatic: tuple[str, ...] = ()
 
     def as_message(self) -> dict[str, Any]:
         """A message for the page, with the name of each language."""
@@ -76,6 +103,8 @@ class PickerOptions:
             "type": "picker_options",
             "recognizers": [asdict(option) for option in self.recognizers],
             "pairs": [asdict(pair) for pair in self.pairs],
+            "readers": [asdict(option) for option in self.readers],
+            "automatic": self.automatic,
             "languages": {code: language_name(code) for code in sorted(codes)},
         }
 
@@ -85,7 +114,7 @@ class ModelChoice:
     """What a user chose on the page. None: choose automatically.
 
     Attributes:
-        model: The name of a recognizer.
+        model: The name of a recognizer, or of a model that reads pictures.
         language: The code of the language of the input: spoken, or of the text.
         target: The code of the language to translate into.
         translation_model: The name of a translator.
@@ -114,11 +143,15 @@ class ModelChoice:
         return cls(**values)
 
 
-def picker_options() -> PickerOptions:
-    """The options that the installed models allow."""
+def picker_options(preferred: str | None = None) -> PickerOptions:
+    """The options that the installed models allow.
+
+    Args:
+        preferred: The recognizer of the user's settings, in place of an automatic choice.
+    """
     models = list_models()
     recognizers = tuple(
-        RecognizerOption(model.name, _languages(model.folder), model.source == "bundled")
+        RecognizerOption(model.name, _languages(model), model.source == "bundled")
         for model in models
         if model.task == "asr" and model.native
     )
@@ -128,7 +161,13 @@ def picker_options() -> PickerOptions:
         if model.task == "translation" and model.native
         for pair in _pairs(model)
     ]
-    return PickerOptions(recognizers, tuple(pairs))
+    readers = tuple(
+        ReaderOption(model.name, model.source == "bundled")
+        for model in models
+        if model.task == "reading"
+    )
+    automatic = _automatic_languages(recognizers, preferred)
+    return PickerOptions(recognizers, tuple(pairs), readers, automatic)
 
 
 def language_name(code: str) -> str:
@@ -136,10 +175,31 @@ def language_name(code: str) -> str:
     return LANGUAGES[code].title() if code in LANGUAGES else code
 
 
-def _languages(folder: Path) -> tuple[str, ...]:
-    ids = read_json(folder / "generation_config.json").get("lang_to_id")
+def _automatic_languages(
+    recognizers: Sequence[RecognizerOption], preferred: str | None
+) -> tuple[str, ...]:
+    names: dict[str, list[str]] = {}  # by language
+    for option in recognizers:
+        for code in option.languages:
+            names.setdefault(code, []).append(option.name)
+    # Languages of the same recognizers have the same choice, which takes 5 ms.
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for code, of_code in names.items():
+        groups.setdefault(tuple(of_code), []).append(code)
+    listed, codes = {option.name for option in recognizers}, list[str]()
+    for able, group in groups.items():
+        with suppress(EdgeError):  # no such recognizer
+            chosen = choose_default("asr", group[0], preferred=preferred).name
+            # The settings may name a folder that is not listed.
+            if chosen in able or chosen not in listed:
+                codes += group
+    return tuple(sorted(codes))
+
+
+def _languages(model: ModelInfo) -> tuple[str, ...]:
+    ids = read_json(model.folder / "generation_config.json").get("lang_to_id")
     if not isinstance(ids, dict) or not ids:
-        return ("en",)
+        return (language_in_name(model.name) or "en",)
     return tuple(token.strip("<|>") for token in ids)
 
 

@@ -11,6 +11,7 @@ from edgeapp.server.page.request_fields import non_negative, text_field
 from edgeapp.server.sessions import Message
 from edgeapp.server.transcripts import transcript_of
 from edgeapp.subtitles.formats import Timed
+from edgeapp.subtitles.speakers import speaker_of
 from pipelines import OptionError, OutputError
 
 __all__ = ["RECORD_REQUESTS"]
@@ -125,11 +126,15 @@ def _summary(record: Summary) -> Message:
 
 
 def _cues(cues: Sequence[Timed]) -> list[dict[str, Any]]:
-    """Cues as messages; "words" only where there are any."""
+    """Cues as messages; "words", "doubts" and "speaker" only where they are known."""
     messages = []
     for cue in cues:
         values: dict[str, Any] = {"start": cue.start, "end": cue.end, "text": cue.text}
         if words := getattr(cue, "words", ()):
             values["words"] = [asdict(word) for word in words]
+        if doubts := getattr(cue, "doubts", ()):
+            values["doubts"] = doubts
+        if speaker := speaker_of(cue):
+            values["speaker"] = speaker
         messages.append(values)
     return messages

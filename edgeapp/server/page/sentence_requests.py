@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from edgeapp.history import History
+from edgeapp.live.doubts import doubts_of
 from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
 from edgeapp.server.page.picker_options import ModelChoice
@@ -16,7 +17,7 @@ from edgeapp.server.sessions import Message
 from pipelines import OptionError
 
 if TYPE_CHECKING:
-    from pipelines import Alignment, TranslateOptions, Translator
+    from pipelines import Alignment, Span, TranslateOptions, Translator
 
 __all__ = ["SentenceRequests", "carry_links"]
 
@@ -24,8 +25,6 @@ _MAX_SENTENCES = 500  # of a request
 _MAX_SENTENCE = 5_000  # characters
 _MAX_ALIGNED = 2_000  # characters
 _MAX_SAMPLE = 20_000  # characters
-
-Span = tuple[int, int]
 
 
 class SentenceRequests:
@@ -47,7 +46,7 @@ class SentenceRequests:
         }
 
     def _translate(self, message: Message, history: History) -> Message:
-        """Translate each of "sentences" from "language" into "target"."""
+        """Translate each of "sentences" from "language" into "target"; "doubts": of each."""
         sentences = message.get("sentences")
         if not isinstance(sentences, list) or len(sentences) > _MAX_SENTENCES:
             raise OptionError(f"sentences must be a list of at most {_MAX_SENTENCES}")
@@ -56,7 +55,8 @@ class SentenceRequests:
                 raise OptionError(f"a sentence is a text of at most {_MAX_SENTENCE} characters")
         with self._translator(message) as (translator, options):
             results = translator.translate(sentences, options)
-        return {"translations": [result.text.strip() for result in results]}
+            doubts = [doubts_of(result, translator) for result in results]
+        return {"translations": [result.text.strip() for result in results], "doubts": doubts}
 
     def _align(self, message: Message, history: History) -> Message:
         """Which words of a "text" those of its "translation" come from, by the decoder's attention:

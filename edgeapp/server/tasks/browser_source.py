@@ -18,13 +18,14 @@ _LOWEST_RATE, _HIGHEST_RATE = 8_000, 192_000  # Hz
 
 
 class BrowserSource:
-    """Resamples a browser's audio, 16-bit little-endian mono, to float32 at 16 kHz.
+    """Resamples a browser's audio, 16-bit little-endian, to float32 at 16 kHz.
 
     Implements edgeapp.live.sources.LiveSource. `put`, `stop` and `cancel` may be called from any
     thread, `read` from one.
 
     Args:
         rate: The browser's sample rate, in Hz.
+        channels: Their samples are interleaved.
 
     Attributes:
         rate: The same.
@@ -33,15 +34,14 @@ class BrowserSource:
         InputError: The rate is not between 8 and 192 kHz.
     """
 
-    def __init__(self, rate: int) -> None:
+    def __init__(self, rate: int, channels: int = 1) -> None:
         if not _LOWEST_RATE <= rate <= _HIGHEST_RATE:
             raise InputError(f"audio at {rate} Hz cannot be used; 16000 to 48000 is usual")
-        self.rate = rate
-        self._resampler = soxr.ResampleStream(rate, SAMPLE_RATE, 1, dtype="float32")
+        self.rate, self.channels = rate, channels
+        self._resampler = soxr.ResampleStream(rate, SAMPLE_RATE, channels, dtype="float32")
         self._queue: deque[bytes] = deque()
-        self._queued = 0  # samples at the browser's rate
-        self._received = 0  # samples at the browser's rate
-        self._dropped = 0  # samples at the browser's rate
+        # Samples of all channels, at the browser's rate.
+        self._queued = self._received = self._dropped = 0
         self._changed = threading.Condition()
         self._stopped = self._flushed = False
 
@@ -49,15 +49,17 @@ class BrowserSource:
         """Append a recorded block.
 
         Raises:
-            InputError: The number of bytes is odd.
+            InputError: The last sample, or that of a channel, is incomplete.
         """
-        if len(data) % 2:
+        if len(data) % (2 * self.channels):
+            if self.channels > 1:
+                raise InputError("16-bit audio of two channels comes in groups of four bytes")
             raise InputError("16-bit audio comes in pairs of bytes")
         with self._changed:
             count = len(data) // 2
             if self._stopped or not count:
                 return
-            if self._queued + count > _MAX_QUEUED_S * self.rate:
+            if self._queued + count > _MAX_QUEUED_S * self.samples_per_s:
                 self._dropped += count
                 return
             self._queue.append(data)
@@ -66,7 +68,8 @@ class BrowserSource:
             self._changed.notify()
 
     def read(self, wait_s: float) -> Samples | None:
-        """All queued audio at 16 kHz, possibly empty. None after the end.
+        """All queued audio at 16 kHz, possibly empty: [n], or [n, channels] of several. None after
+        the end.
 
         Args:
             wait_s: Seconds to wait for audio if none is queued.
@@ -82,6 +85,8 @@ class BrowserSource:
             return None
         self._flushed = last
         block = np.frombuffer(data, "<i2").astype(np.float32) / 32768.0
+        if self.channels > 1:
+            block = block.reshape(-1, self.channels)
         resampled: Samples = self._resampler.resample_chunk(block, last=last)
         return resampled
 
@@ -100,21 +105,32 @@ class BrowserSource:
             self._changed.notify()
 
     @property
+    def queue_bytes(self) -> int:
+        """Bytes of the longest queue."""
+        return int(2 * _MAX_QUEUED_S * self.samples_per_s)
+
+    @property
+    def samples_per_s(self) -> int:
+        """Samples of all channels in a second, at the browser's rate."""
+        return self.rate * self.channels
+
+    @property
     def received(self) -> int:
-        """Samples at the browser's rate that were accepted: the position of the next one."""
+        """Samples that were accepted, of all channels at the browser's rate: the position of the
+        next one."""
         return self._received
 
     @property
     def taken(self) -> int:
-        """Samples at the browser's rate that were read; the others are in the queue."""
+        """Samples that were read, as `received`; the others are in the queue."""
         return self._received - self._queued
 
     @property
     def dropped_s(self) -> float:
         """Seconds of audio that were dropped because the queue was full."""
-        return self._dropped / self.rate
+        return self._dropped / self.samples_per_s
 
     @property
     def waiting_s(self) -> float:
         """Seconds of audio in the queue."""
-        return self._queued / self.rate
+        return self._queued / self.samples_per_s

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from edgeapp.history import TranslatedCue
 from edgeapp.live.events import (
     SessionEnded,
     SessionEvent,
@@ -13,6 +14,7 @@ from edgeapp.live.events import (
     TranslationFinal,
     TranslationPartial,
     WarningRaised,
+    speaker_and_event,
 )
 from edgeapp.subtitles.formats import Cue
 from edgeapp.subtitles.segmenter import SubtitleSegmenter, ends_sentence
@@ -34,26 +36,31 @@ class CaptionLine:
         id: Its index.
         start: Seconds since the start of the session.
         end: Seconds since the start of the session.
+        speaker: The name of who says it; "" in a session of one channel.
         text: Final text.
         tail: Text after it that may still change.
         translation: Final translation, of finished sentences.
         running: Translation of the unfinished sentence, which may still change.
+        doubts: Spans of the words of the final translation of which the model is in doubt, as
+            JavaScript counts characters.
     """
 
     id: int
     start: float
     end: float
+    speaker: str = ""
     text: str = ""
     tail: str = ""
     translation: str = ""
     running: str = ""
+    doubts: tuple[tuple[int, int], ...] = ()
 
 
 class CaptionLines:
     """The lines and cues of a live session.
 
     Attributes:
-        lines: All lines so far.
+        lines: All lines so far, in the order in which they began.
         cues: Subtitle cues of the final text.
         translated: Cues of the final translation.
     """
@@ -62,11 +69,7 @@ class CaptionLines:
         self.lines: list[CaptionLine] = []
         self.cues: list[Cue] = []
         self.translated: list[Cue] = []
-        self._segmenter = SubtitleSegmenter()
-        # Characters without spaces: they say which line a translated sentence belongs to.
-        self._offsets: list[int] = []  # committed before each line
-        self._committed = self._translated = 0
-        self._open = False  # whether new text continues the last line
+        self._speakers: dict[str, _SpeakerLines] = {}
 
     def update(self, event: SessionEvent) -> Iterator[Message]:
         """Apply an event.
@@ -74,73 +77,122 @@ class CaptionLines:
         Yields:
             Messages for the page: every changed line, new cues, status and warnings.
         """
-        if isinstance(event, SpeechStarted):
-            self._begin_line(event.time)
-        elif isinstance(event, CommittedText):
-            yield from self._commit(event)
-        elif isinstance(event, PartialText):
-            if event.text and not self._open:
-                self._begin_line(self.lines[-1].end if self.lines else 0.0)
-            yield from self._set_tail(event.text)
-        elif isinstance(event, (SpeechEnded, SessionEnded)):
-            yield from self._set_tail("")
-            self._open = False
-            yield from self._add_cues(self._segmenter.flush())
-            if isinstance(event, SessionEnded):
-                yield {"type": "live_ended", "time": round(event.time, 2)}
-        elif isinstance(event, TranslationPartial):
-            if (line := self._line_to_translate()) is not None:
-                line.running = event.text
-                yield line_message(line)
-        elif isinstance(event, TranslationFinal):
-            yield from self._translate(event)
-        elif isinstance(event, Status):
+        name, event = speaker_and_event(event)
+        if isinstance(event, Status):
             yield {"type": "live_status", **{k: round(v, 2) for k, v in asdict(event).items()}}
         elif isinstance(event, WarningRaised):
             yield {"type": "warning", "message": event.message}
+        elif isinstance(event, SessionEnded):
+            yield from self.end()
+            yield {"type": "live_ended", "time": round(event.time, 2)}
+        else:
+            speaker = self._speakers.setdefault(name, _SpeakerLines(self, name))
+            yield from speaker.update(event)
+
+    def end(self) -> Iterator[Message]:
+        """End what is being said: the cues of all final text are complete.
+
+        Yields:
+            As `update`.
+        """
+        for speaker in self._speakers.values():
+            yield from speaker.end_utterance()
 
     def copy(self) -> CaptionLines:
         """A copy of the lines, which goes on by itself. It has no cues."""
         other = CaptionLines()
         other.lines = [replace(line) for line in self.lines]
-        other._offsets = list(self._offsets)
-        other._committed, other._translated = self._committed, self._translated
-        other._open = self._open
+        other._speakers = {name: each.copy(other) for name, each in self._speakers.items()}
         return other
 
     def retranslate(self, count: int) -> list[CaptionLine]:
         """Forget the translation, for another language.
 
         Args:
-            count: How many of the last lines are to be translated again.
+            count: How many of each speaker's last lines are to be translated again.
 
         Returns:
             Those lines; translations that follow are of their text first.
         """
         for line in self.lines:
             line.translation = line.running = ""
-        latest = self.lines[-count:]
+            line.doubts = ()
+        latest = [line for each in self._speakers.values() for line in each.retranslate(count)]
+        return sorted(latest, key=lambda line: line.id)
+
+
+class _SpeakerLines:
+    """The lines of one speaker among those of the session."""
+
+    def __init__(self, session: CaptionLines, name: str) -> None:
+        self._session, self._name = session, name
+        self._segmenter = SubtitleSegmenter()
+        self._lines: list[CaptionLine] = []
+        # Characters without spaces: they say which line a translated sentence belongs to.
+        self._offsets: list[int] = []  # committed before each line
+        self._committed = self._translated = 0
+        self._open = False  # whether new text continues the last line
+
+    def update(self, event: SessionEvent) -> Iterator[Message]:
+        """Apply an event of the speaker; yields messages."""
+        if isinstance(event, SpeechStarted):
+            self._begin_line(event.time)
+        elif isinstance(event, CommittedText):
+            yield from self._commit(event)
+        elif isinstance(event, PartialText):
+            if event.text and not self._open:
+                self._begin_line(self._lines[-1].end if self._lines else 0.0)
+            yield from self._set_tail(event.text)
+        elif isinstance(event, SpeechEnded):
+            yield from self.end_utterance()
+        elif isinstance(event, TranslationPartial):
+            if (line := self._line_to_translate()) is not None:
+                line.running = event.text
+                yield line_message(line)
+        elif isinstance(event, TranslationFinal):
+            yield from self._translate(event)
+
+    def end_utterance(self) -> Iterator[Message]:
+        """Make the last line final; yields messages."""
+        yield from self._set_tail("")
+        self._open = False
+        yield from self._add_cues(self._segmenter.flush())
+
+    def copy(self, session: CaptionLines) -> _SpeakerLines:
+        """A copy whose lines are those of another session."""
+        other = _SpeakerLines(session, self._name)
+        other._lines = [session.lines[line.id] for line in self._lines]
+        other._offsets = list(self._offsets)
+        other._committed, other._translated = self._committed, self._translated
+        other._open = self._open
+        return other
+
+    def retranslate(self, count: int) -> list[CaptionLine]:
+        """The last lines, of whose text the next translations are."""
+        latest = self._lines[-count:] if count else []
         self._translated = self._offsets[-len(latest)] if latest else self._committed
         return latest
 
     def _begin_line(self, start: float) -> None:
         # A last line without text, of an utterance without words, is reused.
-        if self.lines and not (self.lines[-1].text or self.lines[-1].tail):
-            self.lines[-1].start = self.lines[-1].end = start
+        last, lines = (self._lines[-1] if self._lines else None), self._session.lines
+        if last is not None and last is lines[-1] and not (last.text or last.tail):
+            last.start = last.end = start
         else:
-            self.lines.append(CaptionLine(len(self.lines), start, start))
+            lines.append(CaptionLine(len(lines), start, start, self._name))
+            self._lines.append(lines[-1])
             self._offsets.append(self._committed)
         self._open = True
 
     def _commit(self, event: CommittedText) -> Iterator[Message]:
-        last = self.lines[-1] if self.lines else None
+        last = self._lines[-1] if self._lines else None
         full = last is not None and len(last.text) > _LONG_LINE and ends_sentence(last.text)
         if not self._open or full:
             if last is not None and (last.tail or last.running):
                 last.tail = last.running = ""
                 yield line_message(last)
             self._begin_line(event.start)
-        line = self.lines[-1]
+        line = self._lines[-1]
         line.text = line.text + event.text if line.text else event.text.lstrip()
         line.end = event.end
         # The new tail, if there is one, arrives in an event of its own.
@@ -150,31 +202,35 @@ class CaptionLines:
         yield from self._add_cues(self._segmenter.add(event.text, event.start, event.end))
 
     def _set_tail(self, text: str) -> Iterator[Message]:
-        if self.lines and self.lines[-1].tail != text:
-            self.lines[-1].tail = text
-            yield line_message(self.lines[-1])
+        if self._lines and self._lines[-1].tail != text:
+            self._lines[-1].tail = text
+            yield line_message(self._lines[-1])
 
     def _translate(self, event: TranslationFinal) -> Iterator[Message]:
         line = self._line_to_translate()
         self._translated += _count_letters(event.source)
-        self.translated.append(Cue(event.start, event.end, event.text))
-        yield _cue_message(self.translated[-1], translated=True)
+        cue = TranslatedCue(event.start, event.end, event.text, event.doubts, speaker=self._name)
+        self._session.translated.append(cue)
+        yield _cue_message(cue, translated=True)
         if line is not None:
-            line.translation = f"{line.translation} {event.text}".strip()
+            begun = f"{line.translation} ".lstrip()
+            line.translation = f"{begun}{event.text}".strip()
+            at = len(begun.encode("utf-16-le")) // 2
+            line.doubts += tuple((at + start, at + end) for start, end in event.doubts)
             line.running = ""
             yield line_message(line)
 
     def _line_to_translate(self) -> CaptionLine | None:
         """The line of the next translation: sentences are translated in order."""
-        for line, offset in zip(reversed(self.lines), reversed(self._offsets), strict=True):
+        for line, offset in zip(reversed(self._lines), reversed(self._offsets), strict=True):
             if offset <= self._translated:
                 return line
         return None
 
     def _add_cues(self, cues: Iterator[Cue]) -> Iterator[Message]:
         for cue in cues:
-            self.cues.append(cue)
-            yield _cue_message(cue, translated=False)
+            self._session.cues.append(replace(cue, speaker=self._name))
+            yield _cue_message(self._session.cues[-1], translated=False)
 
 
 def line_message(line: CaptionLine) -> Message:
@@ -185,7 +241,8 @@ def line_message(line: CaptionLine) -> Message:
 
 def _cue_message(cue: Cue, *, translated: bool) -> Message:
     times = {"start": round(cue.start, 3), "end": round(cue.end, 3)}
-    return {"type": "live_cue", **times, "text": cue.text, "translated": translated}
+    return {"type": "live_cue", **times, "text": cue.text, "speaker": cue.speaker,
+            "translated": translated, "doubts": getattr(cue, "doubts", ())}  # fmt: skip
 
 
 def _count_letters(text: str) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from edgeapp.live.speakers import checked_speakers
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.live_task import make_live_setup
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EventTask"]
 
-_REPLACED = ("partial", "translation_partial", "status")  # by the next one of the same type
+# By the next one of the same type and speaker.
+_REPLACED = ("partial", "translation_partial", "status")
 _MAX_KEPT = 20_000  # other events
 
 
@@ -30,28 +32,39 @@ class EventTask:
         pool: The shared models.
         choice: Models and languages.
         rate: The sample rate of the program's audio, in Hz.
+        speakers: The names of those who are heard on a channel each; none: one channel.
 
     Raises:
         InputError: The sample rate is out of range.
+        MemoryLimitReached: The memory limit of the server has no room for it now.
+        OptionError: The names are not two different short ones.
     """
 
     kind = "live"
     resumable = True
 
-    def __init__(self, pool: ModelPool, choice: ModelChoice, rate: int) -> None:
+    def __init__(
+        self, pool: ModelPool, choice: ModelChoice, rate: int, speakers: Sequence[str] = ()
+    ) -> None:
         self._pool, self._choice = pool, choice
-        self.source = BrowserSource(rate)
+        self._speakers = checked_speakers(speakers)
+        self.source = BrowserSource(rate, max(1, len(self._speakers)))
+        pool.memory_limit.check_live_session(self.source.queue_bytes, self.source.channels)
         self._cancelled = threading.Event()
         self._events: deque[Message] = deque(maxlen=_MAX_KEPT)
-        self._latest: dict[str, Message] = {}  # of _REPLACED, by type
+        self._latest: dict[tuple[str, str | None], Message] = {}  # of _REPLACED
         # Held while an event is kept and sent: a new connection gets all of them once.
         self._lock = threading.Lock()
 
     def run(self, send: Send) -> None:
+        with self._pool.memory_limit.live_session(self.source.queue_bytes, self.source.channels):
+            self._run(send)
+
+    def _run(self, send: Send) -> None:
         from edgeapp.live.event_encoder import EventEncoder
         from pipelines import UpdateDecoded
 
-        live = make_live_setup(self._pool, self._choice)
+        live = make_live_setup(self._pool, self._choice, self._speakers)
         encoder = EventEncoder(lambda: live.session.language)
         with self._pool.using(*live.models):
             events = live.session.run(self.source)
@@ -89,6 +102,6 @@ class EventTask:
 
     def _keep(self, content: Message) -> None:
         if content["type"] in _REPLACED:
-            self._latest[content["type"]] = content
+            self._latest[content["type"], content.get("speaker")] = content
         else:
             self._events.append(content)

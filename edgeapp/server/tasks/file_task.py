@@ -10,9 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.recordings.transcription_job import BATCH_SIZE, TranscriptionJob
+from edgeapp.history import TranslatedCue
+from edgeapp.live.doubts import doubts_of
 from edgeapp.server.page.sounds import media_suffix
 from edgeapp.server.recordings import load_recording
 from edgeapp.server.sessions import TaskCancelled
+from edgeapp.server.tasks.cancellable_task import UploadTask
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
 from pipelines import InputError, LongAudio
@@ -22,12 +25,12 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Send
-    from pipelines import Samples, Segment, TranscriptionInfo, Translator
+    from pipelines import Samples, Segment, TranscriptionInfo, Translation, Translator
 
 __all__ = ["FileTask"]
 
 
-class FileTask:
+class FileTask(UploadTask):
     """Transcribes, and optionally translates, a recording.
 
     Args:
@@ -50,9 +53,9 @@ class FileTask:
         name: str,
         minutes: float,
     ) -> None:
+        super().__init__(path)
         self._pool, self._history, self._choice = pool, history, choice
-        self._path, self._name, self._minutes = path, name, minutes
-        self._cancelled = threading.Event()
+        self._name, self._minutes = name, minutes
 
     def run(self, send: Send) -> None:
         try:
@@ -65,21 +68,6 @@ class FileTask:
             drawing.join()
         finally:
             self._path.unlink(missing_ok=True)
-
-    def put_audio(self, audio: bytes) -> None:
-        """Ignored: a recording arrives as a file."""
-
-    def stop(self) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        self._cancelled.set()
-        self._path.unlink(missing_ok=True)
-
-    def check(self) -> None:
-        """Raise TaskCancelled if the task was cancelled."""
-        if self._cancelled.is_set():
-            raise TaskCancelled
 
     def _draw(self, samples: Samples, send: Send) -> None:
         send({"type": "file_sound", **spectrogram(samples)})
@@ -100,21 +88,26 @@ class FileTask:
                 )
             )
 
+            view = _PageView(self, send, journal)
+
             def translator_for(language: str) -> Translator:
                 translator = pool.translator(choice.translation_model, language, choice.target)
                 stack.enter_context(pool.using(translator))
+                view.translator = translator
                 return translator
 
             job = TranscriptionJob(
                 transcriber,
                 TranscribeOptions(
-                    language=choice.language, batch_size=BATCH_SIZE, word_timestamps=True
+                    language=choice.language,
+                    batch_size=BATCH_SIZE,
+                    word_timestamps=transcriber.capabilities.word_timestamps,
                 ),
                 translator_for if choice.target else None,
                 choice.target,
             )
             try:
-                job.run(samples, _PageView(self, send, journal))
+                job.run(samples, view)
             finally:
                 if journal.id is not None and self._path.exists():
                     suffix = media_suffix(self._name)
@@ -156,6 +149,7 @@ class _PageView:
         self._task, self._send_message, self._journal = task, send, journal
         self._began = time.monotonic()
         self._duration: float | None = None  # seconds
+        self.translator: Translator | None = None
 
     def _send(self, message: dict[str, object]) -> None:
         self._task.check()
@@ -185,12 +179,15 @@ class _PageView:
     def translating(self, text: str) -> None:
         self._send({"type": "file_translating", "text": text})
 
-    def translated(self, cue: Cue) -> None:
+    def translated(self, cue: Cue, translation: Translation | None) -> None:
+        if self.translator is not None and translation is not None:
+            doubts = doubts_of(translation, self.translator)
+            cue = TranslatedCue(cue.start, cue.end, cue.text, doubts)
         self._journal.translate(cue)
         self._send({"type": "file_translated", "cue": asdict(cue)})
 
     def untranslated(self, cue: Cue) -> None:
-        self.translated(cue)  # the page and the history show it as its own translation
+        self.translated(cue, None)  # the page and the history show it as its own translation
 
     def warned(self, message: str) -> None:
         self._send({"type": "warning", "message": message})

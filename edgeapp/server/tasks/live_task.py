@@ -8,6 +8,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from edgeapp.history import TranslatedCue
+from edgeapp.live.speakers import checked_speakers
 from edgeapp.server.sessions import TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines, line_message
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Message, Send
-    from pipelines import Transcriber, Translator
+    from pipelines import Transcriber, TranslateOptions, Translator
 
 __all__ = ["Audience", "LiveSetup", "LiveTask", "make_live_setup"]
 
@@ -70,14 +72,22 @@ class LiveSetup:
     models: Sequence[Transcriber | Translator]
 
 
-def make_live_setup(pool: ModelPool, choice: ModelChoice) -> LiveSetup:
+def make_live_setup(
+    pool: ModelPool, choice: ModelChoice, speakers: Sequence[str] = ()
+) -> LiveSetup:
     """Load the models that were chosen and make a live session of them.
+
+    Args:
+        pool: The shared models.
+        choice: Models and languages.
+        speakers: The names of those who are heard on a channel each; none: one channel.
 
     Raises:
         ModelError: A model is not installed, or is for another task.
         OptionError: A target language without a source language.
     """
     from edgeapp.live.session import LiveSession
+    from edgeapp.live.speech_channel import SpeechChannel
     from edgeapp.priorities import Priority
     from pipelines import (
         LiveOptions,
@@ -88,8 +98,10 @@ def make_live_setup(pool: ModelPool, choice: ModelChoice) -> LiveSetup:
     )
 
     recognizer = pool.transcriber(choice.model, choice.language)
-    language = choice.language if recognizer.capabilities.multilingual else "en"
-    live_translator: LiveTranslator | None = None
+    abilities = recognizer.capabilities
+    language = choice.language if abilities.multilingual else abilities.languages[0]
+    translator: Translator | None = None
+    options: TranslateOptions | None = None
     models: list[Transcriber | Translator] = [recognizer]
     if choice.target is not None:
         if language is None:
@@ -97,11 +109,17 @@ def make_live_setup(pool: ModelPool, choice: ModelChoice) -> LiveSetup:
         translator = pool.translator(choice.translation_model, language, choice.target)
         target = choice.target if translator.target_codes else None
         options = TranslateOptions(target=target, priority=Priority.LIVE_TRANSLATION)
-        live_translator = LiveTranslator(translator, options)
         models.append(translator)
     live_options = LiveOptions(transcribe=TranscribeOptions(language=choice.language))
-    session = LiveSession(LiveTranscriber(recognizer, live_options), live_translator)
-    return LiveSetup(session, pool.name_of(recognizer), language, models)
+    channels = [
+        SpeechChannel(
+            LiveTranscriber(recognizer, live_options),
+            None if translator is None else LiveTranslator(translator, options),
+            speaker,
+        )
+        for speaker in speakers or ("",)
+    ]
+    return LiveSetup(LiveSession(*channels), pool.name_of(recognizer), language, models)
 
 
 class LiveTask:
@@ -113,9 +131,11 @@ class LiveTask:
         choice: Models and languages.
         rate: The sample rate of the browser's audio, in Hz.
         resumable: The captions wait for a page whose connection was lost.
+        speakers: The names of those who are heard on a channel each; none: one channel.
 
     Raises:
         InputError: The sample rate is out of range.
+        OptionError: The names are not two different short ones.
     """
 
     kind = "live"
@@ -128,10 +148,12 @@ class LiveTask:
         rate: int,
         *,
         resumable: bool = False,
+        speakers: Sequence[str] = (),
     ) -> None:
+        self._speakers = checked_speakers(speakers)
         self._pool, self._history, self._choice = pool, history, choice
         self.resumable = resumable
-        self._source = BrowserSource(rate)
+        self._source = BrowserSource(rate, max(1, len(self._speakers)))
         self._cancelled = threading.Event()
         self._lines = CaptionLines()
         self._began: Message | None = None
@@ -142,17 +164,20 @@ class LiveTask:
 
     def run(self, send: Send) -> None:
         try:
-            self._run(send)
+            with self._pool.memory_limit.live_session(
+                self._source.queue_bytes, self._source.channels
+            ):
+                self._run(send)
         finally:
             with self._lock:
                 if self._audience is not None:
                     self._audience.end_session()
 
     def _run(self, send: Send) -> None:
-        from pipelines import SpeechEnded, UpdateDecoded
+        from pipelines import UpdateDecoded
 
         lines = self._lines
-        live = make_live_setup(self._pool, self._choice)
+        live = make_live_setup(self._pool, self._choice, self._speakers)
         with (
             self._pool.using(*live.models),
             self._history.recording(
@@ -171,7 +196,7 @@ class LiveTask:
                 for event in events:
                     if self._cancelled.is_set():
                         # Committed words are stored, though their cue is not complete.
-                        _store(lines.update(SpeechEnded(0.0)), journal)
+                        _store(lines.end(), journal)
                         raise TaskCancelled
                     if isinstance(event, UpdateDecoded):
                         continue
@@ -223,14 +248,19 @@ class LiveTask:
         return {"viewers": audience.viewers}
 
     def _positions(self) -> Message:
-        """Where the page goes on sending, in samples at its rate, and how far recognition is."""
+        """Where the page goes on sending, in samples of all channels at its rate, and how far
+        recognition is."""
         return {"received": self._source.received, "taken": self._source.taken}
 
 
 def _store(messages: Iterable[Message], journal: Journal) -> None:
     for message in messages:
         if message["type"] == "live_cue":
-            cue = Cue(message["start"], message["end"], message["text"])
-            (journal.translate if message["translated"] else journal.add)(cue)
+            said = message["start"], message["end"], message["text"]
+            speaker = message["speaker"]
+            if message["translated"]:
+                journal.translate(TranslatedCue(*said, message["doubts"], speaker=speaker))
+            else:
+                journal.add(Cue(*said, speaker=speaker))
         elif message["type"] == "live_ended":
             journal.describe(duration_s=message["time"])

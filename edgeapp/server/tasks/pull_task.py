@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
-from edgeapp.server.sessions import TaskCancelled
+from edgeapp.server.tasks.cancellable_task import CancellableTask
 
 if TYPE_CHECKING:
     from edgeapp.server.sessions import Send
@@ -17,22 +16,21 @@ __all__ = ["PullTask"]
 _PROGRESS_EVERY_S = 0.2
 
 
-class PullTask:
+class PullTask(CancellableTask):
     """Downloads a model by name. A cancelled download is resumed by the next one."""
 
     kind = "pull"
 
     def __init__(self, name: str) -> None:
+        super().__init__()
         self._name = name
-        self._cancelled = threading.Event()
         self._reported_at = 0.0  # time.monotonic()
 
     def run(self, send: Send) -> None:
         from pipelines.hub import pull
 
         def report(state: PullProgress) -> None:
-            if self._cancelled.is_set():
-                raise TaskCancelled
+            self.check()
             now = time.monotonic()
             if now - self._reported_at > _PROGRESS_EVERY_S:
                 self._reported_at = now
@@ -41,12 +39,3 @@ class PullTask:
 
         model = pull(self._name, report)
         send({"type": "pull_done", "name": model.name, "note": model.note})
-
-    def put_audio(self, audio: bytes) -> None:
-        """Ignored: a download has no audio."""
-
-    def stop(self) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        self._cancelled.set()

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from edgeapp.server.sessions import TaskCancelled
+from edgeapp.live.doubts import doubtful_words
+from edgeapp.server.tasks.cancellable_task import CancellableTask
 from pipelines import InputError
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
     from edgeapp.server.page.picker_options import ModelChoice
     from edgeapp.server.sessions import Send
+    from pipelines import Translation, Translator
 
 __all__ = ["LONGEST_TEXT", "TextTask"]
 
 LONGEST_TEXT = 200_000  # characters: a book's chapter or two
+_LONGEST_MARKED = 50_000  # characters of a translation whose doubtful words are marked
 
 
-class TextTask:
+class TextTask(CancellableTask):
     """Translates a text.
 
     Args:
         pool: The shared models.
         choice: Model and languages.
         text: At most LONGEST_TEXT characters.
-        number: The page's number of this request; every message of the task carries it.
 
     Raises:
         InputError: The text is too long.
@@ -34,15 +35,14 @@ class TextTask:
 
     kind = "text"
 
-    def __init__(self, pool: ModelPool, choice: ModelChoice, text: str, number: int) -> None:
+    def __init__(self, pool: ModelPool, choice: ModelChoice, text: str) -> None:
+        super().__init__()
         if len(text) > LONGEST_TEXT:
             raise InputError(
                 f"the text has {len(text):,} characters; the limit is {LONGEST_TEXT:,}. "
                 "translate it in parts"
             )
-        self._pool, self._choice = pool, choice
-        self._text, self._number = text, number
-        self._cancelled = threading.Event()
+        self._pool, self._choice, self._text = pool, choice, text
 
     def run(self, send: Send) -> None:
         from pipelines import TranslateOptions, TranslationDelta, TranslationDone
@@ -58,23 +58,20 @@ class TextTask:
             closing(translator.stream(self._text, options)) as events,
         ):
             for event in events:
-                if self._cancelled.is_set():
-                    raise TaskCancelled
+                self.check()
                 if isinstance(event, TranslationDelta):
-                    send({"type": "text_delta", "number": self._number, "text": event.text})
+                    send({"type": "text_delta", "text": event.text})
                 elif isinstance(event, TranslationDone):
                     send({
                         "type": "text_done",
-                        "number": self._number,
                         "text": event.translation.text,
                         "warnings": event.translation.warnings,
                     })  # fmt: skip
+                    self._send_doubts(translator, event.translation, send)
 
-    def put_audio(self, audio: bytes) -> None:
-        """Ignored: a text has no audio."""
-
-    def stop(self) -> None:
-        self.cancel()
-
-    def cancel(self) -> None:
-        self._cancelled.set()
+    def _send_doubts(self, translator: Translator, translation: Translation, send: Send) -> None:
+        """Send which words are in doubt: after the text, which need not wait for it."""
+        if len(translation.text) <= _LONGEST_MARKED:
+            words = translator.word_probabilities(translation)
+            spans = doubtful_words(translation.text, words)
+            send({"type": "text_doubts", "spans": spans})

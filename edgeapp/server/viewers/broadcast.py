@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -168,7 +168,7 @@ class Broadcast:
         return TranslatedChannel(lines, lambda: self._translator(target))
 
     @contextmanager
-    def _translator(self, target: str) -> Iterator[LiveTranslator]:
+    def _translator(self, target: str) -> Iterator[Callable[[], LiveTranslator]]:
         from edgeapp.priorities import Priority
         from pipelines import LiveTranslator, TranslateOptions
 
@@ -176,7 +176,7 @@ class Broadcast:
         code = target if translator.target_codes else None
         options = TranslateOptions(target=code, priority=Priority.LIVE_TRANSLATION)
         with self._pool.using(translator):
-            yield LiveTranslator(translator, options)
+            yield lambda: LiveTranslator(translator, options)
 
     def _languages(self) -> list[str]:
         """The languages that can be chosen beside the spoken one."""

@@ -7,7 +7,13 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
-from edgeapp.live.events import SessionEvent, TranslationFinal, TranslationPartial
+from edgeapp.live.events import (
+    SessionEvent,
+    SpeakerEvent,
+    TranslationFinal,
+    TranslationPartial,
+    speaker_and_event,
+)
 from edgeapp.server.tasks.caption_lines import CaptionLines, line_message
 from pipelines import CommittedText, EdgeError, PartialText, SpeechEnded
 
@@ -19,8 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Channel", "OpenTranslator", "TranslatedChannel"]
 
-# A context in which a translator may be used. EdgeError: there is none.
-OpenTranslator = Callable[[], "AbstractContextManager[LiveTranslator]"]
+# A context in which a translator may be used, of which each speaker gets one. EdgeError: there is
+# none.
+OpenTranslator = Callable[[], "AbstractContextManager[Callable[[], LiveTranslator]]"]
 
 _RECENT_LINES = 3  # translated for the first viewer of a language, who comes later
 
@@ -61,7 +68,7 @@ class Channel:
 
     def put(self, event: SessionEvent) -> None:
         """Apply an event of the session. From any thread."""
-        if self._translated or not isinstance(event, (TranslationFinal, TranslationPartial)):
+        if self._translated or not _is_translation(event):
             self._apply(event)
 
     def close(self) -> None:
@@ -89,13 +96,14 @@ class TranslatedChannel(Channel):
 
     def __init__(self, lines: CaptionLines, open_translator: OpenTranslator) -> None:
         super().__init__(lines, translated=False)
-        self._recent = [line.text for line in lines.retranslate(_RECENT_LINES)]
+        # Their text as it is now: what is added to them comes with the events.
+        self._recent = [(line.speaker, line.text) for line in lines.retranslate(_RECENT_LINES)]
         self._events: SimpleQueue[SessionEvent | None] = SimpleQueue()
         self._open = open_translator
         threading.Thread(target=self._run, daemon=True).start()
 
     def put(self, event: SessionEvent) -> None:
-        if not isinstance(event, (TranslationFinal, TranslationPartial)):
+        if not _is_translation(event):
             super().put(event)
             self._events.put(event)
 
@@ -104,39 +112,42 @@ class TranslatedChannel(Channel):
 
     def _run(self) -> None:
         try:
-            with self._open() as translator:
-                self._translate(translator)
+            with self._open() as make_translator:
+                self._translate(make_translator)
         except EdgeError as error:  # what was said is still shown
             with self._lock:
                 self._problem = {"type": "view_problem", "message": str(error)}
                 self._tell(self._problem)
 
-    def _translate(self, translator: LiveTranslator) -> None:
-        """Translate sentences as they end, and the unfinished one when nothing else waits."""
-        for text in self._recent[:-1]:
-            self._finish([*translator.add(text), *translator.finish()], translator)
-        self._finish(translator.add(self._recent[-1]) if self._recent else [], translator)
-        tail = shown = ""
+    def _translate(self, make_translator: Callable[[], LiveTranslator]) -> None:
+        """Translate sentences as they end, and the unfinished ones when nothing else waits."""
+        speeches: dict[str, _Speech] = {}
+
+        def speech(speaker: str) -> _Speech:
+            if speaker not in speeches:
+                speeches[speaker] = _Speech(speaker, make_translator())
+            return speeches[speaker]
+
+        last = {speaker: number for number, (speaker, _) in enumerate(self._recent)}
+        for number, (speaker, said_before) in enumerate(self._recent):
+            own = speech(speaker)
+            self._finish(own, own.translator.add(said_before))
+            if number != last[speaker]:
+                self._finish(own, own.translator.finish())
         while (event := self._events.get()) is not None:
             waiting: list[SessionEvent] = [event]
             while (event := self._next()) is not None:
                 waiting.append(event)
-            sentences = []
+            ended = []
             for each in waiting:
-                if isinstance(each, CommittedText):
-                    sentences += translator.add(each.text)
-                elif isinstance(each, PartialText):
-                    tail = each.text
-                elif isinstance(each, SpeechEnded):
-                    sentences += translator.finish()
-                    tail = ""
-            self._finish(sentences, translator)
-            running = f"{translator.running}{tail}".strip()
-            if running and running != shown and self._events.empty():
-                shown = running
-                partial = translator.partial(tail)
-                if partial is not None:
-                    self._apply(TranslationPartial(partial.text))
+                speaker, said = speaker_and_event(each)
+                own = speech(speaker)
+                ended.append((own, own.add(said)))
+            for own, sentences in ended:
+                self._finish(own, sentences)
+            for own in speeches.values():
+                if self._events.empty() and (text := own.running()) is not None:
+                    self._apply(own.tagged(TranslationPartial(text)))
 
     def _next(self) -> SessionEvent | None:
         """An event that waits already. None: there is none, or the end waits."""
@@ -148,7 +159,44 @@ class TranslatedChannel(Channel):
             self._events.put(None)  # for the loop that waits
         return event
 
-    def _finish(self, sentences: list[str], translator: LiveTranslator) -> None:
+    def _finish(self, speech: _Speech, sentences: list[str]) -> None:
         for sentence in sentences:
             # Times are those of the line: a viewer downloads no subtitles.
-            self._apply(TranslationFinal(translator.final(sentence).text, 0.0, 0.0, sentence))
+            text = speech.translator.final(sentence).text
+            self._apply(speech.tagged(TranslationFinal(text, 0.0, 0.0, sentence)))
+
+
+class _Speech:
+    """What one speaker says, on its way to the translator."""
+
+    def __init__(self, speaker: str, translator: LiveTranslator) -> None:
+        self._speaker, self.translator = speaker, translator
+        self._tail = self._shown = ""
+
+    def add(self, event: SessionEvent) -> list[str]:
+        """Take note of an event; returns the sentences that are complete."""
+        if isinstance(event, CommittedText):
+            return self.translator.add(event.text)
+        if isinstance(event, PartialText):
+            self._tail = event.text
+        elif isinstance(event, SpeechEnded):
+            self._tail = ""
+            return self.translator.finish()
+        return []
+
+    def running(self) -> str | None:
+        """The translation of the unfinished sentence; None if it is the one before."""
+        source = f"{self.translator.running}{self._tail}".strip()
+        if not source or source == self._shown:
+            return None
+        self._shown = source
+        partial = self.translator.partial(self._tail)
+        return None if partial is None else partial.text
+
+    def tagged(self, event: TranslationFinal | TranslationPartial) -> SessionEvent:
+        """The event with the name of the speaker, if there are several."""
+        return SpeakerEvent(self._speaker, event) if self._speaker else event
+
+
+def _is_translation(event: SessionEvent) -> bool:
+    return isinstance(speaker_and_event(event)[1], TranslationFinal | TranslationPartial)

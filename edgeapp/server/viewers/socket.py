@@ -5,7 +5,6 @@ The secret in the address is all that a viewer needs; it gives nothing but the c
 
 from __future__ import annotations
 
-import asyncio
 import json
 from contextlib import suppress
 from functools import partial
@@ -17,6 +16,7 @@ from starlette.websockets import WebSocketDisconnect
 from edgeapp.server.access.addresses import visitor_key
 from edgeapp.server.fairness import FairThreads, MessageRates
 from edgeapp.server.transport.outbox import Outbox
+from edgeapp.server.transport.websockets import close_when_full, serve_parts
 from edgeapp.ui import STATIC
 from pipelines import OptionError
 
@@ -33,8 +33,7 @@ __all__ = ["ViewerSocket"]
 _MAX_MESSAGE = 1_000  # characters
 _MESSAGE_COST = 50.0  # see MessageRates: five a second
 _CHECKED_S = 15.0  # how often an end is noticed
-# Close codes of WebSocket.
-_GONE, _TRY_AGAIN_LATER = 4410, 1013
+_GONE = 4410  # a close code of ours
 
 
 class ViewerSocket:
@@ -66,22 +65,12 @@ class ViewerSocket:
             return
         outbox = Outbox()
         viewer = outbox.put  # one object: it is the viewer's identity
-        parts = {
-            asyncio.create_task(self._read(websocket, broadcast, outbox, viewer)),
-            asyncio.create_task(_write(websocket, broadcast, outbox)),
-            asyncio.create_task(_overflow(outbox)),
-        }
-        try:
-            done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for part in parts:
-                part.cancel()
-            broadcast.leave(viewer)
-        await asyncio.wait(parts)
-        code = max((part.result() for part in done if not part.exception()), default=0)
-        if code:
-            with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-                await asyncio.wait_for(websocket.close(code), 1.0)
+        parts = (
+            partial(self._read, websocket, broadcast, outbox, viewer),
+            partial(_write, websocket, broadcast, outbox),
+            partial(close_when_full, outbox),
+        )
+        await serve_parts(websocket, parts, lambda: broadcast.leave(viewer))
 
     async def _read(
         self, websocket: WebSocket, broadcast: Broadcast, outbox: Outbox, viewer: Send
@@ -110,11 +99,6 @@ async def _write(websocket: WebSocket, broadcast: Broadcast, outbox: Outbox) -> 
             await websocket.send_text(text)
         elif broadcast.ended:
             return _GONE
-
-
-async def _overflow(outbox: Outbox) -> int:
-    await outbox.full.wait()
-    return _TRY_AGAIN_LATER
 
 
 def _language(text: str) -> str | None:

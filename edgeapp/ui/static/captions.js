@@ -1,13 +1,19 @@
 // The captions of the Live tab: lines that grow, cues for the download, scrolling.
 
+import { marksDoubts } from "/edgeapp/static/doubt-switch.js";
+import { Marks, rangeIn } from "/edgeapp/static/editor/marks.js";
 import { clock, make } from "/edgeapp/static/elements.js";
+import { t } from "/edgeapp/static/texts.js";
 
 const NEAR_PX = 80;
 
-/** root: the tab's element. Set `changed` to a function that is called when lines come or go, and
+/** root: the tab's element. doubts: mark the words of translations of which the model is in doubt. Set
+ * `changed` to a function that is called when lines come or go, and
  * `hear` to one that plays what was said between two times, in seconds. */
 export class Captions {
-  constructor(root) {
+  constructor(root, { doubts = false } = {}) {
+    this.doubts = doubts;
+    this.doubtful = new Map(); // id → {marks, spans}: of the shown translation
     this.find = (selector) => root.querySelector(selector);
     this.list = this.find(".ea-lines");
     this.lines = new Map(); // id → element; ids go on over several sessions
@@ -17,20 +23,21 @@ export class Captions {
     // What sessions before the current one have added.
     this.base = { id: 0, time: 0, cues: 0, translated: 0 };
     this.follow = true;
+    this.size = ""; // when the end was last shown
     this.changed = () => {};
     this.hear = null;
     const place = this.find(".ea-captions");
     place.onscroll = () => {
+      // What a new size moves, as on a phone that is turned, is not the reader's doing.
+      if (this.follow && this.size !== sizeOf(place)) return this.scroll();
       const left = place.scrollHeight - place.scrollTop - place.clientHeight;
       this.follow = left < NEAR_PX;
       this.find(".ea-newest").hidden = this.follow;
     };
-    // On a phone that is turned, the end stays in view.
-    new ResizeObserver(() => this.scroll()).observe(place);
-    this.find(".ea-newest").onclick = () => {
-      this.follow = true;
-      this.scroll();
-    };
+    const resized = new ResizeObserver(() => this.scroll());
+    resized.observe(place);
+    resized.observe(this.list);
+    this.find(".ea-newest").onclick = () => this.toEnd();
   }
 
   /** A new session begins: what is there stays above it. time: when, in seconds. */
@@ -48,12 +55,12 @@ export class Captions {
     for (const line of lines) this.show(line);
   }
 
-  addCue({ translated, start, end, text }) {
-    const cue = { start: start + this.base.time, end: end + this.base.time, text };
+  addCue({ translated, start, end, text, speaker }) {
+    const cue = { start: start + this.base.time, end: end + this.base.time, text, speaker };
     (translated ? this.translated : this.cues).push(cue);
   }
 
-  show({ id, start, end, text, tail, translation, running }) {
+  show({ id, start, end, speaker, text, tail, translation, running, doubts = [] }) {
     id += this.base.id;
     const cut = this.cut.get(id) ?? { text: 0, translation: 0 };
     let line = this.lines.get(id);
@@ -61,6 +68,7 @@ export class Captions {
       line = make("li", { class: "ea-line-of" });
       line.append(
         this.time(start + this.base.time, line),
+        ...(speaker ? [make("b", { class: "ea-who" }, speaker)] : []),
         make("p", { class: "ea-said" }),
         make("p", { class: "ea-meant" }),
       );
@@ -70,6 +78,10 @@ export class Captions {
     line.hidden = !(text || tail).slice(cut.text);
     fillText(line.querySelector(".ea-said"), text.slice(cut.text), tail);
     fillText(line.querySelector(".ea-meant"), translation.slice(cut.translation), running);
+    if (this.doubts && (doubts.length || this.doubtful.has(id))) {
+      const spans = doubts.map((span) => span.map((at) => at - cut.translation)).filter(([start]) => start >= 0);
+      this.mark(id, line, spans);
+    }
     line.dataset.end = end + this.base.time;
     line.dataset.text = text.length;
     line.dataset.translation = translation.length;
@@ -77,18 +89,44 @@ export class Captions {
     this.scroll();
   }
 
+  /** Mark doubtful words of a line's translation; without spans, those known already. */
+  mark(id, line, spans = this.doubtful.get(id)?.spans ?? []) {
+    const marks = this.doubtful.get(id)?.marks ?? new Marks("ea-doubt");
+    this.doubtful.set(id, { marks, spans });
+    const place = line.querySelector(".ea-meant");
+    marks.set(marksDoubts() ? spans.map(([start, end]) => rangeIn(place, start, end)) : []);
+  }
+
+  /** Mark the doubts of all lines, if they are to be marked. */
+  markAll() {
+    for (const [id, line] of this.lines) if (this.doubtful.has(id)) this.mark(id, line);
+  }
+
+  unmark() {
+    for (const { marks } of this.doubtful.values()) marks.set([]);
+    this.doubtful.clear();
+  }
+
   /** When a line began: a button that plays it, where there is sound. */
   time(start, line) {
     const shown = make("time", { class: "ea-chip" }, clock(start));
     if (!this.hear) return shown;
-    const button = make("button", { type: "button", class: "ea-hear", "aria-label": `Hear ${clock(start)}` }, shown);
+    const button = make("button", { type: "button", class: "ea-hear", "aria-label": t("Hear {time}", { time: clock(start) }) }, shown);
     button.onclick = () => this.hear(start, Number(line.dataset.end));
     return button;
   }
 
+  /** Go to the end, and stay there. */
+  toEnd() {
+    this.follow = true;
+    this.scroll();
+  }
+
   scroll() {
     const place = this.find(".ea-captions");
-    if (this.follow) place.scrollTop = place.scrollHeight;
+    if (!this.follow) return;
+    place.scrollTop = place.scrollHeight;
+    this.size = sizeOf(place);
   }
 
   /** Clear the screen; the cues stay. */
@@ -98,6 +136,7 @@ export class Captions {
       this.cut.set(id, { text: Number(dataset.text), translation: Number(dataset.translation) });
     }
     this.lines.clear();
+    this.unmark();
     this.list.replaceChildren();
     this.changed();
   }
@@ -105,6 +144,8 @@ export class Captions {
   /** Forget everything. Returns a function that brings it back. */
   forget() {
     const { lines, cut, cues, translated, base } = this;
+    const doubtful = new Map(this.doubtful);
+    this.unmark();
     const elements = [...this.list.children];
     const put = (state, children) => {
       Object.assign(this, state);
@@ -113,10 +154,16 @@ export class Captions {
       this.scroll();
     };
     const nothing = { id: 0, time: 0, cues: 0, translated: 0 };
-    put({ lines: new Map(), cut: new Map(), cues: [], translated: [], base: nothing }, []);
-    return () => put({ lines, cut, cues, translated, base }, elements);
+    put({ lines: new Map(), cut: new Map(), cues: [], translated: [], base: nothing, doubtful: new Map() }, []);
+    return () => {
+      put({ lines, cut, cues, translated, base, doubtful }, elements);
+      this.markAll();
+    };
   }
 }
+
+/** What changes with the size of the captions or of their place. */
+const sizeOf = (place) => `${place.scrollHeight} ${place.clientHeight}`;
 
 /** Show final text and the tail that may still change, which is hidden from screen readers. */
 function fillText(place, final, tail) {

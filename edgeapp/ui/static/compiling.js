@@ -2,12 +2,13 @@
 
 import { make } from "/edgeapp/static/elements.js";
 import { ask, on } from "/edgeapp/static/session.js";
+import { t } from "/edgeapp/static/texts.js";
 
 const AGAIN_MS = 1500;
 
 /** @param {HTMLElement} main Where the note goes. */
 export function sayCompiling(main) {
-  const text = "EdgeApp compiles for this machine: some 15 seconds, at the first start only.";
+  const text = t("EdgeApp compiles for this machine: some 15 seconds, at the first start only.");
   const note = make("p", { class: "ea-compiling", role: "status", hidden: true }, text);
   main.append(note);
   const check = async () => {

@@ -1,5 +1,7 @@
 // Elements, times and sizes: what every page needs, without a line to the server.
 
+import { decimal, t } from "/edgeapp/static/texts.js";
+
 /** 75 → "1:15", 3675 → "1:01:15". */
 export function clock(seconds) {
   const whole = Math.max(0, Math.floor(seconds));
@@ -10,8 +12,8 @@ export function clock(seconds) {
 
 /** 1500000 → "1.5 MB". */
 export function size(bytes) {
-  if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(1)} GB`;
-  return bytes >= 1e8 ? `${Math.round(bytes / 1e6)} MB` : `${(bytes / 1e6).toFixed(1)} MB`;
+  if (bytes >= 1e9) return t("{number} GB", { number: decimal(bytes / 1e9, 1) });
+  return t("{number} MB", { number: decimal(bytes / 1e6, bytes >= 1e8 ? 0 : 1) });
 }
 
 /** Create an element. given: attributes, and properties that are not strings. */

@@ -1,9 +1,11 @@
 // Behaviour of the tab bar and the page's frame: the URL's hash is the open tab, arrow keys move
 // between tabs, and the title shows that the microphone is open.
 
+import { labelApiView } from "/edgeapp/static/api-view.js";
 import { sayCompiling } from "/edgeapp/static/compiling.js";
 import { catchDrops } from "/edgeapp/static/dropped.js";
 import { on } from "/edgeapp/static/session.js";
+import { fromServer, t, translate } from "/edgeapp/static/texts.js";
 import { toast } from "/edgeapp/static/toast.js";
 import { addTools } from "/edgeapp/static/tools.js";
 
@@ -18,6 +20,7 @@ function open(name) {
 
 function setUpTabs(list) {
   list.setAttribute("aria-label", "EdgeApp");
+  translate(list);
   const update = () => {
     for (const tab of tabs()) {
       const selected = tab.getAttribute("aria-selected") === "true";
@@ -47,10 +50,10 @@ function setUpTabs(list) {
   });
   // The tab of the address, unless another one was clicked while the page was loading.
   const untouched = tabs()[0]?.getAttribute("aria-selected") === "true";
-  const initial = untouched ? location.hash.slice(1) : "";
+  const initial = location.hash.slice(1);
   new MutationObserver(update).observe(list, { attributeFilter: ["aria-selected"], subtree: true });
-  update();
-  if (initial) open(initial);
+  update(); // the hash is that of the first tab now
+  if (untouched) open(initial);
   addEventListener("hashchange", () => open(location.hash.slice(1)));
 }
 
@@ -67,14 +70,15 @@ function whenAdded(selector, act) {
   observer.observe(document.documentElement, { childList: true, subtree: true });
 }
 
-catchDrops(() => open("file"));
+catchDrops(open);
 whenAdded("#ea-tabs div[role=tablist]", setUpTabs);
-on("lost", () => toast("The connection to EdgeApp is lost. Reconnecting."));
+on("lost", () => toast(t("The connection to EdgeApp is lost. Reconnecting.")));
 whenAdded(".gradio-container main", (main) => {
   addTools(main, tabs);
   sayCompiling(main);
 });
-on("warning", ({ message }) => toast(message));
+labelApiView();
+on("warning", ({ message }) => toast(fromServer(message)));
 
 const TITLE = document.title || "EdgeApp";
 new MutationObserver(() => {

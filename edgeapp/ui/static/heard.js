@@ -10,10 +10,13 @@ const CHUNK_MS = 5000;
 const BITS_PER_S = 48_000;
 
 export class Heard {
-  /** @param {number} rate Samples a second. @param {number} began When, in seconds of the captions. */
-  constructor(rate, began) {
+  /** @param {number} rate Samples a second, of each channel. @param {number} channels
+   * @param {number} began When, in seconds of the captions. */
+  constructor(rate, channels, began) {
+    this.rate = rate;
+    this.channels = channels;
     this.began = began;
-    this.recent = new KeptSound(rate, 0, LONGEST_S);
+    this.recent = new KeptSound(rate * channels, 0, LONGEST_S);
     /** @type {Blob[]} */
     this.chunks = [];
     this.recorder = null;
@@ -56,16 +59,19 @@ export class Heard {
   /** Play what was said between two times of the captions. False: it is not there any more.
    * @param {number} start @param {number} end */
   play(start, end) {
-    const { rate } = this.recent;
+    const { rate, channels } = this;
     const first = Math.max(start - AROUND_S, end - LAST_S) - this.began;
-    const from = Math.max(0, Math.round(first * rate));
-    const most = Math.round((end + AROUND_S - this.began) * rate) - from;
+    const from = Math.max(0, Math.round(first * rate)) * channels;
+    const most = Math.round((end + AROUND_S - this.began) * rate) * channels - from;
     if (from < this.recent.start || from >= this.recent.end || most <= 0) return false;
     const samples = new Int16Array(this.recent.read(from, most).buffer);
     this.playing?.stop();
     this.context ??= new AudioContext();
-    const sound = this.context.createBuffer(1, samples.length, rate);
-    sound.copyToChannel(Float32Array.from(samples, (sample) => sample / 32768), 0);
+    const sound = this.context.createBuffer(channels, samples.length / channels, rate);
+    for (let channel = 0; channel < channels; channel++) {
+      const own = samples.filter((_, i) => i % channels === channel);
+      sound.copyToChannel(Float32Array.from(own, (sample) => sample / 32768), channel);
+    }
     this.playing = this.context.createBufferSource();
     this.playing.buffer = sound;
     this.playing.connect(this.context.destination);

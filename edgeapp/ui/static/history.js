@@ -1,13 +1,13 @@
 // The History tab: the list of past sessions, with search; the open one is beside it.
 
-import { byDay, distinctTitles } from "/edgeapp/static/history/listing.js";
+import { byDay, distinctTitles, KINDS } from "/edgeapp/static/history/listing.js";
 import { RecordView, withMarks } from "/edgeapp/static/history/record.js";
 import { clock, make, problem } from "/edgeapp/static/parts.js";
 import { ask, hello, keeps, on } from "/edgeapp/static/session.js";
+import { locale, t } from "/edgeapp/static/texts.js";
 import { toast } from "/edgeapp/static/toast.js";
 
 const PAUSE_MS = 200;
-const KINDS = { live: "Live", file: "File", text: "Text" };
 
 class History {
   constructor(root) {
@@ -17,7 +17,7 @@ class History {
     this.view = new RecordView(this.find(".ea-record"));
     this.view.listChanged = () => this.list();
     this.view.closed = () => this.close();
-    this.view.deleted = (record) => this.remove({ type: "delete", record: record.id }, `“${record.title}” is deleted.`);
+    this.view.deleted = (record) => this.remove({ type: "delete", record: record.id }, t("“{title}” is deleted.", { title: record.title }));
     const search = this.find("[name=search]");
     search.oninput = () => {
       clearTimeout(this.soon);
@@ -26,7 +26,7 @@ class History {
     const keep = this.find("[name=keep]");
     keep.onchange = () => localStorage.setItem("ea-keep", keep.checked ? "yes" : "no");
     this.find(".ea-more").onclick = () => this.list(this.records.length);
-    this.find(".ea-clear").onclick = () => this.remove({ type: "clear" }, "The whole history is deleted.");
+    this.find(".ea-clear").onclick = () => this.remove({ type: "clear" }, t("The whole history is deleted."));
     on("hello", ({ history }) => {
       keep.checked = history && keeps();
       keep.disabled = !history;
@@ -57,16 +57,16 @@ class History {
     this.find(".ea-records").replaceChildren(...days);
     this.find(".ea-more").hidden = !reply.more;
     this.find(".ea-clear").hidden = !this.records.length || Boolean(search);
-    const none = this.records.length ? "" : search ? "Nothing was found." : "Nothing here yet.";
-    this.find(".ea-none").textContent = reply.on ? none : "The history is switched off.";
+    const none = this.records.length ? "" : search ? t("Nothing was found.") : t("Nothing here yet.");
+    this.find(".ea-none").textContent = reply.on ? none : t("The history is switched off.");
   }
 
   row(record, title) {
     const open = make("button", { type: "button", class: "ea-entry" });
-    const time = new Date(record.created).toLocaleTimeString([], { timeStyle: "short" });
+    const time = new Date(record.created).toLocaleTimeString(locale, { timeStyle: "short" });
     const facts = [KINDS[record.kind], time];
     if (record.duration_s) facts.push(clock(record.duration_s));
-    if (record.sound) facts.push("with sound");
+    if (record.sound) facts.push(t("with sound"));
     open.append(
       make("strong", {}, ...withMarks(title, this.query)),
       make("span", { class: "ea-facts" }, facts.join(" · ")),
@@ -112,7 +112,7 @@ class History {
     this.close();
     toast(said, async () => {
       const { restored } = await ask({ type: "restore", records: deleted }).catch(() => ({ restored: 0 }));
-      if (!restored) return toast("It could not be restored.");
+      if (!restored) return toast(t("It could not be restored."));
       if (deleted.length === 1 && opened === deleted[0]) this.open(opened);
       else this.list();
     });

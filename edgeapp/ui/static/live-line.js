@@ -19,7 +19,9 @@ export class LiveLine {
   constructor(request, heard) {
     this.request = request;
     this.heard = heard;
-    this.kept = new KeptSound(request.rate);
+    /** Samples of all channels in a second, in which positions count. */
+    this.samplesPerS = request.rate * (request.speakers?.length ?? 1);
+    this.kept = new KeptSound(this.samplesPerS);
     this.origin = 0; // position at which the server's session began
     this.sent = this.taken = 0; // positions
     this.token = null; // of the connection that the session belongs to
@@ -61,7 +63,7 @@ export class LiveLine {
 
   /** Recorded so far, in seconds. */
   get seconds() {
-    return this.kept.end / this.request.rate;
+    return this.kept.end / this.samplesPerS;
   }
 
   /** Whether the connection is lost or does not answer; it is replaced then. To be called often. */
@@ -80,7 +82,7 @@ export class LiveLine {
 
   /** Seconds of sound that the server has not confirmed. */
   get waiting() {
-    return (this.kept.end - this.kept.start) / this.request.rate;
+    return (this.kept.end - this.kept.start) / this.samplesPerS;
   }
 
   attach() {
@@ -120,9 +122,9 @@ export class LiveLine {
   }
 
   pump() {
-    const { rate } = this.request;
-    while (this.attached && this.sent < this.kept.end && this.sent - this.taken < WINDOW_S * rate) {
-      const { buffer, to } = this.kept.read(this.sent, BLOCK_S * rate);
+    const { samplesPerS } = this;
+    while (this.attached && this.sent < this.kept.end && this.sent - this.taken < WINDOW_S * samplesPerS) {
+      const { buffer, to } = this.kept.read(this.sent, BLOCK_S * samplesPerS);
       sendAudio(buffer);
       this.sent = to;
     }
@@ -134,8 +136,8 @@ export class LiveLine {
   /** Before the page is reloaded: leave what is needed to go on. */
   store() {
     if (!this.token || this.finishing) return;
-    const { rate } = this.request;
-    const { buffer, from } = this.kept.read(this.kept.end - STORED_S * rate, STORED_S * rate);
+    const most = STORED_S * this.samplesPerS;
+    const { buffer, from } = this.kept.read(this.kept.end - most, most);
     const { request, token, origin } = this;
     const left = { request, token, origin, from, sound: encode(buffer), at: Date.now() };
     try {
@@ -152,7 +154,7 @@ export class LiveLine {
     sessionStorage.removeItem(STORE);
     if (!left) return null;
     const line = new LiveLine(left.request, heard);
-    line.kept = new KeptSound(left.request.rate, left.from);
+    line.kept = new KeptSound(line.samplesPerS, left.from);
     if (left.sound) line.kept.add(decode(left.sound));
     Object.assign(line, { origin: left.origin, token: left.token });
     return line;

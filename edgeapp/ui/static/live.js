@@ -2,6 +2,7 @@
 
 import { Captions } from "/edgeapp/static/captions.js";
 import { DemoStrip } from "/edgeapp/static/demo-strip.js";
+import { doubtSwitch } from "/edgeapp/static/doubt-switch.js";
 import { Heard } from "/edgeapp/static/heard.js";
 import { LiveLine } from "/edgeapp/static/live-line.js";
 import { SOURCES, openMicrophone, openSample, sharesTabs } from "/edgeapp/static/microphone.js";
@@ -9,28 +10,38 @@ import { Projector } from "/edgeapp/static/projector.js";
 import { clock, download, fillPickers, picked, problem, remember, saveTranscript, onPickerOptions } from "/edgeapp/static/parts.js";
 import { hello, keeps, on, send } from "/edgeapp/static/session.js";
 import { Share, shared } from "/edgeapp/static/share.js";
+import { decimal, t } from "/edgeapp/static/texts.js";
 import { toast } from "/edgeapp/static/toast.js";
 import { Wave } from "/edgeapp/static/wave.js";
 import { Welcome } from "/edgeapp/static/welcome.js";
 
+const BETTER = "base"; // small, of many languages, and made for people's voices
 const LATE_S = 2;
 const KEEP = "ea-keep-sound"; // in localStorage
+const SPEAKERS = [t("Me"), t("Them")]; // of two channels
 const SILENCE_S = 1.2; // ends the running line when the recording pauses
 
 class Live {
   constructor(root) {
     this.root = root;
     this.find = (selector) => root.querySelector(selector);
-    this.captions = new Captions(root);
+    this.captions = new Captions(root, { doubts: true });
+    doubtSwitch(this.find(".ea-mark-doubts"), () => this.captions.markAll());
     this.captions.changed = () => this.update();
     this.captions.hear = (start, end) => {
-      if (!this.heard?.play(start, end)) toast("Only the last five minutes can be heard again.");
+      if (!this.heard?.play(start, end)) toast(t("Only the last five minutes can be heard again."));
     };
     this.heard = null;
     this.welcome = new Welcome(root, () => this.begin(openSample));
     this.share = new Share(root);
-    this.projector = new Projector(root, () => this.captions.scroll());
-    this.strip = new DemoStrip(this.find(".ea-demo"));
+    this.projector = new Projector(root, () => this.captions.toEnd());
+    new DemoStrip(this.find(".ea-demo"), {
+      better: BETTER,
+      modelsOf: ({ recognizers }) => recognizers,
+      advice: t("Demo model: synthetic English voices only. For people, get {name}.", { name: BETTER }),
+      asks: t("Demo model: synthetic English voices only. For people, ask the owner of this machine for a larger model."),
+      arrived: t("{name} is here. It is used from the next Start on.", { name: BETTER }),
+    });
     this.language = "";
     this.target = "";
     this.microphone = null;
@@ -79,7 +90,7 @@ class Live {
       this.update();
     });
     on("live_status", ({ lag }) => {
-      this.find(".ea-lag").textContent = `lag ${lag.toFixed(1)} s`;
+      this.find(".ea-lag").textContent = t("lag {seconds} s", { seconds: decimal(lag, 1) });
       this.find(".ea-lag").hidden = lag <= LATE_S;
     });
     on("error", ({ kind, message }) => {
@@ -93,10 +104,12 @@ class Live {
 
   state(name) {
     this.root.dataset.state = name;
-    const labels = { idle: "Start", starting: "Starting", listening: "Stop", stopping: "Finishing" };
+    const labels = { idle: t("Start"), starting: t("Starting"), listening: t("Stop"), stopping: t("Finishing") };
     this.find(".ea-start-text").textContent = labels[name];
     this.find(".ea-start").disabled = name === "stopping";
     this.find(".ea-pause").hidden = name !== "listening";
+    // Where there is room: the bar has no pickers while captions run.
+    this.find(name === "idle" ? ".ea-after" : ".ea-bar").append(this.find(".ea-mark-doubts"));
     for (const select of this.root.querySelectorAll(".ea-bar select")) {
       select.disabled = name !== "idle";
     }
@@ -127,15 +140,16 @@ class Live {
       if (this.attempt !== attempt) return await microphone.close();
       this.microphone = microphone;
       const request = { type: "live", ...choice, rate: Math.round(microphone.rate), keep: keeps(), share: shared() };
+      if (microphone.channels === 2) request.speakers = SPEAKERS;
       const line = new LiveLine(request, (snapshot) => this.resumed(snapshot));
       this.captions.begin(this.seconds ?? 0);
       if (!line.begin()) {
         line.close();
-        throw new Error("Not connected to EdgeApp yet; press Start again.");
+        throw new Error(t("Not connected to EdgeApp yet; press Start again."));
       }
       this.line = line;
       this.began = this.captions.base.time;
-      this.heard = new Heard(request.rate, this.began);
+      this.heard = new Heard(request.rate, microphone.channels, this.began);
       if (this.find(".ea-keep-sound").getAttribute("aria-pressed") === "true") this.heard.keep(microphone.stream);
       early.forEach((audio) => this.deliver(audio));
       this.target = choice.target ?? "";
@@ -188,14 +202,14 @@ class Live {
     this.update();
     if (hello()) line.connected();
     try {
-      if (line.request.sound) throw new Error("Press Start to choose the tab or the screen again.");
-      this.heard = new Heard(line.request.rate, line.seconds);
+      if (line.request.sound) throw new Error(t("Press Start to choose the tab or the screen again."));
+      this.heard = new Heard(line.request.rate, 1, line.seconds);
       this.microphone = await this.record(openMicrophone, (audio) => this.deliver(audio), line.request.rate);
       if (this.line === line) this.run();
       else this.release();
     } catch (error) {
       this.stop();
-      problem(this.root, `The page was loaded again. ${error.message}`);
+      problem(this.root, t("The page was loaded again. {problem}", { problem: error.message }));
     }
   }
 
@@ -207,7 +221,7 @@ class Live {
   resumed(snapshot) {
     if (snapshot?.began) this.listening(snapshot.began);
     if (snapshot) this.captions.restore(snapshot);
-    else this.captions.begin(this.began + this.line.kept.start / this.line.request.rate);
+    else this.captions.begin(this.began + this.line.kept.start / this.line.samplesPerS);
     this.update();
   }
 
@@ -220,12 +234,13 @@ class Live {
     const kept = this.find(".ea-kept");
     kept.hidden = !broken;
     if (broken) {
-      const text = `Reconnecting, ${Math.floor(line.waiting)} s kept`;
+      this.find(".ea-lag").hidden = true; // it is from before
+      const text = t("Reconnecting, {seconds} s kept", { seconds: Math.floor(line.waiting) });
       if (kept.textContent !== text) kept.textContent = text;
     }
     if (this.root.dataset.state === "stopping") {
       // The end of a session that is not connected may be far away.
-      this.find(".ea-start-text").textContent = broken ? "Give up" : "Finishing";
+      this.find(".ea-start-text").textContent = broken ? t("Give up") : t("Finishing");
       this.find(".ea-start").disabled = !broken;
     }
   }
@@ -233,9 +248,9 @@ class Live {
   pause() {
     this.paused = !this.paused;
     const { line } = this;
-    if (this.paused && line) this.deliver(new Int16Array(Math.round(SILENCE_S * line.request.rate)).buffer);
+    if (this.paused && line) this.deliver(new Int16Array(Math.round(SILENCE_S * line.request.rate) * this.heard.channels).buffer);
     this.heard?.pause(this.paused);
-    this.find(".ea-pause").textContent = this.paused ? "Continue" : "Pause";
+    this.find(".ea-pause").textContent = this.paused ? t("Continue") : t("Pause");
     this.find(".ea-pause").setAttribute("aria-pressed", this.paused);
     document.body.dataset.recording = this.paused ? "paused" : "yes";
     if (this.paused) this.wave.clear();
@@ -285,7 +300,7 @@ class Live {
     this.find(".ea-empty").hidden = lines.size > 0 || !idle;
     this.find(".ea-clear").hidden = !lines.size;
     this.find(".ea-after").hidden = !cues.length || !idle;
-    this.find(".ea-beside").hidden = !this.find("[name=target]").value;
+    this.find(".ea-beside").hidden = this.find(".ea-mark-doubts").hidden = !this.find("[name=target]").value;
     this.welcome.update();
   }
 
@@ -294,7 +309,7 @@ class Live {
     const { seconds } = this;
     const back = this.captions.forget();
     this.seconds = 0;
-    toast("The captions were cleared.", () => {
+    toast(t("The captions were cleared."), () => {
       if (this.root.dataset.state !== "idle" || this.captions.lines.size) return;
       this.seconds = seconds;
       back();
@@ -340,7 +355,7 @@ class Live {
     if (wanted) document.documentElement.requestFullscreen?.().catch(() => {});
     else if (document.fullscreenElement) document.exitFullscreen();
     this.find(wanted ? ".ea-big-off" : ".ea-big-on").focus();
-    this.captions.scroll();
+    this.captions.toEnd();
   }
 }
 

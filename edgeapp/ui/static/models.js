@@ -2,13 +2,19 @@
 
 import { reloadPickerOptions, make, problem, size } from "/edgeapp/static/parts.js";
 import { ask, on, send } from "/edgeapp/static/session.js";
+import { fromServer, languageName, plural, t } from "/edgeapp/static/texts.js";
 
 const REFRESH_MS = 3000;
 const SOURCES = {
-  bundled: "bundled", cache: "downloaded", folder: "folder", hub: "downloaded",
-  other: "another program's",
+  bundled: t("bundled"), cache: t("downloaded"), folder: t("folder"), hub: t("downloaded"),
+  other: t("another program's"),
 };
-const TASKS = { asr: "Recognition", translation: "Translation" };
+const TASKS = { asr: t("Recognition"), translation: t("Translation"), reading: t("Pictures") };
+const ACTS = {
+  load: { text: t("Load"), busy: t("Loading…"), label: (name) => t("Load {name}", { name }) },
+  unload: { text: t("Unload"), busy: t("Unloading…"), label: (name) => t("Unload {name}", { name }) },
+  remove: { text: t("Remove"), busy: t("Removing…"), label: (name) => t("Remove {name}", { name }) },
+};
 const KNOWN = ["tiny.en", "base.en", "small.en", "small", "medium", "large-v3-turbo", "large-v3",
   "distil-small.en", "distil-large-v3", "opus-mt-en-de", "opus-mt-de-en", "opus-mt-en-fr",
   "opus-mt-fr-en", "opus-mt-en-es", "opus-mt-es-en"];
@@ -28,16 +34,16 @@ class Models {
     setInterval(() => this.seen && !this.busy && this.refresh(), REFRESH_MS);
     on("pull_progress", (state) => this.progress(state));
     on("pull_done", ({ name, note }) => {
-      this.plan(make("p", {}, note ?? `${name} is installed.`));
+      this.plan(make("p", {}, note ? fromServer(note) : t("{name} is installed.", { name })));
       reloadPickerOptions();
       this.refresh();
     });
     on("error", ({ kind, message }) => kind === "pull" && this.refused(message));
     on("lost", () => {
-      if (this.pull) this.refused(`The connection is lost; the download of ${this.pull.name} resumes next time.`);
+      if (this.pull) this.refused(t("The connection is lost; the download of {name} resumes next time.", { name: this.pull.name }));
     });
     on("idle", ({ kind, cancelled }) => {
-      if (kind === "pull" && cancelled) this.plan(make("p", {}, "Cancelled; the download resumes next time."));
+      if (kind === "pull" && cancelled) this.plan(make("p", {}, t("Cancelled; the download resumes next time.")));
     });
   }
 
@@ -51,10 +57,12 @@ class Models {
 
   show({ models, memory, running, limit, can_change: canChange }) {
     const loaded = models.filter((model) => model.loaded);
-    const held = memory ? ` ${size(memory)} of memory in use.` : "";
-    const places = `${running} of ${limit} places are taken.`;
-    this.find(".ea-summary").textContent =
-      `${models.length} on this machine, ${loaded.length} loaded.${held} ${places}`;
+    const said = [
+      t("{count} on this machine, {loaded} loaded.", { count: models.length, loaded: loaded.length }),
+      memory && t("{size} of memory in use.", { size: size(memory) }),
+      t("{running} of {limit} places are taken.", { running, limit }),
+    ];
+    this.find(".ea-summary").textContent = said.filter(Boolean).join(" ");
     this.find("form").hidden = !canChange;
     const drawn = JSON.stringify([models, canChange, this.busy]);
     if (drawn === this.drawn) return;
@@ -66,30 +74,29 @@ class Models {
 
   row(model, canChange) {
     const { name, task, bytes, source, languages, loaded } = model;
-    const facts = [TASKS[task], languages, `${size(bytes)} on disk`].filter(Boolean).join(" · ");
+    const facts = [TASKS[task], languagesOf(languages), t("{size} on disk", { size: size(bytes) })].filter(Boolean).join(" · ");
     const row = make("li", { class: loaded ? "ea-running" : "" });
     const title = make("h2", {}, name, make("span", { class: "ea-chip" }, SOURCES[source]));
     row.append(make("div", { class: "ea-what" }, title, make("p", {}, facts)));
-    const place = loaded && { cpu: "CPU", cuda: "GPU" }[loaded.device];
-    const state = loaded ? `${loaded.compute_type} on ${place}, ${loaded.bytes ? `${size(loaded.bytes)} in memory` : "in memory"}` : "not loaded";
-    row.append(make("p", { class: "ea-state" }, state));
+    row.append(make("p", { class: "ea-state" }, stateOf(loaded)));
     const buttons = make("div", { class: "ea-buttons" });
-    if (loaded) buttons.append(this.button("unload", "Unload", name, loaded.users > 0));
-    else buttons.append(this.button("load", "Load", name));
-    if (source === "cache" && canChange) buttons.append(this.button("remove", "Remove", name));
+    if (loaded) buttons.append(this.button("unload", name, loaded.users > 0));
+    else buttons.append(this.button("load", name));
+    if (source === "cache" && canChange) buttons.append(this.button("remove", name));
     row.append(buttons);
     return row;
   }
 
-  button(type, label, name, used = false) {
+  button(type, name, used = false) {
+    const { text, busy: busyText, label } = ACTS[type];
     const busy = this.busy?.name === name && this.busy.type === type;
-    const made = make("button", { type: "button", class: "ea-quiet" }, busy ? `${label}ing…` : label);
+    const made = make("button", { type: "button", class: "ea-quiet" }, busy ? busyText : text);
     made.dataset.key = `${type} ${name}`;
-    made.setAttribute("aria-label", `${label} ${name}`);
+    made.setAttribute("aria-label", label(name));
     made.disabled = this.busy !== null || used;
-    if (used) made.title = "In use now";
+    if (used) made.title = t("In use now");
     made.onclick = () => {
-      if (type !== "remove" || confirm(`Remove ${name} from this machine?`)) this.change(type, name);
+      if (type !== "remove" || confirm(t("Remove {name} from this machine?", { name }))) this.change(type, name);
     };
     return made;
   }
@@ -119,18 +126,18 @@ class Models {
 
   async look(name) {
     if (!name) return this.plan();
-    this.plan(make("p", {}, "Asking the hub…"));
+    this.plan(make("p", {}, t("Asking the hub…")));
     try {
       const { repository, bytes, missing, files, note } = await ask({ type: "plan", name });
-      const here = missing < bytes ? ` (${size(bytes - missing)} downloaded already)` : "";
-      const button = make("button", { type: "button", class: "ea-plain" }, `Download ${size(missing)}`);
+      const here = missing < bytes ? ` ${t("({size} downloaded already)", { size: size(bytes - missing) })}` : "";
+      const button = make("button", { type: "button", class: "ea-plain" }, t("Download {size}", { size: size(missing) }));
       button.onclick = () => {
         send({ type: "pull", name });
         this.progress({ name, done: 0, total: missing });
       };
       const list = make("ul", {}, ...files.map((file) => make("li", {}, `${file.name}, ${size(file.bytes)}`)));
-      const details = make("details", {}, make("summary", {}, `${files.length} files`), list);
-      const said = note ? [make("p", {}, note)] : [];
+      const details = make("details", {}, make("summary", {}, plural(files.length, "1 file", "{count} files")), list);
+      const said = note ? [make("p", {}, fromServer(note))] : [];
       this.plan(make("p", {}, `${repository}: ${size(bytes)}${here}`), ...said, details, button);
     } catch (error) {
       this.refused(error.message);
@@ -144,17 +151,33 @@ class Models {
   /** Show the progress. The elements are made once: a button that is replaced cannot be clicked. */
   progress({ name, done, total }) {
     if (this.pull?.name !== name) {
-      const cancel = make("button", { type: "button", class: "ea-quiet" }, "Cancel");
+      const cancel = make("button", { type: "button", class: "ea-quiet" }, t("Cancel"));
       cancel.onclick = () => send({ type: "cancel", kind: "pull" });
-      const bar = make("progress", { "aria-label": `Download of ${name}` });
+      const bar = make("progress", { "aria-label": t("Download of {name}", { name }) });
       const far = make("span", { "aria-live": "off" });
       this.plan(make("p", {}, `${name}: `, far), bar, cancel);
       this.pull = { name, bar, far };
     }
     this.pull.bar.max = total || 1;
     this.pull.bar.value = done;
-    this.pull.far.textContent = `${size(done)} of ${size(total)}`;
+    this.pull.far.textContent = t("{done} of {total}", { done: size(done), total: size(total) });
   }
+}
+
+/** The languages of a model in words. @param {{source: string[], target: string[]}} languages */
+function languagesOf({ source, target }) {
+  const words = ([first, ...rest]) =>
+    rest.length ? plural(rest.length + 1, "1 language", "{count} languages") : languageName(first.code, first.name);
+  if (!target.length) return source.length ? words(source) : "";
+  return `${source.length ? words(source) : t("Several")} → ${words(target)}`;
+}
+
+/** @param {{compute_type: string, device: string, bytes: number} | null} loaded */
+function stateOf(loaded) {
+  if (!loaded) return t("not loaded");
+  const [type, device] = [loaded.compute_type, { cpu: "CPU", cuda: "GPU" }[loaded.device]];
+  if (!loaded.bytes) return t("{type} on {device}, in memory", { type, device });
+  return t("{type} on {device}, {size} in memory", { type, device, size: size(loaded.bytes) });
 }
 
 export const start = (element) => new Models(element.querySelector(".ea-models"));

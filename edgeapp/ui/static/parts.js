@@ -2,12 +2,15 @@
 
 import { make } from "/edgeapp/static/elements.js";
 import { ask, on } from "/edgeapp/static/session.js";
+import { fromServer, languageName, locale, t } from "/edgeapp/static/texts.js";
 
 export { clock, make, size } from "/edgeapp/static/elements.js";
 
+const COPIED_MS = 1500;
+
 let options = null;
 
-/** A promise of the picker options of the installed models: {recognizers, pairs, languages}.
+/** A promise of the picker options of the installed models: {recognizers, automatic, pairs, languages}.
  * reload: ask the server again. */
 function pickerOptions(reload = false) {
   if (!options || reload) {
@@ -37,9 +40,9 @@ export function fill(select, options) {
 }
 
 /** Fill the pickers of Live and File: spoken language, target language, model. */
-export function fillPickers(root, { recognizers, pairs, languages }) {
+export function fillPickers(root, { recognizers, automatic, pairs, languages }) {
   const spoken = new Set(recognizers.flatMap((model) => model.languages));
-  const detect = spoken.size > 1 ? [["", "Detect"]] : [];
+  const detect = spoken.size > 1 ? [["", t("Detect")]] : [];
   const language = root.querySelector("[name=language]");
   fill(language, [...detect, ...named(spoken, languages)]);
   const target = root.querySelector("[name=target]");
@@ -47,9 +50,10 @@ export function fillPickers(root, { recognizers, pairs, languages }) {
   for (const pair of pairs) {
     if (!language.value || !pair.source || pair.source === language.value) targets.add(pair.target);
   }
-  fill(target, [["", "None"], ...named(targets, languages)]);
+  fill(target, [["", t("None")], ...named(targets, languages)]);
   const suitable = recognizers.filter((model) => !language.value || model.languages.includes(language.value));
-  const models = [["", "Automatic"], ...suitable.map(({ name }) => [name, name])];
+  const models = suitable.map(({ name }) => [name, name]);
+  if (!language.value || automatic.includes(language.value)) models.unshift(["", t("Automatic")]);
   fill(root.querySelector("[name=model]"), models);
 }
 
@@ -74,8 +78,8 @@ export function remember(root, key) {
 
 /** Language codes as [code, name] pairs, sorted by name. */
 export function named(codes, languages) {
-  const pairs = [...codes].map((code) => [code, languages[code] ?? code]);
-  return pairs.sort((a, b) => a[1].localeCompare(b[1]));
+  const pairs = [...codes].map((code) => [code, languageName(code, languages[code])]);
+  return pairs.sort((a, b) => a[1].localeCompare(b[1], locale));
 }
 
 /** The values of a tab's pickers; automatic choices are left out. */
@@ -94,6 +98,20 @@ export function problem(root, text) {
   place.hidden = !text;
 }
 
+/** Copy a text; the button says so for a while.
+ * @param {string} text @param {HTMLButtonElement} button @param {HTMLElement} place where the text is shown */
+export async function copyText(text, button, place) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Without HTTPS there is no clipboard: select the text, to be copied by hand.
+    getSelection().selectAllChildren(place);
+    return;
+  }
+  button.textContent = t("Copied");
+  setTimeout(() => (button.textContent = t("Copy")), COPIED_MS);
+}
+
 /** Let the browser download a text or a blob as a file. */
 export function download(name, text) {
   const url = URL.createObjectURL(new Blob([text], { type: text.type ?? "text/plain" }));
@@ -108,7 +126,7 @@ export async function saveTranscript(name, format, transcript) {
     method: "POST",
     body: JSON.stringify({ ...transcript, format, which }),
   });
-  if (!reply.ok) throw new Error((await reply.json()).error);
+  if (!reply.ok) throw new Error(fromServer((await reply.json()).error));
   const language = { translated: transcript.target, both: `${transcript.language}-${transcript.target}` }[which];
   const mark = language && format !== "json" ? `.${language}` : "";
   download(`${name}${mark}.${format}`, await reply.blob());

@@ -1,6 +1,7 @@
 // The player of a recording: its spectrogram, the progress of the work, and playback.
 
 import { clock, make } from "/edgeapp/static/parts.js";
+import { t } from "/edgeapp/static/texts.js";
 
 const STEP_S = 5;
 const SPEEDS = [0.5, 0.75, 1, 1.25, 1.5, 2];
@@ -19,7 +20,7 @@ export class Player {
     this.sound = null;
     this.moved = () => {};
     this.until = Infinity; // where playing stops by itself
-    this.speed = make("select", { "aria-label": "Speed" });
+    this.speed = make("select", { "aria-label": t("Speed") });
     this.speed.append(...SPEEDS.map((speed) => new Option(`${speed}×`, speed, speed === 1, speed === 1)));
     this.of.after(make("label", { class: "ea-pick ea-speed" }, this.speed));
     this.listen();
@@ -86,7 +87,7 @@ export class Player {
   /** Show whether it is playing. */
   showState() {
     this.button.classList.toggle("ea-playing", this.playing);
-    this.button.setAttribute("aria-label", this.playing ? "Pause" : "Play");
+    this.button.setAttribute("aria-label", this.playing ? t("Pause") : t("Play"));
   }
 
   close() {
@@ -95,6 +96,7 @@ export class Player {
     if (this.url) URL.revokeObjectURL(this.url);
     this.url = this.sound = null;
     this.seconds = 0;
+    this.of.textContent = "";
     this.until = Infinity;
     this.button.disabled = true;
     this.showState();

@@ -2,15 +2,17 @@
 
 import { clock, make } from "/edgeapp/static/elements.js";
 import { download, problem } from "/edgeapp/static/parts.js";
+import { fromServer, t } from "/edgeapp/static/texts.js";
 
-const LABELS = { waiting: "Waiting", working: "", done: "Done", failed: "Failed", cancelled: "Cancelled" };
+const LABELS = { waiting: t("Waiting"), working: "", done: t("Done"), failed: t("Failed"), cancelled: t("Cancelled") };
 const NEXT_MS = 300;
 const ZIP_FORMATS = ["txt", "srt", "json"];
 
-/** @typedef {{file: File, state: string, note: string, kept: any, row: HTMLElement}} Item kept: what
- *   `keep` of the tab gave for it. */
+/** @typedef {{file: File, state: string, note: string, kept: any, took: number,
+ *   left: number | null, row: HTMLElement}} Item
+ *   kept: what `keep` of the tab gave for it. took, left: the work on it, in seconds. */
 
-/** What the queue asks of the File tab.
+/** What the queue asks of its tab.
  * @typedef {{begin: (file: File) => void, working: boolean, keep: () => any,
  *   show: (kept: any) => void, transcript: (kept: any) => object}} Work */
 
@@ -36,7 +38,7 @@ export class Queue {
     // A single recording after a single one is no queue.
     if (this.items.length < 2 && !this.work.working) this.items = [];
     for (const file of files) {
-      this.items.push({ file, state: "waiting", note: "", kept: null, row: make("li", {}) });
+      this.items.push({ file, state: "waiting", note: "", kept: null, took: 0, left: null, row: make("li", {}) });
     }
     if (this.work.working) this.update();
     else this.next();
@@ -51,18 +53,19 @@ export class Queue {
   begin(item) {
     this.leave();
     this.current = item;
-    item.state = "working";
-    item.note = "";
+    Object.assign(item, { state: "working", note: "", left: null });
     this.began = performance.now();
     this.work.begin(item.file);
     this.update();
   }
 
-  /** How far the current recording is. @param {string} text */
-  note(text) {
+  /** How far the current recording is.
+   * @param {string} text @param {number | null} left seconds until it is done, if known */
+  note(text, left) {
     if (this.current?.state !== "working" || this.current.note === text) return;
-    this.current.note = text;
+    Object.assign(this.current, { note: text, left });
     this.draw(this.current);
+    this.say();
   }
 
   /** The work on the current recording has ended.
@@ -70,7 +73,8 @@ export class Queue {
   ended(state, note = "") {
     const item = this.current;
     if (item?.state !== "working") return;
-    Object.assign(item, { state, note, kept: this.work.keep() });
+    const took = (performance.now() - this.began) / 1000;
+    Object.assign(item, { state, note, took, kept: this.work.keep() });
     this.update();
     // Not at once: the task that has ended tells the rest first.
     if (this.items.some((other) => other.state === "waiting")) {
@@ -114,23 +118,30 @@ export class Queue {
     this.place.hidden = this.items.length < 2;
     this.list.replaceChildren(...this.items.map(({ row }) => row));
     for (const item of this.items) this.draw(item);
+    this.say();
+  }
+
+  /** How many are done, and about how long the rest takes. */
+  say() {
     const done = this.items.filter(({ state }) => state === "done");
-    this.says.textContent = `${done.length} of ${this.items.length} done${this.left(done)}`;
+    const far = t("{done} of {total} done", { done: done.length, total: this.items.length });
+    // Not in the part that screen readers say: it changes every second.
+    this.place.querySelector(".ea-queue-left").textContent = this.left(done);
+    if (this.says.textContent !== far) this.says.textContent = far;
     this.zip.hidden = done.length < 2;
   }
 
-  /** About how long the rest takes, from the sizes of what is done. @param {Item[]} done */
+  /** About how long the rest takes: as the current one says, and by the sizes of what is done.
+   * @param {Item[]} done */
   left(done) {
-    const rest = this.items.filter(({ state }) => state === "waiting" || state === "working");
-    const seconds = done.reduce((sum, { kept }) => sum + kept.took, 0);
+    const working = this.items.find(({ state }) => state === "working");
+    const known = working?.left ?? null;
+    const rest = this.items.filter((item) => item.state === "waiting" || (item === working && known === null));
+    const took = done.reduce((sum, item) => sum + item.took, 0);
     const bytes = (items) => items.reduce((sum, { file }) => sum + file.size, 0);
-    if (!rest.length || !seconds) return "";
-    return `, about ${clock((seconds * bytes(rest)) / Math.max(1, bytes(done)) + 0.9)} left`;
-  }
-
-  /** Seconds since the current work began. */
-  get took() {
-    return (performance.now() - this.began) / 1000;
+    if (rest.length ? !took : known === null) return "";
+    const guessed = (took * bytes(rest)) / Math.max(1, bytes(done));
+    return t("about {time} left", { time: clock(guessed + (known ?? 0) + 0.9) });
   }
 
   draw(item) {
@@ -146,8 +157,8 @@ export class Queue {
       return button;
     };
     const acts = [];
-    if (item.state === "failed" || item.state === "cancelled") acts.push(act("Try again", () => this.again(item)));
-    if (item.state === "waiting") acts.push(act("Remove", () => this.remove(item)));
+    if (item.state === "failed" || item.state === "cancelled") acts.push(act(t("Try again"), () => this.again(item)));
+    if (item.state === "waiting") acts.push(act(t("Remove"), () => this.remove(item)));
     item.row.dataset.state = item.state;
     item.row.replaceChildren(name, state, ...acts);
   }
@@ -160,7 +171,7 @@ export class Queue {
     const body = JSON.stringify({ format: "zip", formats: ZIP_FORMATS, files });
     try {
       const reply = await fetch("/edgeapp/export", { method: "POST", body });
-      if (!reply.ok) throw new Error((await reply.json()).error);
+      if (!reply.ok) throw new Error(fromServer((await reply.json()).error));
       download("transcripts.zip", await reply.blob());
     } catch (error) {
       problem(this.root, error.message);

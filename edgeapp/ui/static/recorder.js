@@ -1,11 +1,12 @@
-// AudioWorklet: the microphone's audio, mixed to mono, as blocks of 16-bit samples.
+// AudioWorklet: the sound of each input, mixed to mono, as blocks of 16-bit samples. Those of several
+// inputs are interleaved.
 
 const BLOCK_S = 0.04;
 
 class Recorder extends AudioWorkletProcessor {
-  constructor() {
+  constructor({ numberOfInputs }) {
     super();
-    this.block = new Int16Array(Math.round(BLOCK_S * sampleRate));
+    this.block = new Int16Array(Math.round(BLOCK_S * sampleRate) * numberOfInputs);
     this.filled = 0;
     this.peak = 0;
     this.port.onmessage = () => {
@@ -14,14 +15,17 @@ class Recorder extends AudioWorkletProcessor {
     };
   }
 
-  process([input]) {
-    if (!input.length) return true;
-    for (let i = 0; i < input[0].length; i++) {
-      let sum = 0;
-      for (const channel of input) sum += channel[i];
-      const sample = Math.max(-1, Math.min(1, sum / input.length));
-      this.peak = Math.max(this.peak, Math.abs(sample));
-      this.block[this.filled++] = Math.round(sample * 32767);
+  process(inputs) {
+    // An input without channels is silent.
+    const length = Math.max(...inputs.map((input) => input[0]?.length ?? 0));
+    for (let i = 0; i < length; i++) {
+      for (const input of inputs) {
+        let sum = 0;
+        for (const channel of input) sum += channel[i];
+        const sample = Math.max(-1, Math.min(1, sum / Math.max(1, input.length)));
+        this.peak = Math.max(this.peak, Math.abs(sample));
+        this.block[this.filled++] = Math.round(sample * 32767);
+      }
       if (this.filled === this.block.length) this.flush();
     }
     return true;

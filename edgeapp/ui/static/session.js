@@ -1,5 +1,7 @@
 // The WebSocket to the server, shared by all tabs of the page. Reconnects when it is closed.
 
+import { fromServer, t } from "/edgeapp/static/texts.js";
+
 const RETRY_DELAYS_MS = [300, 1000, 2000, 4000];
 const CONNECTS_MS = 6000;
 
@@ -51,7 +53,7 @@ export const keeps = () => localStorage.getItem("ea-keep") !== "no";
 function fail(id) {
   const request = requests.get(id);
   requests.delete(id);
-  request?.reject(new Error("The connection to EdgeApp is lost; reconnecting."));
+  request?.reject(new Error(t("The connection to EdgeApp is lost; reconnecting.")));
 }
 
 function notify(type, message) {
@@ -62,7 +64,7 @@ function receive(message) {
   if (message.type === "reply") {
     const request = requests.get(message.id);
     requests.delete(message.id);
-    if (message.error) request?.reject(new Error(message.error));
+    if (message.error) request?.reject(new Error(fromServer(message.error)));
     else request?.resolve(message);
     return;
   }
@@ -71,6 +73,7 @@ function receive(message) {
     window.edgeappReady = true;
     attempts = 0;
   }
+  if (message.message) message.message = fromServer(message.message); // of an error or a warning
   notify(message.type, message);
 }
 

@@ -3,6 +3,7 @@
 
 import { problem } from "/edgeapp/static/parts.js";
 import { ask, on } from "/edgeapp/static/session.js";
+import { locale, t } from "/edgeapp/static/texts.js";
 import { toast } from "/edgeapp/static/toast.js";
 
 const COPIED_MS = 2000;
@@ -36,7 +37,7 @@ export class Share {
 
   /** @param {number | undefined} viewers Undefined: not known. */
   count(viewers = undefined) {
-    const text = viewers ? `Shared, ${viewers}` : shared() ? "Shared" : "Share";
+    const text = viewers ? t("Shared, {count}", { count: viewers }) : shared() ? t("Shared") : t("Share");
     if (this.button.textContent !== text) this.button.textContent = text;
     this.button.setAttribute("aria-pressed", String(Boolean(shared())));
   }
@@ -51,7 +52,7 @@ export class Share {
     } catch (error) {
       return problem(this.root, error.message);
     }
-    this.find(".ea-sharing-title").textContent = "Captions for an audience";
+    this.find(".ea-sharing-title").textContent = t("Captions for an audience");
     this.find(".ea-audience").hidden = false;
     if (this.dialog.open) return;
     this.dialog.showModal();
@@ -66,8 +67,8 @@ export class Share {
       this.find(".ea-sharing-says").textContent = error.message;
       return;
     }
-    this.find(".ea-sharing-title").textContent = "Another device of yours";
-    this.find(".ea-sharing-says").textContent = `Logs one device in, once, until ${this.until}.`;
+    this.find(".ea-sharing-title").textContent = t("Another device of yours");
+    this.find(".ea-sharing-says").textContent = t("Logs one device in, once, until {time}.", { time: this.until });
     this.find(".ea-audience").hidden = true;
   }
 
@@ -76,10 +77,10 @@ export class Share {
     this.find(".ea-qr").innerHTML = qr; // made by the server, of its own address
     this.find("[name=link]").value = url;
     this.find(".ea-invite").hidden = hereOnly;
-    this.until = new Date(ends).toLocaleTimeString([], { timeStyle: "short" });
+    this.until = new Date(ends).toLocaleTimeString(locale, { timeStyle: "short" });
     this.find(".ea-sharing-says").textContent = hereOnly
-      ? "Only this machine can open it: to let other devices in, start EdgeApp with --lan."
-      : `Who has this link reads along, in a language of their own, until ${this.until}.`;
+      ? t("Only this machine can open it: to let other devices in, start EdgeApp with --lan.")
+      : t("Who has this link reads along, in a language of their own, until {time}.", { time: this.until });
   }
 
   async end() {
@@ -87,7 +88,7 @@ export class Share {
     sessionStorage.removeItem(STORE);
     this.count();
     this.dialog.close();
-    toast("The captions are not shared any more.");
+    toast(t("The captions are not shared any more."));
   }
 
   /** @param {HTMLButtonElement} button @param {HTMLInputElement} field */
@@ -96,7 +97,7 @@ export class Share {
     // Without https the browser has no clipboard for pages: the address is marked, at least.
     await navigator.clipboard?.writeText(field.value).catch(() => {});
     if (!navigator.clipboard) return;
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), COPIED_MS);
+    button.textContent = t("Copied");
+    setTimeout(() => (button.textContent = t("Copy")), COPIED_MS);
   }
 }

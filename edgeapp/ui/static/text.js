@@ -1,7 +1,9 @@
 // The Text tab: translates the text on the left as it is typed.
 
-import { download, fill, named, problem, onPickerOptions } from "/edgeapp/static/parts.js";
+import { doubtSwitch } from "/edgeapp/static/doubt-switch.js";
+import { copyText, download, fill, named, problem, onPickerOptions } from "/edgeapp/static/parts.js";
 import { ask, hello, keeps, on, send } from "/edgeapp/static/session.js";
+import { fromServer, languageName, locale, t } from "/edgeapp/static/texts.js";
 import { UndoStack } from "/edgeapp/static/editor/undo.js";
 import { takeText } from "/edgeapp/static/history/reopen.js";
 import { ResultPane } from "/edgeapp/static/text/result.js";
@@ -64,7 +66,7 @@ class Text {
     this.find(".ea-swap").onclick = () => this.swap();
     this.find(".ea-clear").onclick = () => this.put("");
     this.find(".ea-undo").onclick = () => this.undo(false);
-    this.find(".ea-copy").onclick = () => this.copy();
+    this.find(".ea-copy").onclick = ({ target }) => copyText(this.pane.text, target, this.result);
     this.find(".ea-save").onclick = () => {
       download(`translation.${this.find("[name=target]").value}.txt`, this.pane.text);
     };
@@ -82,8 +84,10 @@ class Text {
       // The rest of the old translation stays behind the new one, to avoid flicker.
       this.write(this.live, this.before?.slice(this.live.length) ?? "");
     });
+    on("text_doubts", ({ number, spans }) => number === this.number && this.pane.doubt(spans));
+    doubtSwitch(this.find(".ea-mark-doubts"), () => this.pane.mark());
     on("text_done", (done) => done.number === this.number && this.done(done));
-    on("error", ({ kind, message, busy }) => kind === "text" && this.failed(message, busy));
+    on("error", ({ kind, number, message, busy }) => kind === "text" && number === this.number && this.failed(message, busy));
     on("lost", () => this.busy(false));
   }
 
@@ -96,7 +100,7 @@ class Text {
     const [from, to] = this.languages;
     const back = pairs.some((pair) => [to, null].includes(pair.source) && pair.target === from);
     this.find(".ea-swap").disabled = !back;
-    this.find(".ea-swap").title = back ? "" : "No model here translates back";
+    this.find(".ea-swap").title = back ? "" : t("No model here translates back");
   }
 
   get languages() {
@@ -171,9 +175,11 @@ class Text {
     const message = { type: "detect_language", text, expected: language };
     const { language: other } = await ask(message).catch(() => ({ language: null }));
     if (!other || text !== this.source.value.slice(0, SAMPLE) || language !== this.languages[0]) return;
-    const name = this.options.languages[other] ?? other;
+    const name = languageName(other, this.options.languages[other]);
     const possible = this.options.pairs.some((pair) => pair.source === other);
-    place.textContent = possible ? `Looks like ${name}: switch` : `Looks like ${name}; no model here translates it`;
+    place.textContent = possible
+      ? t("Looks like {language}: switch", { language: name })
+      : t("Looks like {language}; no model here translates it", { language: name });
     place.disabled = !possible;
     place.hidden = false;
     place.onclick = () => {
@@ -202,8 +208,8 @@ class Text {
       send({ type: "cancel", kind: "text" });
       this.write("", "");
       this.busy(false);
-      const most = characters?.toLocaleString("en");
-      if (long) problem(this.root, `This text is longer than the limit of ${most} characters. In a terminal, edgeapp translate takes files of any length.`);
+      const most = characters?.toLocaleString(locale);
+      if (long) problem(this.root, t("This text is longer than the limit of {most} characters. In a terminal, edgeapp translate takes files of any length.", { most }));
       return;
     }
     this.busy(send({ type: "text", text, language, target, number: this.number }));
@@ -213,7 +219,7 @@ class Text {
     this.write(text, "");
     this.pane.write();
     this.busy(false);
-    problem(this.root, warnings.join(" "));
+    problem(this.root, warnings.map(fromServer).join(" "));
     if (keeps()) this.later = setTimeout(() => this.keep(), KEEP_MS);
   }
 
@@ -265,24 +271,10 @@ class Text {
     this.translate();
   }
 
-  async copy() {
-    const { text } = this.pane;
-    try {
-      await navigator.clipboard.writeText(text);
-    } catch {
-      // Without HTTPS there is no clipboard: select the text, to be copied by hand.
-      getSelection().selectAllChildren(this.result);
-      return;
-    }
-    const button = this.find(".ea-copy");
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
-  }
-
   async open(file) {
     if (!file) return;
     const text = await file.text();
-    if (text.includes("\u0000")) return problem(this.root, `${file.name} is not a text file.`);
+    if (text.includes("\u0000")) return problem(this.root, t("{name} is not a text file.", { name: file.name }));
     this.put(text.replace(/^\ufeff/, "").replace(/\r\n?/g, "\n"));
   }
 }

@@ -1,6 +1,7 @@
 // Short messages at the edge of the screen.
 
 import { make } from "/edgeapp/static/parts.js";
+import { t } from "/edgeapp/static/texts.js";
 
 const SHOWN_MS = 6000;
 
@@ -9,9 +10,12 @@ export function toast(text, undo = null) {
   const place =
     document.querySelector(".ea-toasts") ??
     document.querySelector(".gradio-container main").appendChild(make("div", { class: "ea-toasts", role: "status" }));
+  for (const other of [...place.children]) {
+    if (!undo && other.textContent === text) other.remove(); // said once is enough
+  }
   const shown = make("p", {}, text);
   if (undo) {
-    const button = make("button", { type: "button" }, "Undo");
+    const button = make("button", { type: "button" }, t("Undo"));
     button.onclick = () => {
       shown.remove();
       undo();

@@ -2,18 +2,22 @@
 
 import { make } from "/edgeapp/static/elements.js";
 import { on } from "/edgeapp/static/session.js";
+import { chooseLanguage, language, LANGUAGES, t } from "/edgeapp/static/texts.js";
+import { toast } from "/edgeapp/static/toast.js";
 
 const THEME = "ea-theme"; // in localStorage; head.js applies it before the page is drawn
+// What a reload of the page would lose: work, and what it shows that the history may not have.
+const UNFINISHED = ".ea-live:not([data-state=idle]), .ea-live .ea-line-of, .ea-file:not([data-state=empty]), .ea-pictures:not([data-state=empty]), .ea-queue:not([hidden])";
 const NEXT = { auto: "light", light: "dark", dark: "auto" };
-const NAMES = { auto: "Theme: as the system", light: "Theme: light", dark: "Theme: dark" };
+const NAMES = { auto: t("Theme: as the system"), light: t("Theme: light"), dark: t("Theme: dark") };
 const KEYS = [
-  ["1 … 5", "Open a tab"],
-  ["S", "Start or stop captions"],
-  ["P", "Pause captions, or go on"],
-  ["B", "Big text, or back"],
-  ["Esc", "Leave big text"],
-  ["← →", "Move between tabs, or within a recording"],
-  ["?", "Show these keys"],
+  ["1 … 6", t("Open a tab")],
+  ["S", t("Start or stop captions")],
+  ["P", t("Pause captions, or go on")],
+  ["B", t("Big text, or back")],
+  ["Esc", t("Leave big text")],
+  ["← →", t("Move between tabs, or within a recording")],
+  ["?", t("Show these keys")],
 ];
 
 const quiet = (label, text) =>
@@ -24,7 +28,8 @@ const quiet = (label, text) =>
 class Badge {
   constructor() {
     this.count = 0;
-    this.element = make("span", { class: "ea-badge" });
+    this.text = make("span", {});
+    this.element = make("span", { class: "ea-badge" }, this.text);
     const elsewhere = ({ name }) => /^(https?|wss?):/.test(name) && new URL(name).host !== location.host;
     new PerformanceObserver((list) => this.add(list.getEntries().filter(elsewhere).length)).observe({
       type: "resource",
@@ -41,8 +46,11 @@ class Badge {
   /** @param {number} more */
   add(more) {
     this.count += more;
-    this.element.textContent = `${this.count} to others`;
-    this.element.title = `Requests to other machines since this page was opened, downloads of models included: ${this.count}`;
+    this.text.textContent = t("{count} to others", { count: this.count });
+    this.element.dataset.count = String(this.count); // shown alone where there is little room
+    this.element.title = t("Requests to other machines since this page was opened, downloads of models included: {count}", {
+      count: this.count,
+    });
     this.element.classList.toggle("ea-some", this.count > 0);
   }
 }
@@ -73,12 +81,32 @@ function themeButton() {
   return button;
 }
 
+/** The choice of the page's language. The page is loaded again, unless that would end something. */
+function languagePicker() {
+  const label = t("Language of the page");
+  const picker = make("select", { "aria-label": label, title: label });
+  for (const [code, name] of Object.entries(LANGUAGES)) {
+    const option = new Option(name, code, code === language, code === language);
+    option.lang = code;
+    picker.append(option);
+  }
+  picker.onchange = () => {
+    chooseLanguage(picker.value);
+    const unfinished = document.querySelector(UNFINISHED);
+    const typed = document.querySelector("#ea-text .ea-source");
+    const lost = document.body.dataset.recording || unfinished || typed?.value;
+    if (lost) toast(t("The language changes when the page is loaded again, so that nothing here is lost."));
+    else location.reload();
+  };
+  return make("label", { class: "ea-pick ea-page-language" }, picker);
+}
+
 function keySheet() {
-  const sheet = make("dialog", { class: "ea-keys", "aria-label": "Keys" });
+  const sheet = make("dialog", { class: "ea-keys", "aria-label": t("Keys") });
   const rows = KEYS.map(([key, what]) => make("tr", {}, make("th", { scope: "row" }, make("kbd", {}, key)), make("td", {}, what)));
-  const close = make("button", { type: "button", class: "ea-quiet" }, "Close");
+  const close = make("button", { type: "button", class: "ea-quiet" }, t("Close"));
   close.onclick = () => sheet.close();
-  sheet.append(make("h2", {}, "Keys"), make("table", {}, ...rows), close);
+  sheet.append(make("h2", {}, t("Keys")), make("table", {}, ...rows), close);
   return sheet;
 }
 
@@ -98,16 +126,16 @@ function press(event, sheet, tabs) {
 /** @param {HTMLElement} main Where the corner goes. @param {() => HTMLElement[]} tabs */
 export function addTools(main, tabs) {
   const sheet = keySheet();
-  const help = quiet("Keys", "?");
+  const help = quiet(t("Keys"), "?");
   help.onclick = () => sheet.showModal();
-  const corner = make("div", { class: "ea-tools" }, new Badge().element, themeButton(), help);
+  const corner = make("div", { class: "ea-tools" }, new Badge().element, languagePicker(), themeButton(), help);
   main.append(corner, sheet);
   addEventListener("ea-tab", ({ detail }) => (corner.dataset.tab = detail));
   corner.dataset.tab = document.body.dataset.tab ?? "";
   addEventListener("keydown", (event) => press(event, sheet, tabs()));
   on("hello", ({ user }) => {
     if (!user || corner.querySelector(".ea-person")) return;
-    const out = make("button", { type: "submit", class: "ea-quiet" }, "Log out");
+    const out = make("button", { type: "submit", class: "ea-quiet" }, t("Log out"));
     out.title = user;
     corner.append(make("form", { class: "ea-person", method: "post", action: "/logout" }, out));
   });

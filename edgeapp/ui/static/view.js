@@ -2,20 +2,23 @@
 // (/overlay/…#de) it shows the last two lines on a transparent ground, for a video program.
 
 import { Captions } from "/edgeapp/static/captions.js";
+import { fromServer, languageName, t, translate } from "/edgeapp/static/texts.js";
 
 const RETRY_DELAYS_MS = [500, 1000, 2000, 5000];
 const GONE = 4410; // close code: the captions have ended
 const SIZES = [0.8, 1, 1.25, 1.6, 2, 2.6, 3.4];
 const QUIET_MS = 8000; // an overlay hides what was said that long ago
+const STOPPED = t("The speaker has stopped. This page goes on with the next Start.");
 
 const [, page, token] = location.pathname.split("/");
 const find = (selector) => document.querySelector(selector);
+translate(document.documentElement); // the title, too
 const captions = new Captions(document.body);
 const languages = find("[name=target]");
 const original = find("[name=original]");
 
 let socket = null;
-let attempts = 0;
+let attempts = 0; // to connect again; 0: the line is there
 let target = page === "overlay" ? location.hash.slice(1) : (localStorage.getItem("ea-view-language") ?? "");
 
 /** @param {string} text What the viewer should know; "" if all is well. */
@@ -27,8 +30,8 @@ function say(text) {
 function receive(message) {
   if (message.type === "live_line") captions.show(message);
   else if (message.type === "view") begin(message);
-  else if (message.type === "view_live") say("The speaker has stopped. This page goes on with the next Start.");
-  else if (message.type === "view_problem") say(message.message);
+  else if (message.type === "view_live") say(STOPPED);
+  else if (message.type === "view_problem") say(fromServer(message.message));
   else if (message.type === "view_ended") ended();
 }
 
@@ -36,20 +39,20 @@ function receive(message) {
 function begin({ languages: offered, target: given, lines, live, language }) {
   captions.forget();
   captions.follow = true;
-  languages.replaceChildren(new Option("As spoken", ""), ...offered.map(([code, name]) => new Option(name, code)));
+  languages.replaceChildren(new Option(t("As spoken"), ""), ...offered.map(([code, name]) => new Option(languageName(code, name), code)));
   languages.value = given;
   document.body.dataset.state = "open";
   document.body.dataset.translated = given ? "yes" : "no";
   find(".ea-captions").lang = given || language || "";
   find(".ea-original").hidden = !given;
   for (const line of lines) captions.show(line);
-  if (lines.length) say(live ? "" : "The speaker has stopped. This page goes on with the next Start.");
-  else say(live ? "The captions will be here." : "The speaker has not started yet.");
+  if (lines.length) say(live ? "" : STOPPED);
+  else say(live ? t("The captions will be here.") : t("The speaker has not started yet."));
 }
 
 function ended() {
   document.body.dataset.state = "ended";
-  say("These captions have ended.");
+  say(t("These captions have ended."));
 }
 
 function connect() {
@@ -63,7 +66,7 @@ function connect() {
   socket.onclose = ({ code }) => {
     if (document.body.dataset.state === "ended") return;
     if (code === GONE) return ended();
-    say("The line is broken. Connecting again.");
+    say(t("The line is broken. Connecting again."));
     setTimeout(connect, RETRY_DELAYS_MS[Math.min(attempts++, RETRY_DELAYS_MS.length - 1)]);
   };
 }
@@ -100,7 +103,7 @@ find(".ea-smaller").onclick = () => resize(-1);
 find(".ea-larger").onclick = () => resize(1);
 addEventListener("hashchange", () => page === "overlay" && choose(location.hash.slice(1)));
 captions.changed = () => {
-  if (captions.lines.size && !/^The line/.test(find(".ea-says").textContent)) say("");
+  if (captions.lines.size && !attempts) say("");
   if (page !== "overlay") return;
   document.body.dataset.quiet = "no";
   clearTimeout(captions.quiet);

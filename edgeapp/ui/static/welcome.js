@@ -2,6 +2,7 @@
 
 import { chooseMicrophone, chosenMicrophone, microphones, openMicrophone } from "/edgeapp/static/microphone.js";
 import { fill, problem } from "/edgeapp/static/parts.js";
+import { t } from "/edgeapp/static/texts.js";
 import { Wave } from "/edgeapp/static/wave.js";
 
 const HEARD = 0.02; // peak level of speech, 0 to 1
@@ -30,7 +31,7 @@ export class Welcome {
   /** Show the target languages that are offered. */
   update() {
     const target = this.find("[name=target]");
-    fill(this.into, [...target.options].map(({ value, label }) => [value, value ? label : "No translation"]));
+    fill(this.into, [...target.options].map(({ value, label }) => [value, value ? label : t("No translation")]));
     this.into.value = target.value;
   }
 
@@ -45,7 +46,7 @@ export class Welcome {
       this.microphone = await openMicrophone((_, peak) => {
         this.wave.add(peak);
         heard ||= peak > HEARD;
-        if (heard) say("The microphone works.");
+        if (heard) say(t("The microphone works."));
       });
     } catch (error) {
       return problem(this.root, error.message);
@@ -55,9 +56,9 @@ export class Welcome {
     const current = found.find(({ id }) => id === chosenMicrophone());
     if (current) this.find("[name=input]").value = current.id;
     this.find(".ea-testing").hidden = false;
-    this.find(".ea-test").textContent = "End the test";
-    say("Say something.");
-    this.quiet = setTimeout(() => heard || say("Nothing is heard: choose another microphone, or turn it up."), SILENT_MS);
+    this.find(".ea-test").textContent = t("End the test");
+    say(t("Say something."));
+    this.quiet = setTimeout(() => heard || say(t("Nothing is heard: choose another microphone, or turn it up.")), SILENT_MS);
   }
 
   async end() {
@@ -65,7 +66,7 @@ export class Welcome {
     const { microphone } = this;
     this.microphone = null;
     this.find(".ea-testing").hidden = true;
-    this.find(".ea-test").textContent = "Test the microphone";
+    this.find(".ea-test").textContent = t("Test the microphone");
     await microphone?.close();
     this.wave.clear();
   }

@@ -75,7 +75,9 @@ def is_stream(source: AudioSource) -> bool:
     return not isinstance(source, complete) and not hasattr(source, "read")
 
 
-def load_audio(source: AudioSource, max_duration_s: float | None = None) -> Samples:
+def load_audio(
+    source: AudioSource, max_duration_s: float | None = None, *, channel: int | None = None
+) -> Samples:
     """Decode a source completely. One copy of the samples is held.
 
     A recording with samples beyond ±MAX_AMPLITUDE (16) is divided by its peak. Smaller overs are
@@ -87,27 +89,33 @@ def load_audio(source: AudioSource, max_duration_s: float | None = None) -> Samp
             integers are scaled to -1…1; channels of two-dimensional arrays are averaged.
         max_duration_s: maximum duration (s); None: unlimited. Longer recordings are rejected by
             their header before decoding, or else as soon as more has been decoded.
+        channel: of a file, this channel alone, from 0; None: all are averaged.
 
     Returns:
         Mono float32 [samples] at 16 kHz.
 
     Raises:
-        AudioError: the source holds no decodable audio, samples are not finite, or the sample
-            rate, channels or announced duration are out of bounds.
+        AudioError: the source holds no decodable audio, samples are not finite, the sample
+            rate, channels or announced duration are out of bounds, or there is no such channel.
         LongAudio: (an AudioError) the recording is longer than `max_duration_s`.
 
     Warns:
         DamagedAudio: the file breaks off or has gaps.
         LoudAudio: the recording was scaled down.
     """
+    is_file = isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
+    if channel is not None and not is_file:
+        raise AudioError("a channel can be chosen of files only: give that channel of the array")
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
-        return _collect(decode_path(path, path, max_duration_s), path, max_duration_s)
+        blocks = decode_path(path, path, max_duration_s, channel)
+        return _collect(blocks, path, max_duration_s)
     if isinstance(source, (np.ndarray, tuple)):
         return _load_array(source, max_duration_s)
     if hasattr(source, "read"):
         name = _name_of(source)
-        return _collect(_decode_file(source, name, max_duration_s), name, max_duration_s)
+        blocks = _decode_file(source, name, max_duration_s, channel)
+        return _collect(blocks, name, max_duration_s)
     return _collect(read_blocks(source, clip=False), "the audio stream", max_duration_s)
 
 
@@ -131,7 +139,9 @@ def _load_array(source: Block, max_duration_s: float | None) -> Samples:
     return samples  # not copied
 
 
-def decode_path(path: str, name: str, max_duration_s: float | None = None) -> Iterator[Samples]:
+def decode_path(
+    path: str, name: str, max_duration_s: float | None = None, channel: int | None = None
+) -> Iterator[Samples]:
     """Decode an audio file block by block.
 
     Args:
@@ -139,6 +149,7 @@ def decode_path(path: str, name: str, max_duration_s: float | None = None) -> It
         name: the file's name in errors and warnings.
         max_duration_s: a header that announces more seconds is rejected. The decoded duration is
             not checked.
+        channel: this one alone, from 0; None: all are averaged.
 
     Yields:
         Mono float32 samples [n] at 16 kHz.
@@ -148,7 +159,7 @@ def decode_path(path: str, name: str, max_duration_s: float | None = None) -> It
         LongAudio: the header announces more than `max_duration_s`.
     """
     with _opened(path, name) as file:
-        yield from _decode_file(file, name, max_duration_s)
+        yield from _decode_file(file, name, max_duration_s, channel)
 
 
 @dataclass(frozen=True)
@@ -204,7 +215,13 @@ def _opened(path: str, name: str) -> Iterator[IO[bytes]]:
     except IsADirectoryError:
         raise AudioError(f"{name} is a folder, not an audio file") from None
     except OSError as error:
+        if error.errno == errno.ENOMEM:  # as MemoryError
+            raise _without_memory(name) from None
         raise AudioError(f"{name} cannot be read: {error.strerror or error}") from error
+
+
+def _without_memory(name: str) -> AudioError:
+    return AudioError(f"{name} needs more memory to decode than is available")
 
 
 def _name_of(file: object) -> str:
@@ -212,18 +229,20 @@ def _name_of(file: object) -> str:
     return name if isinstance(name, str) else "the audio stream"
 
 
-def _decode_file(file: Any, name: str, max_duration_s: float | None) -> Iterator[Samples]:
+def _decode_file(
+    file: Any, name: str, max_duration_s: float | None, channel: int | None = None
+) -> Iterator[Samples]:
     samples = 0
     try:
         with _seekable(file) as source, _open(source, name) as container:
             stream = _audio_stream(container, name)
             announced_s = _announced_duration(container, stream, name, max_duration_s)
-            decoder = _StreamDecoder(container, stream, name)
+            decoder = _StreamDecoder(container, stream, name, channel)
             for block in decoder:
                 samples += len(block)
                 yield block
     except MemoryError:
-        raise AudioError(f"{name} needs more memory to decode than is available") from None
+        raise _without_memory(name) from None
     if not samples:
         raise AudioError(f"{name} holds no audio that can be decoded: it is empty or damaged")
     decoded_s = samples / SAMPLE_RATE
@@ -290,8 +309,8 @@ def _open(file: Any, name: str) -> Iterator[InputContainer]:
         if isinstance(error, MemoryError):
             raise
         empty = file.seek(0, os.SEEK_END) == 0
-        why = "is empty" if empty else "is not audio that can be decoded, or is damaged"
-        raise AudioError(f"{name} {why}") from None
+        damaged = f"{name} is not audio that can be decoded, or is damaged"
+        raise AudioError(f"{name} is empty" if empty else damaged) from None
     with container:
         yield container
 
@@ -354,16 +373,24 @@ def _announced_duration(
 class _StreamDecoder:
     """Iterates over the blocks of one audio stream, mono float32 at 16 kHz.
 
+    Args:
+        container: The file.
+        stream: Its audio track.
+        name: Of the file, in errors.
+        channel: This one alone, from 0; None: all are averaged.
+
     Attributes:
         damaged: a packet could not be decoded so far.
     """
 
-    def __init__(self, container: InputContainer, stream: AudioStream, name: str) -> None:
+    def __init__(
+        self, container: InputContainer, stream: AudioStream, name: str, channel: int | None
+    ) -> None:
         self._container, self._stream, self._name = container, stream, name
+        self._channel = channel
         self.damaged = False
 
     def __iter__(self) -> Iterator[Samples]:
-        import av
 
         resampler, layout = None, None  # type: AudioResampler | None, object
         for frame in self._frames():
@@ -371,12 +398,28 @@ class _StreamDecoder:
             if now != layout:  # the format may change within a spliced file
                 check_format(frame.sample_rate, frame.layout.nb_channels, self._name)
                 yield from self._resample(resampler, None)
-                resampler = av.AudioResampler("flt", "mono", SAMPLE_RATE, options=_MIXING)
+                resampler = self._resampler_of(frame)
                 layout = now
             for part in _split_frame(frame):
                 part.pts = None  # the resampler would fill or reject gaps between timestamps
                 yield from self._resample(resampler, part)
         yield from self._resample(resampler, None)
+
+    def _resampler_of(self, frame: AudioFrame) -> AudioResampler:
+        """For frames of this layout.
+
+        Raises:
+            AudioError: there is no such channel.
+        """
+        import av
+
+        if self._channel is None:
+            return av.AudioResampler("flt", "mono", SAMPLE_RATE, options=_MIXING)
+        count = frame.layout.nb_channels
+        if not 0 <= self._channel < count:
+            has = "one channel" if count == 1 else f"{count} channels"
+            raise AudioError(f"{self._name} has {has}: there is no channel {self._channel + 1}")
+        return av.AudioResampler("fltp", frame.layout, SAMPLE_RATE)
 
     def _frames(self) -> Iterator[AudioFrame]:
         """Decoded frames, up to the end of the stream or an error of the container."""
@@ -427,7 +470,7 @@ class _StreamDecoder:
                 f"{self._name} has channels{channels} that cannot be mixed into one: "
                 "export it as mono or stereo"
             ) from None
-        yield from map(frame_samples, mixed)
+        yield from (frame_samples(each, self._channel or 0) for each in mixed)
 
 
 def _split_frame(frame: AudioFrame) -> Iterator[AudioFrame]:

@@ -87,6 +87,7 @@ def resample(blocks: Iterable[Samples], rate: int) -> Iterator[Samples]:
     yield from map(frame_samples, resampler.resample(None))
 
 
-def frame_samples(frame: AudioFrame) -> Samples:
-    """The samples [n] of a mono float frame."""
-    return frame.to_ndarray().reshape(-1).astype(np.float32, copy=False)
+def frame_samples(frame: AudioFrame, channel: int = 0) -> Samples:
+    """The samples [n] of a mono float frame, or of a channel of a planar one."""
+    samples: Samples = frame.to_ndarray()[channel].astype(np.float32, copy=False)
+    return samples

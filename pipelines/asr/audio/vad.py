@@ -120,9 +120,11 @@ class SpeechEnd:
 
     Attributes:
         sample: where its audio ends.
+        speech_end: where the speech in it ends, before the pause.
     """
 
     sample: int
+    speech_end: int
 
 
 VoiceEvent: TypeAlias = SpeechStart | SpeechAudio | SpeechEnd
@@ -207,6 +209,11 @@ class VoiceActivity:
                 events += self._process_frame()
         return events
 
+    @property
+    def speech_end(self) -> int:
+        """Where the latest speech ends so far, as a position in the stream."""
+        return self._position if self._is_voiced else self._state_start
+
     def finish(self) -> list[VoiceEvent]:
         """End the stream and return its last events. The next block starts a stream at 0."""
         events = self._process_frame() if self._filled else []
@@ -273,7 +280,7 @@ class VoiceActivity:
     def _end(self, sample: int) -> list[VoiceEvent]:
         events = self._emit(sample)
         self._in_utterance = False
-        return [*events, SpeechEnd(sample)]
+        return [*events, SpeechEnd(sample, min(sample, self.speech_end))]
 
     def _emit(self, end: int) -> list[VoiceEvent]:
         """All pending audio before `end`."""

@@ -13,6 +13,8 @@ from pipelines.asr.timestamps import TIME_PRECISION
 
 __all__ = ["LiveBuffer"]
 
+# A timestamp may lie so much before the aligned time of the same word (s).
+_TIME_TOLERANCE_S = 0.5
 _TIMESTAMP_STEP = TIME_PRECISION * SAMPLE_RATE  # samples from one timestamp to the next
 
 
@@ -27,7 +29,7 @@ class LiveBuffer:
         committed: token ids that will not change; the beginning of `hypothesis`.
         token_times: aligned time of each token of `hypothesis` (s), from the buffer's start.
         token_probabilities: of each token of `hypothesis`.
-        decoded_samples: samples of the buffer that the latest update decoded.
+        decoded_samples: samples of the buffer that the latest update decoded; 0 if none did yet.
         rejected: the latest update was repetitive, so `hypothesis` is from an earlier one.
         due_samples: samples that the update now due is to decode; None: none is due.
     """
@@ -51,6 +53,18 @@ class LiveBuffer:
     def committed_s(self) -> float:
         """Time of the last committed token (s), from the buffer's start; 0.0 without one."""
         return self.token_times[len(self.committed) - 1] if self.committed else 0.0
+
+    def last_segment_end_s(self, timestamp_begin: int) -> float | None:
+        """Where the last segment ends (s), if the hypothesis ends with a complete one, else None.
+
+        Two timestamps at the end of a hypothesis mean that the next window begins there. None also
+        if they lie before the committed text: the words between would be recognized again.
+        """
+        last = self.hypothesis[-2:]
+        if self.rejected or len(last) < 2 or min(last) < timestamp_begin:
+            return None
+        end_s = (last[0] - timestamp_begin) * TIME_PRECISION
+        return None if end_s < self.committed_s - _TIME_TOLERANCE_S else end_s
 
     def append(self, samples: Samples, min_chunk: int) -> None:
         """Add audio; an update becomes due once `min_chunk` samples are new."""

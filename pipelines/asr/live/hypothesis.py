@@ -1,4 +1,4 @@
-"""Words and segments of a hypothesis: the token ids that Whisper generates for one window.
+"""Words and segments of a hypothesis: the token ids that a model generates for one window.
 
 Pure functions over text and timestamp tokens, shared by the buffer and the commit policies.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.asr.tokenizer import WhisperTokenizer
+from pipelines.asr.plain_tokenizer import LiveTokenizer
 
 __all__ = ["Word", "segment_starts", "shift_timestamps", "split_words"]
 
@@ -40,7 +40,7 @@ class Word:
     stop: int
 
 
-def split_words(tokens: Sequence[int], tokenizer: WhisperTokenizer) -> list[Word]:
+def split_words(tokens: Sequence[int], tokenizer: LiveTokenizer) -> list[Word]:
     """Split a hypothesis into words, in order.
 
     A word begins at a token that starts with a space. Text without spaces (Chinese, Japanese,
@@ -49,15 +49,15 @@ def split_words(tokens: Sequence[int], tokenizer: WhisperTokenizer) -> list[Word
     """
     result: list[Word] = []
     word: list[int] = []
-    for index, token in enumerate([*tokens, tokenizer.special.eot]):
-        special = token >= tokenizer.special.eot
-        piece = b"" if special else tokenizer.bytes_of([token])
+    for index, token in enumerate([*tokens, None]):
+        text = token if token is not None and tokenizer.is_text(token) else None
+        piece = b"" if text is None else tokenizer.bytes_of([text])
         starts = piece.startswith(b" ") or _is_unspaced(tokenizer.bytes_of(word), piece)
-        if word and (special or starts):
+        if word and (text is None or starts):
             result.append(Word(tuple(word), index))
             word = []
-        if not special:
-            word.append(token)
+        if text is not None:
+            word.append(text)
     return result
 
 

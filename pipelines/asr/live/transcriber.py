@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.audio.features import HOP, FileFeatures
 from pipelines.asr.audio.vad import SpeechAudio, SpeechEnd, SpeechStart, VoiceActivity
 from pipelines.asr.live.align_att import aligned_word_count
 from pipelines.asr.live.buffer import LiveBuffer
@@ -30,6 +29,7 @@ from pipelines.asr.live.hypothesis import Word as HypothesisWord
 from pipelines.asr.live.hypothesis import split_words
 from pipelines.asr.live.local_agreement import agreed_word_count
 from pipelines.asr.live.options import LiveOptions
+from pipelines.asr.plain_decoder import PlainDecoder
 from pipelines.asr.results import Word
 from pipelines.asr.transcriber import Transcriber
 from pipelines.asr.window import WindowDecoder
@@ -39,6 +39,8 @@ __all__ = ["LiveOptions", "LiveTranscriber"]
 
 # Seconds kept free at the end of the window, so that a word at the buffer's end is complete.
 _WINDOW_RESERVE_S = 1.0
+# Speech behind the last segment that is decoded on its own (s): timestamps are not more exact.
+_LEAST_REST_S = 0.6
 # Alignment gives one time a token; a word is taken to begin and end this far around it (s).
 _WORD_LEAD_S, _WORD_TRAIL_S = 0.2, 0.1
 
@@ -59,12 +61,12 @@ class LiveTranscriber:
             vad: replaces voice activity detection by `options.vad`.
 
         Raises:
-            UnsupportedTask: the model lacks the language or the task, or is no Whisper model.
+            UnsupportedTask: the model lacks the language or the task, or is run by transformers.
         """
         self._options = options or LiveOptions()
         self._transcriber = transcriber
         self._tokenizer = transcriber.tokenizer  # which models without live captions lack
-        transcriber.capabilities.check(self._options.transcribe)
+        transcriber.check(self._options.transcribe)
         self._vad = vad or VoiceActivity(self._options.vad)
         self._window_s = transcriber.window_s
         self._min_chunk = round(self._options.min_chunk_s * SAMPLE_RATE)  # samples
@@ -74,7 +76,7 @@ class LiveTranscriber:
         self._prompt = self._tokenizer.encode(" " + prompt.strip()) if prompt else []
         self._context: list[int] = []  # last committed text tokens
         self._language = self._options.transcribe.language
-        self._decoders: dict[str, WindowDecoder] = {}  # by language
+        self._decoders: dict[str, WindowDecoder | PlainDecoder] = {}  # by language
         self._buffer: LiveBuffer | None = None  # None between utterances
         self._partial_text = ""  # of the latest PartialText
         self._committed_until_s = 0.0
@@ -131,7 +133,7 @@ class LiveTranscriber:
                 events += self._extend(self._buffer, event.samples)
                 events += [] if catching_up else self._update()
             else:
-                events += self._finalise(self._buffer)
+                events += self._finalise(self._buffer, self._stream_offset + event.speech_end)
                 events.append(SpeechEnded((self._stream_offset + event.sample) / SAMPLE_RATE))
                 self._buffer = None
         return events
@@ -143,15 +145,27 @@ class LiveTranscriber:
         buffer.append(samples, self._min_chunk)
         while len(buffer.samples) > max_samples:
             rest = buffer.split(max_samples)
-            events += self._finalise(buffer)
+            events += self._finalise(buffer, buffer.offset + len(buffer.samples))
             self._buffer = buffer = rest
             buffer.append(np.zeros(0, np.float32), self._min_chunk)
         return events
 
-    def _finalise(self, buffer: LiveBuffer) -> list[LiveEvent]:
-        """Decode the buffer for the last time and commit all of it."""
-        stale = buffer.decoded_samples != len(buffer.samples)  # also after split() cut audio off
-        events = self._decode(buffer, len(buffer.samples)) if stale else []
+    def _finalise(self, buffer: LiveBuffer, speech_end: int) -> list[LiveEvent]:
+        """Decode the buffer for the last time and commit all of it.
+
+        Where the model ends early, the rest is decoded as a window of its own.
+
+        Args:
+            buffer: it is not used any more afterwards.
+            speech_end: where its speech ends, as a position in the stream.
+        """
+        events = self._decode_rest(buffer)
+        while self._ends_early(buffer, speech_end):
+            events += self._commit(buffer, len(split_words(buffer.hypothesis, self._tokenizer)))
+            if not self._pop_segments(buffer):
+                break
+            buffer.decoded_samples = 0
+            events += self._decode_rest(buffer)
         words = split_words(buffer.hypothesis, self._tokenizer)
         count = len(words)
         if buffer.rejected:
@@ -159,6 +173,11 @@ class LiveTranscriber:
             # cut. Words there are recognized again in the next buffer.
             count = aligned_word_count(words, buffer.token_times, buffer.decoded_s)
         return events + self._commit(buffer, count, final=True)
+
+    def _decode_rest(self, buffer: LiveBuffer) -> list[LiveEvent]:
+        """Decode all of the buffer, unless the latest update did."""
+        stale = buffer.decoded_samples != len(buffer.samples)  # also after split() cut audio off
+        return self._decode(buffer, len(buffer.samples)) if stale else []
 
     def _update(self) -> list[LiveEvent]:
         """Decode and commit by the policy, if an update is due."""
@@ -213,12 +232,9 @@ class LiveTranscriber:
             # In steps of one second: each encoder length is prepared once.
             needed = math.ceil(len(samples) / SAMPLE_RATE) + self._silence_s
             seconds = min(seconds, max(needed, self._least_s))
-        frames = round(seconds * SAMPLE_RATE) // HOP
-        n_mels = self._transcriber.model.architecture.num_mel_bins
-        mel, _ = FileFeatures(samples, n_mels, frames).window(0)
-        return self._transcriber.encode([mel])[0]
+        return self._transcriber.encode([self._transcriber.live_source(samples, seconds)])[0]
 
-    def _decoder(self, encoded: EncodedSource) -> WindowDecoder:
+    def _decoder(self, encoded: EncodedSource) -> WindowDecoder | PlainDecoder:
         """The decoder of the language, which is detected anew unless one was given."""
         if self._options.transcribe.language is None:
             self._language = self._transcriber.top_language(encoded)
@@ -264,35 +280,67 @@ class LiveTranscriber:
         """Words that are committed, with their times and probabilities.
 
         Args:
-            buffer: the words are of its hypothesis.
+            buffer: the words are of its hypothesis, and its `committed` are those before.
             words: in order.
             start_s: where the first one begins, in the stream.
         """
         offset_s, timed = buffer.offset / SAMPLE_RATE, list[Word]()
+        committed = len(buffer.committed)
         for word in words:
-            indices = range(word.stop - len(word.tokens), word.stop)
+            # A word that was committed before it was complete has only its rest here.
+            indices = range(max(committed, word.stop - len(word.tokens)), word.stop)
             times = [buffer.token_times[index] for index in indices]
             start = max(start_s, offset_s + times[0] - _WORD_LEAD_S)
             end = min(self._committed_until_s, offset_s + times[-1] + _WORD_TRAIL_S)
             start_s = max(start, end)
             probabilities = [buffer.token_probabilities[index] for index in indices]
             probability = sum(probabilities) / len(probabilities)
-            text = self._tokenizer.text(word.tokens)
+            text = self._tokenizer.text([buffer.hypothesis[index] for index in indices])
             timed.append(Word(text, min(start, start_s), start_s, probability))
         return tuple(timed)
 
     def _extend_context(self, tokens: Sequence[int]) -> None:
         """Append committed text tokens to the context, of which the last are kept."""
-        text = [token for token in tokens if token < self._tokenizer.special.eot]
+        text = [token for token in tokens if self._tokenizer.is_text(token)]
         joined = [*self._context, *text]
         self._context = joined[max(0, len(joined) - self._options.context_tokens) :]
 
     def _trim(self, buffer: LiveBuffer) -> None:
-        """Once half the window is full, drop the segments that are complete and committed."""
-        if buffer.decoded_s < self._window_s / 2:
+        """Drop the segments that are complete and committed, once half the window is full.
+
+        Sooner if the model ends at the end of a segment although speech follows it: as offline, the
+        rest is decoded as a window of its own, without which its words would be lost.
+        """
+        ends_early = self._ends_early(buffer, self._stream_offset + self._vad.speech_end)
+        if not ends_early and buffer.decoded_s < self._window_s / 2:
             return
-        if removed := buffer.pop_committed_segments(self._tokenizer.special.timestamp_begin):
-            self._extend_context(removed)
+        if (
+            self._pop_segments(buffer)
+            and ends_early
+            and not any(self._tokenizer.is_text(token) for token in buffer.hypothesis)
+        ):
+            buffer.decoded_samples = 0  # the rest is due as soon as more audio comes
+
+    def _ends_early(self, buffer: LiveBuffer, speech_end: int) -> bool:
+        """Whether the model ended at the end of a segment although speech follows.
+
+        Args:
+            buffer: decoded.
+            speech_end: where the speech ends, as a position in the stream.
+        """
+        begin = self._tokenizer.timestamp_begin
+        end_s = None if begin is None else buffer.last_segment_end_s(begin)
+        if end_s is None:
+            return False
+        speech_s = (speech_end - buffer.offset) / SAMPLE_RATE
+        return min(speech_s, buffer.decoded_s) - end_s >= _LEAST_REST_S
+
+    def _pop_segments(self, buffer: LiveBuffer) -> bool:
+        """Drop the segments that are complete and committed; whether there were any."""
+        begin = self._tokenizer.timestamp_begin
+        removed = [] if begin is None else buffer.pop_committed_segments(begin)
+        self._extend_context(removed)
+        return bool(removed)
 
 
 def _max_tokens(seconds: float) -> int:

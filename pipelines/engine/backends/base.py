@@ -114,6 +114,11 @@ class Backend(Protocol):
         """An empty DecoderCache and SourceCache, for `decode` of this backend only."""
         ...
 
+    @property
+    def sources_at_once(self) -> int | None:
+        """How many sources `encode` computes side by side; None for all of them."""
+        ...
+
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
         """Encode validated sources."""
         ...

@@ -11,7 +11,11 @@ from pipelines.engine.weights.hf_config import read_config
 from pipelines.errors import CheckpointError
 from pipelines.notices import notice
 
-__all__ = ["load_module"]
+__all__ = ["SlowModel", "load_module"]
+
+
+class SlowModel(UserWarning):
+    """A model is not native, and run by transformers."""
 
 
 def load_module(folder: Path, device: torch.device) -> Any | None:
@@ -46,7 +50,9 @@ def load_module(folder: Path, device: torch.device) -> Any | None:
     if own_type != config.get("model_type") or not loaded_by.can_generate():
         return None
     notice(
-        f"{_shown(folder)} is a {name}, which is not native here: it is run by transformers, slower"
+        f"{_shown(folder)} is a {name}, which is not native here: it is run by transformers, "
+        "slower",
+        SlowModel,
     )
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pipelines.engine.kernels.malloc import trim_heap
 from pipelines.engine.model.decoder import Decoder, SourceSpan
 from pipelines.engine.model.encoder import Encoder
 from pipelines.engine.model.precision import ComputePlan
@@ -23,6 +22,7 @@ from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
 from pipelines.engine.weights.checkpoint import open_weights
 from pipelines.engine.weights.hf_config import architecture_of, checkpoint_names, read_config
 from pipelines.errors import OptionError
+from pipelines.malloc import trim_heap
 
 __all__ = ["NativeBackend"]
 
@@ -36,7 +36,7 @@ class NativeBackend:
     Args:
         folder: the model folder.
         plan: device and precision; adapted to the architecture.
-        compute_threads: encodes several audio windows in parallel.
+        compute_threads: the CPU threads. They divide the encoding of sound.
         shortlist: the only ids that can be generated, without duplicates; None for all.
 
     Raises:
@@ -48,19 +48,20 @@ class NativeBackend:
         self,
         folder: Path,
         plan: ComputePlan,
-        compute_threads: ComputeThreads | None = None,
+        compute_threads: ComputeThreads,
         shortlist: tuple[int, ...] | None = None,
     ) -> None:
         self.folder, self.reports_attention = folder, True
         self.architecture = architecture_of(read_config(folder), str(folder))
         self.shortlist = shortlist
         self._check_shortlist()
-        audio = self.architecture.source == "audio"
-        plan = plan.for_audio_source() if audio else plan.for_text_source()
+        hears = self.architecture.source in ("audio", "waveform")
+        plan = plan.for_audio_source() if hears else plan.for_text_source()
         if self.architecture.decoder.relative is not None:
             plan = plan.without_float16_activations()
         self.plan = plan
-        self._compute_threads = compute_threads or ComputeThreads()
+        self._one_by_one = hears and not plan.on_gpu
+        self._compute_threads = compute_threads
         weights = open_weights(folder).named(checkpoint_names(self.architecture.family))
         with torch.inference_mode():
             # The decoder first: laying out its token embedding takes the most memory.
@@ -117,12 +118,17 @@ class NativeBackend:
         """Empty caches for a batch of requests."""
         return self._decoder.caches()
 
+    @property
+    def sources_at_once(self) -> int | None:
+        """Sound on a CPU: one source a thread. Others are encoded in larger batches."""
+        return self._compute_threads.count if self._one_by_one else None
+
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
         """Encode sources.
 
         Args:
-            sources: audio: log-mel tensors [mels, frames] of one even length; text: lists of token
-                ids of any length.
+            sources: audio: log-mel tensors [mels, frames] of one even length; waveform: tensors
+                [samples] of any length; text: lists of token ids of any length.
         """
         return [own for (own,) in self._encode(sources, [self])]
 
@@ -136,18 +142,26 @@ class NativeBackend:
         """
         return [(own, others) for own, others in self._encode(sources, [self, other])]
 
+    def reuse_source(self, encoded: EncodedSource, layers: Sequence[int]) -> EncodedSource:
+        """A source for this model that shares the tensors of some layers of another model's."""
+        keys = tuple(encoded.keys[layer] for layer in layers)
+        values = tuple(encoded.values[layer] for layer in layers)
+        return EncodedSource(keys, values, self._owner)
+
     def _encode(
         self, sources: Sequence[Any], backends: Sequence[NativeBackend]
     ) -> list[tuple[EncodedSource, ...]]:
         """Encode sources in batches; one EncodedSource per source and backend."""
+        self._compute_threads.use()
         batches = self._encoder_batches(sources)
         jobs = [
             partial(self._encode_batch, [sources[i] for i in batch], backends) for batch in batches
         ]
-        if self.architecture.source == "audio":
-            results = self._compute_threads.run(jobs)
-        else:
-            results = [job() for job in jobs]
+        threads = self._compute_threads if self._one_by_one else ComputeThreads()
+        # A window for each thread; threads share the work of the windows that are left.
+        side_by_side = len(jobs) // threads.count * threads.count
+        results = threads.run([partial(job, ComputeThreads()) for job in jobs[:side_by_side]])
+        results += [job(threads) for job in jobs[side_by_side:]]
         order = chain.from_iterable(batches)
         encoded = dict(zip(order, chain.from_iterable(results), strict=True))
         return [encoded[i] for i in range(len(sources))]
@@ -156,22 +170,27 @@ class NativeBackend:
         """Indices of the sources that are encoded together."""
         if self.plan.on_gpu:
             return [list(range(len(sources)))]
-        if self.architecture.source == "audio":
+        if self._one_by_one:
             # On a CPU one window fills the caches: eight in one batch took longer than one by one,
             # and four at a time on a thread each an eighth less than one by one.
             return [[i] for i in range(len(sources))]
         return _batches_by_length([len(source) for source in sources], _ENCODER_BATCH_TOKENS)
 
     def _encode_batch(
-        self, sources: Sequence[Any], backends: Sequence[NativeBackend]
+        self, sources: Sequence[Any], backends: Sequence[NativeBackend], threads: ComputeThreads
     ) -> list[tuple[EncodedSource, ...]]:
         if self.architecture.source == "audio":
-            hidden = self._encoder.encode_audio(torch.stack(list(sources)))
+            hidden = self._encoder.encode_audio(torch.stack(list(sources)), threads)
             spans = [(index, 0, hidden.shape[1]) for index in range(len(hidden))]
+        elif self.architecture.source == "waveform":
+            hidden, lengths = self._encoder.encode_waveforms(sources, threads)
+            spans = [(index, 0, length) for index, length in enumerate(lengths)]
         else:
             hidden, spans = self._encode_texts(sources)
         by_backend = [
-            backend._project_cross_kv(hidden.to(backend.plan.device, backend._encoder.dtype), spans)
+            backend._project_cross_kv(
+                hidden.to(backend.plan.device, backend._encoder.dtype), spans, threads
+            )
             for backend in backends
         ]
         return list(zip(*by_backend, strict=True))
@@ -190,9 +209,11 @@ class NativeBackend:
         spans = [(index, 0, length) for index, length in enumerate(lengths)]
         return self._encoder.encode_text(ids.to(self.plan.device), mask), spans
 
-    def _project_cross_kv(self, hidden: Tensor, spans: Sequence[SourceSpan]) -> list[EncodedSource]:
+    def _project_cross_kv(
+        self, hidden: Tensor, spans: Sequence[SourceSpan], threads: ComputeThreads
+    ) -> list[EncodedSource]:
         encoded_sources = []
-        for layers in self._decoder.project_cross_kv(hidden, spans):
+        for layers in self._decoder.project_cross_kv(hidden, spans, threads):
             keys, values = zip(*(layer.unbind() for layer in layers), strict=True)
             encoded_sources.append(EncodedSource(keys, values, self._owner))
         return encoded_sources
@@ -208,6 +229,7 @@ class NativeBackend:
         source_groups: SourceGroups | None = None,
     ) -> Tensor:
         """Run one pass, as Backend.decode."""
+        self._compute_threads.use()
         batch = ForwardBatch(
             (len(ids), len(ids[0])),
             slots,

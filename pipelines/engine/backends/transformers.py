@@ -23,6 +23,7 @@ from pipelines.engine.backends.transformers_cache import (
 )
 from pipelines.engine.model.lm_head import argmax
 from pipelines.engine.model.precision import ComputePlan, StackPrecision
+from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.attention_capture import AttentionCapture
 from pipelines.engine.state.encoded_source import EncodedSource, SourceGroups
 from pipelines.engine.state.kv_cache import NullCrossCache
@@ -84,12 +85,17 @@ class _Row:
 class TransformersBackend:
     """A transformers module. Not thread-safe.
 
+    Args:
+        module: The module.
+        compute_threads: the CPU threads; as many as torch has now by default.
+
     Raises:
         RequestError: Modules of its kind are not run.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, compute_threads: ComputeThreads | None = None) -> None:
         self._module = module
+        self._compute_threads = compute_threads or ComputeThreads(torch.get_num_threads())
         self._forward = forward_of(module)
         self._joins: bool | None = None  # whether rows of its cache can be joined; None: not known
         self._decoder_config = module.config.get_text_config(decoder=True)
@@ -116,11 +122,20 @@ class TransformersBackend:
         dtype: torch.dtype = self._module.dtype
         return dtype
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of the module's weights."""
+        return sum(weight.nbytes for weight in self._module.parameters())
+
     def owns(self, encoded: EncodedSource) -> bool:
         return encoded.owner is self._owner
 
     def caches(self) -> tuple[ModuleKVCache, NullCrossCache]:
         return ModuleKVCache(self._decoder_config, self._module.dtype.itemsize), NullCrossCache()
+
+    @property
+    def sources_at_once(self) -> int | None:
+        return None
 
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
         """Encode sources, those that fit together in one pass.
@@ -129,6 +144,7 @@ class TransformersBackend:
             sources: what the module's encoder takes, without the batch dimension: token ids, or a
                 tensor (pixels, features). Ignored if there is no encoder.
         """
+        self._compute_threads.use()
         encoded: list[EncodedSource | None] = [None] * len(sources)
         for batch in self._encoder_batches(sources):
             outputs = self._forward.encode([sources[index] for index in batch])
@@ -170,6 +186,7 @@ class TransformersBackend:
         Sequences at the same position are one pass of the module: most modules count positions
         for all rows alike.
         """
+        self._compute_threads.use()
         rows = [
             _Row(index, slot, [*new], encoded)
             for index, (new, slot, encoded) in enumerate(

@@ -65,6 +65,7 @@ class UncachedBackend:
         self.reports_attention = False
         self.folder, self.source_dtype = backend.folder, backend.source_dtype
         self.owns, self.encode = backend.owns, backend.encode
+        self.sources_at_once = backend.sources_at_once
         self.logits, self.argmax = backend.logits, backend.argmax
 
     def caches(self) -> tuple[_TokenLog, _TokenLog]:

@@ -134,14 +134,17 @@ class Batch:
         proposals = self._drafts.propose(
             states,
             self.backend.architecture.max_target_positions,
-            paused=not timing.allows_drafts(sequences),
+            not timing.allows_drafts(sequences),
+            timing.best_length(sequences),
         )
         if proposals is not None:
-            drafted = sum(len(proposal.tokens) for proposal in proposals)
-            accepted = -sum(state.accepted for state in states)
+            drafted = [len(proposal.tokens) for proposal in proposals]
+            before_step = [state.accepted for state in states]
             self._runner.verify_proposals(states, proposals)
-            accepted += sum(state.accepted for state in states)
-            timing.record_drafted(sequences, time.perf_counter() - started, drafted, accepted)
+            accepted = [s.accepted - own for s, own in zip(states, before_step, strict=True)]
+            refused = sum(map(int.__lt__, accepted, drafted))
+            seconds = time.perf_counter() - started
+            timing.record_drafted(sequences, seconds, sum(drafted), sum(accepted), refused)
             self._update_slots()
             return True
         self._step_plain(states)

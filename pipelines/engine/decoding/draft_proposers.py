@@ -57,7 +57,11 @@ class DraftProposers:
         self._shared = {}
 
     def propose(
-        self, states: Sequence[RequestState], max_length: int, paused: bool = False
+        self,
+        states: Sequence[RequestState],
+        max_length: int,
+        paused: bool = False,
+        best_length: int | None = None,
     ) -> list[Proposal] | None:
         """Draft the next tokens of all requests. A request whose drafter raises fails.
 
@@ -65,6 +69,7 @@ class DraftProposers:
             states: Requests.
             max_length: No draft reaches beyond this many tokens, prompt included.
             paused: Skip the drafters that pause while drafting loses time.
+            best_length: Most tokens of the drafts of those of them that are models.
 
         Returns:
             A proposal for each request, perhaps empty; None when all are empty.
@@ -74,7 +79,8 @@ class DraftProposers:
         for state in states:
             if state.draft_session is None or state.max_sequences > 1:
                 continue
-            if paused and getattr(state.request.drafter, "pauses", False):
+            timed = getattr(state.request.drafter, "pauses", False)
+            if paused and timed:
                 continue
             # The last token is never drafted: the verifying pass chooses it anyway.
             length = len(state.request.prompt) + len(state.generated)
@@ -82,6 +88,8 @@ class DraftProposers:
             if most < 1:
                 continue
             if isinstance(state.draft_session, ModelDraftSession):
+                if timed and best_length is not None:
+                    most = min(most, best_length)
                 batched[state.draft_session.backend].append((state, state.draft_session, most))
             else:
                 proposals[id(state)] = _propose_one(state, state.draft_session, most)

@@ -70,6 +70,24 @@ class Scheduler:
         with self._computing():
             return job()
 
+    def give_way(self, priority: int) -> None:
+        """Compute steps while there are requests more urgent than `priority`, and no job waits.
+
+        For callers that divide a long job, between its parts. Within a job or step it does nothing.
+        """
+        if self._computing_thread == threading.get_ident():
+            return
+        progress = True
+        while progress:
+            with self._condition:
+                self._condition.wait_for(lambda: not self._busy)
+                urgent = any(len(batch) and batch.priority < priority for batch in self._batches)
+                if self._jobs or not urgent:
+                    return
+                self._busy = True
+            with self._computing():
+                progress = self._step()
+
     def recover(self, batch: Batch) -> bool:
         """Recover from a job that ran out of GPU memory; returns whether to run it again."""
         return self.run(lambda: self._recover(batch))
@@ -135,18 +153,19 @@ class Scheduler:
                 self._busy, self._computing_thread = False, None
                 self._condition.notify_all()
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
         """Step the batch that holds the most urgent request; equally urgent batches take turns.
 
         A batch that cannot do anything, as it waits for memory that others hold, is skipped.
+
+        Returns:
+            Whether any could do anything.
         """
         with self._condition:
             self._batches = [batch for batch in self._batches if len(batch)]
             assert self._batches, "the request that is waited for is in no batch"
             order = sorted(self._batches, key=lambda b: b.priority)
-        for batch in order:
-            if self._step_batch(batch):
-                return
+        return any(self._step_batch(batch) for batch in order)
 
     def _step_batch(self, batch: Batch) -> bool:
         """Step one batch; returns whether it could do anything."""

@@ -22,11 +22,16 @@ import numpy as np
 
 __all__ = [
     "ACTIVATIONS",
+    "ARGMAX_PANELS",
     "CACHE_LINE_BYTES",
     "CHUNK_POSITIONS",
     "INPUT_MULTIPLE",
+    "MATRIX_ROWS",
     "PANEL_OUTPUTS",
     "PREFETCH_POSITIONS",
+    "PRODUCT_FLOATS",
+    "SCORES_BEYOND",
+    "TILE_CONFIG_BYTES",
     "TILE_ROWS",
     "ArgmaxRecord",
     "DecoderLinears",
@@ -44,8 +49,16 @@ __all__ = [
 # Packed weights: outputs of one panel, and the multiple that the number of inputs is padded to.
 PANEL_OUTPUTS, INPUT_MULTIPLE = 32, 8
 
-# The most rows that one pass over a panel of weights multiplies.
-TILE_ROWS = 8
+# The most rows that one pass over a panel of weights multiplies: by vector instructions, and by a
+# matrix unit, which computes whole tiles, for rows that do not count, too.
+TILE_ROWS, MATRIX_ROWS = 8, 32
+# The unit's configuration of its tiles.
+TILE_CONFIG_BYTES = 64
+# A product's part of a thread's scratch: int32 sums of a tile and a row of values, then two tile
+# configurations.
+PRODUCT_FLOATS = (MATRIX_ROWS + 1) * PANEL_OUTPUTS
+# `argmax` keeps a record for so many panels: with few, many outputs are the largest so far.
+ARGMAX_PANELS = 16
 
 # Cached positions of the next (sequence, head) that are prefetched during attention of this one.
 PREFETCH_POSITIONS = 16
@@ -56,6 +69,9 @@ CACHE_LINE_BYTES = 64
 # still give work to all threads. A constant, since results must not depend on the number of
 # threads.
 CHUNK_POSITIONS = 256
+
+# Scores beyond the last position of a row that attention computes, to fill a block of vector code.
+SCORES_BEYOND = 16
 
 # Activation functions, by transformers' names.
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
@@ -103,7 +119,8 @@ class LinearLayer(ctypes.Structure):
 
     __slots__ = ()
 
-    # int8 [panels, padded_inputs / 4, PANEL_OUTPUTS, 4], panels = ceil(outputs / PANEL_OUTPUTS)
+    # int8 [panels, padded_inputs / group, PANEL_OUTPUTS, group], panels = ceil(outputs /
+    # PANEL_OUTPUTS), group = IsaLevel.group_inputs
     weights: Address
     scales: Address  # float32 [outputs], of the weights
     weight_sums: Address  # float32 [outputs], the sum of the int8 weights of each output
@@ -187,7 +204,9 @@ class Workspace(ctypes.Structure):
 
     __slots__ = ()
 
-    quantized: Address  # uint8 [rows, padded_inputs] of the largest layer: a product's input
+    # uint8 [rows + MATRIX_ROWS − 1, padded_inputs] of the largest layer: a product's input (see
+    # IsaLevel.signed), and rows that fill the last tile up
+    quantized: Address
     quant_ranges: Address  # float32 [rows, 2]: step and minimum of each quantized row
     quant_max: Count  # the largest value of a quantized activation, 255 or 127
     scratch: Address  # buffer of thread 0
@@ -205,7 +224,7 @@ class LinearArgs(ctypes.Structure):
     rows: Count
     input: Address  # float32 [rows, inputs]
     output: Address  # float32 [rows, outputs]; for `argmax` ArgmaxRecord [rows]
-    thread_records: Address  # for `argmax`: ArgmaxRecord [threads, rows]
+    records: Address  # for `argmax`: ArgmaxRecord [panels / ARGMAX_PANELS, rows]
     exp_sums: Flag  # for `argmax`: compute `exp_sum`
 
 

@@ -1,8 +1,8 @@
 """Compile the kernels: `python -m pipelines.engine.kernels.build LEVEL FILE`.
 
 LEVEL is a key of `ISA_LEVELS`; FILE is written in the format of `code_cache.pack`. The loader runs
-this in a process of its own. For a level with a `cpu` it sets NUMBA_CPU_NAME to that and
-NUMBA_CPU_FEATURES to "" before, so that Numba uses no newer instructions either.
+this in a process of its own. For a level with a `cpu` it sets NUMBA_CPU_NAME and NUMBA_CPU_FEATURES
+to that and its features before, so that Numba uses no newer instructions either.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def build(level: str) -> bytes:
 def _target(level: str) -> llvm.TargetMachine:
     cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
     if (limit := ISA_LEVELS[level].cpu) is not None:
-        cpu, features = limit, ""
+        cpu, features = limit, ISA_LEVELS[level].features
     return llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=cpu, features=features, opt=3, reloc="default", codemodel="jitdefault", jit=True
     )

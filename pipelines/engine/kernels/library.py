@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from pipelines.engine.kernels.isa import ISA_LEVELS
 
 __all__ = ["KernelLibrary"]
@@ -30,8 +28,14 @@ class KernelLibrary:
 
     @property
     def quant_max(self) -> int:
-        """The largest byte that an activation is quantized to: 255, or 127 without VNNI."""
+        """The largest byte that an activation is quantized to: 255, or 127 where the sum of
+        two products has to fit in int16."""
         return ISA_LEVELS[self.level].quant_max
+
+    @property
+    def group_inputs(self) -> int:
+        """Consecutive inputs of an output that lie side by side in packed weights."""
+        return ISA_LEVELS[self.level].group_inputs
 
     def has(self, kernel: str) -> bool:
         """Whether a kernel can be run."""
@@ -42,12 +46,12 @@ class KernelLibrary:
         kept = {name: at for name, at in self.addresses.items() if name not in kernels}
         return replace(self, addresses=kept)
 
-    def run(self, kernel: str, args: ctypes.Structure) -> None:
-        """Run a kernel on torch's threads, without Python's global lock; return when it is done.
+    def run(self, kernel: str, args: ctypes.Structure, threads: int) -> None:
+        """Run a kernel without Python's global lock; return when it is done.
 
         Args:
             kernel: A key of `addresses`.
             args: abi.LinearArgs or abi.StackArgs, whose buffers must exist until this returns.
+            threads: Of torch's pool.
         """
-        threads = torch.get_num_threads()
         self._parallel(self.addresses[kernel], ctypes.addressof(args), threads, 0)

@@ -34,17 +34,26 @@ from pipelines.engine.kernels.code_cache import (
 from pipelines.engine.kernels.host.self_check import wrong_kernels
 from pipelines.engine.kernels.isa import ISA_LEVELS, OPENMP_FUNCTIONS
 from pipelines.engine.kernels.library import KernelLibrary
-from pipelines.engine.kernels.malloc import discard_library_pages
+from pipelines.malloc import discard_library_pages
 
 __all__ = [
     "cache_is_writable",
+    "cpu_isa",
+    "expected_isa",
     "kernels_disabled",
     "load_kernels",
     "needs_compiling",
+    "request_matrix_unit",
 ]
 
 # The folder of compiled kernels (by default in the user's cache), or "torch": use no kernels.
 _ENVIRONMENT_VARIABLE = "EDGEAPP_KERNELS"
+
+# The levels of ARM, the best one first, and the flag of torch for its instructions.
+_ARM_FLAGS = {"i8mm": "i8mm", "dotprod": "dot", "neon": "neon"}
+
+# Linux's system call for x86-64, its request for a CPU feature, and the number of AMX's tiles.
+_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA = 158, 0x1023, 18
 
 # An import of this project: (package or module, imported names).
 _IMPORT = re.compile(r"^ *from (pipelines[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
@@ -52,25 +61,36 @@ _IMPORT = re.compile(r"^ *from (pipelines[\w.]*) import (\([^)]*\)|[^\n]*)", re.
 
 @cache
 def load_kernels() -> KernelLibrary | None:
-    """The kernels of this machine, compiled first if the cache lacks them (some 15 seconds).
+    """The kernels of this machine, compiled first if the cache lacks them (some 20 seconds).
 
     Returns:
-        None where there are none: EDGEAPP_KERNELS is "torch", the CPU has no AVX2, torch does not
-        use GNU's OpenMP (it does on Linux), the compiler fails, or the kernel `linear` computes
-        something else than torch. The last two warn. Other kernels that do are left out.
+        None where there are none: EDGEAPP_KERNELS is "torch", the CPU has neither AVX2 nor NEON,
+        torch does not use GNU's OpenMP (it does on Linux), the compiler fails, or the kernel
+        `linear` computes something else than torch. The last two warn. Other kernels that do are
+        left out. Levels with a `fallback` give way to it instead.
     """
-    level, runtime = _isa_level(), _runtime()
-    if level is None or runtime is None:
-        return None
-    path = _cache_path(level)
-    kernels = read_cached(path) or _compile(level, path)
-    return None if kernels is None else _check(_link(kernels, level, runtime), kernels, path)
+    level, runtime = expected_isa(), _runtime()
+    while level is not None and runtime is not None:
+        path = _cache_path(level)
+        kernels = read_cached(path) or _compile(level, path)
+        if kernels is not None:
+            library = _check(_link(kernels, level, runtime), kernels, path)
+            if library is not None:
+                return library
+        level = ISA_LEVELS[level].fallback
+    return None
+
+
+def expected_isa() -> str | None:
+    """The level in ISA_LEVELS that `load_kernels` will use if nothing fails; None without kernels.
+    Compiles and loads nothing, but asks the system for the matrix unit, as `cpu_isa` does."""
+    return None if kernels_disabled() or _runtime() is None else cpu_isa()
 
 
 def needs_compiling() -> bool:
     """Whether `load_kernels` has to compile: there can be kernels, and the cache lacks them."""
-    level = _isa_level()
-    return level is not None and _runtime() is not None and read_cached(_cache_path(level)) is None
+    level = expected_isa()
+    return level is not None and read_cached(_cache_path(level)) is None
 
 
 def cache_is_writable() -> bool:
@@ -83,23 +103,41 @@ def kernels_disabled() -> bool:
     return os.environ.get(_ENVIRONMENT_VARIABLE) == "torch"
 
 
-def _isa_level() -> str | None:
-    """The best of ISA_LEVELS for this CPU, or None. ATEN_CPU_CAPABILITY, which limits torch's
-    instructions, limits these as well."""
+def cpu_isa() -> str | None:
+    """The best of ISA_LEVELS for this CPU, or None. Where the CPU has a matrix unit, the system is
+    asked to let this process use it. On x86, ATEN_CPU_CAPABILITY, which limits
+    torch's instructions, limits these as well."""
     flags, allowed = torch.cpu.get_capabilities(), torch.backends.cpu.get_cpu_capability()
-    if kernels_disabled() or flags.get("architecture") != "x86_64":
+    if flags.get("architecture") in ("arm64", "aarch64"):
+        best = [level for level, flag in _ARM_FLAGS.items() if flags.get(flag)]
+        return best[0] if best else None
+    if flags.get("architecture") != "x86_64":
         return None
     if allowed.startswith("AVX512") and flags.get("avx512_vnni"):
-        return "vnni512"
+        return "amx" if request_matrix_unit() else "vnni512"
     if not allowed.startswith(("AVX2", "AVX512")):
         return None
     return "vnni256" if flags.get("avx_vnni") else "avx2"
 
 
 @cache
+def request_matrix_unit() -> bool:
+    """Have Linux let this process use AMX; whether the CPU has it for int8, and Linux does.
+
+    Each thread of the process then needs 8 KB more where its registers are saved.
+    """
+    if not torch.cpu.get_capabilities().get("amx_int8") or sys.platform != "linux":
+        return False
+    return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA) == 0)
+
+
+@cache
 def _runtime() -> Any:
     """torch's own copy of libgomp, whose threads are running already; None if it has none."""
-    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*.so*")):
+    package = Path(torch.__file__).parent
+    # Some wheels for ARM keep the libraries of others beside the package.
+    folders = package / "lib", package.with_name("torch.libs")
+    for path in [path for folder in folders for path in sorted(folder.glob("libgomp*.so*"))]:
         runtime = ctypes.CDLL(str(path))
         if all(hasattr(runtime, name) for name in ("GOMP_parallel", *OPENMP_FUNCTIONS.values())):
             return runtime
@@ -151,12 +189,15 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
 
     The compiler runs in a process of its own: it takes 150 MB that would not be freed.
     """
-    content, reason = b"", ""
+    content, reason, isa = b"", "", ISA_LEVELS[level]
     try:
         with tempfile.TemporaryDirectory() as folder:
             output = Path(folder) / path.name
-            cpu = ISA_LEVELS[level].cpu
-            limits = {} if cpu is None else {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": ""}
+            limits = (
+                {}
+                if isa.cpu is None
+                else {"NUMBA_CPU_NAME": isa.cpu, "NUMBA_CPU_FEATURES": isa.features}
+            )
             done = subprocess.run(
                 [sys.executable, "-m", f"{__package__}.build", level, str(output)],
                 env=os.environ | limits,
@@ -171,7 +212,10 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
         reason = str(error)
     kernels = unpack(content)
     if kernels is None:
-        _warn(f"the kernels could not be compiled, torch's are used instead: {reason}")
+        _warn(
+            f"the kernels for {isa.name} could not be compiled, {_instead(level)} are used "
+            f"instead: {reason}"
+        )
     elif write_cached(path, content):
         remove_outdated(path)
     elif (problem := folder_problem(path.parent)) is not None:
@@ -192,10 +236,17 @@ def _check(library: KernelLibrary, kernels: ObjectCode, path: Path) -> KernelLib
         write_cached(note, passed)
         return library
     _warn(
-        f"the kernels {', '.join(wrong)} do not compute what torch does on this machine: torch's "
-        "operations are used instead"
+        f"the kernels {', '.join(wrong)} do not compute what torch does on this machine: "
+        f"{_instead(library.level)} are used instead"
     )
-    return None if "linear" in wrong else library.without(set(wrong))
+    whole = "linear" in wrong or ISA_LEVELS[library.level].fallback is not None
+    return None if whole else library.without(set(wrong))
+
+
+def _instead(level: str) -> str:
+    """What is used where the kernels of a level are not."""
+    fallback = ISA_LEVELS[level].fallback
+    return "torch's operations" if fallback is None else f"those for {ISA_LEVELS[fallback].name}"
 
 
 def _warn(message: str) -> None:
@@ -206,6 +257,8 @@ def _link(kernels: ObjectCode, level: str, runtime: Any) -> KernelLibrary:
     """Load object code into this process."""
     import llvmlite.binding as llvm
 
+    if ISA_LEVELS[level].matrix_unit:
+        assert request_matrix_unit(), "the CPU and the system were asked before"
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     for name, gomp_name in OPENMP_FUNCTIONS.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,8 @@ from pipelines.engine.model.layers import (
 )
 from pipelines.engine.model.lm_head import LMHead
 from pipelines.engine.model.precision import ComputePlan, StackPrecision
+from pipelines.engine.model.rotary import RotaryTable, rotate
+from pipelines.engine.model.threads import ComputeThreads
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.state.forward_batch import AttentionMetadata, ForwardBatch, attention_metadata
 from pipelines.engine.state.kv_cache import CrossCache, KVCache, NullCrossCache
@@ -113,6 +116,8 @@ class _DecoderLayer:
     ) -> Tensor:
         sequences, tokens = batch.shape
         qkv = self._qkv(x).view(sequences, tokens, 3, self._heads, -1)
+        if metadata.rotation is not None:
+            rotate(qkv[:, :, :2], metadata.rotation)
         cache.write(self._index, batch.slots, metadata.write_index, qkv[:, :, 1:])
         keys, values = cache.read(self._index, batch.slots, metadata.kv_length)
         query = qkv[:, :, 0].transpose(1, 2)
@@ -236,11 +241,13 @@ class Decoder:
         self._d_model, self._max_length = stack.d_model, architecture.max_target_positions
         name = embedding_name(weights, architecture, "decoder")
         self._embedding = Embedding(build, name, architecture.vocab_size)
-        self._relative = self._positions = None
-        if stack.relative is None:
-            self._positions = build.positions("model.decoder.embed_positions.weight")
-        else:
+        self._relative = self._positions = self._rotary = None
+        if stack.relative is not None:
             self._relative = RelativeBias(build, "model.decoder.relative_bias.weight")
+        elif stack.rotary is not None:
+            self._rotary = RotaryTable(stack.rotary, stack.max_positions, self.device, self.dtype)
+        else:
+            self._positions = build.positions("model.decoder.embed_positions.weight")
         self._embedding_norm = (
             build.norm("model.decoder.layernorm_embedding") if stack.embedding_norm else None
         )
@@ -281,12 +288,15 @@ class Decoder:
         recorded = self._graph_runner is not None and self._graph_runner.enabled
         return "torch's kernels in CUDA graphs" if recorded else "torch's kernels"
 
-    def project_cross_kv(self, hidden: Tensor, spans: Sequence[SourceSpan]) -> list[list[Tensor]]:
+    def project_cross_kv(
+        self, hidden: Tensor, spans: Sequence[SourceSpan], threads: ComputeThreads
+    ) -> list[list[Tensor]]:
         """Keys and values of encoded sources.
 
         Args:
             hidden: encoder states [batch, length, d_model].
             spans: where each source is in them.
+            threads: compute the layers side by side.
 
         Returns:
             For each source and layer [2 (keys, values), heads, source length, head_dim]. Sources
@@ -295,7 +305,8 @@ class Decoder:
         if self._cross_kv_projection is not None and len(hidden) == 1:
             lengths = [stop - start for _, start, stop in spans]
             return [list(layers) for layers in self._cross_kv_projection(hidden[0], lengths)]
-        layers = [layer.project_cross_kv(hidden).to(self.source_dtype) for layer in self._layers]
+        jobs = [partial(layer.project_cross_kv, hidden) for layer in self._layers]
+        layers = [both.to(self.source_dtype) for both in threads.run(jobs)]
         contiguous = torch.contiguous_format
         return [
             [layer[:, index, :, start:stop].clone(memory_format=contiguous) for layer in layers]
@@ -372,6 +383,8 @@ class Decoder:
                 positions = torch.arange(positions.start, positions.stop, device=self.device)[None]
             mask = self._relative(positions, metadata.kv_length, metadata.mask)
             metadata = replace(metadata, mask=mask)
+        if self._rotary is not None:
+            metadata = replace(metadata, rotation=self._rotary.at(position_index))
         for layer in self._layers:
             x = layer(x, batch, metadata, cache, cross)
         x = x if self._final_norm is None else self._final_norm(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 
 import torch
@@ -20,15 +21,23 @@ from pipelines.engine.model.layers import (
     embedding_name,
 )
 from pipelines.engine.model.precision import ComputePlan
+from pipelines.engine.model.rotary import RotaryTable, rotate
+from pipelines.engine.model.threads import ComputeThreads
+from pipelines.engine.model.waveform_stem import WaveformStem
+from pipelines.engine.state.forward_batch import padding_mask
 from pipelines.engine.weights.architecture import Architecture
 from pipelines.engine.weights.checkpoint import Weights
 
 __all__ = ["Encoder"]
 
-# From so many positions on, bfloat16 attention on a CPU is computed head by head. 6 heads of 1,500
-# positions took 9.8 ms on four cores, with torch's fused attention 16.7; at 200 positions the fused
-# one was faster.
-_HEAD_BY_HEAD_LENGTH = 400
+# From so many positions on, bfloat16 attention on a CPU is computed by two products and a softmax:
+# 6 heads of 1,500 positions took 9.8 ms on four cores, with torch's fused attention 16.7; at 200
+# positions the fused one was faster.
+_UNFUSED_LENGTH = 400
+# Positions of a source that one job computes: a quarter of the source, within these limits. They
+# are enough to read the weights for, and few enough that a thread which other programs hold up
+# leaves the rest of the work to the others. The number of threads must not matter.
+_MIN_TILE, _MAX_TILE = 64, 256
 
 
 class _EncoderLayer:
@@ -37,8 +46,9 @@ class _EncoderLayer:
     def __init__(self, build: LayerBuilder, name: str) -> None:
         d_model, attention_dim = build.stack.d_model, build.stack.attention_dim
         self._scale = None if build.stack.scaled else 1.0
+        self.heads, self.attention_dim = build.stack.heads, attention_dim
         attn = f"{name}.self_attn"
-        self._heads, self._norm_first = build.stack.heads, build.stack.norm_first
+        self._norm_first = build.stack.norm_first
         self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], attention_dim, d_model)
         self._out = build.linear([f"{attn}.out_proj"], d_model, attention_dim)
         self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
@@ -52,51 +62,82 @@ class _EncoderLayer:
         norms = (self._attention_norm.affine, self._final_norm.affine)
         return CompiledLayer.of(linears, norms)
 
-    def __call__(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """x [batch, length, d_model] → the same shape; mask [batch, 1, 1, length] or None."""
-        if self._norm_first:
-            x = x + self._self_attention(self._attention_norm(x), mask)
-            return x + self._feed_forward(self._final_norm(x))
-        x = self._attention_norm(x + self._self_attention(x, mask))
-        return self._final_norm(x + self._feed_forward(x))
+    def __call__(
+        self, x: Tensor, mask: Tensor | None, rotation: tuple[Tensor, Tensor] | None
+    ) -> Tensor:
+        """One layer.
 
-    def _self_attention(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        Args:
+            x: [batch, length, d_model].
+            mask: [batch, 1, 1, length], −∞ for padding, or None.
+            rotation: of the positions, where they are rotary.
+
+        Returns:
+            The shape of x.
+        """
         batch, length, _ = x.shape
-        query, keys, values = (
-            self._qkv(x).view(batch, length, 3, self._heads, -1).permute(2, 0, 3, 1, 4)
+        qkv = self.project(x, rotation).view(batch, length, 3, self.heads, -1)
+        query, keys, values = qkv.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=mask, scale=self._scale
         )
-        if (
-            mask is None
-            and length >= _HEAD_BY_HEAD_LENGTH
-            and x.dtype == torch.bfloat16
-            and x.is_cpu
-        ):
-            mixed = _head_by_head(query, keys, values, self._scale)
+        return self.finish(x, mixed.transpose(1, 2).reshape(batch, length, -1))
+
+    def project(self, x: Tensor, rotation: tuple[Tensor, Tensor] | None = None) -> Tensor:
+        """Hidden states [..., d_model] → queries, keys and values [..., 3 × heads × head_dim].
+
+        Args:
+            x: Hidden states.
+            rotation: of the positions, where they are rotary.
+        """
+        qkv = self._qkv(self._attention_norm(x) if self._norm_first else x)
+        if rotation is not None:
+            rotate(qkv.view(*qkv.shape[:-1], 3, self.heads, -1)[..., :2, :, :], rotation)
+        return qkv
+
+    def attend(self, head: int, qkv: Tensor, mixed: Tensor) -> None:
+        """Compute the attention of one head, whose scores stay in the CPU's caches.
+
+        In bfloat16 the scores are of that type, as in transformers' own attention.
+
+        Args:
+            head: Its index.
+            qkv: [length, 3 × heads × head_dim], of all positions.
+            mixed: [length, heads × head_dim]; the part of this head is written.
+        """
+        length = len(qkv)
+        query, keys, values = qkv.view(length, 3, self.heads, -1)[:, :, head].unbind(1)
+        result = mixed.view(length, self.heads, -1)[:, head]
+        if qkv.dtype == torch.bfloat16 and length >= _UNFUSED_LENGTH:
+            scale = query.shape[-1] ** -0.5 if self._scale is None else self._scale
+            weights = torch.mm(query * scale, keys.T).softmax(dim=-1)
+            torch.mm(weights, values, out=result)
         else:
-            mixed = F.scaled_dot_product_attention(
-                query, keys, values, attn_mask=mask, scale=self._scale
+            result.copy_(
+                F.scaled_dot_product_attention(
+                    query[None, None], keys[None, None], values[None, None], scale=self._scale
+                )[0, 0]
             )
-        return self._out(mixed.transpose(1, 2).reshape(batch, length, -1))
 
+    def finish(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """What follows attention.
 
-def _head_by_head(query: Tensor, keys: Tensor, values: Tensor, scale: float | None) -> Tensor:
-    """Attention [batch, heads, length, head_dim], one head at a time.
+        Args:
+            x: Hidden states before the layer, [..., d_model].
+            mixed: The values that each position attends to, [..., heads × head_dim].
 
-    The scores of one head stay in the CPU's caches. They are bfloat16, as in transformers' own
-    attention at this precision.
-    """
-    batch, heads, length, head_dim = query.shape
-    query = query * (head_dim**-0.5 if scale is None else scale)
-    mixed = query.new_empty(batch, length, heads, head_dim).transpose(1, 2)
-    for index in range(batch):
-        for head in range(heads):
-            weights = torch.mm(query[index, head], keys[index, head].T).softmax(dim=-1)
-            torch.mm(weights, values[index, head], out=mixed[index, head])
-    return mixed
+        Returns:
+            Hidden states after the layer, [..., d_model].
+        """
+        x = x + self._out(mixed)
+        if self._norm_first:
+            return x + self._feed_forward(self._final_norm(x))
+        x = self._attention_norm(x)
+        return self._final_norm(x + self._feed_forward(x))
 
 
 class Encoder:
-    """Sources → hidden states. Audio enters through two convolutions, text through embeddings."""
+    """Sources → hidden states. Sound enters through convolutions, text through embeddings."""
 
     def __init__(self, weights: Weights, architecture: Architecture, plan: ComputePlan) -> None:
         stack = architecture.encoder
@@ -109,14 +150,18 @@ class Encoder:
                  build.tensor(f"{name}.conv{i}.bias", stack.d_model))
                 for i, inputs in ((1, mels), (2, stack.d_model))
             ]  # fmt: skip
+        elif architecture.source == "waveform":
+            self._stem = WaveformStem(weights, stack.d_model, plan.device)
         else:
             table = embedding_name(weights, architecture, "encoder")
             self._embedding = Embedding(build, table, architecture.source_vocab_size)
-        self._relative = self._positions = None
-        if stack.relative is None:
-            self._positions = build.positions("model.encoder.embed_positions.weight")
-        else:
+        self._relative = self._positions = self._rotary = None
+        if stack.relative is not None:
             self._relative = RelativeBias(build, "model.encoder.relative_bias.weight")
+        elif stack.rotary is not None:
+            self._rotary = RotaryTable(stack.rotary, stack.max_positions, self.device, self.dtype)
+        else:
+            self._positions = build.positions("model.encoder.embed_positions.weight")
         self._embedding_norm = (
             build.norm("model.encoder.layernorm_embedding") if stack.embedding_norm else None
         )
@@ -132,12 +177,47 @@ class Encoder:
         """Whether `encode_text_flat` is available: several texts without padding."""
         return self._compiled is not None
 
-    def encode_audio(self, frames: Tensor) -> Tensor:
-        """Log-mel frames [batch, mels, 2 × length] → hidden states [batch, length, d_model]."""
+    def encode_audio(self, frames: Tensor, threads: ComputeThreads) -> Tensor:
+        """Encode windows of audio.
+
+        On a CPU the result does not depend on the number of threads, to the last bit: each part of
+        the work is computed by one of them. torch's own operations divide a product of matrices by
+        the number of threads, and with it the order of its sums.
+
+        Args:
+            frames: Log-mel frames [batch, mels, 2 × length].
+            threads: Compute what is independent side by side.
+
+        Returns:
+            Hidden states [batch, length, d_model].
+        """
         x = frames.to(self.device, self.dtype)
         for stride, (weight, bias) in enumerate(self._convolutions, start=1):
             x = F.gelu(F.conv1d(x, weight, bias, stride=stride, padding=1))
-        return self._run(x.transpose(1, 2), None)
+        x = x.transpose(1, 2)
+        if not x.is_cpu:
+            return self._run(x, None)
+        x = self._embedded(x)
+        return torch.stack([self._run_tiles(window, threads) for window in x])
+
+    def encode_waveforms(
+        self, sources: Sequence[Tensor], threads: ComputeThreads
+    ) -> tuple[Tensor, list[int]]:
+        """Encode raw sound at 16 kHz, without padding it to a fixed length.
+
+        Args:
+            sources: samples [n] of each, of any lengths; on a CPU a single one.
+            threads: as `encode_audio`.
+
+        Returns:
+            Hidden states [batch, longest, d_model], and the number of valid ones of each source.
+        """
+        states = [self._stem(source).to(self.dtype) for source in sources]
+        lengths = [len(state) for state in states]
+        if len(states) == 1 and states[0].is_cpu:
+            return self._run_tiles(states[0], threads)[None], lengths
+        x = torch.nn.utils.rnn.pad_sequence(states, batch_first=True)
+        return self._run(x, padding_mask(lengths, max(lengths), self.device, self.dtype)), lengths
 
     def encode_text(self, ids: Tensor, mask: Tensor | None) -> Tensor:
         """Encode padded texts.
@@ -161,15 +241,47 @@ class Encoder:
         x = x if self._embedding_norm is None else self._embedding_norm(x)
         return self._compiled(x, lengths)
 
-    def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Embedded sources [batch, length, d_model] → hidden states of the same shape."""
+    def _embedded(self, x: Tensor) -> Tensor:
+        """Add positions to [batch, length, d_model], and normalize."""
         if self._positions is not None:
             x = x + self._positions[: x.shape[1]]
+        return x if self._embedding_norm is None else self._embedding_norm(x)
+
+    def _run(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Sources [batch, length, d_model] → hidden states of the same shape."""
+        x = self._embedded(x)
         if self._relative is not None:
             positions = torch.arange(x.shape[1], device=x.device)[None]
             mask = self._relative(positions, x.shape[1], mask)
-        if self._embedding_norm is not None:
-            x = self._embedding_norm(x)
+        rotation = self._rotation(slice(x.shape[1]))
         for layer in self._layers:
-            x = layer(x, mask)
+            x = layer(x, mask, rotation)
         return x if self._final_norm is None else self._final_norm(x)
+
+    def _rotation(self, positions: slice) -> tuple[Tensor, Tensor] | None:
+        return None if self._rotary is None else self._rotary.at(positions)
+
+    def _run_tiles(self, x: Tensor, threads: ComputeThreads) -> Tensor:
+        """Embedded positions [length, d_model] → hidden states of the same shape, tile by tile."""
+        length, d_model = x.shape
+        size = min(max(_MIN_TILE, -(-length // 4)), _MAX_TILE)
+        tiles = [slice(at, min(at + size, length)) for at in range(0, length, size)]
+        hidden, first = x.contiguous(), self._layers[0]
+        qkv = x.new_empty(length, 3 * first.attention_dim)
+        mixed = x.new_empty(length, first.attention_dim)
+
+        def project(layer: _EncoderLayer, tile: slice) -> None:
+            qkv[tile] = layer.project(hidden[tile], self._rotation(tile))
+
+        def finish(index: int, tile: slice) -> None:
+            hidden[tile] = self._layers[index].finish(hidden[tile], mixed[tile])
+            if index + 1 < len(self._layers):  # at once, while the tile is in the caches
+                project(self._layers[index + 1], tile)
+            elif self._final_norm is not None:
+                hidden[tile] = self._final_norm(hidden[tile])
+
+        threads.run([partial(project, first, tile) for tile in tiles])
+        for index, layer in enumerate(self._layers):
+            threads.run([partial(layer.attend, head, qkv, mixed) for head in range(layer.heads)])
+            threads.run([partial(finish, index, tile) for tile in tiles])
+        return hidden

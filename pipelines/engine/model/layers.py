@@ -90,7 +90,8 @@ class LayerBuilder:
         weight = self.tensor(f"{name}.weight", d_model)
         if self.stack.rms:
             return _RMSNorm(weight, eps)
-        return LayerNorm(weight, self.tensor(f"{name}.bias", d_model), eps)
+        bias = self.tensor(f"{name}.bias", d_model) if self.stack.norm_bias else None
+        return LayerNorm(weight, torch.zeros_like(weight) if bias is None else bias, eps)
 
     def tensor(self, name: str, *shape: int) -> Tensor:
         """A tensor of this shape, in the dtype of the activations."""
@@ -186,13 +187,18 @@ class FeedForward:
     """Two linear layers with an activation, or a gated one, between them."""
 
     def __init__(self, build: LayerBuilder, name: str) -> None:
-        d_model, ffn_dim, self._gated = build.stack.d_model, build.stack.ffn_dim, build.stack.gated
-        # Gated: the activated half first.
-        halves = [f"{name}.gate", f"{name}.value"] if self._gated else [f"{name}.fc1"]
-        self._up = build.linear(halves, ffn_dim, d_model)
+        stack = build.stack
+        d_model, ffn_dim, self._gated = stack.d_model, stack.ffn_dim, stack.gated
+        self._gate_last = stack.gate_last
+        if self._gate_last:
+            self._up = build.linear([f"{name}.fc1"], 2 * ffn_dim, d_model)
+        else:
+            # Gated: the activated half first.
+            halves = [f"{name}.gate", f"{name}.value"] if self._gated else [f"{name}.fc1"]
+            self._up = build.linear(halves, ffn_dim, d_model)
         self._down = build.linear([f"{name}.fc2"], d_model, ffn_dim)
-        self._activation = _ACTIVATIONS[build.stack.activation]
-        if build.stack.activation == "gelu" and build.side.kernel == "int8":
+        self._activation = _ACTIVATIONS[stack.activation]
+        if stack.activation == "gelu" and build.side.kernel == "int8":
             self._activation = _gelu_beside_int8
 
     @property
@@ -202,6 +208,8 @@ class FeedForward:
     def __call__(self, x: Tensor) -> Tensor:
         if self._gated:
             gate, value = self._up(x).chunk(2, dim=-1)
+            if self._gate_last:
+                gate, value = value, gate
             return self._down(self._activation(gate) * value)
         return self._down(self._activation(self._up(x)))
 

@@ -10,7 +10,13 @@ from typing import Literal
 
 import torch
 
-from pipelines.engine.kernels.loader import load_kernels
+from pipelines.engine.kernels.isa import ISA_LEVELS
+from pipelines.engine.kernels.loader import (
+    cpu_isa,
+    expected_isa,
+    kernels_disabled,
+    load_kernels,
+)
 from pipelines.engine.weights.quantized import fbgemm_overflows
 from pipelines.errors import OptionError
 
@@ -21,6 +27,7 @@ __all__ = [
     "choose_device",
     "choose_threads",
     "compute_plan",
+    "loading_plan",
 ]
 
 COMPUTE_TYPES = ("auto", "float32", "bfloat16", "float16", "int8")
@@ -98,10 +105,12 @@ class ComputePlan:
 
         30 s of sound took 0.63 of float32's time with AVX-VNNI, 0.73 with AVX512-VNNI, 0.82
         with AVX2. Only with the compiled kernels: fbgemm quantizes the windows of a batch with one
-        scale, so that a window's text would depend on the others.
+        scale, so that a window's text would depend on the others. ARM without dot products
+        multiplies as many int8 as float32 per instruction.
         """
         int8, exact = self.decoder.kernel == "int8", self.encoder.weight_dtype == torch.float32
-        if int8 and exact and not self.on_gpu and load_kernels() is not None:
+        kernels = load_kernels() if int8 and exact and not self.on_gpu else None
+        if kernels is not None and ISA_LEVELS[kernels.level].large_products:
             return replace(self, encoder=self.decoder)
         return self
 
@@ -127,11 +136,15 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def choose_threads(threads: int | Literal["auto"]) -> int:
+def choose_threads(threads: int | Literal["auto"], *, adapts: bool = False) -> int:
     """The number of CPU threads.
 
     "auto" is torch's own choice (which heeds OMP_NUM_THREADS), limited to the cores that this
     process may use, less those that other processes keep busy now.
+
+    Args:
+        adapts: Whether these are the threads of kernels, which go on with one while that is faster
+            (kernels/host/team_size.py): cores that are busy now count, too.
 
     Raises:
         OptionError: the number is below 1.
@@ -142,7 +155,7 @@ def choose_threads(threads: int | Literal["auto"]) -> int:
         allowed = len(affinity(0)) if affinity else cores
         # A thread that waits for its core holds up all the others at each barrier: with two of
         # four cores taken, four threads were forty times slower than two.
-        taken = max(0, _busy_threads_elsewhere() - (cores - allowed))
+        taken = 0 if adapts else max(0, _busy_threads_elsewhere() - (cores - allowed))
         return max(1, min(torch.get_num_threads(), allowed - taken))
     if not isinstance(threads, int) or threads < 1:
         raise OptionError(f"threads must be auto or at least 1, not {threads!r}")
@@ -180,6 +193,18 @@ def compute_plan(compute_type: str, device: torch.device) -> ComputePlan:
     )
 
 
+def loading_plan(compute_type: str, device: torch.device) -> ComputePlan:
+    """`compute_plan` for a model that is loaded now, for which kernels are compiled if need be.
+
+    Where int8 was chosen for the kernels, as on ARM, and they cannot be used, it is float32.
+    """
+    plan = compute_plan(compute_type, device)
+    chosen = compute_type == "auto" and plan.decoder.kernel == "int8" and device.type == "cpu"
+    if chosen and not _cpu_capabilities().int8_by_torch and load_kernels() is None:
+        return replace(compute_plan("float32", device), reason="the int8 kernels cannot be used")
+    return plan
+
+
 def _cuda_plan(compute_type: str, device: torch.device) -> ComputePlan:
     reason = "as asked"
     if compute_type == "auto":
@@ -199,9 +224,15 @@ def _cpu_plan(compute_type: str, device: torch.device) -> ComputePlan:
     reason = "as asked"
     if compute_type == "auto":
         compute_type, reason = "float32", "the CPU has no fast int8"
-        if cpu.int8:
+        if cpu.int8_by_torch:
             vnni = "7 bits at a time, for it has no VNNI" if fbgemm_overflows() else "VNNI"
             compute_type, reason = "int8", f"the CPU multiplies int8 ({vnni})"
+        elif (isa := expected_isa()) is not None:
+            compute_type, reason = "int8", f"the CPU multiplies int8 ({ISA_LEVELS[isa].name})"
+        elif kernels_disabled() and cpu_isa() is not None:
+            reason = "the int8 kernels are disabled"
+        elif cpu_isa() is not None:
+            reason = "torch does not use GNU's OpenMP here, which the int8 kernels need"
     f32 = torch.float32
     exact = StackPrecision("packed" if cpu.packed else "dense", f32, f32)
     fast_encoder = (
@@ -226,11 +257,11 @@ def _cpu_plan(compute_type: str, device: torch.device) -> ComputePlan:
 
 @dataclass(frozen=True)
 class _Capabilities:
-    """Which kernels are native: oneDNN's packed layout, bfloat16 products, int8 products."""
+    """Which of torch's operations are fast: oneDNN's packed layout, bfloat16 and int8 products."""
 
     packed: bool
     bfloat16: bool
-    int8: bool
+    int8_by_torch: bool
 
 
 def _cpu_capabilities() -> _Capabilities:
@@ -251,7 +282,7 @@ def _cpu_capabilities() -> _Capabilities:
         packed=x86 and mkldnn,
         bfloat16=x86 and mkldnn and allowed and bool(flags.get("avx512_bf16")),
         # Even without VNNI int8 takes half of float32's time: a step reads a quarter of the bytes.
-        int8=x86
+        int8_by_torch=x86
         and "fbgemm" in torch.backends.quantized.supported_engines
         and isa.startswith(("AVX2", "AVX512")),
     )

@@ -29,17 +29,23 @@ class ComputeThreads:
         self.count = count
         self._pool: ThreadPoolExecutor | None = None
 
+    def use(self) -> None:
+        """Let torch's operations, as this thread calls them, run on all `count` threads."""
+        if torch.get_num_threads() != self.count:
+            torch.set_num_threads(self.count)
+
     def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Run all jobs and return their results in order.
 
         If jobs fail, the error of the first of them is raised after all have ended.
         """
-        if len(jobs) <= 1 or self.count == 1:
+        if self.count == 1:
             return [job() for job in jobs]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="edgeapp-worker")
-        futures: list[Future[T]] = [self._pool.submit(_single_threaded, job) for job in jobs]
+        futures: list[Future[T]] = []
         try:
+            futures.extend(self._pool.submit(_single_threaded, job) for job in jobs)
             wait(futures)
         finally:  # after Ctrl-C no job may still use what the caller cleans up
             wait(futures)

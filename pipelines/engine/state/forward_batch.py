@@ -97,6 +97,7 @@ class AttentionMetadata:
         source_mask: [sources, 1, 1, source_length], added to the scores, or None.
         source_runs: consecutive sources with the same number of sequences, as (sources, sequences
             on each); None if each sequence has a source of its own.
+        rotation: cosines and sines of the new tokens' angles, for rotary positions, or None.
     """
 
     write_index: int | tuple[Tensor, Tensor]
@@ -105,6 +106,7 @@ class AttentionMetadata:
     source_length: int
     source_mask: Tensor | None
     source_runs: tuple[tuple[int, int], ...] | None
+    rotation: tuple[Tensor, Tensor] | None = None
 
 
 def attention_metadata(

@@ -5,10 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Activation", "Architecture", "Positions", "RelativePositions", "Stack"]
+__all__ = [
+    "WAVEFORM_CONVOLUTIONS",
+    "Activation",
+    "Architecture",
+    "Positions",
+    "RelativePositions",
+    "RotaryPositions",
+    "Stack",
+    "waveform_positions",
+]
 
 Activation = Literal["gelu", "gelu_new", "relu", "silu"]
-Positions = Literal["table", "sinusoidal", "fairseq", "relative"]
+Positions = Literal["table", "sinusoidal", "fairseq", "relative", "rotary"]
+
+WAVEFORM_CONVOLUTIONS = ((127, 64), (7, 3), (3, 2))
+"""Kernel and stride of each convolution that raw sound enters through, without padding."""
+
+
+def waveform_positions(samples: int) -> int:
+    """The number of encoder positions of so many samples of raw sound; below 1: too few."""
+    for kernel, stride in WAVEFORM_CONVOLUTIONS:
+        samples = (samples - kernel) // stride + 1
+    return samples
 
 
 @dataclass(frozen=True)
@@ -27,6 +46,20 @@ class RelativePositions:
 
 
 @dataclass(frozen=True)
+class RotaryPositions:
+    """Rotary positions (Su et al. 2021): queries and keys are rotated by angles that grow with
+    the position, neighboring pairs of dimensions at the same rate.
+
+    Attributes:
+        dims: dimensions of a head that are rotated, the first ones; of an odd number one more.
+        theta: the lowest rate is about 1 / theta.
+    """
+
+    dims: int
+    theta: float
+
+
+@dataclass(frozen=True)
 class Stack:
     """One side of the model, encoder or decoder: its sizes and the variant of its layers.
 
@@ -38,7 +71,8 @@ class Stack:
         positions: "table" reads position embeddings from the checkpoint; "sinusoidal" computes
             those that the checkpoint leaves out (first half sine, second half cosine, as in
             Marian); "fairseq" does so at other rates (M2M100); "relative" adds `relative` to the
-            attention scores instead.
+            attention scores instead; "rotary" rotates queries and keys of self-attention by
+            `rotary`.
         position_offset: entries of the position table before position 0 (2 in BART).
         embedding_scale: factor on the token embeddings.
         norm_first: a norm before each block (pre-norm) instead of after each residual sum
@@ -46,9 +80,12 @@ class Stack:
         final_norm: one more norm after the last layer.
         embedding_norm: a layer norm on the embeddings (BART, mBART).
         relative: the relative positions where `positions` is "relative".
+        rotary: the rotary positions where `positions` is "rotary".
         rms: norms without mean and bias (Zhang & Sennrich 2019).
         norm_eps: constant in the norms' denominator.
+        norm_bias: whether layer norms have a bias.
         gated: the feed-forward block multiplies an activated and a linear half (Shazeer 2020).
+        gate_last: both halves are one matrix of the checkpoint, the activated one second.
         scaled: attention scores are divided by the square root of head_dim.
     """
 
@@ -66,9 +103,12 @@ class Stack:
     final_norm: bool
     embedding_norm: bool
     relative: RelativePositions | None = None
+    rotary: RotaryPositions | None = None
     rms: bool = False
     norm_eps: float = 1e-5  # torch's default, which all families but T5 were trained with
+    norm_bias: bool = True
     gated: bool = False
+    gate_last: bool = False
     scaled: bool = True
 
     @property
@@ -84,8 +124,9 @@ class Architecture:
     Attributes:
         family: the config's model_type; "other" for a wrapped transformers module.
         source: input of the encoder. "audio": log-mel frames, through two convolutions that halve
-            their number; "tokens": token ids; "other": whatever the encoder of a wrapped module
-            takes; "none": there is no encoder (decoder-only models).
+            their number; "waveform": raw sound at 16 kHz, through three convolutions; "tokens":
+            token ids; "other": whatever the encoder of a wrapped module takes; "none": there is no
+            encoder (decoder-only models).
         num_mel_bins: mel bands of an audio source, else 0.
         start_id: first token of the decoder.
         eos_ids: tokens that end a sequence.
@@ -97,7 +138,7 @@ class Architecture:
     """
 
     family: str
-    source: Literal["audio", "tokens", "other", "none"]
+    source: Literal["audio", "waveform", "tokens", "other", "none"]
     encoder: Stack
     decoder: Stack
     vocab_size: int

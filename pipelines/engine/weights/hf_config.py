@@ -15,7 +15,9 @@ from pipelines.engine.weights.architecture import (
     Activation,
     Architecture,
     RelativePositions,
+    RotaryPositions,
     Stack,
+    waveform_positions,
 )
 from pipelines.errors import CheckpointError
 from pipelines.json_files import read_json_object
@@ -38,6 +40,9 @@ _ACTIVATIONS: dict[str, Activation] = {
 _MAX_LAYERS, _MAX_POSITIONS, _MAX_WIDTH, _MAX_VOCABULARY = 1000, 1 << 17, 1 << 17, 1 << 22
 _MAX_TABLE = 1 << 28  # numbers in a table of positions
 
+# Samples of the longest sound that enters as a waveform; Moonshine was trained with up to 30 s.
+_MAX_WAVEFORM = 64 * 16_000
+
 
 def read_config(folder: Path) -> dict[str, Any]:
     """Read config.json of a model folder.
@@ -53,8 +58,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def is_native(folder: Path) -> bool:
-    """Whether the native model runs the family of a folder. Raises CheckpointError."""
-    return str(read_config(folder).get("model_type")) in _BUILDERS
+    """Whether the native model runs the model of a folder. Raises CheckpointError."""
+    config = read_config(folder)
+    family = str(config.get("model_type"))
+    return family in _BUILDERS and (family != "moonshine" or _has_plain_heads(config))
 
 
 def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
@@ -259,9 +266,78 @@ def _t5(config: Mapping[str, Any]) -> Architecture:
     )
 
 
+def _rope(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of rotary positions: an object of their own in recent configs."""
+    own = config.get("rope_parameters") or config.get("rope_scaling")
+    return {**config, **own} if isinstance(own, Mapping) else config
+
+
+def _has_plain_heads(config: Mapping[str, Any]) -> bool:
+    """Whether a Moonshine model is of the published kind: each query head has keys of its own,
+    both sides have the same heads, and rotary positions are not stretched."""
+    heads, sides = config.get("decoder_num_attention_heads", 8), ("encoder", "decoder")
+    same = ("encoder_num_attention_heads", *(f"{s}_num_key_value_heads" for s in sides))
+    kind = _rope(config).get("rope_type", _rope(config).get("type", "default"))
+    return kind == "default" and all(config.get(key) in (None, heads) for key in same)
+
+
+def _moonshine(config: Mapping[str, Any]) -> Architecture:
+    width = _count(config, "hidden_size", _MAX_WIDTH, 288)
+    rope = _rope(config)
+
+    def side(name: str, activation: str, positions: int, gated: bool) -> Stack:
+        heads = _count(config, f"{name}_num_attention_heads", width, 8)
+        if width % heads:
+            raise ValueError(f"hidden_size {width} does not divide into {heads} heads")
+        dims = int(width // heads * float(rope.get("partial_rotary_factor", 0.9)))
+        if not 0 < dims <= width // heads // 2 * 2:
+            raise ValueError(f"{dims} of {width // heads} dimensions of a head cannot be rotated")
+        activation = str(config.get(f"{name}_hidden_act", activation))
+        if activation not in _ACTIVATIONS:
+            raise ValueError(f"{name}_hidden_act {_shorten(activation)!r} is not supported")
+        return Stack(
+            layers=_count(config, f"{name}_num_hidden_layers", _MAX_LAYERS, 6),
+            heads=heads,
+            head_dim=width // heads,
+            d_model=width,
+            ffn_dim=_count(config, "intermediate_size", _MAX_WIDTH, 1152),
+            max_positions=positions,
+            activation=_ACTIVATIONS[activation],
+            positions="rotary",
+            position_offset=0,
+            embedding_scale=1.0,
+            norm_first=True,
+            final_norm=True,
+            embedding_norm=False,
+            rotary=RotaryPositions(dims, float(rope.get("rope_theta", 10_000.0))),
+            norm_bias=False,
+            gated=gated,
+            gate_last=gated,
+        )
+
+    target_positions = _count(config, "max_position_embeddings", _MAX_POSITIONS, 512)
+    eos = config.get("eos_token_id", 2)
+    pad = config.get("pad_token_id")
+    return Architecture(
+        family="moonshine",
+        source="waveform",
+        encoder=side("encoder", "gelu", waveform_positions(_MAX_WAVEFORM), gated=False),
+        decoder=side("decoder", "silu", target_positions, gated=True),
+        vocab_size=_count(config, "vocab_size", _MAX_VOCABULARY, 32_768),
+        source_vocab_size=0,
+        num_mel_bins=0,
+        start_id=int(config.get("decoder_start_token_id", 1)),
+        eos_ids=_eos({"eos_token_id": eos}),
+        pad_id=int(_eos({"eos_token_id": eos})[0] if pad is None else pad),
+        separate_embeddings=False,
+        tied_head=bool(config.get("tie_word_embeddings", True)),
+    )
+
+
 _BUILDERS: dict[str, Callable[[Mapping[str, Any]], Architecture]] = {
     **dict.fromkeys(_VARIANTS, _bart),
     "t5": _t5,
+    "moonshine": _moonshine,
 }
 
 
@@ -288,13 +364,21 @@ _T5_BLOCK = {
 }
 _T5_PROJECTIONS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "out_proj": "o"}
 
+# Native name → Moonshine's, where they differ: blocks of a layer.
+_MOONSHINE_BLOCK = {
+    "self_attn_layer_norm": "input_layernorm",
+    "encoder_attn_layer_norm": "post_attention_layernorm",
+    "fc1": "mlp.fc1",
+    "fc2": "mlp.fc2",
+}
+
 
 def checkpoint_names(family: str) -> Callable[[str], str]:
     """A function from the native model's name of a tensor to the checkpoint's.
 
     The native model uses the names of BART, Marian and M2M100 checkpoints in transformers.
     """
-    return _t5_name if family == "t5" else str
+    return {"t5": _t5_name, "moonshine": _moonshine_name}.get(family, str)
 
 
 def _t5_name(name: str) -> str:
@@ -307,3 +391,15 @@ def _t5_name(name: str) -> str:
     inside = _T5_BLOCK[part].format(last=1 if side == "encoder" else 2)
     end = f".{_T5_PROJECTIONS[projection]}" if projection else ""
     return f"{side}.block.{index}.{inside}{end}.{kind}"
+
+
+def _moonshine_name(name: str) -> str:
+    match = _LAYER.fullmatch(name)
+    if match is None:
+        return name.replace("model.decoder.layer_norm.", "model.decoder.norm.")
+    side, index, block, kind = match.groups()
+    if block == "final_layer_norm":
+        inside = "post_attention_layernorm" if side == "encoder" else "final_layernorm"
+    else:
+        inside = _MOONSHINE_BLOCK.get(block, block.replace("out_proj", "o_proj"))
+    return f"model.{side}.layers.{index}.{inside}.{kind}"

@@ -109,6 +109,7 @@ def test_a_streams_floor_follows_the_loudest_so_far() -> None:
     assert size == 500
 
 
+@pytest.mark.slow
 def test_a_stream_is_read_lazily_and_old_samples_are_dropped() -> None:
     read = [0]
     samples = noise(300.0)

@@ -56,6 +56,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux'")
 def test_absurd_headers_are_rejected_in_little_memory(tmp_path: Path) -> None:
     for name, (content, _) in FILES.items():
@@ -91,6 +92,7 @@ except AudioError as error:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="units of ru_maxrss are Linux'")
 def test_what_a_chunk_announces_is_not_allocated(tmp_path: Path) -> None:
     """libav would allocate 1.6 GB for the name of the program that wrote the file."""

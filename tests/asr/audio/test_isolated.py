@@ -195,6 +195,7 @@ def test_invalid_frames_count_as_a_crash(
             load_audio_isolated(TALK, name="it")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="children are not forked here")
 def test_a_server_that_was_killed_is_replaced() -> None:
     first = load_audio_isolated(TALK)

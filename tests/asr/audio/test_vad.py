@@ -209,6 +209,7 @@ runs_strategy = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(
     runs_strategy,
@@ -254,6 +255,7 @@ def offline(audio: Audio, options: VadOptions) -> tuple[Spans, Spans]:
     return [(start, min(end, len(audio))) for start, end in spans], speech
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(runs_strategy, st.integers(0, FRAME - 1), options_strategy)
 @example(  # the pause that ends it, and its greatest length, in the same frame
@@ -360,6 +362,7 @@ def test_invalid_blocks_are_errors() -> None:
 # --- Silero ---
 
 
+@pytest.mark.slow
 def test_probabilities_equal_silero_vad() -> None:
     import torch
 
@@ -411,6 +414,7 @@ def test_every_sentence_is_inside_an_utterance(
         assert all(end - start <= limit * RATE for start, end in spans)
 
 
+@pytest.mark.slow
 def test_recordings_of_people(shared_data: Path) -> None:
     paths = sorted((shared_data / "speech").glob("*.flac"))
     assert len(paths) == 6
@@ -468,6 +472,7 @@ def test_samples_out_of_range_do_not_corrupt_the_state() -> None:
     assert sum(end - start for start, end in spans) > 2.5 * RATE
 
 
+@pytest.mark.slow
 def test_real_events_for_any_blocks_and_streams_side_by_side() -> None:
     talk = load_audio(SAMPLES / "talk.flac")[: 6 * RATE]
     digits = load_audio(SAMPLES / "digits.flac")

@@ -10,8 +10,8 @@ import pytest
 
 from pipelines.asr.live.events import PartialText, SpeechEnded, SpeechStarted, UpdateDecoded
 from pipelines.asr.window import WindowResult
-from tests.asr.live.listening import every, listen, sentence, text_of
-from tests.asr.tones import ToneTranscriber, speak
+from tests.asr.live.listening import OPTIONS, every, listen, sentence, text_of
+from tests.asr.tones import BEGIN, WINDOW_S, ToneTranscriber, speak
 
 
 @pytest.mark.parametrize("kind", ["silence", "clicks"])
@@ -58,6 +58,7 @@ class Babbling(ToneTranscriber):
         return result.tokens[-9:] == (0,) * 9
 
 
+@pytest.mark.slow
 def test_loops_are_not_shown() -> None:
     samples, spoken = speak(sentence(30))
     recognizer = Babbling()
@@ -116,3 +117,43 @@ def test_a_loop_at_a_cut_repeats_no_text() -> None:
     rest = iter(truth)
     assert all(word in rest for word in said), "what was said, in its order, and nothing twice"
     assert len(said) >= 0.9 * len(truth)
+
+
+class Pausing(ToneTranscriber):
+    """It ends its text after six words, as Whisper does where the next window is to begin."""
+
+    def _recognize(self, mel: Any) -> tuple[list[int], list[float]]:
+        tokens, times = super()._recognize(mel)
+        if len(tokens) <= 8:
+            return tokens, times
+        end = round(times[6] / 0.02) + 1
+        return [*tokens[:7], BEGIN + end, BEGIN + end], [*times[:7], times[6], times[6]]
+
+
+@pytest.mark.parametrize(("block", "words"), [(1600, 10), (16_000, 10), (1_000_000, 20)])
+@pytest.mark.parametrize("policy", ["agreement", "attention"])
+def test_words_behind_a_complete_segment_are_heard(policy: Any, block: int, words: int) -> None:
+    samples, spoken = speak(sentence(words), pause_every=1000)
+    one_update = block > len(samples)
+    assert one_update or spoken[-1].end < WINDOW_S / 2, "longer speech is divided in any case"
+    options = replace(OPTIONS, policy=policy)
+    said = text_of(listen(samples, every(block), options, Pausing())).split()
+    assert said == [word.word.strip() for word in spoken]
+
+
+class Doubting(ToneTranscriber):
+    """Once it has heard all, it puts the end of its text before what it has said already."""
+
+    def _recognize(self, mel: Any) -> tuple[list[int], list[float]]:
+        tokens, times = super()._recognize(mel)
+        if len(tokens) <= 8:
+            return tokens, times
+        return [*tokens[:-1], BEGIN + 20, BEGIN + 20], [*times[:-1], times[-1], times[-1]]
+
+
+@pytest.mark.parametrize("policy", ["agreement", "attention"])
+def test_an_end_before_committed_words_does_not_repeat_them(policy: Any) -> None:
+    samples, spoken = speak(sentence(10), pause_every=1000)
+    options = replace(OPTIONS, policy=policy)
+    said = text_of(listen(samples, every(1600), options, Doubting())).split()
+    assert said == [word.word.strip() for word in spoken]

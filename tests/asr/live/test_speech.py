@@ -12,6 +12,7 @@ import pytest
 from pipelines.asr import Transcriber, load_audio
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import FileFeatures
+from pipelines.asr.live.buffer import LiveBuffer
 from pipelines.asr.live.events import CommittedText, LiveEvent, PartialText, UpdateDecoded
 from pipelines.asr.live.transcriber import LiveOptions, LiveTranscriber
 from pipelines.asr.results import Word
@@ -169,6 +170,23 @@ def test_committed_words_have_times_and_probabilities(
     assert ends == sorted(ends)
     assert all(0 < word.probability <= 1 for word in words)
     assert min(word.probability for word in words) < 1
+
+
+def test_the_rest_of_a_word_is_a_word_of_its_own(transcriber: Transcriber) -> None:
+    """Its beginning was final before the rest was heard."""
+    live = LiveTranscriber(transcriber)
+    tokens = transcriber.tokenizer.encode(" Christoffel")
+    assert len(tokens) > 1
+    buffer = LiveBuffer(0, np.zeros(32_000, np.float32), decoded_samples=32_000)
+    events: list[LiveEvent] = []
+    for count in (1, len(tokens)):
+        buffer.set_hypothesis(tokens[:count], [1.0] * count, [0.9] * count)
+        events += live._commit(buffer, 1)
+    committed = [event for event in events if isinstance(event, CommittedText)]
+    assert "".join(event.text for event in committed) == " Christoffel"
+    assert ["".join(word.word for word in event.words) for event in committed] == [
+        event.text for event in committed
+    ]
 
 
 def test_token_times_lie_within_the_audio(transcriber: Transcriber, talk: Samples) -> None:

@@ -39,6 +39,7 @@ def test_all_words_are_committed_in_order(policy: Any) -> None:
     assert all(c.start <= c.end for c in commits)
 
 
+@pytest.mark.slow
 def test_words_come_soon_after_they_were_spoken() -> None:
     samples, spoken = speak(sentence(40))
     live = LiveTranscriber(
@@ -56,6 +57,7 @@ def test_words_come_soon_after_they_were_spoken() -> None:
     assert max(lags) < 2.0
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 50), sizes=st.lists(st.integers(200, 40_000), min_size=1, max_size=30))
 @settings(max_examples=8, deadline=None)
 def test_jitter_and_bursts_give_the_same_text(seed: int, sizes: list[int]) -> None:
@@ -68,6 +70,7 @@ def test_jitter_and_bursts_give_the_same_text(seed: int, sizes: list[int]) -> No
     assert text_of(listen(samples, uneven())) == "".join(s.word for s in spoken)
 
 
+@pytest.mark.slow
 def test_single_samples() -> None:
     samples, spoken = speak(sentence(2))
     assert text_of(listen(samples, every(1))) == "".join(s.word for s in spoken)
@@ -127,6 +130,7 @@ def test_an_hour_costs_the_same_a_second_as_a_minute() -> None:
     assert recognizer.longest_context == 64
 
 
+@pytest.mark.slow
 def test_drafts_are_the_last_hypothesis() -> None:
     samples, _ = speak(sentence(40))
     costs = [e for e in listen(samples, every(1600)) if isinstance(e, UpdateDecoded)]
@@ -150,6 +154,7 @@ def test_the_priority_of_the_options_reaches_the_decoder(priority: int) -> None:
     assert priorities == {priority}
 
 
+@pytest.mark.slow
 def test_the_initial_prompt_is_always_given() -> None:
     class Noting(ToneTranscriber):
         def __init__(self) -> None:

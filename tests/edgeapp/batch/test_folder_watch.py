@@ -108,6 +108,7 @@ def test_what_is_there_is_done_once(inbox: Path, tmp_path: Path) -> None:
     assert written == {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
 
 
+@pytest.mark.slow
 def test_it_goes_on_until_it_is_interrupted_and_results_are_no_inputs(
     inbox: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

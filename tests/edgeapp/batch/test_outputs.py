@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,34 @@ def test_a_folder_that_may_not_be_written_to(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(OutputError, match="choose another"):
         prepare_folder(tmp_path)
+
+
+def test_what_a_killed_run_has_left_is_written_over(tmp_path: Path) -> None:
+    path = tmp_path / "talk.srt"
+    (tmp_path / ".talk.srt.0.tmp").write_text("a part of a longer file")
+    write_atomically(path, "whole")
+    assert path.read_text("utf-8") == "whole"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_two_runs_that_write_the_same_file_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "talk.srt"
+
+    def slowly() -> Iterator[bytes]:
+        yield b"first "
+        write_atomically(path, "second")  # as another process would meanwhile
+        assert path.read_text("utf-8") == "second"
+        yield b"run"
+
+    write_atomically(path, slowly())
+    assert path.read_text("utf-8") == "first run"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_files_are_written_where_there_are_no_locks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeapp.batch.outputs.try_lock", lambda file: False)
+    write_atomically(tmp_path / "talk.srt", "whole")
+    assert (tmp_path / "talk.srt").read_text("utf-8") == "whole"
+    assert list(tmp_path.iterdir()) == [tmp_path / "talk.srt"]

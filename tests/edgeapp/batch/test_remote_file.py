@@ -238,3 +238,48 @@ def test_a_recording_at_an_address_is_done_once(
         assert (code, "done already" in err, "secret" in err) == (0, True, False)
         jobs = CliRunner().invoke(app, ["jobs"]).stdout
         assert "secret" not in jobs
+
+
+@pytest.mark.slow
+def test_a_failed_download_is_retried_and_others_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    asked, busy = list[str](), [True]
+
+    def answer(request: BaseHTTPRequestHandler) -> None:
+        asked.append(request.path)
+        first = request.path.startswith("/first.txt")
+        sends(b"Good morning.\n", status=503 if first and busy[0] else 200)(request)
+
+    with served(answer) as port:
+        host = f"http://localhost:{port}"
+
+        def translate(*more: str) -> tuple[int, str, str]:
+            urls = [f"{host}/first.txt?key=secret", f"{host}/second.txt"]
+            options = ["-m", "demo-en-de", "--from", "en", "--threads", "1", "-o", "out/"]
+            network = ["--allow-urls", "--allow-private"]
+            result = CliRunner().invoke(app, ["translate", *urls, *options, *network, *more])
+            return result.exit_code, result.stderr, result.stdout
+
+        code, err, _ = translate()
+        assert (code, "the server answers 503" in err) == (1, True)
+        assert [path.partition("?")[0] for path in asked] == ["/first.txt", "/second.txt"]
+        jobs = CliRunner().invoke(app, ["jobs", "--failed"]).stdout
+        assert f"failed  {host}/first.txt – " in jobs
+        assert "secret" not in jobs
+        plan = translate("--retry-failed", "--dry-run")[2].splitlines()
+        assert [line.split(": ")[1] for line in plan] == [
+            "download, then translate",
+            "has not failed",
+        ]
+        code, err, _ = translate("--retry-failed")
+        assert code == 1  # it fails again, and stays in the journal
+        busy[0] = False
+        code, err, _ = translate("--retry-failed")
+        assert code == 0, err
+        assert asked[2:] == ["/first.txt?key=secret"] * 2
+        assert (tmp_path / "out" / "first.de.txt").read_text("utf-8").strip()
+        assert "no job has failed" in CliRunner().invoke(app, ["jobs", "--failed"]).stderr

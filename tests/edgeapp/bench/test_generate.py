@@ -66,6 +66,7 @@ def test_methods_on_a_recording() -> None:
     assert next(run.kept for run in runs if run.method == "speculative") == 1.0
 
 
+@pytest.mark.slow
 def test_the_command_takes_texts_and_recordings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -79,6 +80,7 @@ def test_the_command_takes_texts_and_recordings(
         assert [run["method"] for run in runs].count("plain") == several
 
 
+@pytest.mark.slow
 def test_sampling_leaves_beams_out(translator: Translator) -> None:
     comparison = TranslationComparison(translator, processor=TopKProcessor(0.7, 5), length=5)
     assert comparison.methods == ("plain", "uncached", "n-gram")
@@ -87,6 +89,7 @@ def test_sampling_leaves_beams_out(translator: Translator) -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_prompt(translator: Translator) -> None:
     lines = iter(
         [
@@ -119,6 +122,7 @@ def _end_of_input(prompt: str) -> str:
     raise EOFError
 
 
+@pytest.mark.slow
 def test_commands_change_the_comparison(translator: Translator) -> None:
     comparison = TranslationComparison(translator)
     run_command(comparison, "/processor topk 0.8 40", lambda name: translator)

@@ -55,6 +55,7 @@ def test_the_help_names_the_benchmarks(capsys: pytest.CaptureFixture[str]) -> No
     assert run("bench", "nonsense", capsys=capsys)[0] == 2
 
 
+@pytest.mark.slow
 def test_invalid_input_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = run("bench", "live", "--policy", "hope", capsys=capsys)
     assert (code, "--policy" in said) == (2, True)

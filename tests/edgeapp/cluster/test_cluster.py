@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from edgeapp.cli import app
 from edgeapp.cluster.remote_models import Cluster
+from pipelines import Checkpoint
 
 ray = pytest.importorskip("ray")
 pytestmark = [
@@ -67,21 +69,33 @@ def test_a_machine_that_dies_loses_its_task_only(
     code, err = transcribe(recordings, tmp_path / "alone", "--no-journal", "--threads", "1")
     assert code == 0, err
     (recordings / "bad.mp3").write_text("no sound")
-    lost = threading.Event()
-    lease = Cluster.stream
+    stream, lease, lost, leased = (
+        Cluster.stream,
+        Cluster._lease,
+        threading.Event(),
+        threading.local(),
+    )
 
-    def stream(cluster: Cluster, audio: Any, *arguments: Any, **options: Any) -> Iterator[Any]:
-        for event in lease(cluster, audio, *arguments, **options):
+    @contextmanager
+    def noted_lease(cluster: Cluster) -> Iterator[Any]:
+        with lease(cluster) as leased.worker:
+            yield leased.worker
+
+    def stream_and_lose(
+        cluster: Cluster, audio: Any, *arguments: Any, **options: Any
+    ) -> Iterator[Any]:
+        for event in stream(cluster, audio, *arguments, **options):
             yield event
             if str(audio).endswith("story.wav") and not lost.is_set():
                 lost.set()
-                nodes.remove_node(machine_of(cluster._leased.worker), allow_graceful=False)
+                nodes.remove_node(machine_of(leased.worker), allow_graceful=False)
 
     def machine_of(worker: Any) -> Any:
         actor = ray._private.state.actors(worker._actor_id.hex())
         return next(n for n in nodes.workers if n.node_id == actor["Address"]["NodeID"])
 
-    monkeypatch.setattr(Cluster, "stream", stream)
+    monkeypatch.setattr(Cluster, "_lease", noted_lease)
+    monkeypatch.setattr(Cluster, "stream", stream_and_lose)
     code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
     assert lost.is_set()
     assert code == 1
@@ -90,6 +104,50 @@ def test_a_machine_that_dies_loses_its_task_only(
     assert contents(tmp_path / "out") == contents(tmp_path / "alone")
     code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address)
     assert (code, err.count("done already")) == (1, 3)
+
+
+def test_machines_share_one_recording_and_one_dies(
+    nodes: Any, recordings: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("talk", "question"):
+        (recordings / f"{name}.flac").unlink()
+    short = ("--vad-max-speech-duration-s", "5")
+    code, err = transcribe(recordings, tmp_path / "alone", "--no-journal", "--threads", "1", *short)
+    assert code == 0, err
+    stream, shared, deaths = Cluster.stream, [], [nodes.workers[0]]
+
+    def stream_and_end(cluster: Cluster, *arguments: Any, **options: Any) -> Iterator[Any]:
+        checkpoints = 0
+        for event in stream(cluster, *arguments, **options):
+            yield event
+            checkpoints += isinstance(event, Checkpoint)
+            if checkpoints == 1 and deaths:
+                nodes.remove_node(deaths.pop(), allow_graceful=False)
+            if checkpoints == 9:  # of some twenty
+                raise KeyboardInterrupt
+
+    def recognize(cluster: Cluster, method: str, *arguments: Any, **options: Any) -> Any:
+        if method == "recognize":
+            shared.append([chunk.number for chunk in arguments[0]])
+        return call(cluster, method, *arguments, **options)
+
+    call = Cluster.call
+    monkeypatch.setattr(Cluster, "call", recognize)
+    monkeypatch.setattr(Cluster, "stream", stream_and_end)
+    code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address, *short)
+    assert code == 130, err
+    assert "its machine is lost" in err
+    assert not deaths
+    assert [1, 2, 3, 4] in shared
+    # The driver was ended: the next run goes on where its journal ends.
+    monkeypatch.setattr(Cluster, "stream", stream)
+    shared.clear()
+    nodes.add_node(num_cpus=1)
+    code, err = transcribe(recordings, tmp_path / "out", "--cluster", nodes.address, *short)
+    assert code == 0, err
+    assert "resuming at" in err
+    assert min(map(min, shared)) == 10
+    assert contents(tmp_path / "out") == contents(tmp_path / "alone")
 
 
 def test_texts_on_machines_of_which_one_dies(
@@ -108,12 +166,12 @@ def test_texts_on_machines_of_which_one_dies(
     )
     call, lost, calls = Cluster.call, threading.Event(), threading.Lock()
 
-    def call_and_lose(cluster: Cluster, method: str, *arguments: Any) -> Any:
+    def call_and_lose(cluster: Cluster, method: str, *arguments: Any, **how: Any) -> Any:
         with calls:
             if not lost.is_set():
                 lost.set()
                 nodes.remove_node(nodes.workers[0], allow_graceful=False)
-        return call(cluster, method, *arguments)
+        return call(cluster, method, *arguments, **how)
 
     def translate(out: Path, *more: str) -> tuple[int, str]:
         flags = ("-m", "demo-en-de", "--from", "en", "--compute-type", "int8", "-o", str(out))

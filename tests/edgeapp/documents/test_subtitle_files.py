@@ -168,6 +168,21 @@ def test_words_go_to_the_cue_that_they_come_from() -> None:
     ]
 
 
+def test_words_that_do_not_fit_go_to_the_next_cue() -> None:
+    def translate(lines: Iterable[str]) -> Iterator[Translation]:
+        yield from (Translation(line, " ".join(["Vogelhaus"] * 15)) for line in lines)
+
+    content = (
+        "1\n00:00:01,000 --> 00:00:07,000\nten words are to go here\n\n"
+        "2\n00:00:07,000 --> 00:00:13,000\nfive go there.\n"
+    )
+    *_, rendered = translate_subtitles(parse(content.encode(), "srt", "film"), translate)
+    assert isinstance(rendered, bytes)
+    lines = [cue.text.splitlines() for cue in parse(rendered, "srt", "film").cues]
+    assert [len(each) for each in lines] == [2, 2]
+    assert all(len(line) <= 42 for each in lines for line in each)
+
+
 def _alignment(source: str, target: str) -> Alignment:
     def spans(text: str) -> tuple[tuple[int, int], ...]:
         found, at = [], 0

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from edgeapp.history import History, SpokenCue
+from edgeapp.history import History, SpokenCue, TranslatedCue
 from edgeapp.history.recovery import read_rows
 from edgeapp.history.schema import MIGRATIONS
 from edgeapp.subtitles.formats import Cue, Transcript, render
 from pipelines import Word
+from tests.edgeapp.history.records import add_file
 
 
 @pytest.fixture
@@ -32,9 +33,7 @@ def talk(history: History, title: str = "talk.flac") -> int:
         (Cue(0.0, 1.5, "Guten Morgen."), Cue(1.5, 3.0, "Das Café ist zu.")),
         "de",
     )
-    kept = history.add_file(transcript, title=title, duration_s=3.0, model="demo")
-    assert kept is not None
-    return kept
+    return add_file(history, transcript, title, 3.0, "demo")
 
 
 def test_a_record_is_read_back(history: History) -> None:
@@ -238,6 +237,27 @@ def test_words_keep_their_times(history: History) -> None:
     assert words() == [corrected]
 
 
+def test_a_translation_keeps_its_doubts(history: History, tmp_path: Path) -> None:
+    with history.recording("file", language="en", target="de") as journal:
+        journal.translate(TranslatedCue(0.0, 1.0, "Guten Morgen.", ((6, 12),)))
+        journal.translate(Cue(1.0, 2.0, "Ja."))
+
+    def doubts() -> list[tuple[tuple[int, int], ...]]:
+        record = history.open(journal.id or 0)
+        assert record is not None
+        assert "doubts" not in render(record.transcript, "json"), "they are marks of the page"
+        return [getattr(cue, "doubts", ()) for cue in record.transcript.translation]
+
+    assert doubts() == [((6, 12),), ()]
+    history.edit(journal.id or 0, (), (TranslatedCue(0.0, 1.0, "Guten Tag.", ((0, 5),)),))
+    assert doubts() == [((0, 5),)]
+    with closing(sqlite3.connect(tmp_path / "folder" / "history.db")) as db:
+        for damaged in ("[", "7", "[[1]]", '[["a", 2]]', "[[1, Infinity]]"):
+            db.execute("UPDATE entries SET words = ?", (damaged,))
+            db.commit()
+            assert doubts() == [()], "the text is readable still"
+
+
 def recording(tmp_path: Path, size: int = 1000) -> Path:
     path = tmp_path / f"upload-{size}"
     path.write_bytes(b"\0" * size)
@@ -333,4 +353,21 @@ def test_a_file_of_the_first_schema_is_migrated(tmp_path: Path) -> None:
         assert (record.title, record.text, record.sound) == ("Tuesday", "Hello.", False)
         assert history.edit(1, (SpokenCue(0.0, 1.0, " Hi.", (Word(" Hi.", 0.0, 1.0, 1.0),)),))
     rows = read_rows(path)
-    assert rows.entries[2][-1] == '[[" Hi.",0.0,1.0,1.0]]'
+    assert rows.entries[2][-2] == '[[" Hi.",0.0,1.0,1.0]]'
+
+
+def test_speakers_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with History(path, pytest.fail) as history:
+        with history.recording("live", language="en", target="de") as journal:
+            journal.add(Cue(0.0, 1.0, "Hello.", speaker="Me"))
+            journal.add(Cue(1.0, 2.0, "Yes?", speaker="Them"))
+            journal.translate(Cue(1.0, 2.0, "Ja?", speaker="Them"))
+            journal.translate(Cue(0.0, 1.0, "Hallo.", speaker="Me"))
+            journal.add(Cue(2.0, 3.0, "Nobody said this."))
+        assert journal.id is not None
+        record = history.open(journal.id)
+        assert record is not None
+        cues = [*record.transcript.segments, *record.transcript.translation]
+        assert [getattr(cue, "speaker", "") for cue in cues] == ["Me", "Them", "", "Me", "Them"]
+    assert {row[-1] for row in read_rows(path).entries.values()} == {"Me", "Them", None}

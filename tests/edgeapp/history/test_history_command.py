@@ -9,6 +9,7 @@ import pytest
 from edgeapp.cli import main
 from edgeapp.history import History
 from edgeapp.subtitles.formats import Cue, Transcript
+from tests.edgeapp.history.records import add_file
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def filled(path: Path) -> Path:
         "en", (Cue(0.0, 1.5, " Good morning."),), (Cue(0.0, 1.5, "Guten Morgen."),), "de"
     )
     with History(path, pytest.fail) as history:
-        history.add_file(transcript, title="talk.flac", duration_s=62.5)
+        add_file(history, transcript, "talk.flac", 62.5)
         history.add_text("Two\nlines", "Zwei\nZeilen", language="en", target="de")
         history.of("anna").add_text("Private.", "")
     return path
@@ -37,6 +38,7 @@ def run(*arguments: object) -> int:
     return int(stop.value.code or 0)
 
 
+@pytest.mark.slow
 def test_listing(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list") == 0
     text, talk = (line.split("\t") for line in capsys.readouterr().out.splitlines())
@@ -70,6 +72,7 @@ def test_titles_have_no_effect_on_a_terminal(
     assert r"[red]one\x1b]0;title\x07" in shown
 
 
+@pytest.mark.slow
 def test_exporting(filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("export", 1, "-f", "srt") == 0
     assert capsys.readouterr().out == "1\n00:00:00,000 --> 00:00:01,500\nGood morning.\n\n"
@@ -83,6 +86,7 @@ def test_exporting(filled: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "the history has no record 3" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_deleting(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("delete") == run("delete", 1, "--all") == 2
     assert run("delete", 1, 7) == 1
@@ -111,6 +115,7 @@ def test_repairing(filled: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Good morning.\n"
 
 
+@pytest.mark.slow
 def test_without_a_history(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,7 @@ def test_a_new_history_is_known_by_its_header(tmp_path: Path) -> None:
 # Damage
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["entries", "records"])
 def test_a_damaged_page_costs_that_page(tmp_path: Path, table: str) -> None:
     path = tmp_path / "history.db"
@@ -238,6 +239,7 @@ def test_a_sound_file_is_not_changed(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_session_goes_on_in_the_repaired_file(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     fill(path)

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from edgeapp.live.doubts import doubtful_words
 from edgeapp.live.events import (
     SessionEnded,
     SessionEvent,
@@ -20,6 +21,7 @@ from edgeapp.live.events import (
 )
 from edgeapp.live.session import LiveSession
 from edgeapp.live.sources import FileSource, LiveSource, TeeSource
+from edgeapp.live.speech_channel import SpeechChannel
 from pipelines.asr.audio.arrays import Samples
 from pipelines.asr.audio.vad import VoiceActivity
 from pipelines.asr.live.events import CommittedText, PartialText, UpdateDecoded
@@ -98,7 +100,8 @@ def session(
     stub = cast(Transcriber, recognizer or ToneTranscriber())
     live = LiveTranscriber(stub, options, VoiceActivity(options.vad, loudness))
     translator = cast(LiveTranslator, Shouting()) if translated else None
-    return LiveSession(live, translator, show_decoding=True, clock=clock or Clock())
+    channel = SpeechChannel(live, translator)
+    return LiveSession(channel, show_decoding=True, clock=clock or Clock())
 
 
 def words_of(events: list[SessionEvent | UpdateDecoded]) -> list[str]:
@@ -242,3 +245,11 @@ def test_events_as_json() -> None:
         "type": "translation_final", "text": "ja", "start": 0.123, "end": 1.0, "source": "yes",
     }  # fmt: skip
     assert json.loads(as_json(WarningRaised("so")))["type"] == "warning"
+
+
+def test_words_in_doubt() -> None:
+    words = [((0, 5), 0.9), ((6, 7), 0.1), ((8, 15), 0.4), ((16, 18), 0.5)]
+    assert doubtful_words("Guten 🌞 Morgen. Wo", words) == ((9, 16),), "letters below one half"
+    assert json.loads(as_json(TranslationFinal("ja", 0.0, 1.0, "yes", ((0, 2),))))["doubts"] == [
+        [0, 2]
+    ]

@@ -17,6 +17,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 
+from edgeapp.memory_limit import MemoryLimit
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.security import SecurityMiddleware, program_route
 from edgeapp.server.access.tokens import TokenFile
@@ -69,7 +70,9 @@ def serving_routes(
     listener = LimitedListener(connections, socket.AF_INET)
     listener.bind((chosen.host, 0))
     listener.listen()
-    own = app_routes(ModelPool(Settings(), listed_only=True), chosen, folder / "history.db", tokens)
+    limit = MemoryLimit(chosen.memory_bytes)
+    pool = ModelPool(Settings(), listed_only=True, memory_limit=limit)
+    own = app_routes(pool, chosen, folder / "history.db", tokens)
     secured = SecurityMiddleware(
         Starlette(routes=own.routes),
         user_of=own.user_of,

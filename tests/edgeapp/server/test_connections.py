@@ -99,6 +99,7 @@ def test_connections_in_all_are_limited(thread_server: Callable[..., str]) -> No
         assert attacks.still_open(lines) <= 40
 
 
+@pytest.mark.slow
 def test_tls_handshakes_that_do_not_end_are_limited(
     thread_server: Callable[..., str], tmp_path: Path
 ) -> None:

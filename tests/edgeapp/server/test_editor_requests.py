@@ -53,6 +53,19 @@ def test_corrections_keep_the_times_of_words(ask: Ask, history: History) -> None
             ask("edit", record=journal.id, cues=[{**cue, "words": [broken]}])
 
 
+def test_corrections_keep_the_doubts_of_a_translation(ask: Ask, history: History) -> None:
+    with history.recording("file", language="en", target="de") as journal:
+        journal.add(Cue(0.0, 1.0, " Good morning."))
+    cue = {"start": 0.0, "end": 1.0, "text": "Guten Morgen.", "doubts": [[6, 12]]}
+    cues = [{"start": 0.0, "end": 1.0, "text": " Good morning."}]
+    assert ask("edit", record=journal.id, cues=cues, translation=[cue])["done"]
+    (stored,) = ask("record", record=journal.id)["translation"]
+    assert stored == {**cue, "doubts": ((6, 12),)}
+    for broken in ([6], [[6]], "6", [["a", 1]]):
+        with pytest.raises(EdgeError, match="doubts"):
+            ask("edit", record=journal.id, cues=cues, translation=[{**cue, "doubts": broken}])
+
+
 def test_a_deleted_record_can_be_restored(ask: Ask, history: History) -> None:
     first, second = history.add_text("one", ""), history.add_text("two", "")
     assert ask("delete", record=first) == {"deleted": (first,)}
@@ -101,6 +114,12 @@ def test_sentences_are_translated_again(ask: Ask, kernels: None) -> None:
     asked = {"language": "en", "target": "de"}
     reply = ask("translate_sentences", sentences=sentences, **asked)
     assert reply["translations"] == ["Guten Morgen!", "Danke."]
+    assert len(reply["doubts"]) == 2
+    unknown = "Zanzibar quuxes the blorg."
+    reply = ask("translate_sentences", sentences=[sentences[0], unknown], **asked)
+    assert reply["doubts"][1], "the model cannot be certain of all of these words"
+    translated = reply["translations"][1]
+    assert all(translated[start:end].strip() for start, end in reply["doubts"][1])
     for wrong in (None, [1], ["a"] * 501, ["a" * 5001]):
         with pytest.raises(EdgeError):
             ask("translate_sentences", sentences=wrong, **asked)

@@ -16,6 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from edgeapp.server import uploads
 from edgeapp.server.fairness import FairThreads, MessageRates
+from edgeapp.server.tasks.picture_task import LARGEST_PICTURE_MB
 from tests.edgeapp.server import attacks
 
 # Without the limits a visitor waited 8 s to 60 s during most of these.
@@ -104,13 +105,25 @@ def test_an_invalid_length_is_an_error_of_the_request() -> None:
         store.remove_all()
 
 
+def test_a_large_picture_is_refused_before_it_is_sent(thread_server: Callable[..., str]) -> None:
+    url = thread_server(upload_mb=100)
+    with attacks.open_tab(url) as tab:
+        hello = json.loads(tab.recv(10))
+        assert hello["limits"]["picture_megabytes"] == LARGEST_PICTURE_MB < 100
+        headers = {"Content-Length": str((LARGEST_PICTURE_MB << 20) + 1)}
+        path = f"/edgeapp/upload/{hello['pictures']}"
+        response, content = attacks.request(url, "PUT", path, headers=headers)
+        assert response.status == 413
+        assert f"the limit of {LARGEST_PICTURE_MB} MB" in json.loads(content)["error"]
+
+
 def test_a_full_disk_is_reported(
     thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("edgeapp.server.uploads.Uploads._store", full)
+    monkeypatch.setattr("edgeapp.server.uploads._store", full)
     url = thread_server()
     with attacks.open_tab(url) as tab:
         path = f"/edgeapp/upload/{json.loads(tab.recv(10))['session']}"
@@ -217,7 +230,7 @@ def test_blocks_of_audio_are_not_slowed_down(thread_server: Callable[..., str]) 
 def test_the_flooding_tab_is_read_slowly_and_stays(thread_server: Callable[..., str]) -> None:
     url = thread_server()
     began = time.monotonic()
-    replies = attacks.message_flood(url, count=1_000, seconds=3)
+    replies = attacks.message_flood(url, count=1_000, seconds=6)
     assert 100 <= replies <= 125 + 20 * (time.monotonic() - began) + 20
     with attacks.open_tab(url, source=attacks.ATTACKER) as tab:
         try:

@@ -11,6 +11,7 @@ import pytest
 
 from edgeapp import memory_limit
 from edgeapp.history import History
+from edgeapp.live import doubts
 from edgeapp.memory_limit import MemoryLimit, MemoryLimitReached
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.page.picker_options import ModelChoice
@@ -30,6 +31,23 @@ POOL = ModelPool(Settings(), listed_only=True)
 
 def task(path: Path, minutes: float = 1e6) -> FileTask:
     return FileTask(POOL, UNUSED, UNUSED, path, "talk.mp3", minutes)
+
+
+def transcribe_question(
+    folder: Path, target_language: str
+) -> tuple[Path, History, list[dict[str, Any]]]:
+    """Run a task on the sample of a question, with translation.
+
+    Returns:
+        The uploaded file, the history, and the messages.
+    """
+    path = folder / "0f0f0f"
+    shutil.copy(assets_folder() / "samples" / "question.flac", path)
+    history, messages = History(folder / "history.db"), list[dict[str, Any]]()
+    choice = ModelChoice("demo", None, target_language)
+    work = FileTask(ModelPool(Settings(threads=1)), history, choice, path, "talk.flac", 10)
+    work.run(messages.append)
+    return path, history, messages
 
 
 def test_a_hostile_file_is_rejected_under_its_own_name(tmp_path: Path) -> None:
@@ -92,13 +110,7 @@ def test_a_recording_counts_against_the_memory_limit(
 def test_speech_in_the_target_language_is_shown_and_stored_as_its_own_translation(
     tmp_path: Path,
 ) -> None:
-    path = tmp_path / "0f0f0f"
-    shutil.copy(assets_folder() / "samples" / "question.flac", path)
-    history = History(tmp_path / "history.db")
-    messages: list[dict[str, Any]] = []
-    choice = ModelChoice("demo", None, "en")
-    work = FileTask(ModelPool(Settings(threads=1)), history, choice, path, "talk.flac", 10)
-    work.run(messages.append)
+    path, history, messages = transcribe_question(tmp_path, "en")
     segments = [each["segment"]["text"] for each in messages if each["type"] == "file_segment"]
     cues = [each["cue"]["text"] for each in messages if each["type"] == "file_translated"]
     assert "".join(segments).split() == " ".join(cues).split() != []
@@ -114,6 +126,22 @@ def test_speech_in_the_target_language_is_shown_and_stored_as_its_own_translatio
     assert sound is not None
     assert sound.name.endswith(".flac")
     assert sound.read_bytes() == (assets_folder() / "samples" / "question.flac").read_bytes()
+
+
+@pytest.mark.slow
+def test_doubtful_words_of_the_translation_are_sent_and_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doubts, "_BELOW", 1.1)  # all words are doubtful
+    _, history, messages = transcribe_question(tmp_path, "de")
+    cues = [each["cue"] for each in messages if each["type"] == "file_translated"]
+    for cue in cues:
+        marked = [cue["text"][start:end] for start, end in cue["doubts"]]
+        assert marked == cue["text"].split() != []
+    record = history.open(history.list()[0].id)
+    assert record is not None
+    stored = [getattr(cue, "doubts", None) for cue in record.transcript.translation]
+    assert stored == [cue["doubts"] for cue in cues]
 
 
 def test_a_task_that_was_cancelled_before_it_began(tmp_path: Path) -> None:

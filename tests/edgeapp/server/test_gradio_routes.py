@@ -44,6 +44,7 @@ CHECKED = {
     ("GET", "/gradio_api/queue/data"): 400,
     ("POST", "/gradio_api/cancel"): 411,
     ("POST", "/gradio_api/call/translate"): 411,
+    ("POST", "/gradio_api/call/v2/translate"): 411,
     ("GET", "/gradio_api/call/translate/" + "0a" * 16): 404,
 }
 # EdgeApp's own paths that Gradio declares too. They must not reach Gradio.
@@ -281,7 +282,8 @@ def test_a_route_that_a_new_gradio_adds_is_not_allowed(served: Served) -> None:
         ("GET", "/config", 200, True),
         ("GET", "/config/", 404, False),
         ("POST", "/gradio_api/call/predict", 404, False),
-        ("POST", "/gradio_api/call/v2/translate", 404, False),
+        ("POST", "/gradio_api/call/v2/predict", 404, False),
+        ("GET", "/gradio_api/call/v2/translate", 405, False),
         ("GET", "/gradio_api/queue/data?session_hash=abcdefgh&x=1", 400, False),
         ("GET", "/gradio_api/queue/data?session_hash=abcdefgh", 404, False),
         ("POST", "/gradio_api/stream/" + "0a" * 16, 404, False),

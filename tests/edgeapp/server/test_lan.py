@@ -104,6 +104,7 @@ def test_a_link_works_once_and_for_ten_minutes(monkeypatch: pytest.MonkeyPatch) 
     assert links.take(late) is None
 
 
+@pytest.mark.slow
 def test_a_link_logs_a_browser_in(serve: Callable[..., Any]) -> None:
     client = serve(host="0.0.0.0", login_link=True)
     assert client.get("/").headers["location"] == "/login"

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edgeapp.history import History
 from edgeapp.live.events import (
     SessionEnded,
+    SpeakerEvent,
     Status,
     TranslationFinal,
     TranslationPartial,
     WarningRaised,
 )
-from edgeapp.server.sessions import TaskCancelled
+from edgeapp.live.session import LiveSession
+from edgeapp.memory_limit import MemoryLimit
+from edgeapp.server.sessions import Session, Sessions, TaskCancelled
 from edgeapp.server.tasks.browser_source import BrowserSource
 from edgeapp.server.tasks.caption_lines import CaptionLines
-from edgeapp.server.tasks.live_task import LiveTask
+from edgeapp.server.tasks.live_task import LiveSetup, LiveTask
 from edgeapp.server.tasks.spectrogram import spectrogram
 from edgeapp.subtitles.formats import Cue
 from pipelines.asr.live.events import CommittedText, PartialText, SpeechEnded, SpeechStarted
@@ -60,6 +64,24 @@ def test_audio_beyond_the_queue_is_dropped_and_counted() -> None:
     assert source.dropped_s == 5.0
     source.cancel()
     assert source.waiting_s == 0.0
+
+
+def test_two_channels_are_resampled_apart() -> None:
+    source = BrowserSource(48_000, 2)
+    left = np.frombuffer(tone(48_000, 1.0), "<i2")
+    source.put(np.stack([left, np.zeros_like(left)], axis=1).tobytes())
+    assert (source.received, source.taken, source.waiting_s) == (96_000, 0, 1.0)
+    source.stop()
+    pieces = []
+    while (piece := source.read(0)) is not None:
+        pieces.append(piece)
+    resampled = np.concatenate(pieces)
+    assert abs(len(resampled) - 16_000) <= 1
+    assert abs(np.abs(resampled[:, 0]).max() - 0.5) < 0.02
+    assert np.abs(resampled[:, 1]).max() < 1e-3
+    assert source.taken == 96_000
+    with pytest.raises(InputError, match="groups of four bytes"):
+        source.put(b"ab")
 
 
 def test_invalid_audio_is_rejected() -> None:
@@ -115,6 +137,63 @@ def test_translations_belong_to_their_lines() -> None:
     assert (captions.lines[1].translation, captions.lines[1].running) == ("Wo ist es?", "")
 
 
+def test_each_speaker_has_lines_and_translations_of_their_own() -> None:
+    captions = CaptionLines()
+
+    def me(event: Any) -> SpeakerEvent:
+        return SpeakerEvent("Me", event)
+
+    def them(event: Any) -> SpeakerEvent:
+        return SpeakerEvent("Them", event)
+
+    early = [me(SpeechStarted(0.0)), me(CommittedText(" Can you", 0.0, 1.0))]
+    update(captions, *early, them(SpeechStarted(1.0)), them(CommittedText(" Yes.", 1.0, 1.4)))
+    update(
+        captions,
+        me(CommittedText(" hear me?", 1.0, 2.0)),
+        them(TranslationFinal("Ja.", 1.0, 1.4, "Yes.")),
+        me(TranslationFinal("Hörst du mich?", 0.0, 2.0, "Can you hear me?")),
+        me(SpeechEnded(2.0)),
+        me(SpeechStarted(3.0)),
+        me(CommittedText(" Good", 3.0, 3.5)),
+    )
+    shown = [(line.speaker, line.text, line.translation) for line in captions.lines]
+    assert shown == [
+        ("Me", "Can you hear me?", "Hörst du mich?"), ("Them", "Yes.", "Ja."), ("Me", "Good", ""),
+    ]  # fmt: skip
+    copied = captions.copy()
+    update(copied, them(CommittedText(" Hello", 4.0, 4.5)), me(CommittedText(" bye.", 3.5, 4.0)))
+    assert [line.text for line in copied.lines] == ["Can you hear me?", "Yes. Hello", "Good bye."]
+    assert captions.lines[2].text == "Good", "a copy goes on by itself"
+    assert [line.text for line in copied.retranslate(1)] == ["Yes. Hello", "Good bye."]
+    update(captions, SessionEnded(5.0))
+    assert [(cue.speaker, cue.text) for cue in captions.cues] == [
+        ("Them", "Yes."), ("Me", "Can you hear me?"), ("Me", "Good"),
+    ]  # fmt: skip
+    assert [(cue.speaker, cue.text) for cue in captions.translated] == [
+        ("Them", "Ja."), ("Me", "Hörst du mich?"),
+    ]  # fmt: skip
+
+
+def test_doubts_of_a_translation_are_those_of_the_line() -> None:
+    captions = CaptionLines()
+    update(
+        captions,
+        SpeechStarted(0.0), CommittedText(" Good morning. Where is it?", 0.0, 1.0),
+        TranslationFinal("Guten 🌞 Morgen.", 0.0, 0.5, "Good morning.", ((9, 16),)),
+        TranslationFinal("Wo ist es?", 0.5, 1.0, "Where is it?", ((0, 2), (7, 10))),
+    )  # fmt: skip
+    (line,) = captions.lines
+    shown = line.translation.encode("utf-16-le")
+    marked = [shown[2 * start : 2 * end].decode("utf-16-le") for start, end in line.doubts]
+    assert marked == ["Morgen.", "Wo", "es?"]
+    assert [getattr(cue, "doubts", ()) for cue in captions.translated] == [
+        ((9, 16),), ((0, 2), (7, 10)),
+    ]  # fmt: skip
+    captions.retranslate(1)
+    assert not line.doubts
+
+
 def test_speech_without_pauses_is_split_into_lines() -> None:
     captions = CaptionLines()
     update(captions, SpeechStarted(0.0))
@@ -157,15 +236,46 @@ def test_committed_text_is_stored_when_the_tab_is_closed(
 
     setup = SimpleNamespace(models=(), language="en", model_name="demo", session=Session())
     monkeypatch.setattr(
-        "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice: setup
+        "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
     )
-    pool: Any = SimpleNamespace(using=context)
+    pool: Any = SimpleNamespace(using=context, memory_limit=MemoryLimit())
     choice: Any = SimpleNamespace(target=None)
     history: Any = SimpleNamespace(recording=context)
     task = LiveTask(pool, history, choice, 16_000)
     with pytest.raises(TaskCancelled):
         task.run(lambda message: None)
     assert [cue.text for cue in kept] == ["Half a sentence"]
+
+
+def test_captions_of_two_speakers_that_are_cancelled_end_as_cancelled(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Speaker:
+        recognizer = SimpleNamespace(language="en", level=0.0)
+
+        def __init__(self, speaker: str) -> None:
+            self.speaker = speaker
+
+        def feed(self, audio: object) -> list[object]:
+            tab.cancel("live")
+            return [SpeechStarted(0.0), CommittedText(" hello", 0.0, 0.1)]
+
+    channels: Any = Speaker("Me"), Speaker("Them")
+    setup = LiveSetup(LiveSession(*channels), "demo", "en", ())
+    monkeypatch.setattr(
+        "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
+    )
+    pool: Any = SimpleNamespace(using=nullcontext, memory_limit=MemoryLimit())
+    choice: Any = SimpleNamespace(target=None)
+    messages: list[dict[str, Any]] = []
+    tab = Session(Sessions(1), messages.append)
+    task = LiveTask(pool, History(None), choice, 16_000, speakers=["Me", "Them"])
+    task.put_audio(bytes(2 * 2 * 1_600))
+    tab.start(task)
+    assert tab.wait(20)
+    assert messages[-1] == {"type": "idle", "kind": "live", "cancelled": True}
+    assert not [message for message in messages if message["type"] == "error"]
+    assert not capsys.readouterr().err
 
 
 def test_status_warnings_and_end() -> None:

@@ -43,6 +43,7 @@ def test_picker_options(hub_cache: Path) -> None:
     assert language_name("xx") == "xx"
 
 
+@pytest.mark.slow
 def test_models_of_many_languages(
     hub_cache: Path, whisper_folder: Callable[..., Path], marian_folder: Callable[..., Path]
 ) -> None:
@@ -59,6 +60,8 @@ def test_models_of_many_languages(
     many = next(one for one in known.recognizers if one.name == "someone/many")
     assert len(many.languages) >= 99
     assert {"en", "de", "zh"} <= set(many.languages)
+    assert known.automatic == ("en",), "only the demo is chosen by itself"
+    assert {"en", "de"} <= set(picker_options("someone/many").automatic), "as in the settings"
     targets = {pair.target for pair in known.pairs if pair.model == "opus-mt-en-mul"}
     assert {"fr", "de"} <= targets
 
@@ -88,6 +91,7 @@ def test_languages_with_codes_of_three_letters(
     assert [(pair.source, pair.target) for pair in picker_options().pairs] == pairs
 
 
+@pytest.mark.slow
 def test_the_list_of_models(pool: ModelPool, hub_cache: Path) -> None:
     def row() -> dict[str, Any]:
         return next(row for row in model_list(pool) if row["name"] == "demo-en-de")
@@ -132,16 +136,16 @@ def test_the_page_sends_only_requests_that_the_server_handles() -> None:
 
 def test_a_text(pool: ModelPool, hub_cache: Path) -> None:
     messages: list[dict[str, object]] = []
-    TextTask(pool, ModelChoice(language="en", target="de"), "Good morning.", 7).run(messages.append)
-    assert {message["number"] for message in messages} == {7}
+    TextTask(pool, ModelChoice(language="en", target="de"), "Good morning.").run(messages.append)
     expected = pool.translator(None, "en", "de").translate("Good morning.")
-    assert messages[-1]["text"] == expected.text
+    (done,) = [message for message in messages if message["type"] == "text_done"]
+    assert done["text"] == expected.text
     assert "".join(str(m["text"]) for m in messages if m["type"] == "text_delta") == expected.text
 
 
 def test_a_cancelled_text(pool: ModelPool, hub_cache: Path) -> None:
     messages: list[dict[str, object]] = []
-    task = TextTask(pool, ModelChoice(language="en", target="de"), "Good morning. " * 50, 1)
+    task = TextTask(pool, ModelChoice(language="en", target="de"), "Good morning. " * 50)
 
     def send(message: dict[str, object]) -> None:
         messages.append(message)

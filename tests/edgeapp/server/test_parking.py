@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from websockets.sync.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from edgeapp.server.parking import Parking
 from edgeapp.server.sessions import Session, Sessions, TaskCancelled, TooManySessions
+from edgeapp.server.tasks.live_task import LiveTask
 
 
 class Captions:
@@ -61,6 +67,26 @@ def running(sessions: Sessions, *tasks: Captions) -> tuple[Session, list[dict[st
     return session, messages
 
 
+def test_a_session_whose_tab_is_back_keeps_its_place() -> None:
+    async def take(session: Session) -> Session | None:
+        parking = Parking()
+        assert parking.park(["token"], session, "anna")
+        return parking.take("token", "anna")
+
+    sessions, task = Sessions(1), Captions()
+    session, _ = running(sessions, task)
+    assert asyncio.run(take(session)) is session
+    other = Session(sessions, lambda message: None)
+    with pytest.raises(TooManySessions):  # though the tab does not have all messages yet
+        other.start(Captions())
+    assert session.park(), "its tab was lost again"
+    other.start(Captions())
+    assert not session.claim(), "the other one has its place"
+    assert task.ended.wait(20)
+    other.stop("live")
+    assert other.wait(20)
+
+
 def test_a_parked_task_goes_on_and_tells_the_new_connection_everything() -> None:
     sessions, task = Sessions(1), Captions()
     session, before = running(sessions, task)
@@ -70,7 +96,7 @@ def test_a_parked_task_goes_on_and_tells_the_new_connection_everything() -> None
     assert before == [{"type": "number", "number": 0}], "the lost connection gets no more"
     assert sessions.running == 0, "a parked session does not count as taken"
     after: list[dict[str, Any]] = []
-    session.attach(after.append)
+    session.attach(after.append, session.parkings)
     task.go()
     session.stop("live")
     assert session.wait(20)
@@ -81,6 +107,22 @@ def test_a_parked_task_goes_on_and_tells_the_new_connection_everything() -> None
     ]
 
 
+def test_an_event_of_the_moment_of_resuming_comes_once_and_after_the_snapshot() -> None:
+    class Busy(Captions):
+        def resume(self, send: Any) -> None:
+            self.go()
+            super().resume(send)
+
+    session, _ = running(Sessions(1), task := Busy())
+    session.park()
+    after: list[dict[str, Any]] = []
+    session.attach(after.append, session.parkings)
+    task.go()
+    session.stop("live")
+    assert session.wait(20)
+    assert after[:2] == [{"type": "all", "numbers": [0]}, {"type": "number", "number": 1}]
+
+
 def test_a_task_that_ended_meanwhile_is_told_too() -> None:
     session, _ = running(Sessions(1), task := Captions())
     task.go()
@@ -88,8 +130,87 @@ def test_a_task_that_ended_meanwhile_is_told_too() -> None:
     session.stop("live")
     assert session.wait(20)
     after: list[dict[str, Any]] = []
-    session.attach(after.append)
+    session.attach(after.append, session.parkings)
     assert [message["type"] for message in after] == ["all", "idle"]
+
+
+def test_a_connection_that_is_lost_before_it_has_taken_over_does_not_take_over() -> None:
+    session, _ = running(Sessions(1), task := Captions())
+    session.park()
+    assert session.claim()
+    lost = session.parkings
+    assert session.park(), "the second connection is lost, too, before its thread runs"
+    dead: list[dict[str, Any]] = []
+    assert not session.attach(dead.append, lost)
+    assert session.parked
+    task.go()
+    session.stop("live")
+    assert session.wait(20)
+    after: list[dict[str, Any]] = []
+    assert session.claim()
+    assert session.attach(after.append, session.parkings)
+    assert [message["type"] for message in after] == ["all", "idle"]
+    assert dead == []
+
+
+def test_a_connection_that_is_lost_while_it_takes_over_gets_no_more() -> None:
+    class Slow(Captions):
+        def resume(self, send: Any) -> None:
+            super().resume(send)
+            if after is first:
+                assert session.park()
+            super().resume(send)
+
+    first: list[dict[str, Any]] = []
+    last: list[dict[str, Any]] = []
+    session, _ = running(Sessions(1), task := Slow())
+    session.park()
+    after = first
+    assert not session.attach(first.append, session.parkings)
+    assert session.parked
+    after = last
+    assert session.attach(last.append, session.parkings)
+    task.go()
+    session.stop("live")
+    assert session.wait(20)
+    assert [message["type"] for message in first] == ["all"]
+    assert [message["type"] for message in last] == ["all", "all", "number", "idle"]
+
+
+def test_captions_that_end_before_they_are_taken_over_are_kept_for_the_next_connection() -> None:
+    session, _ = running(Sessions(1), task := Captions())
+    task.go()
+    session.park()
+    assert session.claim()
+    session.stop("live")
+    assert session.wait(20)
+    assert session.park(), "the connection that has claimed it is lost"
+    after: list[dict[str, Any]] = []
+    assert session.claim()
+    assert session.attach(after.append, session.parkings)
+    assert [message["type"] for message in after] == ["all", "idle"]
+
+
+def test_a_closed_session_is_not_taken_over() -> None:
+    session, _ = running(Sessions(1), Captions())
+    session.park()
+    session.close()
+    assert not session.attach([].append, session.parkings)
+    assert session.wait(20)
+
+
+def test_a_session_is_found_by_each_of_its_tokens_once() -> None:
+    async def work() -> None:
+        parking = Parking()
+        session, _ = running(Sessions(1), Captions())
+        for token in ("older", "newer"):
+            assert parking.park(["older", "newer"], session, "anna")
+            assert parking.take(token, "anna") is session
+            assert parking.take("older", "anna") is None
+            assert parking.take("newer", "anna") is None
+        session.close()
+
+    asyncio.run(work())
 
 
 def test_other_tasks_are_cancelled_with_the_connection() -> None:
@@ -120,17 +241,64 @@ def test_only_its_person_takes_a_session_and_only_in_time() -> None:
     async def work() -> None:
         parking, task = Parking(seconds=0.05), Captions()
         session, _ = running(Sessions(4), task)
-        assert parking.park("secret", session, "anna")
+        assert parking.park(["secret"], session, "anna")
         assert parking.take("secret", "ben") is None
         assert parking.take("guess", "anna") is None
         assert parking.take("secret", "anna") is session
         assert parking.take("secret", "anna") is None, "once"
-        assert parking.park("other", session, "anna")
+        assert parking.park(["other"], session, "anna")
         assert await asyncio.to_thread(task.ended.wait, 20), "its input ends when time is up"
         assert parking.take("other", "anna") is None
         closed, _ = running(Sessions(4), Captions())
-        parking.park("closed", closed, "anna")
+        parking.park(["closed"], closed, "anna")
         closed.close()
         assert parking.take("closed", "anna") is None
 
     asyncio.run(work())
+
+
+@pytest.mark.slow
+def test_captions_survive_a_connection_that_is_lost_while_it_resumes_them(
+    thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    original = LiveTask.resume
+
+    def resume(self: LiveTask, send: Any) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(20)
+        original(self, send)
+
+    monkeypatch.setattr(LiveTask, "resume", resume)
+    url = thread_server()
+    options = {"language": "en", "rate": 16_000, "resumable": True, "keep": False}
+    with page_connection(url) as first:
+        token = next_of(first, "hello")["session"]
+        first.send(json.dumps({"type": "live", **options}))
+        next_of(first, "live_listening")
+    with page_connection(url) as second:
+        second.send(json.dumps({"type": "resume", "session": token}))
+        assert begun.wait(20)
+    with page_connection(url) as third:
+        # The page knows of the first connection only: nothing has come over the second.
+        third.send(json.dumps({"type": "resume", "session": token}))
+        assert next_of(third, "live_resumed", "not_resumed")["type"] == "live_resumed"
+        go_on.set()
+        third.send(json.dumps({"type": "stop", "kind": "live"}))
+        assert not next_of(third, "idle")["cancelled"]
+
+
+@contextmanager
+def page_connection(url: str) -> Iterator[ClientConnection]:
+    address = url.replace("http", "ws")
+    with connect(f"{address}edgeapp/session", origin=Origin(url.rstrip("/"))) as socket:
+        yield socket
+
+
+def next_of(socket: ClientConnection, *types: str) -> dict[str, Any]:
+    """The next message of one of the types."""
+    while True:
+        message = dict(json.loads(socket.recv(20)))
+        if message["type"] in types:
+            return message

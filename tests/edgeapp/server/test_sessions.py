@@ -110,6 +110,27 @@ def test_a_newer_task_replaces_the_older() -> None:
     assert tab.types == ["begun", "begun", "done", "idle"], "the older sends no more"
 
 
+def test_an_error_of_a_task_that_was_cancelled_is_not_reported() -> None:
+    class Loading(Work):
+        """Does not check whether it was cancelled before it fails."""
+
+        def cancel(self) -> None:
+            self.go_on.set()
+
+    tab = Tab(Sessions(1))
+    tab.begin(Loading("file", InputError("does not fit into memory")))
+    tab.session.cancel("file")
+    assert tab.types == ["begun", "idle"]
+    assert tab.messages[-1]["cancelled"]
+
+
+def test_messages_of_a_task_carry_the_number_of_its_request() -> None:
+    tab = Tab(Sessions(1))
+    tab.begin(Work("file", InputError("no sound")), number=7).stop()
+    assert tab.types == ["begun", "error", "idle"]
+    assert {message["number"] for message in tab.messages} == {7}
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_crash_is_reported_and_affects_no_other_session(
     capsys: pytest.CaptureFixture[str],

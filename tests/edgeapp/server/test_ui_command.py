@@ -55,6 +55,7 @@ def test_the_flag_keeps_the_file_of_the_setting(served: Any, tmp_path: Path) -> 
     assert history_file(served("--no-history", settings='history = "notes.db"')[0]) is None
 
 
+@pytest.mark.slow
 def test_strangers_see_no_history(served: Any) -> None:
     away = ("--host", "0.0.0.0", "--no-auth")
     assert history_file(served(*away)[0]) is None

@@ -75,6 +75,7 @@ class Upper:
             target_codes=(),
             source_language="en",
             translate=translate,
+            word_probabilities=lambda translation: (),
             retranslate=lambda text, options, prefix, draft: (f"{text.upper()} …", ()),
         )
 
@@ -143,6 +144,27 @@ def test_who_comes_late_or_changes_the_language_reads_all_lines(
     say(shared, "Six.")
     assert "Six." not in viewer.said
     assert shared.viewers == 0
+
+
+def test_what_is_said_while_the_model_loads_is_translated_once(
+    shared: Broadcast, pool: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, translator = threading.Event(), pool.translator
+
+    def slow(*names: str | None) -> Any:
+        assert loaded.wait(20)
+        return translator(*names)
+
+    monkeypatch.setattr(pool, "translator", slow)
+    shared.put(SpeechStarted(0.0))
+    shared.put(CommittedText(" This", 0.0, 1.0))
+    viewer = Viewer()
+    shared.join(viewer, "de")
+    shared.put(CommittedText(" is it.", 1.0, 2.0))
+    shared.put(SpeechEnded(2.0))
+    loaded.set()
+    say(shared, "Good.")
+    viewer.wait(lambda: viewer.meant == ["de: THIS IS IT.", "de: GOOD."])
 
 
 def test_the_translation_of_the_speakers_page_is_not_made_again(

@@ -45,9 +45,9 @@ TALK = Transcript(
 
 
 def _without_words(segment: Segment) -> dict[str, object]:
-    """A segment of openai-whisper without word timestamps, whose results have no alternatives."""
+    """A segment of openai-whisper without word timestamps; it knows nothing of the others."""
     record = asdict(segment) | {"tokens": list(segment.tokens)}
-    del record["words"], record["alternatives"]
+    del record["words"], record["alternatives"], record["token_logprobs"]
     return record
 
 

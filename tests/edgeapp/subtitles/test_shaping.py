@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from itertools import combinations, pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeapp.subtitles.check import violations
 from edgeapp.subtitles.formats import Cue
-from edgeapp.subtitles.line_breaks import break_cost, display_width, lay_out, words_to_break
+from edgeapp.subtitles.line_breaks import (
+    break_cost,
+    display_width,
+    fits,
+    lay_out,
+    words_to_break,
+)
 from edgeapp.subtitles.shaping import TimedWord, shape, shape_words, timed_words
 from edgeapp.subtitles.style import STYLES, SubtitleStyle, style_of
 from pipelines import OptionError
@@ -21,12 +31,17 @@ _STYLES = st.sampled_from(list(STYLES.values()))
 
 
 @st.composite
-def _speech(draw: st.DrawFn) -> list[TimedWord]:
+def _speech(
+    draw: st.DrawFn,
+    most: int = 40,
+    pauses: tuple[float, ...] = (0.0, 0.0, 0.05, 0.3, 0.8, 3.0),
+    longest_s: float = 1.5,
+) -> list[TimedWord]:
     words, at = [], 0.0
-    for _ in range(draw(st.integers(0, 40))):
+    for _ in range(draw(st.integers(0, most))):
         text = draw(st.sampled_from(_WORDS))
-        at += draw(st.sampled_from([0.0, 0.0, 0.05, 0.3, 0.8, 3.0]))
-        end = at + draw(st.floats(0.0, 1.5))
+        at += draw(st.sampled_from(pauses))
+        end = at + draw(st.floats(0.0, longest_s))
         words.append(TimedWord(f" {text}", at, end))
         at = end
     return words
@@ -55,6 +70,47 @@ def test_all_rules_hold_that_the_speech_allows(
         if found.rule == "gap":  # the next cue begins with its first word, at once
             assert following is not None
             assert following.start - cue.start < style.min_gap_s, found
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(_speech(most=9, pauses=(0.0, 0.0, 0.2, 0.6), longest_s=0.5), _STYLES)
+def test_no_division_of_the_words_breaks_fewer_rules(
+    words: list[TimedWord], style: SubtitleStyle
+) -> None:
+    """What is too fast for the reader was spoken that fast."""
+    rules = ("speed", "short", "break")
+    found = [each for each in violations(shape_words(words, style), style) if each.rule in rules]
+    inner = range(1, len(words))
+    for count in range(len(words)):
+        for cuts in combinations(inner, count):
+            groups = [words[a:b] for a, b in pairwise((0, *cuts, len(words)))]
+            cues = [_longest_cue(group, style) for group in groups]
+            if None in cues:
+                continue
+            ends = [*(cue.start - style.min_gap_s for cue in cues[1:] if cue), math.inf]
+            shown = [
+                replace(cue, end=min(cue.end, end))
+                for cue, end in zip(cues, ends, strict=True)
+                if cue
+            ]
+            other = [each for each in violations(shown, style) if each.rule in (*rules, "order")]
+            assert len(found) <= len(other), (found, other)
+
+
+def _longest_cue(words: list[TimedWord], style: SubtitleStyle) -> Cue | None:
+    """A cue of all words, shown as long as the style allows; None where they do not fit."""
+    texts = [word.text for word in words]
+    pause = max((b.start - a.end for a, b in pairwise(words)), default=0.0)
+    if len(words) > 1 and not (
+        fits(texts, style.max_line_width, style.max_lines)
+        and words[-1].end - words[0].start <= style.max_duration_s
+        and pause <= 2.0  # a cue never spans a longer one
+    ):
+        return None
+    start = words[0].start
+    text = lay_out(texts, style.max_line_width, style.max_lines)
+    return Cue(start, start + style.max_duration_s, text)
 
 
 def test_a_cue_ends_with_its_sentence_where_there_is_room() -> None:

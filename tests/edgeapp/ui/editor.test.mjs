@@ -99,6 +99,11 @@ test("several places in a row are replaced", () => {
   assert.deepEqual(times(after.rows[0]).map(([, start]) => start), [0, 1, 2]);
 });
 
+test("a translation is kept whose speaker no row names any more", () => {
+  const cue = { start: 0, end: 3, text: "Hallo.", speaker: "Me" };
+  assert.deepEqual(model.fromRecord([segment("Hello there.", 0)], [cue]).cues[0].rows, [1]);
+});
+
 test("a row is divided at the caret, and its words keep their times", () => {
   const after = model.divided(talk(), 1, 12);
   assert.deepEqual(texts(after).slice(0, 2), ["Mr Kowalsky", "sees me."]);
@@ -185,4 +190,57 @@ test("a transcript of many hours is opened at once", () => {
   const transcript = model.fromRecord(rows, cues);
   assert.equal(transcript.rows.length, 3000);
   assert.ok(transcript.cues.every((cue, i) => cue.rows.length === 1 && cue.rows[0] === i + 1));
+});
+
+test("rows and their translations keep their speakers", () => {
+  const said = (text, start, speaker) => ({ start, end: start + 2, text: ` ${text}`, speaker });
+  const cues = [said("Can you hear me?", 0, "Me"), said("Yes.", 1, "Them"), said("Good.", 3, "Me")];
+  const translation = [
+    { start: 1, end: 3, text: "Ja.", speaker: "Them" },
+    { start: 0, end: 2, text: "Hören Sie mich?", speaker: "Me" },
+    { start: 3, end: 5, text: "Gut.", speaker: "Me" },
+  ];
+  const transcript = model.fromRecord(cues, translation);
+  assert.deepEqual(transcript.rows.map((row) => row.speaker), ["Me", "Them", "Me"]);
+  assert.deepEqual(transcript.cues.map((cue) => cue.rows), [[2], [1], [3]]);
+  const edited = model.withText(transcript, 2, "Yes, I do.");
+  const message = model.toMessage(model.divided(edited, 2, 4));
+  assert.deepEqual(message.cues.map(({ text, speaker }) => [text.trim(), speaker]), [
+    ["Can you hear me?", "Me"], ["Yes,", "Them"], ["I do.", "Them"], ["Good.", "Me"],
+  ]);
+  assert.deepEqual(message.translation.map(({ speaker }) => speaker), ["Them", "Me", "Me"]);
+  assert.ok(!("speaker" in model.toMessage(talk()).cues[0]));
+});
+
+test("doubts of a translation outlive corrections of other words", () => {
+  const doubts = (transcript) => transcript.cues.map((cue) => cue.doubts.map(([from, to]) => cue.text.slice(from, to)));
+  const marked = (transcript) => {
+    const { cues, translation } = model.toMessage(transcript);
+    return model.fromRecord(cues, [{ ...translation[0], doubts: [[5, 13], [20, 24]] }, { ...translation[1], doubts: [[4, 9]] }]);
+  };
+  const before = marked(talk());
+  assert.deepEqual(doubts(before), [["Kowalsky", "mich"], ["kenne"]]);
+  assert.deepEqual(model.toMessage(before).translation[1].doubts, [[4, 9]]);
+  assert.ok(!("doubts" in model.toMessage(talk()).translation[0]));
+  const edited = (text) => doubts(model.withCueText(before, 0, text))[0];
+  assert.deepEqual(edited("Herr Kowalsky hört mich."), ["Kowalsky", "mich"]);
+  assert.deepEqual(edited("Herr Kowalsky sieht dich."), ["Kowalsky"]);
+  assert.deepEqual(edited("Der Herr Kowalskys sieht mich."), ["mich"], "a part of another word");
+  assert.deepEqual(edited("Herr Kowalsky sieht mich gut."), ["Kowalsky", "mich"]);
+  assert.deepEqual(edited(""), []);
+  assert.deepEqual(doubts(model.joined(before, 1)), [["Kowalsky", "mich", "kenne"]]);
+});
+
+test("doubts stay at their words when the space around a text goes", () => {
+  const words = ({ text, doubts }) => doubts.map(([from, to]) => text.slice(from, to));
+  const record = [{ start: 0, end: 1, text: " A b" }, { start: 1, end: 2, text: " C d" }];
+  const translated = [{ start: 0, end: 1, text: " eins ", doubts: [[1, 5]] }, { start: 1, end: 2, text: "zwei", doubts: [[0, 4]] }];
+  const opened = model.fromRecord(record, translated);
+  assert.deepEqual(words(opened.cues[0]), ["eins"]);
+  const typed = model.withCueText(opened, 0, "  eins");
+  assert.deepEqual(words(model.toMessage(typed).translation[0]), ["eins"]);
+  const [both] = model.joined(typed, 1).cues;
+  assert.deepEqual([both.text, words(both)], ["eins zwei", ["eins", "zwei"]]);
+  const [second] = model.joined(model.withCueText(opened, 0, " "), 1).cues;
+  assert.deepEqual([second.text, words(second)], ["zwei", ["zwei"]]);
 });

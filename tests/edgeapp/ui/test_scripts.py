@@ -18,6 +18,7 @@ def run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node, not installed here")
 def test_scripts_that_need_no_browser() -> None:
     run("node", "--test", *map(str, sorted(HERE.glob("*.test.mjs"))))

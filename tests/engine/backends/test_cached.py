@@ -55,6 +55,7 @@ def test_a_sequence_does_not_depend_on_the_batch(engine: Engine, marian: LoadedM
         assert crowd.logprobs == pytest.approx(alone.logprobs, abs=TOLERANCE)
 
 
+@pytest.mark.slow
 def test_one_source_serves_many_requests(engine: Engine, whisper: LoadedModel) -> None:
     start = whisper.architecture.start_id
     encoded = whisper.encode([mel_source(whisper)])[0]
@@ -68,6 +69,7 @@ def test_one_source_serves_many_requests(engine: Engine, whisper: LoadedModel) -
     assert [together[0], *together[2:]] == alone
 
 
+@pytest.mark.slow
 def test_encoding_together_equals_encoding_alone(marian: LoadedModel) -> None:
     sources = token_sources(marian, [4, 40, 1, 17])
     for source, encoded in zip(sources, marian.encode(sources), strict=True):

@@ -48,3 +48,24 @@ def test_what_a_draft_saves_is_shared_by_the_batch() -> None:
     assert not timing.allows_drafts(3), "no plain step of three sequences was timed"
     timing.record_drafted(2, 0.01, 4, 2)
     assert timing.saved_s == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize(
+    ("token_s", "accepted", "shortest", "longest"),
+    [
+        (0.0005, 4, 16, 16),  # all accepted, nearly for nothing
+        (0.0005, 1, 1, 4),  # cheap, but the second token is refused
+        (0.006, 3, 1, 2),  # good, but each token takes more than half a step
+    ],
+)
+def test_the_best_length_weighs_acceptance_against_time(
+    token_s: float, accepted: int, shortest: int, longest: int
+) -> None:
+    timing = DraftTiming()
+    assert timing.best_length(1) == 16, "nothing is known yet"
+    for _ in range(2):
+        timing.record_plain(1, 0.01)
+    for _ in range(40):
+        timing.record_drafted(1, 0.01 + 4 * token_s, 4, accepted, int(accepted < 4))
+    assert shortest <= timing.best_length(1) <= longest
+    assert timing.best_length(3) == 16, "no plain step of three sequences was timed"

@@ -62,6 +62,7 @@ def jobs(engine: Engine, marian: LoadedModel) -> Jobs:
     return Jobs(engine, marian)
 
 
+@pytest.mark.slow
 def test_finished_slots_are_refilled(checkpoints: Folders, jobs: Jobs) -> None:
     with Engine(device="cpu", compute_type="float32", threads=1, max_batch=2) as small:
         model = small.load(checkpoints("marian:opus-mt-en-de"))
@@ -134,6 +135,7 @@ def test_an_abandoned_stream_leaves_the_batch(
     assert len(marian._batch) == 0
 
 
+@pytest.mark.slow
 def test_from_many_threads(engine: Engine, jobs: Jobs) -> None:
     answers: list[list[tuple[int, ...]]] = [[] for _ in range(8)]
 
@@ -256,6 +258,7 @@ def test_an_interrupted_step_changes_no_result(
     assert [stream.result().tokens for stream in streams] == jobs.alone
 
 
+@pytest.mark.slow
 def test_out_of_gpu_memory_goes_on_with_the_cpu(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,6 +294,7 @@ def test_a_request_that_comes_while_the_cpu_takes_over_goes_on_there(
         assert [first.tokens, late[0].result().tokens] == jobs.alone[:2]
 
 
+@pytest.mark.slow
 def test_out_of_gpu_memory_while_encoding_goes_on_with_the_cpu(
     checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,6 +413,7 @@ class Fill:
         return fill
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 3])
 def test_neighbors_of_a_damaged_request_compute_the_same_bits(
     jobs: Jobs, engine: Engine, after: int

@@ -7,7 +7,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,11 +28,13 @@ from pipelines.engine import (
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.kernels import code_cache, loader
 from pipelines.engine.kernels.host.linear import CompiledLinear
+from pipelines.engine.kernels.host.self_check import wrong_kernels
+from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.library import KernelLibrary
 from tests.engine.conftest import Folders, mel_source, token_sources
 
 pytestmark = pytest.mark.skipif(
-    loader._isa_level() is None or loader._runtime() is None,
+    loader.expected_isa() is None,
     reason="no kernels are compiled on machines like this one",
 )
 # Logits are the same bit for bit; torch's sum over the vocabulary is not. One byte more or less of
@@ -44,7 +48,16 @@ FAMILIES = [
 ]
 
 
-LEVELS = {"vnni512": ("avx512_vnni",), "vnni256": ("avx512_vnni", "avx512_vl"), "avx2": ("avx2",)}
+LEVELS = (
+    {
+        "amx": ("amx_int8", "avx512_vnni"),
+        "vnni512": ("avx512_vnni",),
+        "vnni256": ("avx512_vnni", "avx512_vl"),
+        "avx2": ("avx2",),
+    }
+    if torch.cpu.get_capabilities().get("architecture") == "x86_64"
+    else {"i8mm": ("i8mm",), "dotprod": ("dot",), "neon": ("neon",)}
+)
 
 
 @pytest.fixture(scope="module", params=LEVELS)
@@ -53,6 +66,8 @@ def kernels(request: pytest.FixtureRequest) -> KernelLibrary:
     level, flags = request.param, torch.cpu.get_capabilities()
     if not all(flags.get(flag) for flag in LEVELS[level]):
         pytest.skip(f"this CPU has no {level}")
+    if ISA_LEVELS[level].matrix_unit and not loader.request_matrix_unit():
+        pytest.skip("the system does not let this process use the matrix unit")
     place = loader._cache_path(level)
     code = code_cache.read_cached(place) or loader._compile(level, place)
     assert code is not None
@@ -105,16 +120,20 @@ def _load_in_a_process(folder: Path, kernels: str, **environment: str) -> str:
     return _printed(script, EDGEAPP_KERNELS=kernels, XDG_CACHE_HOME=str(folder), **environment)
 
 
-@pytest.mark.slow
-def test_a_damaged_cache_is_compiled_anew(library: KernelLibrary, tmp_path: Path) -> None:
-    """Compiled are the kernels of older CPUs, for the tests below too if the cache lacks them."""
-    kept = loader._cache_path("vnni256" if torch.cpu.get_capabilities().get("avx_vnni") else "avx2")
-    folder = kept.parent if code_cache.read_cached(kept) is None else tmp_path
-    damaged = folder / kept.name
+@pytest.mark.campaign
+@pytest.mark.skipif("avx2" not in LEVELS, reason="the variable limits the instructions of x86")
+def test_the_compiler_replaces_a_damaged_cache(library: KernelLibrary, tmp_path: Path) -> None:
+    """The kernels are those of older CPUs. The gate compiles where the cache lacks them."""
+    damaged = (
+        tmp_path
+        / loader._cache_path(
+            "vnni256" if torch.cpu.get_capabilities().get("avx_vnni") else "avx2"
+        ).name
+    )
     damaged.write_bytes(loader._cache_path(library.level).read_bytes()[:-100])
     limits = {"ATEN_CPU_CAPABILITY": "avx2"}
     # The compiler is not imported by this process.
-    assert _load_in_a_process(tmp_path, str(folder), **limits) == "True False False"
+    assert _load_in_a_process(tmp_path, str(tmp_path), **limits) == "True False False"
     assert code_cache.read_cached(damaged) is not None
 
 
@@ -126,7 +145,7 @@ def test_a_linear_layer_is_within_the_error_of_quantization(
     weight = torch.randn(outputs, inputs, generator=generator)
     bias = torch.randn(outputs, generator=generator)
     layer = CompiledLinear(weight, bias, kernels)
-    for rows in (1, 2, 3, 7, 8, 19):
+    for rows in (1, 2, 3, 7, 8, 19, 32, 77, 110):
         x = torch.randn(rows, inputs, generator=generator) * 3 + 1
         exact = torch.nn.functional.linear(x, weight, bias)
         # Half a step of each activation, and half a step of each weight.
@@ -138,13 +157,18 @@ def test_a_linear_layer_is_within_the_error_of_quantization(
 
 
 @settings(max_examples=30, deadline=None)
-@given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
+@given(
+    rows=st.integers(1, 20) | st.integers(20, 110),
+    inputs=st.sampled_from((40, 64, 128)),
+    threads=st.integers(1, 4),
+    seed=st.integers(0, 2**20),
+)
 def test_linear_rows_are_independent(
-    rows: int, threads: int, seed: int, library: KernelLibrary
+    rows: int, inputs: int, threads: int, seed: int, library: KernelLibrary
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    layer = CompiledLinear(torch.randn(70, 40, generator=generator), None, library)
-    x = torch.randn(rows, 40, generator=generator)
+    layer = CompiledLinear(torch.randn(70, inputs, generator=generator), None, library)
+    x = torch.randn(rows, inputs, generator=generator)
     before = torch.get_num_threads()
     alone = torch.cat([layer(row[None]) for row in x])
     try:
@@ -154,13 +178,79 @@ def test_linear_rows_are_independent(
         torch.set_num_threads(before)
 
 
-def test_nan_and_infinity_are_kept(kernels: KernelLibrary) -> None:
-    layer = CompiledLinear(torch.ones(40, 16), None, kernels)
-    x = torch.ones(3, 16)
+def test_products_in_blocks_of_rows_are_those_of_single_rows(kernels: KernelLibrary) -> None:
+    generator = torch.Generator().manual_seed(3)
+    layer = CompiledLinear(torch.randn(40, 4096, generator=generator), None, kernels)
+    x = torch.randn(300, 4096, generator=generator)  # more bytes than are multiplied at a time
+    assert torch.equal(layer(x), torch.cat([layer(row[None]) for row in x]))
+
+
+def test_torchs_own_products_are_the_same_beside_the_kernels(kernels: KernelLibrary) -> None:
+    # Both may use the CPU's matrix unit, which is set up for each thread.
+    generator = torch.Generator().manual_seed(4)
+    weight, x = (torch.randn(70, 192, generator=generator).bfloat16() for _ in range(2))
+    layer = CompiledLinear(weight, None, kernels)
+    expected, ours = torch.nn.functional.linear(x, weight), layer(x)
+    for _ in range(3):
+        assert torch.equal(torch.nn.functional.linear(x, weight), expected)
+        assert torch.equal(layer(x), ours)
+
+
+def test_a_matrix_unit_that_the_system_withholds_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flags = {"architecture": "x86_64", "avx512_vnni": True, "amx_int8": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
+    request = loader.request_matrix_unit.__wrapped__
+    monkeypatch.setattr(loader, "request_matrix_unit", request)  # asks anew each time
+    for answer, level in ((0, "amx"), (-1, "vnni512")):
+        system = SimpleNamespace(syscall=lambda *_, answer=answer: answer)
+        monkeypatch.setattr(loader.ctypes, "CDLL", lambda _, system=system: system)
+        assert loader.cpu_isa() == level
+
+
+def test_a_level_that_computes_something_else_gives_way_to_another(
+    library: KernelLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = code_cache.read_cached(loader._cache_path(library.level))
+    monkeypatch.setenv("EDGEAPP_KERNELS", str(tmp_path))
+    monkeypatch.setattr(loader, "cpu_isa", lambda: "amx")
+    monkeypatch.setattr(loader, "_compile", lambda level, path: code)
+    monkeypatch.setattr(loader, "_link", lambda code, level, runtime: replace(library, level=level))
+    monkeypatch.setattr(
+        loader, "wrong_kernels", lambda library: ["argmax"] if library.level == "amx" else []
+    )
+    with pytest.warns(RuntimeWarning, match="argmax .* those for AVX512-VNNI are used instead"):
+        found = loader.load_kernels.__wrapped__()
+    assert found is not None
+    assert found.level == "vnni512"
+    assert found.has("argmax")
+
+
+def test_every_level_passes_the_check(kernels: KernelLibrary) -> None:
+    assert wrong_kernels(kernels) == []
+
+
+@pytest.mark.parametrize(("rows", "inputs"), [(3, 16), (8, 64)])
+def test_nan_and_infinity_are_kept(rows: int, inputs: int, kernels: KernelLibrary) -> None:
+    layer = CompiledLinear(torch.ones(40, inputs), None, kernels)
+    x = torch.ones(rows, inputs)
     x[1, 5], x[2, 0] = torch.nan, torch.inf
     y = layer(x)
-    assert torch.isfinite(y[0]).all()
-    assert not torch.isfinite(y[1:]).any()
+    assert torch.isfinite(y[[0, *range(3, rows)]]).all()
+    assert not torch.isfinite(y[1:3]).any()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_no_rows_give_no_rows(kernels: KernelLibrary, threads: int) -> None:
+    layer = CompiledLinear(torch.ones(40, 24), None, kernels)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert layer(torch.empty(0, 24)).shape == (0, 40)
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_row_of_zeros_gives_the_bias(kernels: KernelLibrary) -> None:
@@ -169,17 +259,22 @@ def test_a_row_of_zeros_gives_the_bias(kernels: KernelLibrary) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(rows=st.integers(1, 20), threads=st.integers(1, 4), seed=st.integers(0, 2**20))
+@given(
+    rows=st.integers(1, 20) | st.integers(20, 110),
+    inputs=st.sampled_from((24, 64)),
+    threads=st.integers(1, 4),
+    seed=st.integers(0, 2**20),
+)
 def test_argmax_is_that_of_all_outputs(
-    rows: int, threads: int, seed: int, library: KernelLibrary
+    rows: int, inputs: int, threads: int, seed: int, library: KernelLibrary
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
-    weight = torch.randn(150, 24, generator=generator)
-    weight[100:] = weight[:50]  # of equal ones the first
+    weight = torch.randn(1050, inputs, generator=generator)
+    weight[700:] = weight[:350]  # of equal ones the first
     layer = CompiledLinear(weight, None, library)
-    x = torch.randn(rows, 24, generator=generator)
-    bias = torch.randn(50, generator=generator).repeat(3)
-    bias[torch.randperm(150, generator=generator)[:60]] = -torch.inf
+    x = torch.randn(rows, inputs, generator=generator)
+    bias = torch.randn(350, generator=generator).repeat(3)
+    bias[torch.randperm(1050, generator=generator)[:420]] = -torch.inf
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
@@ -276,6 +371,7 @@ def test_int8_is_near_float32(
     assert _relative_difference(*logits) < 0.15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", FAMILIES)
 def test_results_do_not_depend_on_the_batch(
     spec: str, folders: Folders, int8_engine: Engine
@@ -331,6 +427,7 @@ def test_results_do_not_depend_on_the_number_of_threads(checkpoints: Folders) ->
     assert results[0].logprobs == pytest.approx(results[1].logprobs, abs=_SUMS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", FAMILIES[:2])
 def test_beams_are_those_of_single_requests(
     spec: str, checkpoints: Folders, int8_engine: Engine
@@ -360,6 +457,7 @@ def test_drafts_do_not_change_tokens(checkpoints: Folders, int8_engine: Engine) 
         assert drafted.logprobs == pytest.approx(plain.logprobs, abs=_SUMS)
 
 
+@pytest.mark.slow
 def test_the_cache_can_grow_while_a_request_runs(checkpoints: Folders, int8_engine: Engine) -> None:
     model = int8_engine.load(checkpoints("marian:opus-mt-en-de"))
     encoded_sources = _sources(model, 3)
@@ -456,6 +554,7 @@ def compiled(library: KernelLibrary, monkeypatch: pytest.MonkeyPatch) -> list[by
 
     def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
         runs.append(content)
+        assert command[1:-1] == ["-m", "pipelines.engine.kernels.build", library.level]
         Path(command[-1]).write_bytes(content)
         return subprocess.CompletedProcess(command, 0, "", "")
 
@@ -480,6 +579,22 @@ def test_compiled_kernels_are_kept(
     assert not loader.needs_compiling()
     assert _load(folder, monkeypatch) is not None
     assert len(compiled) == 1
+
+
+def test_a_damaged_cache_is_compiled_anew(
+    compiled: list[bytes],
+    library: KernelLibrary,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "numba", None)  # the compiler is imported by another process
+    whole = loader._cache_path(library.level)
+    damaged = tmp_path / whole.name
+    damaged.write_bytes(whole.read_bytes()[:-100])
+    assert _load(tmp_path, monkeypatch) is not None
+    assert len(compiled) == 1
+    assert code_cache.read_cached(damaged) is not None
+    assert not loader.needs_compiling()
 
 
 def test_kernels_work_where_they_cannot_be_kept(

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.engine.kernels.translations import SENTENCES
+
 pytestmark = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64") or not torch._C._has_mkldnn,
     reason="the variables that limit libraries are those of x86",
@@ -24,37 +26,22 @@ AVX2 = {
     "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2",
 }
 OLDEST = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
-SENTENCES = [
-    "Where is the station?",
-    "I would like a cup of tea.",
-    "My brother lives in Berlin.",
-    "It is raining again today.",
-    "She reads a book every week.",
-    "Can you help me, please?",
-    "The children are playing in the garden.",
-    "We have no time.",
-]
 SCRIPT = """
-import json, sys
+import json
 import torch
 from pipelines.engine.model.precision import StackPrecision, compute_plan
 from pipelines.engine.model.linear import make_linear
-from pipelines.hub import bundled_folder
-from pipelines.translation import Translator
+from pipelines.engine import Engine
+from tests.engine.kernels.translations import translations
 
 cpu = torch.device("cpu")
 plan = compute_plan("auto", cpu)
 precision = StackPrecision("int8", torch.int8, torch.float32)
 layer = make_linear(torch.ones(32, 64), None, precision, cpu)
-texts = {
-    precision: [
-        done.text
-        for done in Translator(
-            bundled_folder("demo-en-de"), device="cpu", compute_type=precision, threads=1
-        ).translate(json.loads(sys.argv[1]))
-    ]
-    for precision in ("float32", "auto")
-}
+texts = {}
+for compute_type in ("float32", "auto"):
+    with Engine(device="cpu", compute_type=compute_type, threads=1) as engine:
+        _, texts[compute_type] = translations(engine)
 ones = [layer(torch.ones(rows, 64)).flatten().tolist() for rows in (1, 4)]
 found = {"precision": plan.compute_type, "why": plan.reason, "ones": ones, "texts": texts}
 print(json.dumps(found))
@@ -63,7 +50,7 @@ print(json.dumps(found))
 
 def _run_limited(limits: dict[str, str]) -> dict[str, Any]:
     run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(SENTENCES)],
+        [sys.executable, "-c", SCRIPT],
         env=os.environ | limits,
         cwd=Path(__file__).parents[3],
         capture_output=True,

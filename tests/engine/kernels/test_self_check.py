@@ -6,7 +6,7 @@ import ctypes
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,13 @@ from pipelines.engine.kernels import loader
 from pipelines.engine.kernels.code_cache import ObjectCode
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.host.self_check import wrong_kernels
+from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.model import linear
 from tests.engine.conftest import Folders, token_sources
 
 pytestmark = pytest.mark.skipif(
-    loader._isa_level() is None or loader._runtime() is None,
+    loader.expected_isa() is None,
     reason="no kernels are compiled on machines like this one",
 )
 
@@ -35,10 +36,10 @@ class DamagedLibrary(KernelLibrary):
 
     damaged: str = ""
 
-    def run(self, kernel: str, args: ctypes.Structure) -> None:
+    def run(self, kernel: str, args: ctypes.Structure, threads: int) -> None:
         if kernel == self.damaged:
             DAMAGE[kernel](args)
-        super().run(kernel, args)
+        super().run(kernel, args, threads)
 
 
 def _wrong_scale(args: Any) -> None:
@@ -95,6 +96,8 @@ def load(
     path.parent.mkdir()
     path.write_bytes(loader._cache_path(library.level).read_bytes())
     monkeypatch.setenv("EDGEAPP_KERNELS", str(path.parent))
+    level = replace(ISA_LEVELS[library.level], fallback=None)  # of which others are tested
+    monkeypatch.setitem(ISA_LEVELS, library.level, level)
     link = loader._link
 
     def load(damaged: str) -> KernelLibrary | None:

@@ -38,6 +38,7 @@ def test_equals_transformers(engine: Engine, whisper: LoadedModel, checkpoints: 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["marian", "whisper"])
 def test_does_not_depend_on_drafts_and_neighbors(
     family: str, engine: Engine, request: pytest.FixtureRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,6 +132,53 @@ def test_threads_are_set_where_the_engine_computes(checkpoints: Folders) -> None
         torch.set_num_threads(before)
 
 
+@pytest.fixture
+def busy_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Other programs hold two of four cores."""
+    before = torch.get_num_threads()
+    monkeypatch.setattr(precision, "_busy_threads_elsewhere", lambda: 2)
+    monkeypatch.setattr(precision.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(precision.os, "sched_getaffinity", lambda process: range(4), raising=False)
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def _threads_of(engine: Engine, model: LoadedModel) -> tuple[int, int]:
+    """Threads that a model computes on: as it encodes, and in the last step."""
+    encoded = model.encode([_source(model)])[0]
+    encoding = torch.get_num_threads()
+    options = GenerationOptions(max_new_tokens=2)
+    engine.generate([Request(encoded, (model.architecture.start_id,), options)])
+    return encoding, torch.get_num_threads()
+
+
+@pytest.mark.usefixtures("busy_machine")
+def test_kernels_take_all_cores_and_torchs_operations_those_that_are_free(
+    checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "expected_isa", lambda: "avx2")
+    monkeypatch.setattr(engine_module, "load_kernels", object)
+    folder = checkpoints("marian:opus-mt-en-de")
+    from transformers import MarianMTModel
+
+    with Engine(device="cpu", compute_type="int8") as engine:
+        compiled = engine.load(folder)
+        wrapped = engine.wrap(MarianMTModel.from_pretrained(folder))
+        assert engine.threads == 4
+        for _ in range(2):  # by turns
+            assert _threads_of(engine, compiled) == (4, 4)
+            assert _threads_of(engine, wrapped) == (2, 2)
+    monkeypatch.setattr(engine_module, "load_kernels", lambda: None)  # the compiler failed
+    with Engine(device="cpu", compute_type="int8") as engine:
+        assert _threads_of(engine, engine.load(folder)) == (2, 2)
+    with Engine(device="cpu", compute_type="float32") as engine:
+        assert _threads_of(engine, engine.load(folder)) == (2, 2)
+        assert engine.threads == 2
+    with Engine(device="cpu", compute_type="int8", threads=3) as engine:
+        assert _threads_of(engine, engine.load(folder)) == (3, 3)
+
+
 def test_needs_compiling_is_reported_for_int8_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "needs_compiling", lambda: True)
     waits = {}
@@ -141,6 +188,16 @@ def test_needs_compiling_is_reported_for_int8_only(monkeypatch: pytest.MonkeyPat
     assert waits == {"int8": True, "float32": False}
 
 
+def test_instructions_are_those_of_kernels_that_compute(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_module, "expected_isa", lambda: "vnni512")
+    found = {}
+    for compute_type in ("int8", "bfloat16", "float16", "float32"):
+        with Engine(device="cpu", compute_type=compute_type, threads=1) as engine:
+            found[compute_type] = engine.instructions
+    assert found == {"int8": "AVX512-VNNI", "bfloat16": None, "float16": None, "float32": None}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 def test_int8_by_torch_is_close_to_float32(
     spec: str, checkpoints: Folders, engine: Engine, monkeypatch: pytest.MonkeyPatch
@@ -158,6 +215,7 @@ def no_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precision, "_cpu_capabilities", lambda: replace(able, bfloat16=False))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_bfloat16")
 @pytest.mark.skipif(load_kernels() is None, reason="needs the compiled kernels")
 def test_without_bfloat16_audio_is_encoded_in_int8(checkpoints: Folders, engine: Engine) -> None:
@@ -188,6 +246,7 @@ def test_without_kernels_and_bfloat16_audio_is_encoded_in_float32(
         assert (plan.encoder.weight_dtype, plan.decoder.kernel) == (torch.float32, "int8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", SPECS)
 @pytest.mark.parametrize("compute_type", TOLERANCES)
 def test_lower_precisions_are_close_to_float32(
@@ -242,6 +301,7 @@ def _check_batches(engine: Engine, model: LoadedModel) -> None:
         assert all(0 <= token < model.architecture.vocab_size for token in result.tokens)
 
 
+@pytest.mark.slow
 def test_int8_mostly_agrees_with_float32_on_the_bundled_translator(engine: Engine) -> None:
     from pipelines.hub import bundled_folder
 

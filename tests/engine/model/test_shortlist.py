@@ -21,6 +21,7 @@ def some_of(model: LoadedModel, share: float = 0.3) -> list[int]:
     return [*{*kept, *model.architecture.eos_ids}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compute_type", ["float32", "bfloat16", "float16", "int8"])
 def test_its_logits_equal_those_of_the_whole_vocabulary(
     checkpoints: Folders, compute_type: str
@@ -39,6 +40,7 @@ def test_its_logits_equal_those_of_the_whole_vocabulary(
     assert (found[:, others] == -torch.inf).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"temperature": 0.8, "seed": 4}], ids=str)
 def test_equals_suppression_of_all_other_ids(
     engine: Engine, marian: LoadedModel, changes: dict[str, object]

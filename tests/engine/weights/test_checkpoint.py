@@ -14,6 +14,7 @@ from tests.engine.stored import SOURCE, TARGET, Stored, frames, logits, refused
 FORMS = ["sharded", "bin", "legacy bin", "sharded bin"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same_model(
     form: str, stored_marian: Stored, tmp_path: Path, load: Any

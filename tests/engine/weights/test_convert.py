@@ -46,6 +46,7 @@ def test_floats(marian: Path, tmp_path: Path, compute_type: str) -> None:
         assert tokens(made) == tokens(marian)
 
 
+@pytest.mark.slow
 def test_int8_is_what_the_engine_quantizes_to_itself(marian: Path, tmp_path: Path) -> None:
     made = convert(marian, tmp_path / "made", "int8")
     stored = load_file(made / "model.safetensors")
@@ -59,6 +60,7 @@ def test_int8_is_what_the_engine_quantizes_to_itself(marian: Path, tmp_path: Pat
     assert (exact - read).abs().max() <= exact.abs().max() / 127
 
 
+@pytest.mark.slow
 def test_shards(marian: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SHARD_BYTES", 1 << 20)
     made = convert(marian, tmp_path / "made", "float32")

@@ -61,6 +61,7 @@ def test_lines_and_indentation_are_kept_apart_from_the_sentences() -> None:
 _TEXT = st.text(alphabet=st.sampled_from("aBé1 .!?…\"'()“”«»\n\r\t\u00a0\u2028。，中,;:-–\ud800🙂"))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(_TEXT, st.text(), st.sampled_from(ODD)), st.sampled_from(["en", "de", "zh", "xx"]))
 def test_no_character_is_lost(text: str, language: str) -> None:
@@ -73,6 +74,7 @@ def test_no_character_is_lost(text: str, language: str) -> None:
         assert "\n" not in span.text
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(min_size=1).map(str.strip).filter(bool), st.integers(2, 20))
 def test_a_shortened_sentence_is_still_all_there(sentence: str, limit: int) -> None:

@@ -38,10 +38,6 @@ class AudioDecoder:
         self._resampler = soxr.ResampleStream(self._rate, SAMPLE_RATE, 1, dtype="float32")
         return samples
 
-    def seconds_of(self, data: bytes) -> float:
-        """The duration of a block."""
-        return len(data) / (self._rate * (2 if self._format == "audio/pcm" else 1))
-
     def _samples(self, data: bytes) -> Samples:
         if self._format == "audio/pcm":
             data = self._rest + data

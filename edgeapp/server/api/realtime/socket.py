@@ -15,12 +15,14 @@ from typing import Any
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from edgeapp.memory_limit import MemoryLimitReached
 from edgeapp.server.api.errors import ApiError, api_error_of
 from edgeapp.server.api.openai_audio import DEFAULT_MODEL, installed_model
 from edgeapp.server.api.realtime.config import SessionConfig
 from edgeapp.server.api.realtime.worker import (
     Append,
     Clear,
+    Command,
     Commit,
     RealtimeWorker,
     Update,
@@ -32,7 +34,10 @@ from edgeapp.server.replies import error_content
 __all__ = ["RealtimeSocket"]
 
 _PATH = "/v1/realtime"
-_MAX_AHEAD = 64  # commands that wait for the model; then the client's bytes are not read
+# Blocks of commands that wait for the model; then the client's bytes are not read. A command takes
+# one, and one more for each 64 KB of audio: the longest message fits.
+_MAX_AHEAD, _BLOCK_BYTES = 64, 1 << 16
+_MAX_UNSENT = 256  # events that wait for the client; then its bytes are not read either
 _POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013  # close codes of WebSocket
 
 
@@ -75,14 +80,18 @@ class RealtimeSocket:
                 return
         self._open[person] += 1
         try:
-            await _Session(self._service, websocket).run()
+            with self._service.pool.memory_limit.live_session(_MAX_AHEAD * _BLOCK_BYTES):
+                await _Session(self._service, websocket).run()
+        except MemoryLimitReached as error:
+            with suppress(WebSocketDisconnect, RuntimeError):
+                await self._refuse(websocket, api_error_of(error), _TRY_AGAIN_LATER)
         finally:
             self._open[person] -= 1
             if not self._open[person]:
                 del self._open[person]
 
     async def _refuse(self, websocket: WebSocket, error: ApiError, code: int) -> None:
-        await websocket.send_json(_error_event(error))
+        await websocket.send_json({"event_id": event_id(), **_error_event(error)})
         await websocket.close(code)
 
 
@@ -101,7 +110,7 @@ class _Session:
             service.pool,
             self._config,
             lambda event: self._call(self._outgoing.put_nowait, event),
-            lambda: self._call(self._room.release),
+            lambda command: self._call(self._taken, command),
         )
 
     async def run(self) -> None:
@@ -113,6 +122,7 @@ class _Session:
             self._post({"type": "session.created", "session": self._config.as_session(self._id)})
             while True:
                 await self._receive(await self._websocket.receive_text())
+                await self._until_read(sending)
         except (WebSocketDisconnect, RuntimeError, KeyError):
             pass  # KeyError: a binary message, which this interface has not
         finally:
@@ -158,13 +168,30 @@ class _Session:
                 param="type",
             )
 
-    async def _put(self, command: Append | Update | Commit | Clear) -> None:
-        await self._room.acquire()  # the worker releases it
+    async def _put(self, command: Command) -> None:
+        for _ in range(_blocks(command)):
+            await self._room.acquire()
         self._worker.put(command)
+
+    def _taken(self, command: Command) -> None:
+        """The worker has processed a command."""
+        for _ in range(_blocks(command)):
+            self._room.release()
+
+    async def _until_read(self, sending: asyncio.Future[None]) -> None:
+        """Wait for a client that does not read what it is sent."""
+        if self._outgoing.qsize() < _MAX_UNSENT:
+            return
+        sent = asyncio.ensure_future(self._outgoing.join())
+        try:
+            await asyncio.wait((sent, sending), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            sent.cancel()
 
     async def _send(self) -> None:
         while True:
             await self._websocket.send_json(await self._outgoing.get())
+            self._outgoing.task_done()
 
     def _post(self, event: dict[str, Any]) -> None:
         self._outgoing.put_nowait({"event_id": event_id(), **event})
@@ -172,6 +199,10 @@ class _Session:
     def _call(self, function: Any, *arguments: Any) -> None:
         with suppress(RuntimeError):  # the server has ended
             self._loop.call_soon_threadsafe(function, *arguments)
+
+
+def _blocks(command: Command) -> int:
+    return 1 + (len(command.audio) // _BLOCK_BYTES if isinstance(command, Append) else 0)
 
 
 def _audio_of(message: dict[str, Any]) -> bytes:

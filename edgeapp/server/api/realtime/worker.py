@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from edgeapp.memory_limit import MemoryLimitReached
 from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
 from edgeapp.server.api.errors import ApiError, api_error_of
@@ -24,7 +25,7 @@ from pipelines import SAMPLE_RATE, EdgeError
 if TYPE_CHECKING:
     from pipelines import LiveEvent, LiveTranscriber, Samples, Transcriber
 
-__all__ = ["Append", "Clear", "Commit", "RealtimeWorker", "Update", "event_id"]
+__all__ = ["Append", "Clear", "Command", "Commit", "RealtimeWorker", "Update", "event_id"]
 
 Event = dict[str, Any]
 _TRANSCRIPTION = "conversation.item.input_audio_transcription"
@@ -71,7 +72,7 @@ class RealtimeWorker:
         pool: The shared models.
         config: The first configuration.
         send: Takes an event without its id. Called in the thread of `run`.
-        done: Called after each command.
+        done: Called with each command after it was processed.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class RealtimeWorker:
         pool: ModelPool,
         config: SessionConfig,
         send: Callable[[Event], None],
-        done: Callable[[], None],
+        done: Callable[[Command], None],
     ) -> None:
         self._pool, self._config, self._send_event, self._done = pool, config, send, done
         self._commands: queue.Queue[Command | None] = queue.Queue()
@@ -112,7 +113,7 @@ class RealtimeWorker:
                 except Exception as error:
                     self._fail(error)
                 finally:
-                    self._done()
+                    self._done(command)
 
     def _process(self, command: Command) -> None:
         if isinstance(command, Append):
@@ -139,7 +140,14 @@ class RealtimeWorker:
         self._config, self._live = config, None
 
     def _keep(self, samples: Samples) -> None:
-        if (self._buffered + len(samples)) / SAMPLE_RATE > _MAX_BUFFER_S:
+        seconds = (self._buffered + len(samples)) / SAMPLE_RATE
+        if seconds > (fits_s := self._pool.memory_limit.longest_sound_s):
+            raise MemoryLimitReached(
+                f"the buffer would hold {seconds:.0f} s, and the memory limit of this server has "
+                f"room for the recognition of {fits_s:.0f} s now: commit or clear it, or try again "
+                "later"
+            )
+        if seconds > _MAX_BUFFER_S:
             raise ApiError(
                 400,
                 f"the buffer holds {_MAX_BUFFER_S:g} s, which is the limit: commit or clear it",

@@ -2,6 +2,7 @@
 // The editor of a transcript: rows that are played, corrected, divided and joined, with undo. Finding,
 // doubts and translation have files of their own.
 
+import { CueDoubts } from "./cue-doubts.js";
 import { Doubts } from "./doubts.js";
 import { Finder } from "./finder.js";
 import { Marks, offsetAtPoint, offsetIn, rangeIn } from "./marks.js";
@@ -34,7 +35,9 @@ export class Editor {
     this.stack = new UndoStack(model.EMPTY);
     this.spoken = new Marks("ea-spoken");
     this.doubts = new Doubts(this);
-    this.rows = new Rows(list, (row) => this.doubts.show(row), () => this.complete());
+    this.cueDoubts = new CueDoubts();
+    const shown = (/** @type {model.Row} */ row) => this.doubts.show(row);
+    this.rows = new Rows(list, shown, (view) => this.cueDoubts.show(view), () => this.complete());
     this.finder = new Finder(this);
     this.sentences = new Sentences(this);
     this.current = 0; // id of the row that the tools work on
@@ -94,6 +97,7 @@ export class Editor {
     this.rows.clear();
     this.finder.close();
     this.doubts.reset();
+    this.cueDoubts.reset();
     this.sentences.reset({ language: null, target });
     this.spoken.set([]);
     this.now = this.current = 0;
@@ -290,7 +294,7 @@ export class Editor {
       this.apply(model.withText(this.transcript, id, textOf(place)), `text ${id}`);
     } else if (place.dataset.cue) {
       const index = Number(place.dataset.cue);
-      this.apply(model.withCueValues(this.transcript, index, { text: textOf(place), edited: true }), `cue ${index}`);
+      this.apply(model.withCueText(this.transcript, index, textOf(place)), `cue ${index}`);
     }
   }
 

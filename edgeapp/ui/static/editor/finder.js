@@ -2,10 +2,14 @@
 // Find and replace; and after a correction, the offer to make it everywhere.
 
 import { make } from "/edgeapp/static/parts.js";
+import { plural, t } from "/edgeapp/static/texts.js";
 import { Marks, rangeIn } from "./marks.js";
-import { exactOccurrences, occurrences, withReplaced } from "./transcript.js";
+import { exactOccurrences, occurrences, replacing } from "./transcript.js";
+
+/** @typedef {{id: number, start: number, end: number}} Place */
 
 const MOST_MARKED = 2000;
+const AT_ONCE_MS = 30; // of work, before the page may do something else
 
 export class Finder {
   /** @param {import("./editor.js").Editor} editor */
@@ -16,8 +20,8 @@ export class Finder {
     /** @type {{id: number, start: number, end: number}[]} */
     this.places = [];
     this.at = 0;
-    this.query = input("search", "Find");
-    this.replacement = input("text", "Replace with");
+    this.query = input("search", t("Find"));
+    this.replacement = input("text", t("Replace with"));
     this.status = make("span", { class: "ea-facts", role: "status" });
     const button = (/** @type {string} */ text, /** @type {() => void} */ act, label = text) => {
       const made = make("button", { type: "button", class: "ea-quiet", "aria-label": label }, text);
@@ -28,12 +32,12 @@ export class Finder {
     this.element.append(
       this.query,
       this.status,
-      button("↑", () => this.step(-1), "Previous place"),
-      button("↓", () => this.step(1), "Next place"),
-      button("✕", () => this.close(), "Close"),
+      button("↑", () => this.step(-1), t("Previous place")),
+      button("↓", () => this.step(1), t("Next place")),
+      button("✕", () => this.close(), t("Close")),
       this.replacement,
-      button("Replace", () => this.replace(false)),
-      button("Replace all", () => this.replace(true)),
+      button(t("Replace"), () => this.replace(false)),
+      button(t("Replace all"), () => this.replace(true)),
     );
     this.offer = make("div", { class: "ea-offer", role: "status", hidden: true });
     this.query.oninput = () => this.search();
@@ -104,22 +108,47 @@ export class Finder {
     };
     this.found.set(this.places.slice(0, MOST_MARKED).map(range));
     this.here.set(this.places.length ? [range(this.places[this.at])] : []);
-    const none = this.query.value.trim() ? "Not found" : "";
-    this.status.textContent = this.places.length ? `${this.at + 1} of ${this.places.length}` : none;
+    const none = this.query.value.trim() ? t("Not found") : "";
+    this.status.textContent = this.places.length ? t("{done} of {total}", { done: this.at + 1, total: this.places.length }) : none;
   }
 
   /** @param {boolean} all */
   replace(all) {
-    const places = all ? this.places : this.places.slice(this.at, this.at + 1);
-    this.change(places, this.replacement.value);
-    this.reveal();
+    this.change(() => (all ? this.places : this.places.slice(this.at, this.at + 1)), this.replacement.value);
   }
 
-  /** @param {{id: number, start: number, end: number}[]} places @param {string} text */
-  change(places, text) {
+  /** Replace places. @param {() => Place[]} find them, again if the text changes meanwhile
+   * @param {string} text */
+  async change(find, text) {
+    if (this.busy) return;
+    this.busy = true;
+    try {
+      await this.changeAll(find, text);
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  /** @param {() => Place[]} find @param {string} text @returns {Promise<void>} */
+  async changeAll(find, text) {
+    const { editor } = this;
+    const [{ transcript, sentences }, places] = [editor, find()];
     if (!places.length) return;
-    this.editor.apply(withReplaced(this.editor.transcript, places, text));
-    this.editor.sentences.translateAgain();
+    const { number } = sentences;
+    const work = replacing(transcript, places, text);
+    let [step, until] = [work.next(), performance.now() + AT_ONCE_MS];
+    while (!step.done) {
+      if (performance.now() > until) {
+        await new Promise((resume) => setTimeout(resume));
+        if (sentences.number !== number) return; // another transcript was opened
+        if (editor.transcript !== transcript) return this.changeAll(find, text);
+        until = performance.now() + AT_ONCE_MS;
+      }
+      step = work.next();
+    }
+    editor.apply(step.value);
+    sentences.translateAgain();
+    this.reveal();
   }
 
   /** Offer to make a correction everywhere. @param {{from: string, to: string} | null} correction */
@@ -127,15 +156,15 @@ export class Finder {
     const places = correction ? exactOccurrences(this.editor.transcript, correction.from) : [];
     this.offer.hidden = !places.length;
     if (!correction || !places.length) return;
-    const times = places.length === 1 ? "once more" : `${places.length} more times`;
-    const yes = make("button", { type: "button", class: "ea-quiet" }, `Replace by “${correction.to}”`);
-    const no = make("button", { type: "button", class: "ea-quiet" }, "Leave");
+    const said = plural(places.length, "“{text}” occurs once more.", "“{text}” occurs {count} more times.", { text: correction.from });
+    const yes = make("button", { type: "button", class: "ea-quiet" }, t("Replace by “{text}”", { text: correction.to }));
+    const no = make("button", { type: "button", class: "ea-quiet" }, t("Leave"));
     yes.onclick = () => {
       this.offer.hidden = true;
-      this.change(exactOccurrences(this.editor.transcript, correction.from), correction.to);
+      this.change(() => exactOccurrences(this.editor.transcript, correction.from), correction.to);
     };
     no.onclick = () => (this.offer.hidden = true);
-    this.offer.replaceChildren(make("span", {}, `“${correction.from}” occurs ${times}.`), yes, no);
+    this.offer.replaceChildren(make("span", {}, said), yes, no);
   }
 }
 

@@ -3,6 +3,7 @@
 // added in parts, so that the page never stops.
 
 import { clock, make } from "/edgeapp/static/parts.js";
+import { t } from "/edgeapp/static/texts.js";
 
 /** @typedef {import("./transcript.js").Transcript} Transcript */
 /** @typedef {import("./transcript.js").Row} Row */
@@ -31,11 +32,13 @@ export class Rows {
   /**
    * @param {HTMLElement} list
    * @param {(row: Row) => void} shown called when a row is added or its text has changed
+   * @param {(view: RowView) => void} translated called when the translation of a row has changed
    * @param {() => void} complete called when all rows of a long transcript are there
    */
-  constructor(list, shown, complete) {
+  constructor(list, shown, translated, complete) {
     this.list = list;
     this.shown = shown;
+    this.translated = translated;
     this.complete = complete;
     /** @type {Map<number, RowView>} */
     this.views = new Map();
@@ -115,8 +118,9 @@ export class Rows {
   /** @param {RowView} view @param {Row} row */
   label(view, row) {
     view.time.textContent = clock(row.start);
-    view.time.setAttribute("aria-label", `Play from ${clock(row.start)}`);
-    view.said.setAttribute("aria-label", `Text at ${clock(row.start)}`);
+    if (row.speaker) view.time.append(" ", make("b", { class: "ea-who" }, row.speaker));
+    view.time.setAttribute("aria-label", t("Play from {time}", { time: clock(row.start) }));
+    view.said.setAttribute("aria-label", t("Text at {time}", { time: clock(row.start) }));
   }
 
   /** @param {RowView} view @param {Placed[]} cues */
@@ -128,12 +132,13 @@ export class Rows {
     cues.forEach(({ cue, index }, i) => {
       const place = shown[i] ?? editable("ea-cue", cue.text);
       place.dataset.cue = String(index);
-      place.setAttribute("aria-label", `Translation at ${clock(view.row.start)}`);
+      place.setAttribute("aria-label", t("Translation at {time}", { time: clock(view.row.start) }));
       if (!shown[i]) view.meant.insertBefore(place, view.running);
       else if (textOf(place) !== cue.text) place.textContent = cue.text;
     });
     for (const place of shown.slice(cues.length)) place.remove();
     view.cues = cues;
+    this.translated(view);
   }
 
   /** Text that is being decoded, which may still change. @param {string} text */

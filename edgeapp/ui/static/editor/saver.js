@@ -2,6 +2,7 @@
 // Stores the corrections of a transcript in its record of the history, soon after they are made.
 
 import { ask, on } from "/edgeapp/static/session.js";
+import { t } from "/edgeapp/static/texts.js";
 
 const SAVE_MS = 600;
 
@@ -51,10 +52,10 @@ export class Saver {
     clearTimeout(this.soon);
     this.edited = false;
     const { cues, translation } = this.texts();
-    const short = (/** @type {any} */ { start, end, text, words }) => ({ start, end, text, words });
+    const short = (/** @type {any} */ { start, end, text, words, speaker }) => ({ start, end, text, words, speaker });
     try {
       const { done } = await ask({ type: "edit", record, cues: cues.map(short), translation });
-      if (record === this.record) this.status(done ? "Saved." : "This session was deleted; corrections are not saved.");
+      if (record === this.record) this.status(done ? t("Saved.") : t("This session was deleted; corrections are not saved."));
     } catch {
       // Not connected: it is stored after the next correction or connection.
       if (record === this.record) this.edited = true;

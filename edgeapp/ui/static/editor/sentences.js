@@ -4,10 +4,11 @@
 
 import { ask } from "/edgeapp/static/session.js";
 import { toast } from "/edgeapp/static/toast.js";
+import { t } from "/edgeapp/static/texts.js";
 import { Marks, offsetAtPoint, rangeIn } from "./marks.js";
 import { outdated, sourceOf, withCueValues } from "./transcript.js";
 
-/** @typedef {[number, number]} Span */
+/** @typedef {import("./words.js").Span} Span */
 
 const DWELL_MS = 120;
 const AT_ONCE = 100; // sentences of a request
@@ -45,24 +46,24 @@ export class Sentences {
       const part = stale.slice(at, at + AT_ONCE);
       const sentences = part.map(({ source }) => source);
       try {
-        const { translations } = await ask({ type: "translate_sentences", sentences, language, target });
+        const { translations, doubts } = await ask({ type: "translate_sentences", sentences, language, target });
         if (number !== this.number) return; // another transcript was opened
-        this.put(sentences, translations);
+        this.put(new Map(sentences.map((sentence, i) => [sentence, { text: translations[i], doubts: doubts[i] }])));
       } catch (error) {
-        toast(`The corrected sentences are not translated again: ${/** @type {Error} */ (error).message}`);
+        const { message } = /** @type {Error} */ (error);
+        toast(t("The corrected sentences are not translated again: {reason}", { reason: message }));
         return;
       }
     }
   }
 
-  /** @param {string[]} sentences @param {string[]} translations */
-  put(sentences, translations) {
+  /** @param {Map<string, {text: string, doubts: Span[]}>} answers by sentence */
+  put(answers) {
     let { transcript } = this.editor;
-    const answers = new Map(sentences.map((sentence, i) => [sentence, translations[i]]));
     // Those that have changed again since are asked for by that correction.
     for (const { index, source } of outdated(transcript)) {
-      const text = answers.get(source);
-      if (text !== undefined) transcript = withCueValues(transcript, index, { text, source });
+      const answer = answers.get(source);
+      if (answer) transcript = withCueValues(transcript, index, { ...answer, source });
     }
     this.editor.amend(transcript);
   }

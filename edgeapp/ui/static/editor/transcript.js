@@ -2,12 +2,22 @@
 // A transcript that is edited: rows of speech, and the sentences of its translation. Values are never
 // changed in place, so that an earlier one can be put back.
 
-import { retime, tokensOf, wordsOf } from "./words.js";
+import { keptSpans, retime, tokensOf, wordsOf } from "./words.js";
 import { fold, occurrencesIn } from "./search.js";
 
 /** @typedef {import("./words.js").Token} Token */
 /** @typedef {import("./words.js").Word} Word */
-/** @typedef {{start: number, end: number, text: string, words?: Word[]}} Segment */
+/** @typedef {import("./words.js").Span} Span */
+
+/**
+ * @typedef {object} Segment a segment, or a cue of the translation
+ * @property {number} start seconds
+ * @property {number} end seconds
+ * @property {string} text
+ * @property {Word[]} [words] of a segment
+ * @property {Span[]} [doubts] of a cue: its words of which the model is in doubt
+ * @property {string} [speaker]
+ */
 
 /**
  * @typedef {object} Row
@@ -15,6 +25,7 @@ import { fold, occurrencesIn } from "./search.js";
  * @property {number} start seconds
  * @property {number} end seconds
  * @property {string} text as shown
+ * @property {string} speaker the name of who says it; "" where that is not known
  * @property {Word[]} words as recognized or corrected; empty where their times are not known
  * @property {Segment | null} segment as recognized, with all its fields; null once it was edited
  */
@@ -27,6 +38,8 @@ import { fold, occurrencesIn } from "./search.js";
  * @property {string} text
  * @property {string} source what it translates
  * @property {boolean} edited a person has corrected it
+ * @property {Span[]} doubts words of the text of which the model is in doubt
+ * @property {string} speaker as of its rows
  */
 
 /** @typedef {{rows: Row[], cues: Cue[], lastId: number}} Transcript */
@@ -79,9 +92,9 @@ export function withSegment(transcript, segment) {
 
 /** @param {Segment} segment @param {number} id @returns {Row | null} null without text */
 function rowOf(segment, id) {
-  const { start, end, words = [] } = segment;
+  const { start, end, words = [], speaker = "" } = segment;
   const text = segment.text.trim();
-  return text ? { id, start, end, text, words, segment } : null;
+  return text ? { id, start, end, text, speaker, words, segment } : null;
 }
 
 /**
@@ -101,11 +114,17 @@ export function withCue(transcript, cue) {
  * @param {Row[]} rows from the last one that begins before it; one of them at least is its own
  * @returns {Cue}
  */
-function cueOf({ start, end, text }, rows) {
+function cueOf({ start, end, text, doubts = [], speaker = "" }, rows) {
   let own = rows.filter((row) => row.start >= start - NEAR_S && row.start < end - NEAR_S);
   if (!own.length) own = rows.slice(0, 1);
   const source = own.map((row) => row.text).join(" ");
-  return { rows: own.map((row) => row.id), start, end, text: text.trim(), edited: false, source };
+  return { rows: own.map((row) => row.id), start, end, ...trimmed({ text, doubts }), edited: false, source, speaker };
+}
+
+/** A text without the space around it, its doubts at the same words. @param {{text: string, doubts: Span[]}} cue */
+function trimmed({ text, doubts }) {
+  const by = text.length - text.trimStart().length;
+  return { text: text.trim(), doubts: doubts.map(([from, to]) => /** @type {Span} */ ([from - by, to - by])) };
 }
 
 /**
@@ -120,13 +139,24 @@ export function fromRecord(segments, translation) {
     const row = rowOf(segment, rows.length + 1);
     if (row) rows.push(row);
   }
-  // The rows of each cue lie close together: searching all of them for each would take long.
-  let from = 0;
+  /** @type {Map<string, Row[]>} */
+  const own = new Map();
+  for (const row of rows) {
+    const said = own.get(row.speaker);
+    if (said) said.push(row);
+    else own.set(row.speaker, [row]);
+  }
+  /** @type {Map<string, number>} */
+  const begun = new Map();
   const cues = translation.map((cue) => {
-    while (from + 1 < rows.length && rows[from + 1].start <= cue.start + NEAR_S) from++;
+    const said = own.get(cue.speaker ?? "") ?? rows;
+    // The rows of each cue lie close together: searching all of them for each would take long.
+    let from = begun.get(cue.speaker ?? "") ?? 0;
+    while (from + 1 < said.length && said[from + 1].start <= cue.start + NEAR_S) from++;
+    begun.set(cue.speaker ?? "", from);
     let to = from + 1;
-    while (to < rows.length && rows[to].start < cue.end - NEAR_S) to++;
-    return cueOf(cue, rows.slice(from, to));
+    while (to < said.length && said[to].start < cue.end - NEAR_S) to++;
+    return cueOf(cue, said.slice(from, to));
   });
   return { rows, cues, lastId: rows.length };
 }
@@ -159,6 +189,18 @@ export function withCueValues(transcript, index, values) {
   const cues = transcript.cues.slice();
   cues[index] = { ...cues[index], ...values };
   return { ...transcript, cues };
+}
+
+/**
+ * A correction of a sentence of the translation.
+ * @param {Transcript} transcript
+ * @param {number} index of the cue
+ * @param {string} text
+ * @returns {Transcript}
+ */
+export function withCueText(transcript, index, text) {
+  const { text: before, doubts } = transcript.cues[index];
+  return withCueValues(transcript, index, { text, edited: true, doubts: keptSpans(before, text, doubts) });
 }
 
 /**
@@ -213,13 +255,16 @@ export function joined(transcript, id) {
     const last = cues.at(-1);
     // Sentences that begin or end in the joined row become one, so that each row has one at most.
     if (last && last.rows.at(-1) === id && rows[0] === id) {
+      const [left, right] = [trimmed(last), trimmed(cue)];
+      const by = left.text ? left.text.length + 1 : 0;
       cues[cues.length - 1] = {
         ...last,
         rows: [...new Set([...last.rows, ...rows])],
         end: cue.end,
-        text: `${last.text} ${cue.text}`.trim(),
+        text: `${left.text} ${right.text}`.trim(),
         source: `${last.source} ${cue.source}`.trim(),
         edited: last.edited || cue.edited,
+        doubts: [...left.doubts, ...right.doubts.map(([from, to]) => /** @type {Span} */ ([from + by, to + by]))],
       };
     } else cues.push({ ...cue, rows });
   }
@@ -249,23 +294,41 @@ export function nudged(transcript, id, edge, by) {
 }
 
 /**
- * Replace passages of the rows.
+ * Replace passages of the rows, row by row: in a long transcript, a caller pauses between them.
  * @param {Transcript} transcript
  * @param {{id: number, start: number, end: number}[]} places in the order of the text
+ * @param {string} text
+ * @returns {Generator<void, Transcript, void>}
+ */
+export function* replacing(transcript, places, text) {
+  /** @type {Map<number, {start: number, end: number}[]>} */
+  const byRow = new Map();
+  for (const place of places) byRow.set(place.id, [...(byRow.get(place.id) ?? []), place]);
+  const rows = transcript.rows.slice();
+  for (const [i, row] of rows.entries()) {
+    const own = byRow.get(row.id);
+    if (!own) continue;
+    let changed = row.text;
+    for (const { start, end } of own.toReversed()) changed = changed.slice(0, start) + text + changed.slice(end);
+    rows[i] = corrected(row, changed.replace(/\s+/g, " ").trim());
+    tokensIn(rows[i]); // they are needed when it is shown
+    yield;
+  }
+  return { ...transcript, rows };
+}
+
+/**
+ * As `replacing`, at once.
+ * @param {Transcript} transcript
+ * @param {{id: number, start: number, end: number}[]} places
  * @param {string} text
  * @returns {Transcript}
  */
 export function withReplaced(transcript, places, text) {
-  /** @type {Map<number, {start: number, end: number}[]>} */
-  const byRow = new Map();
-  for (const place of places) byRow.set(place.id, [...(byRow.get(place.id) ?? []), place]);
-  const rows = transcript.rows.map((row) => {
-    const own = byRow.get(row.id) ?? [];
-    let changed = row.text;
-    for (const { start, end } of own.toReversed()) changed = changed.slice(0, start) + text + changed.slice(end);
-    return own.length ? corrected(row, changed.replace(/\s+/g, " ").trim()) : row;
-  });
-  return { ...transcript, rows };
+  const work = replacing(transcript, places, text);
+  let step = work.next();
+  while (!step.done) step = work.next();
+  return step.value;
 }
 
 /**
@@ -379,11 +442,15 @@ export function toMessage({ rows, cues }) {
   const byId = new Map(rows.map((row) => [row.id, row]));
   return {
     cues: rows.map(
-      ({ segment, start, end, text, words }) => segment ?? { start, end, text: text.trim() && ` ${text.trim()}`, words },
+      ({ segment, start, end, text, words, speaker }) =>
+        segment ?? { start, end, text: text.trim() && ` ${text.trim()}`, words, ...(speaker && { speaker }) },
     ),
     translation: cues.map((cue) => {
       const [first, last] = [byId.get(cue.rows[0]), byId.get(cue.rows[cue.rows.length - 1])];
-      return { start: first?.start ?? cue.start, end: Math.max(last?.end ?? cue.end, first?.start ?? 0), text: cue.text.trim() };
+      const times = { start: first?.start ?? cue.start, end: Math.max(last?.end ?? cue.end, first?.start ?? 0) };
+      const { speaker } = cue;
+      const { text, doubts } = trimmed(cue);
+      return { ...times, text, ...(doubts.length && { doubts }), ...(speaker && { speaker }) };
     }),
   };
 }

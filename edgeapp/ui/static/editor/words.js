@@ -12,6 +12,7 @@
  */
 
 /** @typedef {{word: string, start: number, end: number, probability: number}} Word as stored */
+/** @typedef {[number, number]} Span from an offset to another one */
 
 // In Chinese and Japanese, which are written without spaces, each character is a word.
 const WIDE = "\u3000-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff60";
@@ -117,6 +118,27 @@ export function commonWords(before, after) {
   }
   for (let k = last; k > 0; k--) pairs.push([before.length - k, after.length - k]);
   return pairs;
+}
+
+/**
+ * The spans of a text that an edit leaves as they are, in the new text.
+ * @param {string} before
+ * @param {string} after
+ * @param {Span[]} spans of the text before
+ * @returns {Span[]}
+ */
+export function keptSpans(before, after, spans) {
+  let first = 0;
+  while (first < before.length && first < after.length && before[first] === after[first]) first++;
+  let last = 0;
+  const most = Math.min(before.length, after.length) - first;
+  while (last < most && before[before.length - 1 - last] === after[after.length - 1 - last]) last++;
+  const [from, by] = [before.length - last, after.length - before.length];
+  const letterAt = (/** @type {number} */ at) => /[\p{L}\p{N}]/u.test(after[at] ?? "");
+  // A word beside the edit may have become a part of another one.
+  const left = spans.filter(([, end]) => end < first || (end === first && !letterAt(end)));
+  const right = spans.filter(([start]) => start > from || (start === from && !letterAt(start + by - 1)));
+  return [...left, ...right.map(([start, end]) => /** @type {Span} */ ([start + by, end + by]))];
 }
 
 /**

@@ -2,6 +2,7 @@
 // How records are listed: by day, with titles that differ, and with the words searched for marked.
 
 import { fold, occurrencesIn } from "../editor/search.js";
+import { locale, t } from "../texts.js";
 
 /**
  * @typedef {object} Summary
@@ -17,6 +18,10 @@ import { fold, occurrencesIn } from "../editor/search.js";
  * @property {string} excerpt
  */
 
+/** What a record is of, in words.
+ * @type {Record<string, string>} */
+export const KINDS = { live: t("Live"), file: t("File"), text: t("Text") };
+
 const DAY_MS = 86_400_000;
 const LONGEST_NAME = 80;
 const SUFFIX = /\.(aac|aiff?|avi|flac|m4a|m4v|mka|mkv|mov|mp3|mp4|mpe?g|oga|ogg|ogv|opus|wav|webm|wma|wmv)$/i;
@@ -31,12 +36,12 @@ const dayOf = (date) => new Date(date.getFullYear(), date.getMonth(), date.getDa
  */
 export function dayName(date, now) {
   const days = Math.round((dayOf(now) - dayOf(date)) / DAY_MS);
-  if (days === 0) return "Today";
-  if (days === 1) return "Yesterday";
+  if (days === 0) return t("Today");
+  if (days === 1) return t("Yesterday");
   /** @type {Intl.DateTimeFormatOptions} */
   const format = { weekday: "long", day: "numeric", month: "long" };
   if (date.getFullYear() !== now.getFullYear()) format.year = "numeric";
-  return date.toLocaleDateString("en-GB", format);
+  return date.toLocaleDateString(locale, format);
 }
 
 /**
@@ -69,9 +74,9 @@ export function distinctTitles(records) {
     records.map(({ id, title, created }) => {
       if (counts.get(title) === 1) return [id, title];
       const when = new Date(created);
-      const day = when.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
-      const time = when.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
-      return [id, `${title || "Untitled"} (${day}, ${time})`];
+      const day = when.toLocaleDateString(locale, { day: "numeric", month: "short" });
+      const time = when.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit" });
+      return [id, `${title || t("Untitled")} (${day}, ${time})`];
     }),
   );
 }
@@ -114,19 +119,19 @@ export function fileName(title) {
  */
 export function downloads({ timed, target }) {
   const texts = [
-    { label: "Text", format: "txt" },
+    { label: t("Text"), format: "txt" },
     { label: "Markdown", format: "md" },
     { label: "Word (docx)", format: "docx" },
   ];
   const cues = [
-    { label: "Subtitles (srt)", format: "srt" },
-    { label: "Subtitles (vtt)", format: "vtt" },
+    { label: t("Subtitles (srt)"), format: "srt" },
+    { label: t("Subtitles (vtt)"), format: "vtt" },
   ];
   const formats = timed ? [...texts, ...cues] : texts;
   const original = formats.map((each) => ({ ...each, which: "" }));
   const json = timed ? [{ label: "JSON", format: "json", which: "" }] : [];
   if (!target) return [...original, ...json];
   const translated = formats.map((each) => ({ ...each, label: `${each.label}, ${target}`, which: "translated" }));
-  const both = formats.map((each) => ({ ...each, label: `${each.label}, both languages`, which: "both" }));
+  const both = formats.map((each) => ({ ...each, label: t("{format}, both languages", { format: each.label }), which: "both" }));
   return [...original, ...translated, ...both, ...json];
 }

@@ -2,13 +2,12 @@
 
 import { Editor } from "/edgeapp/static/editor/editor.js";
 import { Saver } from "/edgeapp/static/editor/saver.js";
-import { downloads, fileName, marked } from "/edgeapp/static/history/listing.js";
+import { downloads, fileName, KINDS, marked } from "/edgeapp/static/history/listing.js";
 import { reopenText } from "/edgeapp/static/history/reopen.js";
 import { clock, fill, make, problem, saveTranscript } from "/edgeapp/static/parts.js";
 import { Player } from "/edgeapp/static/player.js";
 import { ask } from "/edgeapp/static/session.js";
-
-const KINDS = { live: "Live", file: "File", text: "Text" };
+import { languageName, locale, t } from "/edgeapp/static/texts.js";
 
 /** place: the element of the record. Set `listChanged`, `deleted` and `closed` to functions. */
 export class RecordView {
@@ -70,8 +69,8 @@ export class RecordView {
 
   showFacts() {
     const { kind, created, duration_s, model, target } = this.record;
-    const when = new Date(created).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
-    const facts = [KINDS[kind], when, duration_s && clock(duration_s), model, target && `into ${target}`];
+    const when = new Date(created).toLocaleString(locale, { dateStyle: "medium", timeStyle: "short" });
+    const facts = [KINDS[kind], when, duration_s && clock(duration_s), model, target && t("into {language}", { language: languageName(target) })];
     this.find(".ea-what").textContent = facts.filter(Boolean).join(" · ");
   }
 
@@ -112,10 +111,10 @@ export class RecordView {
 
   async deleteSound() {
     const { done } = await ask({ type: "delete_sound", record: this.record.id }).catch(() => ({ done: false }));
-    if (!done) return problem(this.place, "The sound could not be deleted; try again.");
+    if (!done) return problem(this.place, t("The sound could not be deleted; try again."));
     this.record.sound = false;
     this.showSound();
-    this.status("The sound is deleted; the text stays.");
+    this.status(t("The sound is deleted; the text stays."));
     this.listChanged();
   }
 }

@@ -2,6 +2,9 @@
 // The pane of a translation, which grows by many small pieces. Only lines that have changed are
 // written, and rarely enough that the page stays free for other work.
 
+import { marksDoubts } from "../doubt-switch.js";
+import { Marks, rangeIn } from "../editor/marks.js";
+
 const OFTEN_MS = 40;
 const SHARE = 4; // of the time, writing takes a fifth at most
 const LONGEST_TAIL = 20_000; // characters; a longer old translation is not shown behind the new one
@@ -16,6 +19,9 @@ export class ResultPane {
     this.shown = []; // lines, as keys
     this.soon = 0;
     this.cost = 0; // of the last writing, in milliseconds
+    this.marks = new Marks("ea-doubt");
+    /** @type {[number, number][]} */
+    this.doubts = []; // spans of the text
   }
 
   /** The text, and what is left of the old one behind it. */
@@ -28,10 +34,31 @@ export class ResultPane {
    * @param {string} [old] shown behind it in gray, to avoid flicker
    */
   set(text, old = "") {
+    if (this.doubts.length) this.doubt([]);
     this.text = text;
     this.tail = old.length > LONGEST_TAIL ? "" : old;
     if (!text && !old) return this.write();
     if (!this.soon) this.soon = window.setTimeout(() => this.write(), Math.max(OFTEN_MS, SHARE * this.cost));
+  }
+
+  /** Mark words of which the model is in doubt. @param {[number, number][]} spans of the text */
+  doubt(spans) {
+    this.doubts = spans;
+    this.mark();
+  }
+
+  /** Show the marks, if they are wished. */
+  mark() {
+    const ranges = [];
+    let [line, begins] = [0, 0];
+    for (const [start, end] of marksDoubts() ? this.doubts : []) {
+      while (begins + (this.shown[line]?.length ?? 0) < start && line < this.shown.length) {
+        begins += this.shown[line++].length + 1;
+      }
+      const place = this.element.children[line];
+      ranges.push(place ? rangeIn(place, start - begins, end - begins) : null);
+    }
+    this.marks.set(ranges);
   }
 
   write() {

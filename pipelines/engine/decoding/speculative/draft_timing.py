@@ -1,4 +1,5 @@
-"""Whether drafting pays off: steps with drafts are timed against steps without."""
+"""Whether drafting pays off, and how long drafts are best: steps with drafts are timed against
+steps without."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ _PROBE_EVERY = 32  # drafted steps, after which one plain step is timed again
 _MIN_DRAFTED = 8  # drafted steps before drafting may be paused
 _FIRST_PAUSE, _LONGEST_PAUSE = 32, 4096  # plain steps of a pause; each is twice the one before
 _WEIGHT = 1 / 8  # of the newest step in the running means
+_LONGEST = 16  # tokens of a draft
+_FORGETTING = 1 / 64  # of the counts of accepted and refused tokens, with each drafted step
 
 
 class DraftTiming:
@@ -28,6 +31,8 @@ class DraftTiming:
         self.drafted = self.accepted = self.pauses = 0
         self.saved_s = 0.0
         self._plain: dict[int, tuple[int, float]] = {}  # sequences → (steps, mean seconds)
+        self._token_s = 0.0  # mean seconds of a drafted step for each drafted token of a sequence
+        self._right = self._wrong = 0.0  # drafted tokens: accepted, the first that were not
         self._gain = 0.0  # mean saving of a drafted step, in plain steps
         self._trial = 0  # drafted steps since the last pause
         self._pause = 0  # plain steps left of this pause
@@ -39,6 +44,24 @@ class DraftTiming:
         steps, _ = self._plain.get(sequences, (0, 0.0))
         return not self._pause and steps >= _MIN_PLAIN and self._since_probe < _PROBE_EVERY
 
+    def best_length(self, sequences: int) -> int:
+        """The length of a model's drafts that gives the most tokens a second, by the steps so far.
+
+        A draft of n tokens gives 1 + p + … + pⁿ tokens on average, p the share of accepted ones. It
+        takes a plain step, and n times what each drafted token takes to draft and to verify.
+        """
+        _, plain = self._plain.get(sequences, (0, 0.0))
+        if not (plain and self._token_s):
+            return _LONGEST
+        share = self._right / max(1e-9, self._right + self._wrong)
+        best, most, tokens = 1, 0.0, 1.0
+        for length in range(1, _LONGEST + 1):
+            tokens += share**length
+            speed = tokens / (plain + length * self._token_s)
+            if speed > most:
+                best, most = length, speed
+        return best
+
     def record_plain(self, sequences: int, seconds: float) -> None:
         """Take in a step without drafts."""
         steps, mean = self._plain.get(sequences, (0, seconds))
@@ -47,13 +70,27 @@ class DraftTiming:
         self._pause = max(0, self._pause - 1)
         self._since_probe = 0
 
-    def record_drafted(self, sequences: int, seconds: float, drafted: int, accepted: int) -> None:
-        """Take in a step with drafts: its duration, that of the drafters included."""
+    def record_drafted(
+        self, sequences: int, seconds: float, drafted: int, accepted: int, refused: int = 0
+    ) -> None:
+        """Take in a step with drafts.
+
+        Args:
+            sequences: Of the step.
+            seconds: Its duration, that of the drafters included.
+            drafted: Drafted tokens of all sequences.
+            accepted: Those that were accepted.
+            refused: Drafts of which a token was not.
+        """
         self.drafted += drafted
         self.accepted += accepted
         _, plain = self._plain.get(sequences, (0, 0.0))
         if not plain:  # nothing to compare with, as where a drafter does not wait for it
             return
+        extra = min(max(0.0, seconds - plain), 4 * plain) * sequences / max(1, drafted)
+        self._token_s += (_WEIGHT if self._token_s else 1.0) * (extra - self._token_s)
+        self._right += accepted - _FORGETTING * self._right
+        self._wrong += refused - _FORGETTING * self._wrong
         saved = plain * (1 + accepted / sequences) - seconds
         self.saved_s += saved
         # Another program may have held up one step: it counts for a loss of 4 plain ones at most.

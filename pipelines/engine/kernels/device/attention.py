@@ -14,11 +14,26 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.engine.kernels.device.elementwise import exponential, maximum
+from pipelines.engine.kernels.abi import SCORES_BEYOND
+from pipelines.engine.kernels.device.elementwise import exponential
+from pipelines.engine.kernels.device.heads import (
+    HEAD_SIZE,
+    dot_keys,
+    softmax_weights,
+    weighted_sum,
+)
 from pipelines.engine.kernels.device.intrinsics import bf16_to_f32
 from pipelines.engine.kernels.device.views import bf16, f32, i32, jit
 
-__all__ = ["attend", "attend_chunk", "combine_chunks", "f32_to_bf16", "scale"]
+__all__ = [
+    "attend_bf16",
+    "attend_chunk_bf16",
+    "attend_chunk_f32",
+    "attend_f32",
+    "combine_chunks",
+    "f32_to_bf16",
+    "scale",
+]
 
 
 @jit
@@ -31,11 +46,13 @@ def scale(values: Any, factor: Any, size: Any, result: Any) -> None:
 
 @jit
 def f32_to_bf16(values: Any, size: Any, result: Any) -> None:
-    """Convert float32 [size] to bfloat16, rounding to nearest, ties to even."""
+    """Convert float32 [size] to bfloat16, rounding to nearest, ties to even. NaN stays NaN."""
     x, y = i32(values), bf16(result)
     for i in range(size):
-        odd = (x[i] >> np.int32(16)) & np.int32(1)
-        y[i] = np.uint16((x[i] + np.int32(0x7FFF) + odd) >> np.int32(16))
+        upper = x[i] >> np.int32(16)
+        rounded = (x[i] + np.int32(0x7FFF) + (upper & np.int32(1))) >> np.int32(16)
+        is_nan = (x[i] & np.int32(0x7FFFFFFF)) > np.int32(0x7F800000)
+        y[i] = np.uint16(upper | np.int32(0x40) if is_nan else rounded)
 
 
 @jit
@@ -66,16 +83,6 @@ def _dot_keys(
 
 
 @jit
-def _softmax_weights(address: Any, count: Any, largest: Any) -> Any:
-    """Replace scores [count] by exp(score − largest); return their sum."""
-    scores, total = f32(address), np.float32(0.0)
-    for i in range(count):
-        scores[i] = exponential(scores[i] - largest)
-        total += scores[i]
-    return total
-
-
-@jit
 def _weighted_sum(
     weights: Any, values: Any, view: Any, stride: Any, count: Any, size: Any, result: Any
 ) -> None:
@@ -99,34 +106,70 @@ def _weighted_sum(
             y[i] += weight * bf16_to_f32(value[i])
 
 
-@jit
-def attend(
-    query: Any, keys: Any, values: Any, view: Any, stride: Any, count: Any, size: Any,
-    scores: Any, result: Any,
-) -> None:  # fmt: skip
-    """result [size] = attention of a scaled query [size] over `count` positions.
+def _unscaled(view: Any, dot_keys_of_64: Any, weighted_sum_of_64: Any) -> Any:
+    """The function for keys and values that are read so."""
 
-    scores: a buffer, float32 [count].
-    """
-    _dot_keys(query, keys, view, stride, count, size, scores)
-    total = _softmax_weights(scores, count, maximum(scores, count))
-    _weighted_sum(scores, values, view, stride, count, size, result)
-    output = f32(result)
-    for i in range(size):
-        output[i] /= total
+    @jit
+    def unscaled(
+        query: Any, keys: Any, values: Any, stride: Any, count: Any, size: Any, scores: Any,
+        result: Any, largest: Any,
+    ) -> Any:  # fmt: skip
+        """result [size] = Σ exp(score − maximum) · value over `count` positions, 1 or more; returns
+        the sum of the weights, and stores the maximum at `largest`.
+
+        scores: a buffer, float32 [count + SCORES_BEYOND].
+        """
+        if size == HEAD_SIZE:
+            dot_keys_of_64(query, keys, stride, count, scores)
+            total = softmax_weights(scores, count, largest)
+            weighted_sum_of_64(scores, values, stride, count, result)
+            return total
+        _dot_keys(query, keys, view, stride, count, size, scores)
+        total = softmax_weights(scores, count, largest)
+        _weighted_sum(scores, values, view, stride, count, size, result)
+        return total
+
+    return unscaled
 
 
-@jit
-def attend_chunk(
-    query: Any, keys: Any, values: Any, view: Any, stride: Any, count: Any, size: Any,
-    scores: Any, result: Any,
-) -> None:  # fmt: skip
-    """`attend` over one chunk of a source: result [size + 2] is the sum of the values before it is
-    divided, the divisor, and the maximum of the scores."""
-    _dot_keys(query, keys, view, stride, count, size, scores)
-    largest, partial = maximum(scores, count), f32(result)
-    partial[size], partial[size + 1] = _softmax_weights(scores, count, largest), largest
-    _weighted_sum(scores, values, view, stride, count, size, result)
+def _attend(unscaled: Any) -> Any:
+    @jit
+    def attend(
+        query: Any, keys: Any, values: Any, stride: Any, count: Any, size: Any, scores: Any,
+        result: Any,
+    ) -> None:  # fmt: skip
+        """result [size] = attention of a scaled query [size] over `count` positions.
+
+        scores: a buffer, float32 [count + SCORES_BEYOND].
+        """
+        largest = scores + 4 * (count + SCORES_BEYOND - 1)
+        total = unscaled(query, keys, values, stride, count, size, scores, result, largest)
+        output = f32(result)
+        for i in range(size):
+            output[i] /= total
+
+    return attend
+
+
+def _attend_chunk(unscaled: Any) -> Any:
+    @jit
+    def attend_chunk(
+        query: Any, keys: Any, values: Any, stride: Any, count: Any, size: Any, scores: Any,
+        result: Any,
+    ) -> None:  # fmt: skip
+        """As `attend` over one chunk of a source: result [size + 2] is the sum of the values before
+        it is divided, the divisor, and the maximum of the scores."""
+        largest = result + 4 * (size + 1)
+        total = unscaled(query, keys, values, stride, count, size, scores, result, largest)
+        f32(result)[size] = total
+
+    return attend_chunk
+
+
+_unscaled_f32 = _unscaled(f32, *(of[0] for of in (dot_keys, weighted_sum)))
+_unscaled_bf16 = _unscaled(bf16, *(of[1] for of in (dot_keys, weighted_sum)))
+attend_f32, attend_bf16 = _attend(_unscaled_f32), _attend(_unscaled_bf16)
+attend_chunk_f32, attend_chunk_bf16 = _attend_chunk(_unscaled_f32), _attend_chunk(_unscaled_bf16)
 
 
 @jit

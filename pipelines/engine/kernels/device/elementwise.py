@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pipelines.engine.kernels.device.intrinsics import as_float
+from pipelines.engine.kernels.device.intrinsics import as_float, stored_byte, stored_minimum
 from pipelines.engine.kernels.device.views import argmax_records, f32, i32, jit, u8
 
 __all__ = [
@@ -125,8 +125,8 @@ def update_argmax(address: Any, count: Any, first: Any, record: Any) -> None:
         for i in range(count):
             if not x[i] <= best.value and best.value == best.value:
                 best.value, best.index = x[i], first + i
-        # Rescale the sum to the new maximum.
-        best.exp_sum *= exponential(before - best.value)
+        if best.exp_sum != 0.0:  # rescale the sum to the new maximum
+            best.exp_sum *= exponential(before - best.value)
 
 
 @jit
@@ -142,18 +142,18 @@ def update_exp_sum(address: Any, count: Any, record: Any) -> None:
 
 
 @jit
-def merge_argmax(records: Any, row: Any, rows: Any, threads: Any, result: Any) -> None:
-    """result [row] = the merged records [threads, rows] of one row."""
+def merge_argmax(records: Any, row: Any, rows: Any, count: Any, result: Any) -> None:
+    """result [row] = the merged records [count, rows] of one row."""
     parts, merged = argmax_records(records), argmax_records(result)[row]
     largest, index = parts[row].value, parts[row].index
-    for thread in range(1, threads):
-        part = parts[thread * rows + row]
+    for number in range(1, count):
+        part = parts[number * rows + row]
         larger = not part.value <= largest or (part.value == largest and part.index < index)
         if larger and largest == largest:
             largest, index = part.value, part.index
     total = 0.0
-    for thread in range(threads):
-        part = parts[thread * rows + row]
+    for number in range(count):
+        part = parts[number * rows + row]
         if part.value > -np.inf:
             total += part.exp_sum * exponential(part.value - largest)
     merged.value, merged.index, merged.exp_sum = largest, index, total
@@ -171,7 +171,7 @@ def _min_max(address: Any, count: Any) -> Any:
 
 @jit
 def quantize(values: Any, count: Any, levels: Any, result: Any, quant_range: Any) -> None:
-    """uint8 [count] = round((values − minimum) / step), 0 … levels.
+    """uint8 [count] = round((values − minimum) / step), 0 … levels; signed bytes are 128 less.
 
     quant_range: float32 [2] for step and minimum, with which the product is scaled back. NaN and
     ∞, which have no uint8, reach the product through these two.
@@ -182,5 +182,5 @@ def quantize(values: Any, count: Any, levels: Any, result: Any, quant_range: Any
     step = np.float32(1e-20) if step < np.float32(1e-20) else step
     inverse, half = np.float32(1.0) / step, np.float32(0.5)
     for i in range(count):
-        y[i] = np.uint8(np.int32((x[i] - smallest) * inverse + half))
-    step_and_minimum[0], step_and_minimum[1] = step, smallest
+        y[i] = stored_byte(np.uint8(np.int32((x[i] - smallest) * inverse + half)))
+    step_and_minimum[0], step_and_minimum[1] = step, stored_minimum(smallest, step)

@@ -15,7 +15,15 @@ from numba import carray, cfunc, from_dtype, types
 
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.elementwise import merge_argmax
-from pipelines.engine.kernels.device.gemm import ADD, ARGMAX, ARGMAX_AND_SUM, STORE, gemm
+from pipelines.engine.kernels.device.gemm import (
+    ADD,
+    ARGMAX,
+    ARGMAX_AND_SUM,
+    STORE,
+    count_panels,
+    gemm,
+    gemm_panels,
+)
 from pipelines.engine.kernels.device.layer_ops import (
     combine_cross_attention,
     cross_attention,
@@ -26,7 +34,7 @@ from pipelines.engine.kernels.device.layer_ops import (
     self_attention,
     write_cross_kv,
 )
-from pipelines.engine.kernels.device.thread_team import thread_count, thread_index, thread_range
+from pipelines.engine.kernels.device.thread_team import barrier, thread_range
 from pipelines.engine.kernels.device.views import (
     argmax_records,
     decoder_linears,
@@ -131,14 +139,25 @@ def argmax(address: Any) -> None:
     args = carray(address, 1)[0]
     rows, layer, workspace = args.rows, args.layer, args.workspace
     quantize_rows(workspace, args.input, layer.inputs, rows, layer.padded_inputs, -1)
-    own = args.thread_records + _RECORD_BYTES * rows * np.int64(thread_index())
-    for row in range(rows):
-        record = argmax_records(own)[row]
-        record.value, record.index, record.exp_sum = -np.inf, 0, 0.0
-    gemm(workspace, layer, rows, own, ARGMAX_AND_SUM if args.exp_sums != 0 else ARGMAX)
+    # A record for each part of the outputs, not for each thread: sums of exponentials are rounded,
+    # and would depend on the number of threads.
+    panels = count_panels(layer)
+    parts = (panels + abi.ARGMAX_PANELS - 1) // abi.ARGMAX_PANELS
+    first, end = thread_range(parts)
+    for part in range(first, end):
+        records = args.records + _RECORD_BYTES * rows * part
+        for row in range(rows):
+            record = argmax_records(records)[row]
+            record.value, record.index, record.exp_sum = -np.inf, 0, 0.0
+        panel = part * abi.ARGMAX_PANELS
+        gemm_panels(
+            workspace, layer, rows, records, ARGMAX_AND_SUM if args.exp_sums != 0 else ARGMAX,
+            panel, min(panel + abi.ARGMAX_PANELS, panels),
+        )  # fmt: skip
+    barrier()
     first, end = thread_range(rows)
     for row in range(first, end):
-        merge_argmax(args.thread_records, row, rows, np.int64(thread_count()), args.output)
+        merge_argmax(args.records, row, rows, parts, args.output)
 
 
 KERNELS = {

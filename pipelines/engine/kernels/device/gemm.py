@@ -1,4 +1,4 @@
-"""Matrix products of quantized rows (uint8) with packed weights (int8).
+"""Matrix products of quantized rows (bytes) with packed weights (int8).
 
 With x[i] ≈ step · q[i] + minimum for a row and w[j, i] ≈ scale[j] · v[j, i] for the weights,
 
@@ -18,14 +18,37 @@ import numpy as np
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.elementwise import quantize, update_argmax, update_exp_sum
 from pipelines.engine.kernels.device.intrinsics import dot_tiles
+from pipelines.engine.kernels.device.matrix_unit import (
+    TILE_INPUTS,
+    configure_tiles,
+    has_matrix_unit,
+    matrix_rows,
+    restore_tiles,
+)
+from pipelines.engine.kernels.device.panels import add_panel, any_above, store_panel
 from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
-from pipelines.engine.kernels.device.views import f32, i32, jit
+from pipelines.engine.kernels.device.views import argmax_records, f32, i32, jit
 
-__all__ = ["ADD", "ARGMAX", "ARGMAX_AND_SUM", "STORE", "gemm", "quantize_row"]
+__all__ = [
+    "ADD",
+    "ARGMAX",
+    "ARGMAX_AND_SUM",
+    "STORE",
+    "count_panels",
+    "gemm",
+    "gemm_panels",
+    "quantize_row",
+]
 
 _dot_1, _dot_2, _dot_4, _dot_8 = dot_tiles()
 
 _RECORD_BYTES = ctypes.sizeof(abi.ArgmaxRecord)
+
+# A whole tile of the matrix unit takes the time of some four rows by vector instructions.
+_FEWEST_MATRIX_ROWS = 5
+
+# Rows that are multiplied by all panels before others are: as many as stay in the cache of a core.
+_CACHED_BYTES = 1 << 19
 
 # The epilogue, what is done with the outputs: store them, add them to the result, keep the argmax
 # of each row only, or that and the sum of exponentials.
@@ -40,11 +63,20 @@ def quantize_row(workspace: Any, row: Any, x: Any, count: Any, padded: Any) -> N
 
 
 @jit
-def _dot_rows(rows: Any, left: Any, padded: Any, panel: Any, sums: Any, next_panel: Any) -> Any:
-    """Dot products of the first 8, 4, 2 or 1 of these rows with a panel; returns how many rows.
+def _dot_rows(
+    rows: Any, left: Any, padded: Any, panel: Any, sums: Any, tile: Any, by_matrix: Any
+) -> Any:
+    """Dot products of the first 32, 16, 8, 4, 2 or 1 of these rows with a panel; returns how many
+    rows that are.
 
-    sums: int32 [that many rows, PANEL_OUTPUTS].
+    sums: int32 [that many rows, PANEL_OUTPUTS]. tile: the number of the tile of rows. by_matrix:
+    whether the matrix unit can be used.
     """
+    if has_matrix_unit() and by_matrix and rows >= _FEWEST_MATRIX_ROWS:
+        return matrix_rows(rows, left, padded, panel, sums, tile)
+    # The CPU's own prefetcher streams a panel that is used by one tile of rows. The second tile
+    # reuses the panel from the cache, and prefetches the next one meanwhile.
+    next_panel = panel if tile != 1 else panel + abi.PANEL_OUTPUTS * padded
     if rows >= 8:
         _dot_8(left, padded, panel, padded // 4, sums, next_panel)
         return 8
@@ -80,11 +112,37 @@ def _add(values: Any, count: Any, result: Any) -> None:
 
 
 @jit
-def _finish(
+def _finish_panel(
+    layer: Any, row: Any, column: Any, sums: Any, quant_ranges: Any, rows: Any, result: Any,
+    epilogue: Any,
+) -> None:  # fmt: skip
+    """Apply the epilogue to a whole panel, rows row … row + rows − 1."""
+    scales, weights = layer.scales + 4 * column, layer.weight_sums + 4 * column
+    biases, stride = layer.biases + 4 * column, 4 * layer.outputs
+    outputs = result + row * stride + 4 * column
+    if epilogue == STORE:
+        store_panel(sums, rows, quant_ranges, scales, weights, biases, outputs, stride)
+        return
+    if epilogue == ADD:
+        add_panel(sums, rows, quant_ranges, scales, weights, biases, outputs, stride)
+        return
+    width = 4 * abi.PANEL_OUTPUTS
+    store_panel(sums, rows, quant_ranges, scales, weights, biases, sums, width)
+    for i in range(rows):
+        values, record = sums + width * i, result + _RECORD_BYTES * (row + i)
+        if any_above(values, argmax_records(record)[0].value):
+            update_argmax(values, abi.PANEL_OUTPUTS, column, record)
+        if epilogue == ARGMAX_AND_SUM:
+            update_exp_sum(values, abi.PANEL_OUTPUTS, record)
+
+
+@jit
+def _finish_part(
     layer: Any, row: Any, column: Any, sums: Any, quant_range: Any, count: Any, result: Any,
     epilogue: Any, values: Any,
 ) -> None:  # fmt: skip
-    """Apply the epilogue to `count` outputs of a row. values: a buffer for them."""
+    """Apply the epilogue to the `count` outputs of a row in the last panel. values: a buffer for
+    them."""
     outputs = result + 4 * (row * layer.outputs + column)
     if epilogue == STORE:
         _dequantize(layer, column, sums, quant_range, count, outputs)
@@ -102,36 +160,66 @@ def _finish(
 def gemm(workspace: Any, layer: Any, rows: Any, result: Any, epilogue: Any) -> None:
     """result [rows, outputs] = quantized rows · weights; threads divide the panels of the weights.
 
-    layer: a LinearLayer. For ARGMAX and ARGMAX_AND_SUM the result is this thread's ArgmaxRecord
-    [rows]. Ends with a barrier.
+    layer: a LinearLayer. epilogue: STORE or ADD. Ends with a barrier.
     """
+    first, end = thread_range(count_panels(layer))
+    gemm_panels(workspace, layer, rows, result, epilogue, first, end)
+    barrier()
+
+
+@jit
+def count_panels(layer: Any) -> Any:
+    """The number of panels of the weights of a LinearLayer."""
+    return (layer.outputs + abi.PANEL_OUTPUTS - 1) // abi.PANEL_OUTPUTS
+
+
+@jit
+def gemm_panels(
+    workspace: Any, layer: Any, rows: Any, result: Any, epilogue: Any, first: Any, end: Any
+) -> None:
+    """The outputs of panels first … end − 1, by this thread.
+
+    For ARGMAX and ARGMAX_AND_SUM the result is ArgmaxRecord [rows].
+    """
+    padded = layer.padded_inputs
+    config = thread_scratch(workspace) + 4 * abi.PRODUCT_FLOATS
+    by_matrix = has_matrix_unit() and rows >= _FEWEST_MATRIX_ROWS and padded % TILE_INPUTS == 0
+    if by_matrix:
+        configure_tiles(config)
+    rows_at_once = (
+        max(_CACHED_BYTES // padded, abi.MATRIX_ROWS) // abi.MATRIX_ROWS * abi.MATRIX_ROWS
+    )
+    for row in range(0, rows, rows_at_once):
+        stop = min(row + rows_at_once, rows)
+        for panel in range(first, end):
+            _multiply_panel(workspace, layer, row, stop, panel, result, epilogue, by_matrix)
+    if by_matrix:
+        restore_tiles(config)
+
+
+@jit
+def _multiply_panel(
+    workspace: Any, layer: Any, row: Any, stop: Any, panel: Any, result: Any, epilogue: Any,
+    by_matrix: Any,
+) -> None:  # fmt: skip
+    """The outputs of one panel for rows row … stop − 1."""
     outputs, padded = layer.outputs, layer.padded_inputs
     sums = thread_scratch(workspace)
-    values = sums + 4 * abi.TILE_ROWS * abi.PANEL_OUTPUTS
-    first, end = thread_range((outputs + abi.PANEL_OUTPUTS - 1) // abi.PANEL_OUTPUTS)
-    for panel in range(first, end):
-        column = panel * abi.PANEL_OUTPUTS
-        weights = layer.weights + column * padded
-        count = min(abi.PANEL_OUTPUTS, outputs - column)
-        row = 0
-        while row < rows:
-            # The CPU's own prefetcher streams a panel that is used by one tile of rows. The second
-            # tile reuses the panel from the cache, and prefetches the next one meanwhile.
-            next_panel = weights if row != abi.TILE_ROWS else weights + abi.PANEL_OUTPUTS * padded
-            left = workspace.quantized + row * padded
-            done = _dot_rows(rows - row, left, padded, weights, sums, next_panel)
+    column = panel * abi.PANEL_OUTPUTS
+    weights = layer.weights + column * padded
+    tile = 0
+    while row < stop:
+        left = workspace.quantized + row * padded
+        done = _dot_rows(stop - row, left, padded, weights, sums, tile, by_matrix)
+        quant_ranges = workspace.quant_ranges + 8 * row
+        if column + abi.PANEL_OUTPUTS <= outputs:
+            _finish_panel(layer, row, column, sums, quant_ranges, done, result, epilogue)
+        else:
             for i in range(done):
-                tile_sums, tile_row = sums + 4 * i * abi.PANEL_OUTPUTS, row + i
-                quant_range = workspace.quant_ranges + 8 * tile_row
-                if count == abi.PANEL_OUTPUTS:  # a constant count, for which LLVM unrolls the loops
-                    _finish(
-                        layer, tile_row, column, tile_sums, quant_range, abi.PANEL_OUTPUTS, result,
-                        epilogue, values,
-                    )  # fmt: skip
-                else:
-                    _finish(
-                        layer, tile_row, column, tile_sums, quant_range, count, result, epilogue,
-                        values,
-                    )  # fmt: skip
-            row += done
-    barrier()
+                tile_sums, quant_range = sums + 4 * i * abi.PANEL_OUTPUTS, quant_ranges + 8 * i
+                _finish_part(
+                    layer, row + i, column, tile_sums, quant_range, outputs - column, result,
+                    epilogue, sums + 4 * abi.MATRIX_ROWS * abi.PANEL_OUTPUTS,
+                )  # fmt: skip
+        row += done
+        tile += 1

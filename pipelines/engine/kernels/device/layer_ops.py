@@ -15,8 +15,10 @@ import numpy as np
 
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.attention import (
-    attend,
-    attend_chunk,
+    attend_bf16,
+    attend_chunk_bf16,
+    attend_chunk_f32,
+    attend_f32,
     combine_chunks,
     f32_to_bf16,
     scale,
@@ -26,8 +28,6 @@ from pipelines.engine.kernels.device.gemm import quantize_row
 from pipelines.engine.kernels.device.intrinsics import prefetch
 from pipelines.engine.kernels.device.thread_team import barrier, thread_range, thread_scratch
 from pipelines.engine.kernels.device.views import (
-    bf16,
-    f32,
     i64,
     jit,
     key_values,
@@ -86,7 +86,7 @@ def _self_attention(args: Any, cache: Any, sequence: Any, head: Any, scratch: An
     """Self-attention of the new tokens of one sequence and head, one token after the other.
 
     cache: the address of this layer's tensor. scratch: float32 [head_dim] for the scaled query,
-    then [position_capacity] for scores.
+    then [position_capacity + SCORES_BEYOND] for scores.
     """
     tokens, heads, size = args.new_tokens, args.heads, args.head_dim
     start = i64(args.past_lengths)[sequence]
@@ -101,7 +101,7 @@ def _self_attention(args: Any, cache: Any, sequence: Any, head: Any, scratch: An
         f32_to_bf16(query + 4 * heads * size, size, keys + 2 * position * size)
         f32_to_bf16(query + 8 * heads * size, size, values + 2 * position * size)
         output = args.attention_output + 4 * (row * heads + head) * size
-        attend(scratch, keys, values, bf16, 2 * size, position + 1, size, scores, output)
+        attend_bf16(scratch, keys, values, 2 * size, position + 1, size, scores, output)
 
 
 @jit
@@ -146,7 +146,7 @@ def encoder_attention(args: Any) -> None:
             query = args.qkv + 4 * (row * 3 * heads + head) * size
             scale(query, args.attention_scale, size, scratch)
             output = args.attention_output + 4 * (row * heads + head) * size
-            attend(scratch, keys, values, f32, stride, stop - begin, size, scores, output)
+            attend_f32(scratch, keys, values, stride, stop - begin, size, scores, output)
     barrier()
 
 
@@ -190,10 +190,10 @@ def _cross_attention(
         partial = args.cross_partials + 4 * (index * args.max_chunks + chunk) * (size + 2)
         if args.source_is_bfloat16 != 0:
             keys, values = source.keys + 2 * begin, source.values + 2 * begin
-            attend_chunk(scratch, keys, values, bf16, 2 * size, count, size, scores, partial)
+            attend_chunk_bf16(scratch, keys, values, 2 * size, count, size, scores, partial)
         else:
             keys, values = source.keys + 4 * begin, source.values + 4 * begin
-            attend_chunk(scratch, keys, values, f32, 4 * size, count, size, scores, partial)
+            attend_chunk_f32(scratch, keys, values, 4 * size, count, size, scores, partial)
 
 
 @jit

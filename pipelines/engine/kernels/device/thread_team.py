@@ -14,7 +14,7 @@ from numba import types
 from pipelines.engine.kernels.device.views import jit
 from pipelines.engine.kernels.isa import BARRIER, THREAD, THREADS
 
-__all__ = ["barrier", "thread_count", "thread_index", "thread_range", "thread_scratch"]
+__all__ = ["barrier", "thread_range", "thread_scratch"]
 
 barrier = types.ExternalFunction(BARRIER, types.void())  # waits for all threads of the team
 thread_index = types.ExternalFunction(THREAD, types.int32())

@@ -61,7 +61,7 @@ class CompiledDecoder(CompiledStack):
         args.source_kv = np.frombuffer(source_kv, dtype=np.int64).ctypes.data
         args.source_is_bfloat16 = encoded_sources[0].keys[0].dtype == torch.bfloat16
         args.max_chunks = chunks
-        self._library.run(self.kernel, args)
+        self._teams.run(args, rows)
         if batch.capture is not None:
             shape = (self._num_layers, sequences, tokens, stack.heads, stack.head_dim)
             scale = None if stack.scaled else 1.0

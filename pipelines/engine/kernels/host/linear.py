@@ -7,10 +7,11 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.kernels import abi
+from pipelines.engine.kernels.host.team_size import Teams
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 
-__all__ = ["CompiledLinear", "ThreadScratch", "aligned_bytes"]
+__all__ = ["CompiledLinear", "ThreadScratch", "quantized_rows"]
 
 # Outputs packed at a time. Packing in parts keeps the second copy of the weights small.
 _OUTPUTS_AT_ONCE = 64 * abi.PANEL_OUTPUTS
@@ -40,6 +41,7 @@ class CompiledLinear:
         self, weight: Tensor | QuantizedWeight, bias: Tensor | None, library: KernelLibrary
     ) -> None:
         self.library = library
+        self._teams = {kernel: Teams(library, kernel) for kernel in ("linear", "argmax")}
         self.outputs, self.inputs = weight.shape
         self.padded_inputs = -(-self.inputs // abi.INPUT_MULTIPLE) * abi.INPUT_MULTIPLE
         padded_outputs = -(-self.outputs // abi.PANEL_OUTPUTS) * abi.PANEL_OUTPUTS
@@ -53,9 +55,11 @@ class CompiledLinear:
             outputs = -(-len(numbers) // abi.PANEL_OUTPUTS) * abi.PANEL_OUTPUTS
             wide = torch.zeros(outputs, self.padded_inputs, dtype=torch.int8)
             wide[: len(numbers), : self.inputs] = numbers
-            # [panels, padded_inputs / 4, PANEL_OUTPUTS, 4]: dot products take 4 inputs of an output
-            # at a time.
-            panels = wide.view(-1, abi.PANEL_OUTPUTS, self.padded_inputs // 4, 4).transpose(1, 2)
+            # [panels, padded_inputs / group, PANEL_OUTPUTS, group]: dot products take 4 or 8 inputs
+            # of an output at a time.
+            group = library.group_inputs
+            panels = wide.view(-1, abi.PANEL_OUTPUTS, self.padded_inputs // group, group)
+            panels = panels.transpose(1, 2)
             target = packed[start * self.padded_inputs : (start + outputs) * self.padded_inputs]
             target.view(torch.int8).view(panels.shape).copy_(panels)
         self.bias = torch.zeros(self.outputs) if bias is None else bias.float().contiguous()
@@ -86,9 +90,10 @@ class CompiledLinear:
             exp_sum: float64 [rows], Σ exp(output − value); undefined without `exp_sums`.
         """
         results = np.empty(len(x), dtype=_ARGMAX_DTYPE)
-        thread_records = np.empty((torch.get_num_threads(), len(x)), dtype=_ARGMAX_DTYPE)
+        parts = -(-self.outputs // (abi.PANEL_OUTPUTS * abi.ARGMAX_PANELS))
+        records = np.empty((parts, len(x)), dtype=_ARGMAX_DTYPE)
         args = abi.LinearArgs(layer=self.layer, output=results.ctypes.data, exp_sums=exp_sums)
-        args.layer.biases, args.thread_records = bias.data_ptr(), thread_records.ctypes.data
+        args.layer.biases, args.records = bias.data_ptr(), records.ctypes.data
         self._run("argmax", x, args)
         index = torch.from_numpy(results["index"].astype(np.int64))
         value, exp_sum = (torch.from_numpy(results[name].copy()) for name in ("value", "exp_sum"))
@@ -98,14 +103,14 @@ class CompiledLinear:
         """Run a kernel on x [..., inputs], with buffers for its quantized rows."""
         x = x.float().contiguous()
         args.rows, args.input = x.numel() // self.inputs, x.data_ptr()
-        quantized = torch.empty(args.rows * self.padded_inputs, dtype=torch.uint8)
+        quantized = quantized_rows(args.rows, self.padded_inputs)
         quant_ranges = torch.empty(args.rows, 2)
         scratch = ThreadScratch(torch.get_num_threads(), 0)
         workspace = args.workspace
         workspace.quantized, workspace.quant_ranges = quantized.data_ptr(), quant_ranges.data_ptr()
         workspace.quant_max = self.library.quant_max
         scratch.write_to(workspace)
-        self.library.run(kernel, args)
+        self._teams[kernel].run(args, args.rows)
 
 
 def aligned_bytes(size: int) -> Tensor:
@@ -113,6 +118,11 @@ def aligned_bytes(size: int) -> Tensor:
     buffer = torch.empty(size + abi.CACHE_LINE_BYTES, dtype=torch.uint8)
     first = -buffer.data_ptr() % abi.CACHE_LINE_BYTES
     return buffer[first : first + size]
+
+
+def quantized_rows(rows: int, padded_inputs: int) -> Tensor:
+    """An uninitialized buffer for quantized rows, and for those that fill the last tile up."""
+    return aligned_bytes((rows + abi.MATRIX_ROWS - 1) * padded_inputs)
 
 
 class ThreadScratch:
@@ -124,7 +134,8 @@ class ThreadScratch:
     """
 
     def __init__(self, threads: int, floats: int) -> None:
-        size = 4 * max((abi.TILE_ROWS + 1) * abi.PANEL_OUTPUTS, floats)
+        products = 4 * abi.PRODUCT_FLOATS + 2 * abi.TILE_CONFIG_BYTES
+        size = max(products, 4 * floats)
         self._stride = -(-size // abi.CACHE_LINE_BYTES) * abi.CACHE_LINE_BYTES
         self._buffer = aligned_bytes(threads * self._stride)
 

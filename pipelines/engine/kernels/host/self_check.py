@@ -8,6 +8,8 @@ cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -29,21 +31,27 @@ __all__ = ["wrong_kernels"]
 # were within 4e-7 and stacks within 0.015, where one activation may round to the next byte.
 _PRODUCT_TOLERANCE, _STACK_TOLERANCE = 0.01, 0.05
 
-_LAYERS, _HEADS, _HEAD_DIM, _D_MODEL, _FFN_DIM = 2, 2, 16, 32, 72
+_LAYERS, _HEADS, _FFN_DIM = 2, 2, 72
+# Heads of 64 have code of their own (device/heads.py).
+_HEAD_DIMS = (16, 64)
 _CPU = torch.device("cpu")
 
 
 def wrong_kernels(library: KernelLibrary) -> list[str]:
     """The kernels whose results differ from torch's."""
-    checks = {
-        "linear": _linear_is_right,
-        "argmax": _argmax_is_right,
-        "encoder_pass": _encoder_is_right,
-        "project_cross_kv": _cross_kv_is_right,
-        "decoder_step": _decoder_is_right,
+    checks: dict[str, tuple[Callable[[_Random], bool], tuple[int, ...]]] = {
+        "linear": (_linear_is_right, _HEAD_DIMS[:1]),
+        "argmax": (_argmax_is_right, _HEAD_DIMS[:1]),
+        "encoder_pass": (_encoder_is_right, _HEAD_DIMS),
+        "project_cross_kv": (_cross_kv_is_right, _HEAD_DIMS),
+        "decoder_step": (_decoder_is_right, _HEAD_DIMS),
     }
     with torch.inference_mode():
-        return [name for name, is_right in checks.items() if not is_right(library)]
+        return [
+            name
+            for name, (is_right, head_dims) in checks.items()
+            if not all(is_right(_Random(library, head_dim)) for head_dim in head_dims)
+        ]
 
 
 def _is_close(result: Tensor, expected: Tensor, tolerance: float = _STACK_TOLERANCE) -> bool:
@@ -55,8 +63,8 @@ def _is_close(result: Tensor, expected: Tensor, tolerance: float = _STACK_TOLERA
 class _Random:
     """Weights and inputs from a fixed seed, for kernels and for torch."""
 
-    def __init__(self, library: KernelLibrary) -> None:
-        self.library = library
+    def __init__(self, library: KernelLibrary, head_dim: int) -> None:
+        self.library, self.head_dim, self.d_model = library, head_dim, _HEADS * head_dim
         self._generator = torch.Generator().manual_seed(1)
 
     def tensor(self, *shape: int) -> Tensor:
@@ -67,7 +75,7 @@ class _Random:
         return _Linear(weight, self.tensor(outputs) * 0.1, self.library)
 
     def norm(self) -> AffineNorm:
-        return AffineNorm(1 + 0.1 * self.tensor(_D_MODEL), 0.1 * self.tensor(_D_MODEL))
+        return AffineNorm(1 + 0.1 * self.tensor(self.d_model), 0.1 * self.tensor(self.d_model))
 
 
 class _Linear:
@@ -85,41 +93,48 @@ class _Linear:
         return F.linear(((x - low) / step + 0.5).floor() * step + low, self._weight, self._bias)
 
 
-def _linear_is_right(library: KernelLibrary) -> bool:
-    random = _Random(library)
-    # 45 outputs: one whole panel and a part. 15 rows: tiles of 8, 4, 2 and 1.
-    layer, x = random.linear(45, 30), random.tensor(15, 30)
-    return _is_close(layer.compiled(x), layer(x), _PRODUCT_TOLERANCE)
+def _linear_is_right(random: _Random) -> bool:
+    right = True
+    # 45 outputs: one whole panel and a part. 15 rows: tiles of 8, 4, 2 and 1. 128 inputs: a matrix
+    # unit computes them, in tiles of 32 rows with and without a next one, and of 16.
+    for inputs, rows in ((30, 15), (128, 20), (128, 3 * 32 + 12)):
+        layer, x = random.linear(45, inputs), random.tensor(rows, inputs)
+        right = right and _is_close(layer.compiled(x), layer(x), _PRODUCT_TOLERANCE)
+    return right
 
 
-def _argmax_is_right(library: KernelLibrary) -> bool:
-    random = _Random(library)
-    layer, x = random.linear(45, 30), random.tensor(15, 30)
-    index, value, exp_sum = layer.compiled.argmax(x, layer.compiled.bias, exp_sums=True)
-    outputs = layer(x)
-    logsumexp = exp_sum.log() + value
-    if not bool(((index >= 0) & (index < 45)).all()):
-        return False
-    chosen = outputs.gather(1, index[:, None])[:, 0]  # compared by value: there may be near ties
-    pairs = (value, outputs.amax(1)), (chosen, outputs.amax(1)), (logsumexp, outputs.logsumexp(1))
-    return all(_is_close(result, expected, _PRODUCT_TOLERANCE) for result, expected in pairs)
+def _argmax_is_right(random: _Random) -> bool:
+    # The second one: several records, and rows for a matrix unit.
+    for count, inputs, rows in ((45, 30, 15), (1100, 128, 20)):
+        layer, x = random.linear(count, inputs), random.tensor(rows, inputs)
+        index, value, exp_sum = layer.compiled.argmax(x, layer.compiled.bias, exp_sums=True)
+        outputs = layer(x)
+        if not bool(((index >= 0) & (index < count)).all()):
+            return False
+        chosen = outputs.gather(1, index[:, None])[:, 0]  # by value: there may be near ties
+        best, logsumexp = outputs.amax(1), outputs.logsumexp(1)
+        pairs = (value, best), (chosen, best), (exp_sum.log() + value, logsumexp)
+        if not all(_is_close(*pair, tolerance=_PRODUCT_TOLERANCE) for pair in pairs):
+            return False
+    return True
 
 
-def _stack(activation: Activation, norm_first: bool) -> Stack:
+def _stack(head_dim: int, activation: Activation, norm_first: bool) -> Stack:
     return Stack(
-        layers=_LAYERS, heads=_HEADS, head_dim=_HEAD_DIM, d_model=_D_MODEL, ffn_dim=_FFN_DIM,
-        max_positions=64, activation=activation, positions="table", position_offset=0,
-        embedding_scale=1.0, norm_first=norm_first, final_norm=norm_first, embedding_norm=False,
+        layers=_LAYERS, heads=_HEADS, head_dim=head_dim, d_model=_HEADS * head_dim,
+        ffn_dim=_FFN_DIM, max_positions=64, activation=activation, positions="table",
+        position_offset=0, embedding_scale=1.0, norm_first=norm_first, final_norm=norm_first,
+        embedding_norm=False,
     )  # fmt: skip
 
 
 def _layer_norm(x: Tensor, norm: AffineNorm) -> Tensor:
-    return F.layer_norm(x, (_D_MODEL,), norm.weight, norm.bias)
+    return F.layer_norm(x, norm.weight.shape, norm.weight, norm.bias)
 
 
 def _heads(x: Tensor) -> Tensor:
     """[length, heads × head_dim] → [heads, length, head_dim]"""
-    return x.view(len(x), _HEADS, _HEAD_DIM).transpose(0, 1)
+    return x.view(len(x), _HEADS, -1).transpose(0, 1)
 
 
 def _attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -128,13 +143,13 @@ def _attention(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None 
     return mixed.transpose(0, 1).reshape(query.shape[1], -1)
 
 
-def _encoder_is_right(library: KernelLibrary) -> bool:
+def _encoder_is_right(random: _Random) -> bool:
     """A post-norm encoder with ReLU, two sources in one call."""
-    random, lengths = _Random(library), [5, 3]
+    d_model, lengths = random.d_model, [5, 3]
     layers = [
         (
-            random.linear(3 * _D_MODEL, _D_MODEL), random.linear(_D_MODEL, _D_MODEL),
-            random.linear(_FFN_DIM, _D_MODEL), random.linear(_D_MODEL, _FFN_DIM),
+            random.linear(3 * d_model, d_model), random.linear(d_model, d_model),
+            random.linear(_FFN_DIM, d_model), random.linear(d_model, _FFN_DIM),
             random.norm(), random.norm(),
         )
         for _ in range(_LAYERS)
@@ -143,8 +158,10 @@ def _encoder_is_right(library: KernelLibrary) -> bool:
         CompiledLayer(tuple(linear.compiled for linear in linears), tuple(norms))
         for *linears, norms in [(*layer[:4], layer[4:]) for layer in layers]
     ]
-    encoder = CompiledEncoder(_stack("relu", norm_first=False), compiled, None, library)
-    x = random.tensor(sum(lengths), _D_MODEL)
+    encoder = CompiledEncoder(
+        _stack(random.head_dim, "relu", norm_first=False), compiled, None, random.library
+    )
+    x = random.tensor(sum(lengths), d_model)
     expected = x.clone()
     for qkv, out, up, down, attention_norm, final_norm in layers:
         parts = [
@@ -156,12 +173,14 @@ def _encoder_is_right(library: KernelLibrary) -> bool:
     return _is_close(encoder(x, lengths), expected)
 
 
-def _cross_kv_is_right(library: KernelLibrary) -> bool:
-    random, lengths = _Random(library), [5, 3]
-    layers = [random.linear(2 * _D_MODEL, _D_MODEL) for _ in range(_LAYERS)]
+def _cross_kv_is_right(random: _Random) -> bool:
+    d_model, lengths = random.d_model, [5, 3]
+    layers = [random.linear(2 * d_model, d_model) for _ in range(_LAYERS)]
     compiled = [CompiledLayer((layer.compiled,), ()) for layer in layers]
-    projection = CompiledCrossKV(_stack("gelu", norm_first=True), compiled, None, library)
-    hidden = random.tensor(sum(lengths), _D_MODEL)
+    projection = CompiledCrossKV(
+        _stack(random.head_dim, "gelu", norm_first=True), compiled, None, random.library
+    )
+    hidden = random.tensor(sum(lengths), d_model)
     results = projection(hidden, lengths)
     for result, own in zip(results, torch.split(hidden, lengths), strict=True):
         for index, layer in enumerate(layers):
@@ -171,14 +190,14 @@ def _cross_kv_is_right(library: KernelLibrary) -> bool:
     return True
 
 
-def _decoder_is_right(library: KernelLibrary) -> bool:
+def _decoder_is_right(random: _Random) -> bool:
     """A pre-norm decoder with GELU: 3 sequences of which 2 share a source, 2 new tokens each."""
-    random, tokens, past_lengths = _Random(library), 2, [0, 3, 5]
+    d_model, tokens, past_lengths = random.d_model, 2, [0, 3, 5]
     layers = [
         (
-            random.linear(3 * _D_MODEL, _D_MODEL), random.linear(_D_MODEL, _D_MODEL),
-            random.linear(_D_MODEL, _D_MODEL), random.linear(_D_MODEL, _D_MODEL),
-            random.linear(_FFN_DIM, _D_MODEL), random.linear(_D_MODEL, _FFN_DIM),
+            random.linear(3 * d_model, d_model), random.linear(d_model, d_model),
+            random.linear(d_model, d_model), random.linear(d_model, d_model),
+            random.linear(_FFN_DIM, d_model), random.linear(d_model, _FFN_DIM),
             random.norm(), random.norm(), random.norm(),
         )
         for _ in range(_LAYERS)
@@ -188,25 +207,28 @@ def _decoder_is_right(library: KernelLibrary) -> bool:
         for layer in layers
     ]
     final = random.norm()
-    decoder = CompiledDecoder(_stack("gelu", norm_first=True), compiled, final, library)
-    # Two chunks of positions in the second source.
+    decoder = CompiledDecoder(
+        _stack(random.head_dim, "gelu", norm_first=True), compiled, final, random.library
+    )
+    # Two chunks of positions in the second source. One dtype for each size of heads.
+    dtype = torch.bfloat16 if random.head_dim == 64 else torch.float32
     sources = [
         EncodedSource(
-            tuple(random.tensor(_HEADS, length, _HEAD_DIM) for _ in layers),
-            tuple(random.tensor(_HEADS, length, _HEAD_DIM) for _ in layers),
+            tuple(random.tensor(_HEADS, length, random.head_dim).to(dtype) for _ in layers),
+            tuple(random.tensor(_HEADS, length, random.head_dim).to(dtype) for _ in layers),
             None,
         )
         for length in (7, 300)
     ]
     encoded_sources = (sources[0], sources[1], sources[1])
-    cache = KVCache(_LAYERS, _HEADS, 64, _HEAD_DIM, _CPU, torch.bfloat16)
+    cache = KVCache(_LAYERS, _HEADS, 64, random.head_dim, _CPU, torch.bfloat16)
     for slot, length in enumerate(past_lengths):
         cache.alloc()
         cache.advance(slice(slot, slot + 1), length)
     for tensor in cache.layers:
         tensor.copy_(random.tensor(*tensor.shape))
     past = [tensor.float() for tensor in cache.layers]
-    x = random.tensor(3 * tokens, _D_MODEL)
+    x = random.tensor(3 * tokens, d_model)
     expected = []
     by_sequence = zip(torch.split(x, tokens), encoded_sources, past_lengths, strict=True)
     for index, (states, encoded, length) in enumerate(by_sequence):
@@ -219,7 +241,7 @@ def _decoder_is_right(library: KernelLibrary) -> bool:
             )
             states = states + out(_attention(query, keys, values, visible))
             query = _heads(cross_query(_layer_norm(states, cross_norm)))
-            mixed = _attention(query, encoded.keys[layer], encoded.values[layer])
+            mixed = _attention(query, encoded.keys[layer].float(), encoded.values[layer].float())
             states = states + cross_out(mixed)
             states = states + down(F.gelu(up(_layer_norm(states, ffn_norm))))
         expected.append(_layer_norm(states, final))

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.kernels import abi
-from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, aligned_bytes
+from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, quantized_rows
+from pipelines.engine.kernels.host.team_size import Teams
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.architecture import Stack
 
@@ -70,7 +71,8 @@ class CompiledStack:
         final: AffineNorm | None,
         library: KernelLibrary,
     ) -> None:
-        self._stack, self._num_layers, self._library = stack, len(layers), library
+        self._stack, self._num_layers = stack, len(layers)
+        self._library, self._teams = library, Teams(library, self.kernel)
         linears = [linear for layer in layers for linear in layer.linears]
         self._linears = (abi.LinearLayer * len(linears))(*(linear.layer for linear in linears))
         # In the order of use: the norm before each block is its own (pre-norm), or the norm that
@@ -97,7 +99,8 @@ class CompiledStack:
     ) -> Self | None:
         """A compiled stack of these layers; None unless the kernels support all of them."""
         compiled = [layer for layer in layers if layer is not None]
-        unsupported = stack.relative is not None or stack.rms or stack.gated
+        positions = stack.relative is not None or stack.rotary is not None
+        unsupported = positions or stack.rms or stack.gated
         if len(compiled) < len(layers) or not compiled or unsupported:
             return None
         library = compiled[0].linears[0].library
@@ -123,11 +126,11 @@ class CompiledStack:
             return
         threads, rows, positions, *sizes = self._reserved = tuple(map(max, needed, reserved))
         self._scratch = ThreadScratch(
-            threads, max(self._stack.d_model, self._stack.head_dim + positions)
+            threads, max(self._stack.d_model, self._stack.head_dim + positions + abi.SCORES_BEYOND)
         )
         workspace = self._args.workspace
         self._scratch.write_to(workspace)
-        self._quantized = aligned_bytes(rows * self._padded_inputs)
+        self._quantized = quantized_rows(rows, self._padded_inputs)
         self._quant_ranges = torch.empty(rows, 2)
         workspace.quantized = self._quantized.data_ptr()
         workspace.quant_ranges = self._quant_ranges.data_ptr()

@@ -39,6 +39,7 @@ def test_the_translation_lies_beside_the_film(film: Path) -> None:
     assert film.read_text(encoding="utf-8") == _FILM
 
 
+@pytest.mark.slow
 def test_two_languages_in_a_named_file(film: Path) -> None:
     target = film.with_name("both.srt")
     assert _translate(str(film), "--bilingual", "-o", str(target))[0] == 0
@@ -46,6 +47,7 @@ def test_two_languages_in_a_named_file(film: Path) -> None:
     assert "Wetter" in read(target).cues[0].text
 
 
+@pytest.mark.slow
 def test_as_text_it_is_lines(film: Path) -> None:
     target = film.with_name("lines.txt")
     assert _translate(str(film), "--as-text", "-o", str(target))[0] == 0

@@ -67,6 +67,7 @@ class Interrupted:
         monkeypatch.setattr(Translator, "translate_lines", some)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["talk.txt", "deep/film.srt"])
 def test_an_ended_run_goes_on_and_ends_with_equal_files(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -88,6 +89,7 @@ def test_an_ended_run_goes_on_and_ends_with_equal_files(
     assert "done already" in err
 
 
+@pytest.mark.slow
 def test_folders_plans_and_failures(folder: Path, tmp_path: Path) -> None:
     (folder / "empty.srt").write_text("no cue\n")
     _, plan, _ = translate("in", "-o", "out", "--dry-run")
@@ -105,6 +107,7 @@ def test_folders_plans_and_failures(folder: Path, tmp_path: Path) -> None:
     assert translate("--from-list", "list", "-o", "out")[0] == 0
 
 
+@pytest.mark.slow
 def test_translations_beside_their_films_are_no_inputs(folder: Path) -> None:
     assert translate(str(folder / "deep"))[0] == 0
     code, _, err = translate(str(folder / "deep"))
@@ -113,6 +116,7 @@ def test_translations_beside_their_films_are_no_inputs(folder: Path) -> None:
     assert set(contents(folder / "deep")) == {"film.srt", "film.de.srt"}
 
 
+@pytest.mark.slow
 def test_another_style_is_written_without_translating(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,6 +128,7 @@ def test_another_style_is_written_without_translating(
     assert "The weather is nice today." in written
 
 
+@pytest.mark.slow
 def test_a_file_of_other_origin_is_not_replaced(folder: Path, tmp_path: Path) -> None:
     source, target = str(folder / "talk.txt"), tmp_path / "mine.txt"
     target.write_text("my own work\n")

@@ -68,6 +68,7 @@ def test_a_damaged_file_lets_nobody_in(
     assert httpx.get(here, headers=bearer("unused")).status_code == 200
 
 
+@pytest.mark.slow
 def test_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,6 +151,7 @@ def test_a_signal_closes_the_line_before_the_server_ends() -> None:
     assert server.should_exit
 
 
+@pytest.mark.slow
 def test_other_sites_and_other_names_are_refused(thread_server: Callable[..., str]) -> None:
     url = thread_server()
     for path in ("v1/models", "metrics", "health"):

@@ -171,6 +171,10 @@ def test_curl_calls_and_reads(page: tuple[str, Any]) -> None:
     data = json.loads(said.rstrip().rpartition("data: ")[2])
     assert data[0]
     assert data[1]["target"] == "de"
+    by_name = url.replace("call/", "call/v2/")
+    event = httpx.post(by_name, json={"text": "Good morning.", "target": "de"}).json()["event_id"]
+    said = httpx.get(f"{url}/{event}", timeout=120).text
+    assert json.loads(said.rstrip().rpartition("data: ")[2]) == data
 
 
 def test_a_client_that_leaves_frees_its_place(page: tuple[str, Any], tmp_path: Path) -> None:
@@ -205,6 +209,9 @@ def test_a_client_that_leaves_frees_its_place(page: tuple[str, Any], tmp_path: P
         ("call/live", {"data": [{"path": "/etc/passwd"}, "", "", 0]}, "must be uploaded"),
         ("call/live", {"data": [["nested"], "", "", 0]}, "an argument is"),
         ("cancel", {"session_hash": "abcdefgh", "fn_index": 0, "event_id": "x"}, "'event_id'"),
+        ("call/v2/translate", {"text": "Good morning."}, "'target' is missing"),
+        ("call/v2/translate", {"words": ""}, "unknown argument 'words'; there are: text, target"),
+        ("call/v2/live", {"recording": {"path": "/etc/passwd"}}, "must be uploaded"),
         ("queue/join", [], "JSON object"),
     ],
 )

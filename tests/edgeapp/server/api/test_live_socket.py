@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +15,9 @@ import soxr
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from edgeapp import memory_limit
 from edgeapp.server.access.tokens import TokenFile
+from edgeapp.server.tasks.event_task import EventTask
 from pipelines import SAMPLE_RATE, load_audio
 from pipelines.hub import assets_folder
 from tests.edgeapp.server.api.conftest import Api
@@ -74,6 +77,28 @@ def test_any_sample_rate_gives_numbered_dated_events_with_words(api: Api, rate: 
             assert "".join(word["word"] for word in event["words"]) == event["text"]
 
 
+def test_two_channels_are_two_speakers(api: Api) -> None:
+    rate = 16_000
+    names = ("question.flac", "talk.flac")
+    channels = [np.frombuffer(pcm(rate, name), "<i2")[: 4 * rate] for name in names]
+    longest = max(map(len, channels))
+    sound = np.stack([np.pad(each, (0, longest - len(each))) for each in channels], axis=1)
+    with live(api.url, f"rate={rate}&language=en&speakers=Me,Them") as socket:
+        next_event(socket)
+        socket.send(sound.tobytes())
+        socket.send('{"type": "stop"}')
+        events = to_the_end(socket)
+    own = {
+        name: text_of([event for event in events if event.get("speaker") == name])
+        for name in ("Me", "Them")
+    }
+    assert "train to Boston" in own["Me"]
+    assert "new house" in own["Them"]
+    assert "speaker" not in events[-1]
+    with live(api.url, f"rate={rate}&speakers=Me") as socket:
+        assert "two different names" in next_event(socket)["message"]
+
+
 def test_a_session_that_is_cut_ten_times_loses_no_sound_and_no_event(api: Api) -> None:
     rate = 16_000
     audio = pcm(rate)
@@ -128,6 +153,33 @@ def test_a_new_connection_takes_over_one_that_the_server_believes_open(api: Api)
             while True:
                 first.recv(20)
         assert first.close_code == 1013
+
+
+def test_a_new_connection_takes_over_one_that_is_still_taking_over(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    original = EventTask.resume
+
+    def resume(self: EventTask, send: Callable[[dict[str, Any]], None]) -> None:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(20)
+        original(self, send)
+
+    monkeypatch.setattr(EventTask, "resume", resume)
+    with live(api.url, "rate=16000") as first:
+        session = next_event(first)["session"]
+    with live(api.url, f"session={session}") as second:
+        assert begun.wait(20)
+        with live(api.url, f"session={session}") as third:
+            answer = next_event(third)
+            assert answer["type"] == "resumed", answer
+            go_on.set()
+            with suppress(ConnectionClosed):
+                assert not second.recv(20), "the session is the third one's"
+            third.send('{"type": "stop"}')
+            assert to_the_end(third)[-1]["type"] == "end"
 
 
 def test_a_long_frame_waits_for_the_model_and_is_not_dropped(
@@ -200,3 +252,47 @@ def test_a_token_is_required_and_a_session_is_its_owners(
             live(url, "rate=16000", additional_headers=keys["anna"] | origin),
         ):
             pass
+
+
+def test_a_session_counts_against_the_memory_limit(
+    thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit, mb, free = 1 << 30, 1 << 20, 20
+    monkeypatch.setattr(memory_limit, "memory_in_use", lambda: limit - free * mb)
+    url = thread_server(memory_bytes=limit)
+    with live(url, "rate=192000") as socket:
+        refused = next_event(socket)
+        assert refused["type"] == "error"
+        assert "a live session needs about 28 MB" in refused["message"]
+        with pytest.raises(ConnectionClosed):
+            next_event(socket)
+        assert socket.close_code == 1013
+    free = 48  # the model takes 12
+    with live(url, "rate=192000") as first:
+        assert next_event(first)["type"] == "started"
+        first.send(bytes(2 * 192_000))
+        next_event(first)
+        # Its memory is kept free for it, though it holds no sound yet.
+        with live(url, "rate=192000") as second:
+            assert next_event(second)["type"] == "error"
+        first.send('{"type": "stop"}')
+        to_the_end(first)
+
+
+def test_resumed_comes_first_though_recognition_goes_on(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = EventTask.resume
+
+    def resume(self: EventTask, send: Callable[[dict[str, Any]], None]) -> None:
+        send({"type": "partial", "id": 1, "text": "said at this moment"})
+        original(self, send)
+
+    monkeypatch.setattr(EventTask, "resume", resume)
+    with live(api.url, "rate=16000&language=en") as socket:
+        session = next_event(socket)["session"]
+        socket.socket.close()
+    with live(api.url, f"session={session}&after=0") as socket:
+        assert next_event(socket)["type"] == "resumed"
+        socket.send('{"type": "stop"}')
+        to_the_end(socket)

@@ -51,6 +51,25 @@ def test_streaming(client: Any) -> None:
     assert "".join(event.delta for event in events[:-1]) == events[-1].text
 
 
+def test_logprobs_of_a_transcript_and_of_each_delta(client: Any) -> None:
+    def joined(tokens: Any) -> str:
+        assert "".join(token.token for token in tokens)
+        assert all(token.logprob <= 0 for token in tokens)
+        return b"".join(bytes(map(int, token.bytes)) for token in tokens).decode()
+
+    create = client.audio.transcriptions.create
+    wanted = {"model": "whisper-1", "file": ("story.flac", recording("story.flac")),
+              "include": ["logprobs"]}  # fmt: skip
+    plain = create(**wanted)
+    assert joined(plain.logprobs) == plain.text
+    *deltas, done = create(**wanted, stream=True)
+    assert [joined(event.logprobs) for event in deltas] == [event.delta for event in deltas]
+    whole = [token.to_dict() for event in deltas for token in event.logprobs]
+    assert [token.to_dict() for token in done.logprobs] == whole
+    assert [token.logprob for token in plain.logprobs] == [token["logprob"] for token in whole]
+    assert create(model="whisper-1", file=wanted["file"]).logprobs is None
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of OpenAI's own models
 def test_translations_and_models(client: Any) -> None:
     answer = client.audio.translations.create(model="whisper-1", file=(QUESTION, recording()))

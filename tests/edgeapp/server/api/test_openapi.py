@@ -31,9 +31,9 @@ def test_every_field_that_is_described_is_known(endpoint: str) -> None:
     operation = PATHS[f"/v1/audio/{endpoint}"]["post"]
     schema = operation["requestBody"]["content"]["multipart/form-data"]["schema"]
     values = {
-        "model": "whisper-1", "temperature": "0", "response_format": "verbose_json",
+        "model": "whisper-1", "temperature": "0",
         "language": "en", "timestamp_granularities[]": "word", "chunking_strategy": "auto",
-        "stream": "false",
+        "stream": "false", "include[]": "logprobs", "response_format": "json",
     }  # fmt: skip
     names = [name for name in schema["properties"] if name != "file"]
     fields = [(name, values.get(name, "x")) for name in names]

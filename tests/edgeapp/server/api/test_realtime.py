@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import soxr
+from starlette.websockets import WebSocketDisconnect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from edgeapp import memory_limit
+from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.realtime.audio_formats import AudioDecoder
 from edgeapp.server.api.realtime.config import SessionConfig
+from edgeapp.server.api.realtime.socket import RealtimeSocket
+from edgeapp.server.options import ServerOptions
+from edgeapp.settings import Settings
 from pipelines import SAMPLE_RATE, load_audio
 from pipelines.hub import assets_folder
 from tests.edgeapp.server.api.conftest import QUESTION, Api
@@ -207,3 +215,71 @@ def test_the_openai_client(api: Api) -> None:
                 if event.type == f"{ITEM}.completed":
                     assert "train to Boston" in event.transcript
                     break
+
+
+def test_sessions_and_buffers_count_against_the_memory_limit(
+    thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit, mb, free = 1 << 30, 1 << 20, 5
+    monkeypatch.setattr(memory_limit, "memory_in_use", lambda: limit - free * mb)
+    url = thread_server(memory_bytes=limit)
+    with session(url) as socket:
+        (refused,) = until(socket, "error")
+        assert refused["error"]["code"] == "rate_limit_exceeded"
+        assert "a live session needs about 10 MB" in refused["error"]["message"]
+        with pytest.raises(ConnectionClosed):
+            socket.recv(60)
+        assert socket.close_code == 1013
+    free = 60
+    with session(url) as socket:
+        send(socket, "session.update", session=update(turn_detection=None))
+        until(socket, "session.updated")
+        minute = base64.b64encode(bytes(2 * 24_000 * 60)).decode()
+        for _ in range(4):
+            send(socket, "input_audio_buffer.append", audio=minute)
+        full = until(socket, "error")[-1]
+        assert full["error"]["code"] == "rate_limit_exceeded"
+        assert "commit or clear" in full["error"]["message"]
+        send(socket, "input_audio_buffer.clear")
+        until(socket, "input_audio_buffer.cleared")
+
+
+def test_a_client_that_does_not_read_is_not_read() -> None:
+    """The events that wait for it would fill the memory."""
+    reading = asyncio.Event()
+
+    class Socket:
+        scope: dict[str, Any] = {}  # noqa: RUF012
+        query_params = {"intent": "transcription"}  # noqa: RUF012
+        received = 0
+
+        async def accept(self, subprotocol: str | None) -> None:
+            pass
+
+        async def receive_text(self) -> str:
+            self.received += 1
+            if self.received > 2_000:
+                raise WebSocketDisconnect
+            return "not JSON"
+
+        async def send_json(self, event: Any) -> None:
+            await reading.wait()
+
+    async def talk() -> tuple[int, int]:
+        pool = ModelPool(Settings(), listed_only=True)
+        logins = SimpleNamespace(person_of=lambda connection: "")
+        service: Any = SimpleNamespace(pool=pool, logins=logins, options=ServerOptions())
+        socket: Any = Socket()
+        serving = asyncio.create_task(RealtimeSocket(service).serve(socket))
+        before = -1
+        while socket.received != before:
+            before = socket.received
+            for _ in range(1_000):
+                await asyncio.sleep(0)
+        reading.set()
+        await serving
+        return before, socket.received
+
+    unread, read = asyncio.run(talk())
+    assert unread < 300
+    assert read == 2_001

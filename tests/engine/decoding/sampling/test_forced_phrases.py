@@ -69,6 +69,7 @@ def test_a_phrase_waits_until_it_may_begin_and_is_given_up_if_it_never_may() -> 
     assert int(allowed.argmax()) == 3, "overdue"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam_size", [1, 3])
 def test_phrases_occur_in_every_hypothesis(
     engine: Engine, marian: LoadedModel, beam_size: int

@@ -1,10 +1,13 @@
-"""Recognition with models that transformers runs: each chunk equals `generate`, on the command
-line too."""
+"""Recognition with models without timestamps, native or run by transformers: each chunk equals
+`generate`, on the command line too."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import warnings
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +15,25 @@ import numpy as np
 import pytest
 
 from edgeapp.cli import main
-from pipelines import LiveTranscriber, SegmentDone, TextDelta, Transcriber, UnsupportedTask
+from pipelines import (
+    CheckpointError,
+    CommittedText,
+    LiveEvent,
+    LiveOptions,
+    LiveTranscriber,
+    ModelError,
+    PartialText,
+    SegmentDone,
+    TextDelta,
+    Transcriber,
+    UnsupportedTask,
+)
 from pipelines.asr.audio.chunks import split_at_pauses
+from pipelines.asr.plain_tokenizer import PlainTokenizer
+from pipelines.asr.sound_input import RawSound
 from pipelines.hub import assets_folder, resolve
-from pipelines.processors import open_feature_extractor
+from pipelines.processors import open_feature_extractor, open_text_tokenizer
+from tests.fixtures.moonshine import save_moonshine, write_pieces
 from tests.fixtures.wrapped import save_module, save_words
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
@@ -23,10 +41,6 @@ quiet = pytest.mark.filterwarnings("ignore:.*run by transformers")
 
 RATE = 16_000
 EXTRACTORS: dict[str, dict[str, Any]] = {
-    "moonshine": {
-        "feature_extractor_type": "Wav2Vec2FeatureExtractor", "sampling_rate": RATE,
-        "feature_size": 1, "do_normalize": False, "return_attention_mask": True,
-    },
     "speech2text": {
         "feature_extractor_type": "Speech2TextFeatureExtractor", "sampling_rate": RATE,
         "feature_size": 20, "num_mel_bins": 20,
@@ -39,6 +53,8 @@ EXTRACTORS: dict[str, dict[str, Any]] = {
 
 
 def save_recognizer(folder: Path, family: str) -> Any:
+    if family == "moonshine":
+        return save_moonshine(folder)
     module = save_module(folder, family)
     save_words(folder)
     path = folder / "preprocessor_config.json"
@@ -54,7 +70,7 @@ def speech() -> np.ndarray:
 
 
 @quiet
-@pytest.mark.parametrize("family", EXTRACTORS)
+@pytest.mark.parametrize("family", ["moonshine", *EXTRACTORS])
 def test_each_chunk_equals_generate(family: str, tmp_path: Path, speech: np.ndarray) -> None:
     module = save_recognizer(tmp_path, family)
     assert resolve(tmp_path).task == "asr"
@@ -92,9 +108,80 @@ def test_live_text_and_order(tmp_path: Path, speech: np.ndarray) -> None:
         assert [segment.id for segment in done] == [*range(len(done))]
 
 
+@pytest.mark.parametrize("policy", ["agreement", "attention"])
+def test_live_captions_of_moonshine(tmp_path: Path, speech: np.ndarray, policy: Any) -> None:
+    save_recognizer(tmp_path, "moonshine")
+
+    def heard(drafts: bool) -> tuple[str, list[LiveEvent]]:
+        options = LiveOptions(policy=policy, drafts=drafts)
+        with Transcriber(tmp_path, device="cpu", compute_type="float32") as transcriber:
+            live = LiveTranscriber(transcriber, options)
+            events: list[LiveEvent] = []
+            for at in range(0, len(speech), 1600):
+                events += live.feed(speech[at : at + 1600])
+            events += live.finish()
+            assert live.language == "en"
+        committed = [event for event in events if isinstance(event, CommittedText)]
+        assert all(a.end <= b.start for a, b in pairwise(committed))
+        return "".join(event.text for event in committed), events
+
+    text, events = heard(drafts=True)
+    assert text.split()
+    assert heard(drafts=False)[0] == text
+    partial = [event.text for event in events if isinstance(event, PartialText)]
+    assert partial[-1] == "", "all text is committed at the end"
+
+
+def test_it_needs_no_transformers(tmp_path: Path, speech: np.ndarray) -> None:
+    save_recognizer(tmp_path, "moonshine")
+    (tmp_path / "preprocessor_config.json").unlink()
+    code = (
+        "import sys; from pipelines import Transcriber, load_audio\n"
+        f"with Transcriber({str(tmp_path)!r}, device='cpu') as model:\n"
+        "    list(model.transcribe(sys.argv[1]))\n"
+        "assert 'transformers' not in sys.modules\n"
+    )
+    sample = assets_folder() / "samples" / "question.flac"
+    subprocess.run([sys.executable, "-c", code, str(sample)], check=True, timeout=180)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sampling_rate": 8000}, "takes sound at 8000 Hz"),
+        ({"do_normalize": True}, ""),
+    ],
+)
+def test_the_preprocessor_of_moonshine(
+    tmp_path: Path, speech: np.ndarray, change: dict[str, Any], message: str
+) -> None:
+    save_recognizer(tmp_path, "moonshine")
+    path = tmp_path / "preprocessor_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | change), "utf-8")
+    if message:
+        with pytest.raises(ModelError, match=message):
+            Transcriber(tmp_path, device="cpu")
+        return
+    made = open_feature_extractor(tmp_path)(speech, sampling_rate=RATE, return_tensors="pt")
+    np.testing.assert_allclose(RawSound(tmp_path, "it")(speech), made["input_values"][0], atol=1e-5)
+
+
+def test_text_is_that_of_the_tokenizer_of_transformers(tmp_path: Path) -> None:
+    write_pieces(tmp_path)
+    plain, theirs = PlainTokenizer(tmp_path), open_text_tokenizer(tmp_path)
+    assert len(plain) == len(theirs)
+    for text in ("the cat sees a house", "née 😀 sun", "  a  b"):
+        ids = plain.encode(text)
+        assert ids == theirs(text.strip(), add_special_tokens=False)["input_ids"]
+        assert plain.text([1, *ids, 2]).strip() == theirs.decode(ids).strip()
+    save_words(tmp_path)
+    with pytest.raises(CheckpointError, match="not of SentencePiece's kind"):
+        PlainTokenizer(tmp_path)
+
+
 @quiet
 def test_what_they_cannot_do_is_refused(tmp_path: Path, speech: np.ndarray) -> None:
-    save_recognizer(tmp_path, "moonshine")
+    save_recognizer(tmp_path, "speech2text")
     with Transcriber(tmp_path, device="cpu") as transcriber:
         with pytest.raises(UnsupportedTask, match="without word timestamps"):
             transcriber.transcribe(speech, word_timestamps=True)
@@ -109,8 +196,8 @@ def test_the_command_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EDGEAPP_CONFIG", str(tmp_path / "none.toml"))
-    folder = tmp_path / "moonshine"
-    save_recognizer(folder, "moonshine")
+    folder = tmp_path / "speech2text"
+    save_recognizer(folder, "speech2text")
     recording = assets_folder() / "samples" / "question.flac"
     capfd.readouterr()
     for format in ("txt", "json"):

@@ -1,14 +1,13 @@
-"""Recognition with models that transformers runs: Moonshine, Speech2Text, SpeechT5.
+"""Recognition with models without timestamps: Moonshine, Speech2Text, SpeechT5.
 
-They know no timestamps, languages or prompts: a recording is cut at pauses, and each chunk becomes
-one segment.
+They know no languages or prompts either: a recording is cut at pauses, and each chunk becomes one
+segment. Moonshine is native; the others are run by transformers.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
@@ -16,11 +15,15 @@ from pipelines.asr.audio.chunks import Chunk
 from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.capabilities import Capabilities
 from pipelines.asr.options import TranscribeOptions
+from pipelines.asr.plain_decoder import PlainDecoder
+from pipelines.asr.plain_tokenizer import PlainTokenizer, TransformersTokenizer
 from pipelines.asr.results import Segment, SegmentDone, TextDelta
 from pipelines.asr.sequential import DecodeTask
+from pipelines.asr.sound_input import RawSound, TransformersFeatures
 from pipelines.asr.window import compression_ratio
 from pipelines.engine import (
     Drafting,
+    EncodedSource,
     Engine,
     GenerationOptions,
     LogitFilter,
@@ -28,19 +31,21 @@ from pipelines.engine import (
     Pending,
     RepetitionPenalty,
     Request,
+    events_of,
+    load_draft_model,
 )
 from pipelines.errors import CheckpointError, ModelError, UnsupportedTask
 from pipelines.hub import read_json
-from pipelines.processors import open_feature_extractor, open_text_tokenizer
+from pipelines.languages import language_in_name
 
-__all__ = ["WrappedRecognizer"]
+__all__ = ["ChunkRecognizer"]
 
 _WINDOW_S = 30.0  # longest chunk: the models were trained with less
 # Tokens at most for a second of speech: random text would go on to the model's last position.
 _TOKENS_PER_S = 25.0  # characters, of models that spell
-_MOONSHINE_TOKENS_PER_S = 6.5  # by its authors, against loops
+# By its authors, against loops: of the English models, and of others.
+_MOONSHINE_TOKENS_PER_S = {True: 6.5, False: 13.0}
 _MIN_TOKENS = 10
-_MIN_SAMPLES = SAMPLE_RATE // 10  # shorter sound is padded: the encoders' convolutions need some
 _REPLACEMENT = "\ufffd"  # stands for bytes that are not a complete character yet
 # What these models cannot do: option → its value where it asks for nothing.
 _WITHOUT = {
@@ -51,11 +56,12 @@ _WITHOUT = {
     "n_best": 1,
     "prefix": None,
     "suppress_phrases": (),
+    "token_logprobs": False,
     "word_timestamps": False,
 }
 
 
-class WrappedRecognizer:
+class ChunkRecognizer:
     """A loaded model with its tokenizer and feature extractor, as `Recognizer` for chunks.
 
     Attributes:
@@ -63,10 +69,8 @@ class WrappedRecognizer:
         model: The model, loaded in `engine`.
         capabilities: One language, by the name of the model; English if it names none.
         drafting: Encodes chunks, and drafts for their greedy decoding.
-        window_s: The longest chunk in seconds.
+        window_s: The longest chunk in seconds: one whose text the model can write to its end.
     """
-
-    window_s = _WINDOW_S
 
     def __init__(
         self,
@@ -84,23 +88,46 @@ class WrappedRecognizer:
             ModelError: It holds a model of another kind, or takes sound at another rate.
         """
         self.engine, self.model = engine, engine.load(folder)
-        if self.model.architecture.source != "other":
+        source = self.model.architecture.source
+        if source not in ("waveform", "other"):
             raise ModelError(
                 f"{name} takes text, not sound; speech recognition needs another model"
             )
-        self._extractor = open_feature_extractor(folder)
-        rate = getattr(self._extractor, "sampling_rate", None)
-        if rate != SAMPLE_RATE:
-            raise ModelError(f"{name} takes sound at {rate} Hz; only {SAMPLE_RATE} Hz is possible")
-        self._tokenizer = open_text_tokenizer(folder)
+        self._plain_tokenizer: PlainTokenizer | None = None
+        self._features: RawSound | TransformersFeatures
+        self._tokenizer: PlainTokenizer | TransformersTokenizer
+        if source == "waveform":
+            self._features = RawSound(folder, name)
+            self._tokenizer = self._plain_tokenizer = PlainTokenizer(folder)
+        else:
+            self._features = TransformersFeatures(folder, name)
+            self._tokenizer = TransformersTokenizer(folder)
         if len(self._tokenizer) > self.model.architecture.vocab_size:
             raise CheckpointError(f"{folder}: tokenizer and weights do not belong together")
-        self._special = frozenset(self._tokenizer.all_special_ids)
+        language = language_in_name(name) or "en"
         moonshine = read_json(folder / "config.json").get("model_type") == "moonshine"
-        self._tokens_per_s = _MOONSHINE_TOKENS_PER_S if moonshine else _TOKENS_PER_S
-        self.capabilities = Capabilities(name, False, False, (_language_of(name),))
-        draft_model = None if draft_folder is None else engine.load(draft_folder)
+        self._tokens_per_s = (
+            _MOONSHINE_TOKENS_PER_S[language == "en"] if moonshine else _TOKENS_PER_S
+        )
+        positions = self.model.architecture.max_target_positions
+        self.window_s = min(_WINDOW_S, (positions - 1) / self._tokens_per_s)
+        self.capabilities = Capabilities(name, False, False, (language,), word_timestamps=False)
+        draft_model = None if draft_folder is None else load_draft_model(engine, draft_folder)
         self.drafting = Drafting(self.model, draft_model, ngrams)
+
+    @property
+    def tokenizer(self) -> PlainTokenizer:
+        """The vocabulary, for live captions.
+
+        Raises:
+            UnsupportedTask: The model is run by transformers, and transcribes recordings only.
+        """
+        if self._plain_tokenizer is None:
+            raise UnsupportedTask(
+                f"{self.capabilities.name} is run by transformers and transcribes recordings "
+                "only; a Whisper model does the rest"
+            )
+        return self._plain_tokenizer
 
     def check(self, options: TranscribeOptions) -> None:
         """Check that the model can do what the options request. Raises UnsupportedTask."""
@@ -110,8 +137,7 @@ class WrappedRecognizer:
         wanted = [key for key, none in _WITHOUT.items() if getattr(options, key) != none]
         if wanted:
             raise UnsupportedTask(
-                f"{name} is run by transformers, without {wanted[0].replace('_', ' ')}; "
-                "a Whisper model has it"
+                f"{name} is a model without {wanted[0].replace('_', ' ')}; a Whisper model has it"
             )
 
     def given_language(self, options: TranscribeOptions) -> str:
@@ -131,7 +157,7 @@ class WrappedRecognizer:
         start, end = chunk.start_frame / FRAMES_PER_SECOND, chunk.end_frame / FRAMES_PER_SECOND
         first = round(start * SAMPLE_RATE) - chunk.offset
         samples = chunk.samples[max(0, first) : round(end * SAMPLE_RATE) - chunk.offset]
-        source = self.drafting.source(self._features(samples))
+        source = self.drafting.source(self._features(samples), options.priority)
         yield Pending(source)
         encoded = source.encoded
         generation = self._options(options, end - start)
@@ -148,13 +174,10 @@ class WrappedRecognizer:
         logprobs: list[float] = []
         shown = ""
         with self.model.stream(request) as stream:
-            pending = Pending(stream)
-            while True:
-                if not stream.ready:
-                    yield pending
-                event = next(stream, None)
-                if event is None:
-                    break
+            for event in events_of(stream):
+                if isinstance(event, Pending):
+                    yield event
+                    continue
                 tokens += event.tokens
                 logprobs += event.logprobs
                 text = self._text(tokens).rstrip(_REPLACEMENT)
@@ -177,39 +200,43 @@ class WrappedRecognizer:
             )
         )
 
-    def _features(self, samples: Samples) -> Tensor:
-        """What the model's encoder takes of a chunk, without the batch dimension."""
-        missing = max(0, _MIN_SAMPLES - len(samples))
-        sound = torch.nn.functional.pad(torch.as_tensor(samples), (0, missing)).numpy()
-        made = self._extractor(sound, sampling_rate=SAMPLE_RATE, return_tensors="pt")
-        name = "input_values" if "input_values" in made else "input_features"
-        features: Tensor = made[name][0]
-        return features
+    def live_source(self, samples: Samples, window_s: float) -> Tensor:
+        """What the encoder takes of a live buffer: all of it, without padding to `window_s`."""
+        return self._features(samples)
+
+    def top_language(self, encoded: EncodedSource) -> str:
+        """The model's language."""
+        return self.capabilities.languages[0]
+
+    def window_decoder(self, language: str, options: TranscribeOptions) -> PlainDecoder:
+        """The decoder of live buffers. Raises UnsupportedTask as `tokenizer`."""
+        return PlainDecoder(
+            self.model,
+            self.drafting,
+            self.tokenizer,
+            logit_filters=self._filters(options),
+            compression_ratio_threshold=options.compression_ratio_threshold,
+            tokens_per_s=self._tokens_per_s,
+        )
 
     def _options(self, options: TranscribeOptions, seconds: float) -> GenerationOptions:
         architecture = self.model.architecture
         limit = max(_MIN_TOKENS, round(seconds * self._tokens_per_s))
+        return GenerationOptions(
+            max_new_tokens=min(limit, architecture.max_target_positions - 1),
+            eos_ids=architecture.eos_ids,
+            beam_size=options.beam_size or 1,
+            logit_filters=self._filters(options),
+            logprobs=True,
+        )
+
+    def _filters(self, options: TranscribeOptions) -> tuple[LogitFilter, ...]:
         filters: list[LogitFilter] = []
         if options.repetition_penalty != 1:
             filters.append(RepetitionPenalty(options.repetition_penalty))
         if options.no_repeat_ngram_size:
             filters.append(NoRepeatNgram(options.no_repeat_ngram_size))
-        return GenerationOptions(
-            max_new_tokens=min(limit, architecture.max_target_positions - 1),
-            eos_ids=architecture.eos_ids,
-            beam_size=options.beam_size or 1,
-            logit_filters=(*filters, *options.logit_filters),
-            logprobs=True,
-        )
+        return (*filters, *options.logit_filters)
 
     def _text(self, ids: list[int]) -> str:
-        text: str = self._tokenizer.decode([i for i in ids if i not in self._special])
-        return text.strip()
-
-
-def _language_of(name: str) -> str:
-    """The language at the end of a name, as in "moonshine-tiny-ja"; else English."""
-    from pipelines.languages import LANGUAGES
-
-    code = Path(name).name.rpartition("-")[2]
-    return code if code in LANGUAGES and len(code) == 2 else "en"
+        return self._tokenizer.text(ids).strip()

@@ -1,0 +1,88 @@
+"""What is computed does not depend on the number of threads, nor on what is encoded with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from pipelines.engine import Engine, GenerationOptions, Request
+from pipelines.engine.model.threads import ComputeThreads
+from tests.engine.conftest import Folders, token_sources
+
+# oneDNN divides a product by the number of threads from about these sizes on.
+_WIDTH, _FRAMES = 512, 3_000
+
+
+@pytest.fixture(scope="module")
+def wide_whisper(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One layer as wide and long as those of Whisper base."""
+    from transformers import WhisperConfig, WhisperForConditionalGeneration
+
+    torch.manual_seed(0)
+    config = WhisperConfig(
+        vocab_size=600, num_mel_bins=8, d_model=_WIDTH, max_target_positions=16,
+        encoder_layers=1, encoder_attention_heads=8, encoder_ffn_dim=4 * _WIDTH,
+        decoder_layers=1, decoder_attention_heads=8, decoder_ffn_dim=32,
+        pad_token_id=0, bos_token_id=0, eos_token_id=0, decoder_start_token_id=1,
+    )  # fmt: skip
+    folder = tmp_path_factory.mktemp("wide")
+    WhisperForConditionalGeneration(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def same_threads_afterwards() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compute_type", ["int8", "bfloat16", "float32"])
+def test_a_window_is_encoded_to_the_same_bits(wide_whisper: Path, compute_type: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    windows = [torch.randn(8, frames, generator=generator) for frames in (*[_FRAMES] * 3, 200)]
+    results = []
+    for threads in (1, 2, 3):
+        model = Engine(device="cpu", compute_type=compute_type, threads=threads).load(wide_whisper)
+        alone = [model.encode([window])[0] for window in windows]
+        together = model.encode(windows[:3])
+        results.append([_bytes(*each.keys, *each.values) for each in (*alone, *together)])
+        assert results[-1][:3] == results[-1][4:], f"{threads} threads: alone and together"
+    assert results[0] == results[1] == results[2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compute_type", ["int8", "bfloat16"])
+def test_tokens_and_their_probabilities_are_the_same(
+    checkpoints: Folders, compute_type: str
+) -> None:
+    results = []
+    for threads in (1, 2, 3):
+        engine = Engine(device="cpu", compute_type=compute_type, threads=threads)
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        options = GenerationOptions(max_new_tokens=6, logprobs=True)
+        start = (model.architecture.start_id,)
+        streams = [
+            model.stream(Request(source, start, options))
+            for source in model.encode(token_sources(model, [3, 9, 20]))
+        ]
+        done = [stream.result() for stream in streams]
+        results.append([(result.tokens, result.logprobs) for result in done])
+    assert results[0] == results[1] == results[2]
+
+
+def test_jobs_run_on_one_thread_each_and_leave_the_number_as_it_was() -> None:
+    threads = ComputeThreads(2)
+    torch.set_num_threads(2)
+    assert threads.run([torch.get_num_threads] * 3) == [1, 1, 1]
+    assert threads.run([torch.get_num_threads]) == [1]
+    assert torch.get_num_threads() == 2
+
+
+def _bytes(*tensors: Tensor) -> list[bytes]:
+    return [each.contiguous().view(torch.uint8).numpy().tobytes() for each in tensors]
