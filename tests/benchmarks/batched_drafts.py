@@ -50,7 +50,12 @@ class Alone:
 
 class _Hidden:
     def __init__(self, inside: DraftSession) -> None:
-        self.gamma, self.propose, self.judged = inside.gamma, inside.propose, inside.judged
+        self._inside = inside
+        self.propose, self.on_verified = inside.propose, inside.on_verified
+
+    @property
+    def gamma(self) -> int:
+        return self._inside.gamma
 
 
 def deepened(source: Path, folder: Path) -> Path:

@@ -33,7 +33,7 @@ _AVX512 = {
     "CT2_FORCE_CPU_ISA": "AVX512",
 }
 # The kernels' instruction set → the restrictions of the other libraries.
-_LEVELS = {"avx2": _AVX2, "vnni256": _AVX2, "vnni512": _AVX512}
+_LEVELS = {"avx2": _AVX2, "vnni256": _AVX2, "vnni512": _AVX512, "amx": {}}
 _RUNS = 7
 
 
@@ -83,10 +83,11 @@ def _ours(args: argparse.Namespace, kind: str, level: str) -> Callable[[], objec
     from pipelines.engine import Engine
     from pipelines.engine.kernels import loader
     from pipelines.engine.model import precision
+    from pipelines.engine.model.threads import ComputeThreads
 
     able = precision._cpu_capabilities()
     precision._cpu_capabilities = lambda: replace(able, bfloat16=False)
-    loader._isa_level = lambda: level
+    loader.cpu_isa = lambda: level
     if kind == "float32":
         precision.ComputePlan.for_audio_source = lambda plan: plan  # type: ignore[method-assign]
     model: Any = Engine(device="cpu", compute_type="int8", threads=1).load(args.model)
@@ -94,7 +95,7 @@ def _ours(args: argparse.Namespace, kind: str, level: str) -> Callable[[], objec
 
     def work() -> object:
         with torch.inference_mode():
-            return model.backend._encoder.encode_audio(frames)
+            return model.backend._encoder.encode_audio(frames, ComputeThreads())
 
     return work
 

@@ -21,6 +21,7 @@ from edgeapp.bench.machine import machine
 from edgeapp.bench.word_lag import plain_words, word_errors
 from edgeapp.live.session import LiveSession
 from edgeapp.live.sources import FileSource
+from edgeapp.live.speech_channel import SpeechChannel
 from edgeapp.priorities import Priority
 from pipelines.asr import Transcriber
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
@@ -77,7 +78,7 @@ def session(arguments: argparse.Namespace) -> LiveSession:
             Translator(found.folder, engine=engine),
             TranslateOptions(priority=Priority.LIVE_TRANSLATION),
         )
-    return LiveSession(recognizer, translator)
+    return LiveSession(SpeechChannel(recognizer, translator))
 
 
 def rounds_of(hour: Hour, live: LiveSession) -> Iterator[tuple[str, float, float]]:

@@ -29,11 +29,19 @@ SPEAKABLE = re.compile(r"[A-Z][a-z' ,A-Z-]+[.?!]")
 
 @dataclass(frozen=True, eq=False)
 class Speech:
-    """A recording: float32[samples], mono, 16 kHz, and its text."""
+    """A recording with its text.
+
+    Attributes:
+        voice: "PROGRAM:VOICE".
+        samples: float32[samples], mono, 16 kHz.
+        text: All of it.
+        sentences: Each with its start and end (s).
+    """
 
     voice: str
     samples: Samples
     text: str
+    sentences: tuple[tuple[float, float, str], ...]
 
 
 def speeches(words: int, seed: int = 1) -> list[Speech]:
@@ -50,13 +58,17 @@ def speeches(words: int, seed: int = 1) -> list[Speech]:
         said: list[str] = []
         while sum(len(sentence.split()) for sentence in said) < words / len(VOICES):
             said.append(sentences.pop())
-        pieces = [np.zeros(SAMPLE_RATE // 2, np.float32)]
+        pieces, times = [np.zeros(SAMPLE_RATE // 2, np.float32)], []
         for sentence in said:
+            start = sum(map(len, pieces))
             pieces.append(_spoken(sentence, voice))
+            end = start + len(pieces[-1])
+            times.append((start / SAMPLE_RATE, end / SAMPLE_RATE, sentence))
             pieces.append(np.zeros(int(r.uniform(0.3, 1.2) * SAMPLE_RATE), np.float32))
         samples = np.concatenate(pieces)
         hiss = np.random.default_rng(seed).standard_normal(len(samples)) * HISS
-        made.append(Speech(voice, (samples + hiss).astype(np.float32), " ".join(said)))
+        samples = (samples + hiss).astype(np.float32)
+        made.append(Speech(voice, samples, " ".join(said), tuple(times)))
     return made
 
 

@@ -1,24 +1,33 @@
 """The comparison: all libraries run the same tasks on the same weights, and the tables show it.
 
-No measured figure is asserted: it depends on the machine that runs the tests.
+Two libraries do in the gate, all of them in the campaign: each is a process of several. No measured
+figure is asserted: it depends on the machine that runs the tests.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from edgeapp.bench.word_lag import plain_words
+from pipelines.asr import load_audio
+from pipelines.hub import assets_folder
+from tests.benchmarks.comparison import quality as quality_module
 from tests.benchmarks.comparison import versus_transformers
 from tests.benchmarks.comparison.__main__ import app
+from tests.benchmarks.comparison.backends import ours
 from tests.benchmarks.comparison.backends.base import Configuration
 from tests.benchmarks.comparison.backends.registry import (
     CT2,
     HF,
     HF_EXACT,
     OURS,
+    OURS_EXACT,
     PEERS,
     WHISPER_CPP,
     Column,
@@ -33,7 +42,9 @@ from tests.benchmarks.comparison.report import markdown, text, to_json
 from tests.benchmarks.comparison.search import thread_counts
 from tests.benchmarks.comparison.shapes import SHAPES, Shape
 from tests.benchmarks.comparison.targets import target_of, target_rows
+from tests.benchmarks.comparison.weights import write
 from tests.benchmarks.comparison.work import KINDS, Task, lines, tasks_for
+from tests.benchmarks.comparison.worker import Bench
 
 pytestmark = pytest.mark.slow
 
@@ -59,13 +70,32 @@ ABSENT = replace(
     PEERS[2], columns=(Column("absent"),), place="no_such_package:Absent", package="no-such-package"
 )
 BROKEN = replace(
-    PEERS[1], columns=(Column("broken"),), place="hugging_face:NoSuchClass", package="broken"
+    PEERS[1],
+    columns=(Column("broken"),),
+    place="ctranslate:NoSuchClass",
+    package="broken",
+    family=None,
 )
 
 
 @pytest.fixture(scope="module")
-def on_whisper() -> Results:
-    """All libraries with all kinds of tasks: a process for each library, and one for each peak."""
+def on_marian() -> Results:
+    """CTranslate2 and EdgeApp beside the two that cannot run: a process for each."""
+    pytest.importorskip("ctranslate2")
+    tasks = [Task("lines", 12, 0), Task("step", 1, 4), Task("growth", 1, 40)]
+    return entered({MARIAN: tasks}, (PEERS[2], ABSENT, BROKEN, PEERS[-1]))
+
+
+def test_two_libraries_run_the_same_tasks(on_marian: Results) -> None:
+    took_part = _check_figures(on_marian)
+    assert took_part["growth"] == [OURS]
+    assert set(took_part["lines"]) == set(took_part["step 1"]) == {CT2, OURS_EXACT, OURS}
+    assert {each.unit for each in on_marian.figures if each.work == "lines"} == {"tokens/s"}
+
+
+@pytest.mark.campaign
+def test_all_libraries_run_the_same_tasks_on_whisper() -> None:
+    """With all kinds of tasks: a process for each library, and one for each peak."""
     pytest.importorskip("ctranslate2")
     pytest.importorskip("faster_whisper")
     pytest.importorskip("_pywhispercpp")
@@ -78,26 +108,29 @@ def on_whisper() -> Results:
         Task("growth", 1, 40),
         Task("memory", 1, 3),
     ]
-    return entered({WHISPER: tasks}, (*PEERS[:-1], ABSENT, BROKEN, PEERS[-1]))
+    on_whisper = entered({WHISPER: tasks})
+    took_part = _check_figures(on_whisper)
+    assert took_part["growth"] == [OURS]
+    assert {CT2, HF_EXACT, OURS} < set(took_part["step 1"])
+    assert {"faster-whisper", WHISPER_CPP} < set(took_part["window"])
+    assert any("encoder" in each.why for each in on_whisper.figures if each.peer == OURS)
 
 
-def test_all_libraries_run_the_same_tasks_on_whisper(on_whisper: Results) -> None:
-    figures = [each for each in on_whisper.figures if each.peer not in ("absent", "broken")]
+def _check_figures(results: Results) -> dict[str, list[str]]:
+    """The libraries that have taken part in each kind of work."""
+    figures = [each for each in results.figures if each.peer not in ("absent", "broken")]
     missing = {(each.peer, each.work): each.missing for each in figures if each.missing}
     assert not missing
-    took_part = {each.work: [] for each in figures}
+    took_part: dict[str, list[str]] = {each.work: [] for each in figures}
     for each in figures:
         took_part[each.work].append(each.peer)
         assert each.configuration is not None
         assert each.configuration.threads == 1
         assert (each.limit_ms is not None) == (each.work.startswith("step"))
         assert all(value > 0 for value in each.runs) or each.work.startswith("step")
-    assert took_part["growth"] == [OURS]
-    assert {CT2, HF_EXACT, OURS} < set(took_part["step 1"])
-    assert {"faster-whisper", WHISPER_CPP} < set(took_part["window"])
-    assert any("encoder" in each.why for each in figures if each.peer == OURS)
-    assert on_whisper.bytes_per_s > 1e8
-    _check_reports(replace(on_whisper, figures=tuple(figures)))
+    assert results.bytes_per_s > 1e8
+    _check_reports(replace(results, figures=tuple(figures)))
+    return took_part
 
 
 def _check_reports(results: Results) -> None:
@@ -114,19 +147,12 @@ def _check_reports(results: Results) -> None:
     assert ratio["edgeapp_is"] != 0
 
 
-def test_all_libraries_translate_the_same_lines() -> None:
-    pytest.importorskip("ctranslate2")
-    results = entered({MARIAN: [Task("lines", 40, 0), Task("step", 1, 4)]}, PEERS[2:])
-    assert not [each.missing for each in results.figures if each.missing]
-    assert {each.unit for each in results.figures if each.work == "lines"} == {"tokens/s"}
-
-
-def test_a_missing_library_is_reported_and_the_others_run(on_whisper: Results) -> None:
-    said = {each.peer: each.missing for each in on_whisper.figures if each.work == "step 1"}
+def test_a_missing_library_is_reported_and_the_others_run(on_marian: Results) -> None:
+    said = {each.peer: each.missing for each in on_marian.figures if each.work == "step 1"}
     assert said["absent"] == "no-such-package is not installed"
     assert "NoSuchClass" in str(said["broken"])
     assert said[OURS] is None
-    assert "no-such-package is not installed" in text(on_whisper, ())
+    assert "no-such-package is not installed" in text(on_marian, ())
 
 
 def test_a_library_that_fails_or_whose_process_dies(tmp_path: Path) -> None:
@@ -189,6 +215,22 @@ def test_targets_on_a_gpu() -> None:
     assert json.loads(to_json(results, ()))["figures"][0]["aim"] == 5.0
 
 
+def test_the_tables_against_transformers() -> None:
+    """Of made-up figures, one library missing."""
+    step = Figure("tiny", "step 1", "a step", HF_EXACT, "ms", (30.0,), Configuration("float32", 2))
+    auto = replace(step, peer="EdgeApp, auto", runs=(6.0, 5.0, 7.0))
+    absent = replace(step, peer=HF, runs=(), configuration=None, missing="is not installed")
+    steps = [step, absent, auto]
+    figures = [*steps, *(replace(each, work="encode") for each in steps)]
+    assert versus_transformers.markdown(figures).splitlines()[2:] == [
+        "| tiny | transformers float32 | float32 × 2 | 30.0 ms | 30.0 ms | 1.0 × |",
+        "|  | transformers | is not installed |  |  |  |",
+        "|  | EdgeApp, auto | float32 × 2 | 6.00 ms | 6.00 ms | 5.0 × |",
+    ]
+    assert versus_transformers.table(figures).row_count == 3
+
+
+@pytest.mark.campaign
 def test_against_transformers_alone() -> None:
     tasks = next(iter(versus_transformers.work(4).values()))
     found = entered({MARIAN: tasks}, versus_transformers.ENTRANTS).figures
@@ -199,6 +241,28 @@ def test_against_transformers_alone() -> None:
     assert versus_transformers.table(found).row_count == 6
 
 
+def test_quality_by_compute_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one recording and one sentence, in two of five."""
+    pytest.importorskip("sacrebleu")
+    samples = assets_folder() / "samples" / "question.flac"
+    said = plain_words("Can you tell me when the next train to Boston leaves?")
+    pair = "Where is the station?", ("Wo ist der Bahnhof?",)
+    monkeypatch.setattr(quality_module, "_PRECISIONS", ("float32", "auto"))
+    monkeypatch.setattr(quality_module, "_recordings", lambda data: [(load_audio(samples), said)])
+    monkeypatch.setattr(quality_module, "_pairs", lambda data: [pair])
+    costs = quality(None, "cpu", 1, lambda message: None)
+    assert [(cost.model, cost.compute_type) for cost in costs] == [
+        ("demo", "float32"), ("demo", "auto"), ("demo-en-de", "float32"), ("demo-en-de", "auto"),
+    ]  # fmt: skip
+    assert costs[0].over == "11 words in 1 recordings"
+    assert [cost.value for cost in costs[2:]] == [pytest.approx(100.0)] * 2
+    worse = replace(costs[1], value=costs[0].value + 0.5, worse=0.5)
+    rows = markdown(Results(()), [costs[0], worse]).splitlines()
+    assert rows[3].endswith("| +0.50 | aim 0.3: missed | 11 words in 1 recordings |")
+    assert "aim 0.3: hit" in text(Results(()), [replace(worse, worse=-0.1)])
+
+
+@pytest.mark.campaign
 def test_quality_of_the_bundled_recognizer() -> None:
     costs = quality(None, "cpu", 1, lambda message: None)
     assert {cost.model for cost in costs} == {"demo"}
@@ -217,6 +281,29 @@ def test_options_are_checked(capsys: pytest.CaptureFixture[str]) -> None:
     assert thread_counts()[0] == 1
 
 
+def test_lines_by_several_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `test_lines_by_several_processes`, with workers in this process."""
+
+    class Pool:
+        def __init__(self, size: int, make: Callable[[], Callable[[Any], Any]]) -> None:
+            self.size, self._run = size, make()
+
+        def map(self, tasks: Iterable[Any]) -> list[Any]:
+            return [self._run(task) for task in tasks]
+
+    monkeypatch.setattr(ours, "ProcessPool", Pool)
+    monkeypatch.setattr(ours, "_WORKER_START_S", 0.0)
+    write(MARIAN, tmp_path)
+    bench = Bench(PEERS[-1].place, MARIAN, tmp_path, "cpu")
+    one = asdict(Configuration("float32", 1))
+    assert bench.batch_configurations(one, 1) == [one | {"batch": 32}, one | {"batch": 128}]
+    *_, several = bench.batch_configurations(one, 2)
+    assert several == one | {"workers": 2}
+    bench.keep([several])
+    assert bench.run(several, asdict(Task("lines", 6, 0))) > 0
+
+
+@pytest.mark.campaign
 def test_lines_by_several_processes(tmp_path: Path) -> None:
     """The way that `edgeapp translate --workers` goes is one of ours, and does all of the work."""
     with PeerProcess("prepare", MARIAN, tmp_path / "m", "cpu") as process:

@@ -12,8 +12,10 @@ import pytest
 
 from tests.benchmarks.comparison.backends.base import Configuration
 from tests.benchmarks.comparison.backends.registry import load_backend
-from tests.benchmarks.comparison.shapes import GGML_BYTES, SHAPES, ggml_file
+from tests.benchmarks.comparison.shapes import SHAPES, ggml_file
 from tests.benchmarks.comparison.work import samples
+from tests.benchmarks.comparison.worker import Preparation
+from tests.formats.writers import quantized
 
 pytestmark = pytest.mark.slow
 
@@ -27,13 +29,8 @@ SHAPE = replace(SHAPES[0], name="small-whisper", config={**SHAPES[0].config, **_
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("_pywhispercpp")
-    from tests.benchmarks.comparison.ggml import write_ggml
-    from tests.benchmarks.comparison.weights import write
-
     made = tmp_path_factory.mktemp("ggml") / SHAPE.name
-    write(SHAPE, made)
-    for compute_type in GGML_BYTES:
-        write_ggml(SHAPE, made, compute_type)
+    Preparation(SHAPE, made, "cpu").write()
     return made
 
 
@@ -53,10 +50,8 @@ def test_eight_bits_are_nearly_half_of_sixteen(folder: Path) -> None:
 
 
 def test_blocks_round_trip() -> None:
-    from tests.benchmarks.comparison.ggml import _blocks
-
     values = np.random.default_rng(0).standard_normal((3, 64), np.float32)
-    read = np.frombuffer(_blocks(values), np.int8).reshape(-1, 34)
+    read = np.frombuffer(quantized("q8_0", values), np.int8).reshape(-1, 34)
     scale = read[:, :2].copy().view(np.float16).astype(np.float32)
     back = (read[:, 2:] * scale).reshape(values.shape)
     np.testing.assert_allclose(back, values, atol=np.abs(values).max() / 127)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import json
 import os
@@ -20,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
+from pipelines.malloc import trim_heap
 from tests.campaign.part import Failed, Limits, Skipped
 
 __all__ = ["Result", "run_limited"]
@@ -66,9 +66,7 @@ def run_limited(work: Callable[[Path], str], limits: Limits, root: Path) -> Resu
     reader, writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Else the fork uses memory that this process has freed, and seems to need none. Not the
-    # engine's own function, whose import loads torch.
-    ctypes.CDLL(None).malloc_trim(0)
+    trim_heap()  # else the fork uses what this process has freed, and seems to need none
     pid = os.fork()
     if pid == 0:
         os.close(reader)

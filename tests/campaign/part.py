@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +62,7 @@ class Part:
         once: Whether the part has one case only.
         fixed: The number of fixed seeds, 0 … fixed - 1, that come before the fresh ones.
         sampling: Whether only the corpus and `sample` will be run.
+        ends_at: When its time is over, by time.monotonic(). A case should end before.
     """
 
     name = ""
@@ -69,6 +71,7 @@ class Part:
     once = False
     fixed = 4
     sampling = False
+    ends_at = math.inf
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

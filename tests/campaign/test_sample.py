@@ -7,26 +7,36 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from pipelines.engine.kernels.malloc import keep_freed_memory
+from pipelines.malloc import keep_freed_memory
 from tests.campaign.child import run_limited
 from tests.campaign.part import MB, Failed, Limits
 from tests.campaign.sandbox import REPOSITORY, sandbox
 from tests.campaign.shrink import shrink
 from tests.campaign.worker import PARTS
+from tests.fixtures.warm_program import warm_program
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of processes are Linux'")
+
+
+@pytest.fixture(scope="module")
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """The command of `tests.campaign.worker`."""
+    environment = sandbox(tmp_path_factory.mktemp("worker"))
+    with warm_program(environment, "tests.campaign.worker") as command:
+        yield command
 
 
 @pytest.mark.slow
 @linux
 @pytest.mark.parametrize("part", [part for part in PARTS if part != "lowest"])
-def test_sample(part: str, tmp_path: Path) -> None:
+def test_sample(part: str, worker: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.campaign.worker", part, "--sample"],
+        [*worker, part, "--sample"],
         env=sandbox(tmp_path), cwd=REPOSITORY, capture_output=True, text=True, timeout=250,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

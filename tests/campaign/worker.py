@@ -59,6 +59,7 @@ def main() -> None:
 
 def _run_all(part: Part, given: argparse.Namespace) -> None:
     deadline, shrunk = time.monotonic() + given.seconds, 0
+    part.ends_at = deadline
     for seed, case in _cases(part, given):
         if time.monotonic() > deadline:
             return

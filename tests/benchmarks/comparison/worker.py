@@ -24,7 +24,7 @@ from typing import Any
 from tests.benchmarks.comparison.backends.base import Configuration, Runner
 from tests.benchmarks.comparison.backends.registry import load_backend
 from tests.benchmarks.comparison.limits import bandwidth, step_bytes
-from tests.benchmarks.comparison.shapes import GGML_BYTES, Shape
+from tests.benchmarks.comparison.shapes import GGML_BYTES, Shape, ggml_file
 from tests.benchmarks.comparison.work import Task, lines, samples
 
 __all__ = ["Bench", "serve"]
@@ -38,15 +38,17 @@ class Preparation:
 
     def write(self) -> None:
         """Write the weights, also in the formats of CTranslate2 and whisper.cpp if installed."""
-        from tests.benchmarks.comparison.ggml import write_ggml
-        from tests.benchmarks.comparison.weights import convert, write
+        from tests.benchmarks.comparison.weights import convert, vocabulary, write
+        from tests.formats.writers import write_ggml
 
         write(self._shape, self._folder)
         with suppress(ModuleNotFoundError):
             convert(self._shape, self._folder)
         if self._shape.kind == "whisper" and find_spec("_pywhispercpp"):
+            words = [name.encode() for name in vocabulary(self._shape)][: self._shape.eos]
             for compute_type in GGML_BYTES:
-                write_ggml(self._shape, self._folder, compute_type)
+                target = ggml_file(self._folder, compute_type)
+                write_ggml(self._folder, target, compute_type, words)
 
     def bandwidth(self) -> float:
         """Memory bandwidth in bytes per second."""

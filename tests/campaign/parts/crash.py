@@ -51,7 +51,7 @@ class Campaign(part.Part):
             for number in range(40):
                 with history.recording("live", title=f"talk {number}") as journal:
                     journal.extend([Cue(i, i + 1, f"word {number} {i}") for i in range(20)])
-        level = loader._isa_level()
+        level = loader.expected_isa()
         kernels = level and loader._cache_path(level)
         self.kernels = kernels if kernels and kernels.is_file() else None
 

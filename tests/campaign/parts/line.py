@@ -1,7 +1,10 @@
 """A live session whose line is cut again and again: no sound is lost, no caption comes twice.
 
-With HOURS an hour long, otherwise as long as the part's time allows; the sound is sent as fast as
-the server takes it.
+Sessions of 1, 4, 15 and 60 minutes, whose sound is sent as fast as the server takes it; then one of
+an hour in real time; each as far as the part's time allows:
+
+    python -m tests.campaign --parts line --hours 1    # with the hour, faster than real time
+    python -m tests.campaign --parts line --hours 2    # and with the hour in real time
 """
 
 from __future__ import annotations
@@ -24,22 +27,26 @@ from tests.fixtures.browser import serving
 RATE = 16_000  # Hz
 CUTS = 10
 WINDOW_S, BLOCK_S = 30, 1  # as in live-line.js
-MINUTES = (1, 4, 15, 60)  # of the first cases, and of all that follow
+MINUTES = (1, 4, 15, 60)  # of the first cases
+SPARE = 1.2  # of the time that a session of this length took at the speed of the one before
+START_S = 30.0  # beyond its sound: of a session in real time
 WAITS_S = 120.0
 DEVIATION = 0.15  # of the number of words from what was said: recognition errs, too
 
 
 class Campaign(part.Part):
-    """Data: JSON with the seconds of sound, the number of cuts and a seed."""
+    """Data: JSON with the seconds of sound, the number of cuts, a seed, and whether the sound is
+    sent in real time."""
 
     name = "line"
-    limits = Limits(1500 * MB, 8192 * MB, cpu_s=600, wall_s=3600)
+    limits = Limits(1500 * MB, 8192 * MB, cpu_s=600, wall_s=7200)
     fixed = 0
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self._stack = ExitStack()
         self._made = 0
+        self._minutes, self._began = 0, 0.0  # of the latest case
 
     def prepare(self) -> None:
         import_all()
@@ -53,11 +60,20 @@ class Campaign(part.Part):
         self._stack.close()
 
     def generate(self, seed: int) -> Case:
-        # Longer and longer: the time of the campaign decides how far it comes.
-        minutes = MINUTES[min(self._made, len(MINUTES) - 1)]
+        now = time.monotonic()
+        left_s, took_s = self.ends_at - now, now - self._began
+        real_time = self._made == len(MINUTES) and left_s > 3600 + START_S
+        # Longer and longer, while there is time for it at the speed of the case before.
+        size = min(self._made, len(MINUTES) - 1)
+        while size and not real_time and left_s * self._minutes < SPARE * took_s * MINUTES[size]:
+            size -= 1
         self._made += 1
-        spec = {"seconds": 60 * minutes, "cuts": CUTS, "seed": seed}
-        return Case(f"{minutes}-minutes", json.dumps(spec).encode())
+        self._minutes, self._began = MINUTES[size], now
+        spec = {
+            "seconds": 60 * self._minutes, "cuts": CUTS, "seed": seed, "real_time": real_time,
+        }  # fmt: skip
+        label = f"{self._minutes}-minutes{'-in-real-time' * real_time}"
+        return Case(label, json.dumps(spec).encode())
 
     def sample(self) -> list[Case]:
         return [Case("short", json.dumps({"seconds": 24, "cuts": 3, "seed": 0}).encode())]
@@ -72,7 +88,7 @@ class Campaign(part.Part):
         sound = np.resize(story, spec["seconds"] * RATE)
         random = Random(spec["seed"])
         cuts = sorted(random.randrange(len(sound)) for _ in range(spec["cuts"]))
-        line = _Line(self.port, sound)
+        line = _Line(self.port, sound, real_time=spec.get("real_time", False))
         for cut in cuts:
             line.send_until(cut)
             line.cut(silent=random.random() < 0.5)
@@ -94,10 +110,12 @@ class _Line:
     Args:
         port: Of the server.
         sound: All samples, 16 bit.
+        real_time: Send them as they would be spoken, not as fast as the server takes them.
     """
 
-    def __init__(self, port: int | None, sound: Any) -> None:
-        self._port, self._sound = port, sound
+    def __init__(self, port: int | None, sound: Any, *, real_time: bool) -> None:
+        self._port, self._sound, self._real_time = port, sound, real_time
+        self._began = time.monotonic()
         self.sent = self.taken = 0  # samples
         self.heard_s = 0.0  # at the end: how much was recognized
         self.texts: list[str] = []
@@ -121,8 +139,11 @@ class _Line:
     def send_until(self, position: int) -> None:
         """Send sound up to a position, at most `WINDOW_S` ahead of recognition."""
         while self.sent < position:
+            end = min(position, self.sent + BLOCK_S * RATE)
+            wait_s = self._began + end / RATE - time.monotonic() if self._real_time else 0.0
+            if wait_s > 0:  # it is not spoken yet
+                time.sleep(wait_s)
             if self.sent - self.taken < WINDOW_S * RATE:
-                end = min(position, self.sent + BLOCK_S * RATE)
                 self._socket.send(self._sound[self.sent : end].tobytes())
                 self.sent = end
                 self._take(0.0)

@@ -1,0 +1,1 @@
+"""Latency and quality of live captions, scored by omnisteval and simulstream."""
