@@ -4,7 +4,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo fast test lint check campaign clean
+.PHONY: demo fast test lint check campaign wheel clean
 
 # Compiled modules are kept, those of the tests too: a start without them takes 10 s longer.
 unexport PYTHONDONTWRITEBYTECODE
@@ -16,7 +16,7 @@ demo: .venv/.installed
 	$(BIN)/edgeapp demo
 
 fast: .venv/.test-installed
-	$(PYTEST) -m "not (e2e or browser or real or oracle or slow)"
+	$(PYTEST) -m "not (campaign or e2e or browser or real or oracle or slow)"
 
 test: lint
 	$(PYTEST)
@@ -31,11 +31,17 @@ lint: .venv/.test-installed
 # The gate.
 check: lint test
 
-# Hostile inputs, faults and crashes, ten minutes long; HOURS=8 for a night, PARTS="media server" for
-# some parts, SEED=7 to repeat.
+# The tests that take too long for the gate, then hostile inputs, faults and crashes, ten minutes
+# long; HOURS=8 for a night, PARTS="media server" for some parts alone, SEED=7 to repeat.
 campaign: .venv/.test-installed
+	$(if $(PARTS),,$(PYTEST) -m campaign)
 	$(BIN)/python -m tests.campaign $(if $(HOURS),--hours $(HOURS)) $(if $(PARTS),--parts $(PARTS)) \
 	    $(if $(SEED),--seed $(SEED))
+
+# The wheel, with the page's font from npm's registry.
+wheel: .venv/.test-installed
+	$(BIN)/python assets/packaging/font.py
+	$(BIN)/python -m hatchling build -t wheel
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
