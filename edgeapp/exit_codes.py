@@ -10,7 +10,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import TracebackType
+from types import FrameType, TracebackType
 
 import typer
 
@@ -32,6 +32,7 @@ __all__ = [
     "end_signals_interrupt",
     "exit_code_of",
     "exit_with_code",
+    "interrupt",
     "named",
     "print_error",
     "pull_command",
@@ -153,9 +154,23 @@ def end_signals_interrupt() -> None:
     """
     _command_over.clear()
     for number in end_signals():
-        if signal.getsignal(number) == signal.SIG_DFL:
-            signal.signal(number, signal.default_int_handler)
+        if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+            signal.signal(number, interrupt)
     sys.unraisablehook = _interrupt_again
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Handle a signal by raising KeyboardInterrupt, where that arrives.
+
+    Before 3.12 Python turns what `__set_name__` raises into a RuntimeError: dataclasses and enums
+    of any import have it. There the signal comes again a moment later.
+    """
+    while frame is not None:
+        if frame.f_code.co_name == "__set_name__":
+            _come_again(number)
+            return
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _interrupt_again(dropped: sys.UnraisableHookArgs) -> None:
@@ -167,10 +182,14 @@ def _interrupt_again(dropped: sys.UnraisableHookArgs) -> None:
     handlers = {number: signal.getsignal(number) for number in end_signals()}
     again = [number for number, handler in handlers.items() if callable(handler)]
     if again:
-        timer = threading.Timer(_AGAIN_S, _signal_main_thread, again[:1])
-        timer.daemon = True
-        with suppress(RuntimeError):  # the interpreter is ending, which starts no more threads
-            timer.start()
+        _come_again(again[0])
+
+
+def _come_again(number: int) -> None:
+    timer = threading.Timer(_AGAIN_S, _signal_main_thread, (number,))
+    timer.daemon = True
+    with suppress(RuntimeError):  # the interpreter is ending, which starts no more threads
+        timer.start()
 
 
 def _show_exception(

@@ -32,7 +32,7 @@ from edgeapp.commands.options.common import (
     use_model_directory,
 )
 from edgeapp.console import print_draft_report, print_note
-from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code
+from edgeapp.exit_codes import DONE, end_of_output, end_signals, exit_with_code, interrupt
 from pipelines import OptionError
 
 if TYPE_CHECKING:
@@ -317,7 +317,7 @@ class _Stop:
 
     def handle(self, number: int, frame: object) -> None:
         """Handle a signal."""
-        signal.signal(number, signal.default_int_handler)
+        signal.signal(number, interrupt)
         self._requested = True
         if self._end_audio is not None:
             self._end_audio()

@@ -60,6 +60,26 @@ def test_a_signal_during_a_finalizer_is_not_lost(
 
 
 @pytest.mark.usefixtures("handlers")
+def test_a_signal_while_a_class_is_made_interrupts_after_it() -> None:
+    """Python before 3.12 would make it a RuntimeError, which no command expects."""
+    end_signals_interrupt()
+    made: list[str] = []
+
+    class Field:
+        def __set_name__(self, owner: type, name: str) -> None:
+            signal.raise_signal(signal.SIGTERM)
+            made.append(name)
+
+    def make() -> None:
+        type("Lazy", (), {"field": Field()})
+        time.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt):
+        make()
+    assert made == ["field"]
+
+
+@pytest.mark.usefixtures("handlers")
 def test_a_signal_at_the_end_of_the_interpreter_is_dropped_silently(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
