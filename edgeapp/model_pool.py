@@ -108,7 +108,7 @@ class ModelPool:
                 )
                 if self._engine.needs_compiling:
                     once = ", this once" if self._engine.kernel_cache_is_writable else ""
-                    print_note(f"compiling kernels for this CPU: some 15 seconds{once}")
+                    print_note(f"compiling kernels for this CPU: some 20 seconds{once}")
             return self._engine
 
     def transcriber(

@@ -116,7 +116,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def kernels(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The int8 kernels, compiled before the test (15 s where the cache lacks them), by one worker
+    """The int8 kernels, compiled before the test (20 s where the cache lacks them), by one worker
     for all. For tests with limits of time, and for those that start the program."""
     from filelock import FileLock
 

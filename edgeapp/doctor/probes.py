@@ -59,7 +59,7 @@ def _computing() -> Iterator[Finding]:
     where = f"{engine.device}, {counted(engine.threads, 'thread')}"
     isa = engine.instructions
     if engine.needs_compiling:
-        text = f"{where}; kernels for {isa} are compiled at the first use, some 15 seconds"
+        text = f"{where}; kernels for {isa} are compiled at the first use, some 20 seconds"
         yield Finding("Engine", State.OK, text)
     else:
         kernels = "torch's operations compute" if isa is None else f"kernels for {isa} are ready"

@@ -100,7 +100,7 @@ class Engine:
 
     @property
     def needs_compiling(self) -> bool:
-        """Whether loading the first model will compile kernels, which takes some 15 s.
+        """Whether loading the first model will compile kernels, which takes some 20 s.
 
         The int8 kernels are compiled for the CPU that they run on, and cached.
         """

@@ -186,7 +186,7 @@ def test_the_settings_may_name_a_folder(hub_cache: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "end"), [(True, "some 15 seconds, this once\n"), (False, "some 15 seconds\n")]
+    ("kept", "end"), [(True, "some 20 seconds, this once\n"), (False, "some 20 seconds\n")]
 )
 def test_compiling_is_announced_once_only_if_the_result_is_kept(
     kept: bool, end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
