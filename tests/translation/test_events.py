@@ -47,7 +47,9 @@ def _consistent(events: list[TranslationEvent]) -> Translation:
 
 def _gist(translation: Translation) -> Translation:
     """Without the log-probabilities, which depend on batch mates in their last digits."""
-    sentences = (replace(sentence, avg_logprob=0.0) for sentence in translation.sentences)
+    sentences = (
+        replace(sentence, avg_logprob=0.0, logprobs=()) for sentence in translation.sentences
+    )
     return replace(translation, sentences=tuple(sentences))
 
 
