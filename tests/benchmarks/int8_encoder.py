@@ -33,7 +33,7 @@ _AVX512 = {
     "CT2_FORCE_CPU_ISA": "AVX512",
 }
 # The kernels' instruction set → the restrictions of the other libraries.
-_LEVELS = {"avx2": _AVX2, "vnni256": _AVX2, "vnni512": _AVX512, "amx": {}}
+_LEVELS = {"avx2": _AVX2, "vnni256": _AVX2, "vnni512": _AVX512, "bf16": {}, "amx": {}}
 _RUNS = 7
 
 

@@ -27,15 +27,18 @@ __all__ = [
     "CHUNK_POSITIONS",
     "INPUT_MULTIPLE",
     "MATRIX_ROWS",
+    "MOST_TILE_COLUMNS",
     "PANEL_OUTPUTS",
     "PREFETCH_POSITIONS",
     "PRODUCT_FLOATS",
+    "QUERY_ROWS",
     "SCORES_BEYOND",
     "TILE_CONFIG_BYTES",
     "TILE_ROWS",
     "ArgmaxRecord",
     "DecoderLinears",
     "EncoderLinears",
+    "HeadArgs",
     "KeyValueAddresses",
     "LinearArgs",
     "LinearLayer",
@@ -69,6 +72,10 @@ CACHE_LINE_BYTES = 64
 # still give work to all threads. A constant, since results must not depend on the number of
 # threads.
 CHUNK_POSITIONS = 256
+
+# Queries that attention over a whole source computes at a time, and the most keys or outputs of a
+# tile of its products.
+QUERY_ROWS, MOST_TILE_COLUMNS = 6, 64
 
 # Scores beyond the last position of a row that attention computes, to fill a block of vector code.
 SCORES_BEYOND = 16
@@ -226,6 +233,35 @@ class LinearArgs(ctypes.Structure):
     output: Address  # float32 [rows, outputs]; for `argmax` ArgmaxRecord [rows]
     records: Address  # for `argmax`: ArgmaxRecord [panels / ARGMAX_PANELS, rows]
     exp_sums: Flag  # for `argmax`: compute `exp_sum`
+
+
+@layout
+class HeadArgs(ctypes.Structure):
+    """Argument of `attend_head`: one head of an encoder's self-attention, by one thread.
+
+    `padded` is the number of positions, rounded up to a multiple of MOST_TILE_COLUMNS.
+    """
+
+    __slots__ = ()
+
+    positions: Count
+    scale: Float64  # the factor of attention scores
+    queries: Address  # float32 [positions, 64]
+    keys: Address  # the same
+    values: Address  # the same
+    stride: Stride  # from one position to the next of queries, keys and values
+    output: Address  # float32 [positions, 64]
+    output_stride: Stride
+
+    # Temporaries; the first two start at a cache line. Packed numbers are float32, or pairs of
+    # bfloat16.
+    packed_keys: Address  # [padded × 64]
+    packed_values: Address  # [padded × 64]
+    packed_queries: Address  # [QUERY_ROWS × 64]
+    scores: Address  # float32 [QUERY_ROWS, padded + SCORES_BEYOND]
+    weights: Address  # bfloat16 [QUERY_ROWS, padded + SCORES_BEYOND]
+    shares: Address  # float32 [QUERY_ROWS], 1 / Σ exp(score − maximum)
+    tile: Address  # float32 [QUERY_ROWS × MOST_TILE_COLUMNS]
 
 
 @layout

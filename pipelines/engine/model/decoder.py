@@ -257,10 +257,9 @@ class Decoder:
             stack, [layer.compiled for layer in self._layers], affine_of(self._final_norm)
         )
         # Audio windows are long: at every step their keys and values are most of the bytes read, so
-        # they have the encoder's dtype.
-        self.source_dtype = (
-            plan.encoder.activation_dtype if self._long_sources else self.cache_dtype
-        )
+        # they are bfloat16 where the encoder computes in that, or the kernels read it.
+        by_torch = self._long_sources and self._compiled is None
+        self.source_dtype = plan.encoder.activation_dtype if by_torch else self.cache_dtype
         self._cross_kv_projection = None
         if self._compiled is not None and not self._long_sources:
             self._cross_kv_projection = CompiledCrossKV.of(

@@ -10,7 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pipelines.engine.kernels.host.attention import CompiledAttention
 from pipelines.engine.kernels.host.encoder import CompiledEncoder
+from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.host.stack import CompiledLayer
 from pipelines.engine.model.layers import (
     Embedding,
@@ -51,6 +53,11 @@ class _EncoderLayer:
         self._norm_first = build.stack.norm_first
         self._qkv = build.linear([f"{attn}.{p}_proj" for p in "qkv"], attention_dim, d_model)
         self._out = build.linear([f"{attn}.out_proj"], d_model, attention_dim)
+        self._compiled_attention = None
+        if isinstance(self._qkv, CompiledLinear):
+            head_dim = build.stack.head_dim
+            scale = head_dim**-0.5 if self._scale is None else self._scale
+            self._compiled_attention = CompiledAttention.of(self._qkv.library, head_dim, scale)
         self._attention_norm = build.norm(f"{name}.self_attn_layer_norm")
         self._feed_forward = FeedForward(build, name)
         self._final_norm = build.norm(f"{name}.final_layer_norm")
@@ -98,7 +105,8 @@ class _EncoderLayer:
     def attend(self, head: int, qkv: Tensor, mixed: Tensor) -> None:
         """Compute the attention of one head, whose scores stay in the CPU's caches.
 
-        In bfloat16 the scores are of that type, as in transformers' own attention.
+        In bfloat16 the scores are of that type, as in transformers' own attention. The compiled
+        kernels have them in float32.
 
         Args:
             head: Its index.
@@ -108,7 +116,9 @@ class _EncoderLayer:
         length = len(qkv)
         query, keys, values = qkv.view(length, 3, self.heads, -1)[:, :, head].unbind(1)
         result = mixed.view(length, self.heads, -1)[:, head]
-        if qkv.dtype == torch.bfloat16 and length >= _UNFUSED_LENGTH:
+        if self._compiled_attention is not None:
+            self._compiled_attention(query, keys, values, result)
+        elif qkv.dtype == torch.bfloat16 and length >= _UNFUSED_LENGTH:
             scale = query.shape[-1] ** -0.5 if self._scale is None else self._scale
             weights = torch.mm(query * scale, keys.T).softmax(dim=-1)
             torch.mm(weights, values, out=result)

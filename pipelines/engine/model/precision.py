@@ -94,23 +94,24 @@ class ComputePlan:
     def for_text_source(self) -> ComputePlan:
         """The plan for a text encoder: int8 if the decoder is int8.
 
-        For a few hundred rows int8 takes 0.55 of the time of bfloat16, and half the memory. For
-        the 1,500 rows of an audio window the gain is smaller than the loss by float32 attention,
-        where the alternative is bfloat16.
+        For a few hundred rows int8 takes 0.55 of the time of bfloat16, and half the memory.
         """
         return replace(self, encoder=self.decoder) if self.decoder.kernel == "int8" else self
 
     def for_audio_source(self) -> ComputePlan:
-        """The plan for an audio encoder: int8 beside an int8 decoder where the CPU has no bfloat16.
+        """The plan for an audio encoder: int8 beside an int8 decoder.
 
-        30 s of sound took 0.63 of float32's time with AVX-VNNI, 0.73 with AVX512-VNNI, 0.82
-        with AVX2. Only with the compiled kernels: fbgemm quantizes the windows of a batch with one
-        scale, so that a window's text would depend on the others. ARM without dot products
-        multiplies as many int8 as float32 per instruction.
+        Only with the compiled kernels: fbgemm quantizes the windows of a batch with one scale, so
+        that a window's text would depend on the others. ARM without dot products multiplies as many
+        int8 as float32 per instruction. A matrix unit (AMX) multiplies bfloat16, too; there this
+        was not compared.
         """
         int8, exact = self.decoder.kernel == "int8", self.encoder.weight_dtype == torch.float32
-        kernels = load_kernels() if int8 and exact and not self.on_gpu else None
-        if kernels is not None and ISA_LEVELS[kernels.level].large_products:
+        kernels = load_kernels() if int8 and not self.on_gpu else None
+        if kernels is None:
+            return self
+        level = ISA_LEVELS[kernels.level]
+        if level.large_products and (exact or not level.matrix_unit):
             return replace(self, encoder=self.decoder)
         return self
 

@@ -27,6 +27,7 @@ from pipelines.engine import (
 )
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.kernels import code_cache, loader
+from pipelines.engine.kernels.host.attention import CompiledAttention
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.host.self_check import wrong_kernels
 from pipelines.engine.kernels.isa import ISA_LEVELS
@@ -51,6 +52,7 @@ FAMILIES = [
 LEVELS = (
     {
         "amx": ("amx_int8", "avx512_vnni"),
+        "bf16": ("avx512_vnni", "avx512_bf16"),
         "vnni512": ("avx512_vnni",),
         "vnni256": ("avx512_vnni", "avx512_vl"),
         "avx2": ("avx2",),
@@ -230,6 +232,55 @@ def test_a_level_that_computes_something_else_gives_way_to_another(
 
 def test_every_level_passes_the_check(kernels: KernelLibrary) -> None:
     assert wrong_kernels(kernels) == []
+
+
+def _head(positions: int, kernels: KernelLibrary) -> tuple[torch.Tensor, torch.Tensor]:
+    """Queries, keys and values [positions, 3, 2 heads, 64], and attention of the second head."""
+    attention = CompiledAttention.of(kernels, 64, 0.125)
+    assert attention is not None
+    generator = torch.Generator().manual_seed(positions)
+    qkv = torch.randn(positions, 3, 2, 64, generator=generator)
+    qkv[:, 0] *= 4  # some scores far below the largest
+    result = torch.zeros(positions, 2, 64)
+    attention(*qkv[:, :, 1].unbind(1), result[:, 1])
+    assert not result[:, 0].any()
+    return qkv, result[:, 1]
+
+
+@pytest.mark.parametrize("positions", [1, 2, 5, 6, 7, 15, 16, 17, 63, 64, 65, 128, 501])
+def test_attention_over_a_source_is_torchs(positions: int, kernels: KernelLibrary) -> None:
+    qkv, result = _head(positions, kernels)
+    if ISA_LEVELS[kernels.level].bfloat16:
+        qkv, tolerance = qkv.bfloat16().float(), 0.05
+    else:
+        tolerance = 1e-4
+    query, keys, values = qkv[None, :, :, 1].unbind(2)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, keys, values)[0]
+    assert result.numpy() == pytest.approx(expected.numpy(), abs=tolerance)
+    assert torch.equal(_head(positions, kernels)[1], result)
+
+
+def test_attention_with_scores_of_any_size(kernels: KernelLibrary) -> None:
+    """Weights too small for float32 are none, and one weight may be all."""
+    attention = CompiledAttention.of(kernels, 64, 1.0)
+    assert attention is not None
+    keys, result = torch.zeros(70, 64), torch.zeros(70, 64)
+    keys[33] = 16.0  # scores of 16,384 and of 0
+    values = torch.arange(70.0)[:, None].expand(70, 64).contiguous()
+    attention(torch.full((70, 64), 16.0), keys, values, result)
+    assert result.eq(33).all()
+
+
+def test_nan_in_a_query_or_a_key_is_kept(kernels: KernelLibrary) -> None:
+    attention = CompiledAttention.of(kernels, 64, 0.125)
+    assert attention is not None
+    for broken in range(3):
+        parts, result = [torch.ones(20, 64) for _ in range(3)], torch.zeros(20, 64)
+        parts[broken][4, 9] = torch.nan
+        attention(*parts, result)
+        wrong = result.isnan().any(1)
+        assert wrong[4] if broken == 0 else wrong.all()
+        assert not (broken == 0 and wrong[5:].any())
 
 
 @pytest.mark.parametrize(("rows", "inputs"), [(3, 16), (8, 64)])

@@ -46,6 +46,10 @@ def _wrong_scale(args: Any) -> None:
     args.attention_scale = 2 * abs(args.attention_scale)
 
 
+def _wrong_head_scale(args: Any) -> None:
+    args.scale = 2 * abs(args.scale)
+
+
 def _wrong_bias(args: Any) -> None:
     args.layer.biases += 4  # of the next output
 
@@ -60,6 +64,7 @@ DAMAGE: dict[str, Callable[[Any], None]] = {
     "encoder_pass": _wrong_scale,
     "project_cross_kv": _missing_layer,
     "decoder_step": _wrong_scale,
+    "attend_head": _wrong_head_scale,
 }
 
 

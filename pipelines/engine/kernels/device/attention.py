@@ -30,6 +30,7 @@ __all__ = [
     "attend_chunk_bf16",
     "attend_chunk_f32",
     "attend_f32",
+    "bf16_bits",
     "combine_chunks",
     "f32_to_bf16",
     "scale",
@@ -45,14 +46,21 @@ def scale(values: Any, factor: Any, size: Any, result: Any) -> None:
 
 
 @jit
+def bf16_bits(bits: Any) -> Any:
+    """The bits of a float32 (int32) as those of the nearest bfloat16 (int32, 0 … 65535), ties to
+    even. NaN stays NaN."""
+    upper = bits >> np.int32(16)
+    rounded = (bits + np.int32(0x7FFF) + (upper & np.int32(1))) >> np.int32(16)
+    is_nan = (bits & np.int32(0x7FFFFFFF)) > np.int32(0x7F800000)
+    return (upper | np.int32(0x40) if is_nan else rounded) & np.int32(0xFFFF)
+
+
+@jit
 def f32_to_bf16(values: Any, size: Any, result: Any) -> None:
-    """Convert float32 [size] to bfloat16, rounding to nearest, ties to even. NaN stays NaN."""
+    """Convert float32 [size] to bfloat16."""
     x, y = i32(values), bf16(result)
     for i in range(size):
-        upper = x[i] >> np.int32(16)
-        rounded = (x[i] + np.int32(0x7FFF) + (upper & np.int32(1))) >> np.int32(16)
-        is_nan = (x[i] & np.int32(0x7FFFFFFF)) > np.int32(0x7F800000)
-        y[i] = np.uint16(upper | np.int32(0x40) if is_nan else rounded)
+        y[i] = np.uint16(bf16_bits(x[i]))
 
 
 @jit

@@ -34,6 +34,7 @@ from pipelines.engine.kernels.device.layer_ops import (
     self_attention,
     write_cross_kv,
 )
+from pipelines.engine.kernels.device.source_attention import attend_source
 from pipelines.engine.kernels.device.thread_team import barrier, thread_range
 from pipelines.engine.kernels.device.views import (
     argmax_records,
@@ -160,10 +161,17 @@ def argmax(address: Any) -> None:
         merge_argmax(args.records, row, rows, parts, args.output)
 
 
+@_kernel(abi.HeadArgs)
+def attend_head(address: Any) -> None:
+    """Attention of one head over a whole source, by one thread."""
+    attend_source(carray(address, 1)[0])
+
+
 KERNELS = {
     "argmax": argmax,
     "linear": linear,
     "encoder_pass": encoder_pass,
     "project_cross_kv": project_cross_kv,
     "decoder_step": decoder_step,
+    "attend_head": attend_head,
 }

@@ -11,7 +11,7 @@ from pipelines.engine.kernels.host.team_size import Teams
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 
-__all__ = ["CompiledLinear", "ThreadScratch", "quantized_rows"]
+__all__ = ["CompiledLinear", "ThreadScratch", "aligned_bytes", "quantized_rows"]
 
 # Outputs packed at a time. Packing in parts keeps the second copy of the weights small.
 _OUTPUTS_AT_ONCE = 64 * abi.PANEL_OUTPUTS

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from pipelines.engine.kernels.host.attention import CompiledAttention
 from pipelines.engine.kernels.host.decoder import CompiledDecoder
 from pipelines.engine.kernels.host.encoder import CompiledCrossKV, CompiledEncoder
 from pipelines.engine.kernels.host.linear import CompiledLinear
@@ -45,6 +46,7 @@ def wrong_kernels(library: KernelLibrary) -> list[str]:
         "encoder_pass": (_encoder_is_right, _HEAD_DIMS),
         "project_cross_kv": (_cross_kv_is_right, _HEAD_DIMS),
         "decoder_step": (_decoder_is_right, _HEAD_DIMS),
+        "attend_head": (_head_is_right, _HEAD_DIMS[1:]),
     }
     with torch.inference_mode():
         return [
@@ -117,6 +119,19 @@ def _argmax_is_right(random: _Random) -> bool:
         if not all(_is_close(*pair, tolerance=_PRODUCT_TOLERANCE) for pair in pairs):
             return False
     return True
+
+
+def _head_is_right(random: _Random) -> bool:
+    """One of two heads, whose positions fill no last tile and no last block of queries."""
+    positions, head_dim = 71, random.head_dim
+    attention = CompiledAttention.of(random.library, head_dim, head_dim**-0.5)
+    if attention is None:
+        return False
+    query, keys, values = random.tensor(positions, 3, _HEADS, head_dim)[:, :, 1].unbind(1)
+    result = torch.zeros(positions, _HEADS, head_dim)
+    attention(query, keys, values, result[:, 1])
+    expected = F.scaled_dot_product_attention(query[None], keys[None], values[None])[0]
+    return _is_close(result[:, 1], expected) and not result[:, 0].any()
 
 
 def _stack(head_dim: int, activation: Activation, norm_first: bool) -> Stack:

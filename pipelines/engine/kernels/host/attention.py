@@ -1,0 +1,79 @@
+"""Attention of one head over a whole source, by the compiled kernel `attend_head`."""
+
+from __future__ import annotations
+
+import threading
+
+from torch import Tensor
+
+from pipelines.engine.kernels import abi
+from pipelines.engine.kernels.host.linear import aligned_bytes
+from pipelines.engine.kernels.library import KernelLibrary
+
+__all__ = ["CompiledAttention"]
+
+_KERNEL, _HEAD_DIM = "attend_head", 64
+
+
+class CompiledAttention:
+    """Attention of an encoder's head; several threads may compute one head each.
+
+    Args:
+        library: The kernels.
+        scale: The factor of scores.
+    """
+
+    def __init__(self, library: KernelLibrary, scale: float) -> None:
+        self._library, self._scale = library, scale
+        self._own = threading.local()  # buffers of each thread
+
+    @staticmethod
+    def of(library: KernelLibrary | None, head_dim: int, scale: float) -> CompiledAttention | None:
+        """For heads of this size; None if unsupported."""
+        if library is None or head_dim != _HEAD_DIM or not library.has(_KERNEL):
+            return None
+        return CompiledAttention(library, scale)
+
+    def __call__(self, query: Tensor, keys: Tensor, values: Tensor, result: Tensor) -> None:
+        """Compute a head.
+
+        Args:
+            query, keys, values: float32 [positions, 64], rows of equal distance.
+            result: float32 [positions, 64] of any row distance; overwritten.
+        """
+        args = self._args(len(keys))
+        args.queries, args.keys, args.values = (x.data_ptr() for x in (query, keys, values))
+        args.stride, args.output_stride = keys.stride(0), result.stride(0)
+        args.output = result.data_ptr()
+        self._library.run(_KERNEL, args, 1)
+
+    def _args(self, positions: int) -> abi.HeadArgs:
+        """The argument with this thread's buffers."""
+        args: abi.HeadArgs | None = getattr(self._own, "args", None)
+        if args is None or args.positions != positions:
+            args = abi.HeadArgs(positions=positions, scale=self._scale)
+            self._own.args, self._own.buffer = args, _add_buffers(args)
+        return args
+
+
+def _add_buffers(args: abi.HeadArgs) -> Tensor:
+    """Allocate the temporaries; the tensor keeps them alive."""
+    tile = abi.MOST_TILE_COLUMNS
+    padded = -(-args.positions // tile) * tile
+    of_scores = abi.QUERY_ROWS * (padded + abi.SCORES_BEYOND)
+    numbers = {
+        "packed_keys": padded * _HEAD_DIM,
+        "packed_values": padded * _HEAD_DIM,
+        "packed_queries": abi.QUERY_ROWS * _HEAD_DIM,
+        "scores": of_scores,
+        "weights": of_scores // 2,
+        "shares": abi.QUERY_ROWS,
+        "tile": abi.QUERY_ROWS * tile,
+    }
+    lines = {name: -(-4 * n // abi.CACHE_LINE_BYTES) for name, n in numbers.items()}
+    buffer = aligned_bytes(sum(lines.values()) * abi.CACHE_LINE_BYTES)
+    address = buffer.data_ptr()
+    for name, count in lines.items():
+        setattr(args, name, address)
+        address += count * abi.CACHE_LINE_BYTES
+    return buffer
