@@ -71,6 +71,9 @@ class SequentialPlan:
         seed: For sampling; the frame of each window is added. None: random.
         hallucination_silence_s: See `skip_hallucinations`; needs an aligner.
         last_speech: Seconds at which the speech before the first window ended.
+        early_end_s: Where the text of a window ends at a timestamp, so many seconds or more before
+            the window's audio does, the next window begins there: for audio that is known to be
+            speech up to its end. None: the rest counts as silence, as for openai-whisper.
         resume_from: Where an earlier run stopped.
         checkpoints: Yield a Checkpoint after each window.
         token_logprobs: Segments carry the log-probability of each token of their text.
@@ -85,6 +88,7 @@ class SequentialPlan:
     seed: int | None = 0
     hallucination_silence_s: float | None = None
     last_speech: float = 0.0
+    early_end_s: float | None = None
     resume_from: Checkpoint | None = None
     checkpoints: bool = False
     token_logprobs: bool = False
@@ -196,6 +200,11 @@ def decode_windows(
                     segments, _token_logprobs(spans, result, tokenizer), strict=True
                 )
             ]
+        if advance == frames and plan.early_end_s is not None:
+            end = round(spans[-1].end * FRAMES_PER_SECOND)
+            least = round(plan.early_end_s * FRAMES_PER_SECOND)
+            if least <= end <= frames - least:
+                advance = end
         next_seek = seek + advance
         if aligner is not None:
             segments = aligner.add(segments, encoded, frames, last_speech)
@@ -205,7 +214,7 @@ def decode_windows(
             if not ended and last_word is not None and last_word > seek / FRAMES_PER_SECOND:
                 next_seek = round(last_word * FRAMES_PER_SECOND)
             if plan.hallucination_silence_s is not None:
-                times = WindowTimes(seek, frames, mel.shape[-1], features.frames)
+                times = WindowTimes(seek, frames, features.size, features.frames)
                 kept, next_seek = skip_hallucinations(
                     segments,
                     times,

@@ -156,7 +156,8 @@ class Drafting:
 
     def source(self, source: Any, priority: int = 0) -> SourceHandle:
         """A source that is encoded when it is needed; priority: as for LoadedModel.encode."""
-        return SourceHandle(source, partial(self.encode, priority=priority))
+        encode = partial(self.encode, priority=priority)
+        return SourceHandle(source, encode, self._model.takes_any_shapes)
 
     def drafter_for(self, encoded: EncodedSource, options: GenerationOptions) -> Drafter | None:
         """The drafter of a request; None for sampling, whose draws drafts would change, and for

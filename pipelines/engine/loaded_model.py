@@ -94,6 +94,12 @@ class LoadedModel:
         return backend.weight_bytes if isinstance(backend, TransformersBackend) else None
 
     @property
+    def takes_any_shapes(self) -> bool:
+        """Whether sources of different shapes can be encoded in one pass: on a CPU, where sound is
+        encoded one by one."""
+        return self._backend.sources_at_once is not None
+
+    @property
     def statistics(self) -> Statistics:
         """Counters since the model was loaded, and its present load."""
         return self._require_batch().statistics
@@ -125,10 +131,11 @@ class LoadedModel:
         urgent requests, and the passes of other callers.
 
         Args:
-            sources: For audio models log-mel arrays or tensors [mels, frames], all of one even
-                length of at most 2 × max_source_positions frames. For waveform models samples [n]
-                at 16 kHz, of any lengths. For text models sequences of token ids, of any lengths.
-                For wrapped models of other kinds one tensor a source, as their encoder takes it.
+            sources: For audio models log-mel arrays or tensors [mels, frames], an even number of at
+                most 2 × max_source_positions frames, on a GPU all of one length. For waveform
+                models samples [n] at 16 kHz, of any lengths. For text models sequences of token
+                ids, of any lengths. For wrapped models of other kinds one tensor a source, as
+                their encoder takes it.
             priority: As of requests: a lower number goes first.
 
         Raises:
@@ -343,7 +350,7 @@ class LoadedModel:
                     f"audio of shape {list(tensor.shape)}: this model takes "
                     f"[{shape[0]} mels, up to {shape[1]} frames, an even number]"
                 )
-            if tensor.shape != tensors[0].shape:
+            if tensor.shape != tensors[0].shape and not self.takes_any_shapes:
                 raise RequestError("sources encoded together must have the same number of frames")
             if not torch.isfinite(tensor).all():
                 raise RequestError("audio features hold NaN or infinity")

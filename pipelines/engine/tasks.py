@@ -41,12 +41,16 @@ class SourceHandle:
     Args:
         source: As for LoadedModel.encode.
         encode: Encodes several sources in one pass.
+        any_shape: Whether tensors of other shapes may be in the same pass.
     """
 
     def __init__(
-        self, source: Any, encode: Callable[[Sequence[Any]], Sequence[EncodedSource]]
+        self,
+        source: Any,
+        encode: Callable[[Sequence[Any]], Sequence[EncodedSource]],
+        any_shape: bool = False,
     ) -> None:
-        self._source, self._encode = source, encode
+        self._source, self._encode, self._any_shape = source, encode, any_shape
         self._encoded: EncodedSource | None = None
         self._error: Exception | None = None
 
@@ -79,7 +83,7 @@ class SourceHandle:
     def fits(self, others: Sequence[SourceHandle]) -> bool:
         """Whether it can be encoded in one pass with others, none of which is longer."""
         if not others or isinstance(self._source, Tensor):
-            return all(self.length == other.length for other in others)
+            return self._any_shape or all(self.length == other.length for other in others)
         return (len(others) + 1) * self.length <= _PASS_TOKENS
 
 

@@ -81,6 +81,8 @@ class OurScript:
     eot: int
     architecture: Any
     calls: list[DecodeCall] = field(default_factory=list)
+    takes_any_shapes = True
+    device = "cpu"
 
     def encode(self, sources: Sequence[Tensor], priority: int = 0) -> list[Tensor]:
         return list(sources)

@@ -16,6 +16,7 @@ from pipelines.asr import (
     Segment,
     SegmentDone,
     TextDelta,
+    TranscribeOptions,
     Transcriber,
     TranscriptionInfo,
     load_audio,
@@ -24,7 +25,8 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import Chunk, split_at_pauses
 from pipelines.engine import Engine, LoadedModel
 from pipelines.errors import AudioError, OptionError
-from tests.asr.test_events import Screen
+from tests.asr.scripted import Turn, scripted
+from tests.asr.test_events import Screen, tokens_of
 
 SAMPLES = Path(__file__).resolve().parents[2] / "assets" / "samples"
 
@@ -196,6 +198,25 @@ def test_the_first_text_of_a_long_recording_takes_one_window(
         next(event for event in events if isinstance(event, TextDelta | SegmentDone))
     assert windows == [1]
     assert read_s[-1] < 40
+
+
+def test_speech_behind_an_early_end_is_heard(real: Transcriber) -> None:
+    """A chunk ends with speech, so a text that ends long before is not all of it."""
+    turns = [
+        Turn(tokens_of(real, 0.0, " One", 4.0)),
+        Turn(tokens_of(real, 0.0, " two", 3.0, 3.0, " three", 5.5)),
+    ]
+    transcriber, script = scripted(real, turns)
+    sound = np.random.default_rng(0).standard_normal(10 * SAMPLE_RATE).astype(np.float32)
+    chunk = Chunk(0, 1000, 0, sound)
+    task = transcriber.recognizer.decode_chunk(chunk, "en", TranscribeOptions())
+    segments = [event.segment for event in task if isinstance(event, SegmentDone)]
+    times = [(each.start, each.end, each.text) for each in segments]
+    assert times == [(0.0, 4.0, " One"), (4.0, 7.0, " two"), (7.0, 9.5, " three")]
+    assert len(script.calls) == 2
+    # Window by window it counts as silence, as for openai-whisper.
+    by_window = scripted(real, turns)[0].transcribe(sound, language="en")
+    assert [segment.text for segment in by_window] == [" One"]
 
 
 def test_silence_has_no_segments(demo: Transcriber) -> None:

@@ -219,6 +219,22 @@ def test_tensors_share_a_pass_with_those_of_the_same_shape_only() -> None:
     assert machine.passes == [[2000] * 2, [3000] * 3]
 
 
+def test_tensors_of_any_shape_share_a_pass_where_the_model_says_so() -> None:
+    machine = Machine()
+    handles = [
+        SourceHandle(torch.zeros(2, frames), machine.encode, any_shape=True)
+        for frames in (3000, 2000, 2500)
+    ]
+
+    def task(source: SourceHandle) -> Task[int]:
+        yield Pending(source)
+        yield cast(torch.Tensor, source.encoded).shape[-1]
+
+    limits = TaskLimits(parallel=9, ahead=9, first_parallel=9)
+    assert list(interleave(map(task, handles), limits)) == [3000, 2000, 2500]
+    assert machine.passes == [[2000, 2500, 3000]]
+
+
 def test_a_handle_that_is_read_early_is_encoded_alone() -> None:
     machine = Machine()
     handle = SourceHandle([1, 2], machine.encode)

@@ -38,6 +38,9 @@ _TAIL_FRAMES = 2  # frames after the last complete one whose STFT window overlap
 _MIN_POWER = 1e-10  # lower power is clamped to this
 _SILENCE = -10.0  # log10(_MIN_POWER)
 _DYNAMIC_RANGE = 8.0  # powers of ten kept below the loudest frame
+# Silence after a chunk that is encoded without the rest of the window, and the least that is then
+# encoded, in steps: frames. With a least of 5 s a short chunk of German was repeated to the end.
+_CHUNK_SILENCE, _LEAST_CHUNK, _CHUNK_STEP = 300, 1000, 100
 _MEASURE_FRAMES = 6000  # frames at once when the whole input is measured: 20 MB of temporaries
 
 
@@ -116,11 +119,16 @@ class WindowFeatures(Protocol):
         """Frames of audio; None while the end is not known."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Frames of the model's window."""
+        ...
+
     def window(self, seek: int) -> tuple[Tensor, int]:
         """The window that begins at frame `seek`.
 
         Returns:
-            Features [n_mels, window] and the number of frames that are audio; 0 at the end.
+            Features [n_mels, at most `size`] and the number of frames that are audio; 0 at the end.
             Frames after the audio are 0.0, as in openai-whisper's transcribe().
         """
         ...
@@ -142,6 +150,10 @@ class _Features:
         self._samples: Samples = np.zeros(0, np.float32)
         self._offset = 0  # position of _samples[0] in the input
         self._loudest = _SILENCE
+
+    @property
+    def size(self) -> int:
+        return self._window
 
     def _power(self, first: int, count: int) -> Tensor:
         context = _frame_context(self._samples, self._offset, first, count)
@@ -210,6 +222,8 @@ class ChunkFeatures:
         end_frame: int,
         n_mels: int,
         window: int,
+        *,
+        follow: bool = False,
     ) -> None:
         """
         Args:
@@ -220,8 +234,9 @@ class ChunkFeatures:
             end_frame: the frame after the last one.
             n_mels: mel bands, 80 or 128.
             window: frames in the model's window.
+            follow: windows end some silence after the audio, instead of with the model's window.
         """
-        self._start_frame, self._window = start_frame, window
+        self._start_frame, self._window, self._follow = start_frame, window, follow
         frames = end_frame - start_frame
         context = _frame_context(samples, offset, start_frame, max(frames, 1))
         self._power = _log_power(context, n_mels)[:, :frames]
@@ -235,10 +250,18 @@ class ChunkFeatures:
     def frames(self) -> int:
         return self._start_frame + self._power.shape[1]
 
+    @property
+    def size(self) -> int:
+        return self._window
+
     def window(self, seek: int) -> tuple[Tensor, int]:
         power = self._power[:, seek - self._start_frame :][:, : self._window]
         size = power.shape[1]
-        return pad(_normalise(power, self._loudest), (0, self._window - size)), size
+        length = self._window
+        if self._follow:
+            steps = -(-(size + _CHUNK_SILENCE) // _CHUNK_STEP)
+            length = min(length, max(steps * _CHUNK_STEP, _LEAST_CHUNK))
+        return pad(_normalise(power, self._loudest), (0, length - size)), size
 
     def first_window(self) -> Tensor:
         power = self._power[:, : self._window]

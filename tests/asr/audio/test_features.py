@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 from whisper.audio import log_mel_spectrogram
 from whisper.audio import mel_filters as openai_mel_filters
 
-from pipelines.asr.audio.features import FileFeatures, StreamFeatures, mel_filters
+from pipelines.asr.audio.features import (
+    ChunkFeatures,
+    FileFeatures,
+    StreamFeatures,
+    mel_filters,
+)
 from pipelines.errors import CheckpointError
 
 WINDOW = 3000
@@ -121,3 +126,17 @@ def test_a_stream_is_read_lazily_and_old_samples_are_dropped() -> None:
         stream.window(seek)
     assert read[0] < 290
     assert len(stream._samples) <= 3 * WINDOW * 160
+
+
+@pytest.mark.parametrize(
+    ("seconds", "length"), [(0.5, 1000), (7.0, 1000), (7.01, 1100), (15.0, 1800), (29.0, 3000)]
+)
+def test_the_window_of_a_chunk_may_end_after_some_silence(seconds: float, length: int) -> None:
+    samples = noise(seconds)
+    frames = round(100 * seconds)
+    chunk = (samples, 0, 0, frames, 80, WINDOW)
+    whole, size = ChunkFeatures(*chunk).window(0)
+    mel, same = ChunkFeatures(*chunk, follow=True).window(0)
+    assert (size, same) == (frames, frames)
+    assert torch.equal(mel, whole[:, :length])
+    assert not whole[:, length:].any()

@@ -15,7 +15,9 @@ from tests.engine.conftest import Folders, mel_source, token_sources
 SOME = GenerationOptions(max_new_tokens=5)
 
 
-def test_sources_the_model_cannot_take(marian: LoadedModel, whisper: LoadedModel) -> None:
+def test_sources_the_model_cannot_take(
+    marian: LoadedModel, whisper: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     positions = marian.architecture.max_source_positions
     for source, message in [
         ([], "no tokens"),
@@ -35,6 +37,10 @@ def test_sources_the_model_cannot_take(marian: LoadedModel, whisper: LoadedModel
     ):
         with pytest.raises(RequestError, match="audio"):
             whisper.encode([frames])
+    # On a CPU sound is encoded one by one.
+    mixed = whisper.encode([torch.zeros(80, 100), torch.zeros(80, 200)])
+    assert [encoded.length for encoded in mixed] == [50, 100]
+    monkeypatch.setattr(type(whisper.backend), "sources_at_once", None)
     with pytest.raises(RequestError, match="same number of frames"):
         whisper.encode([torch.zeros(80, 100), torch.zeros(80, 200)])
     assert marian.encode([]) == []
