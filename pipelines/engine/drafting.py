@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -157,7 +158,10 @@ class Drafting:
     def source(self, source: Any, priority: int = 0) -> SourceHandle:
         """A source that is encoded when it is needed; priority: as for LoadedModel.encode."""
         encode = partial(self.encode, priority=priority)
-        return SourceHandle(source, encode, self._model.takes_any_shapes)
+        return SourceHandle(source, encode, self._model.takes_any_shapes, self._encode_ahead)
+
+    def _encode_ahead(self, source: Any) -> Future[EncodedSource] | None:
+        return None if self._draft_model is not None else self._model.encode_ahead(source)
 
     def drafter_for(self, encoded: EncodedSource, options: GenerationOptions) -> Drafter | None:
         """The drafter of a request; None for sampling, whose draws drafts would change, and for

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -146,6 +147,24 @@ class LoadedModel:
         return self._encode_in_parts(
             self._checked_sources(sources), priority, lambda part: self._backend.encode(part)
         )
+
+    def encode_ahead(self, source: Any) -> Future[EncodedSource] | None:
+        """Begin to encode a source in the background, while this thread decodes others.
+
+        Args:
+            source: As for `encode`.
+
+        Returns:
+            The encoded source when it is there; None where that would gain nothing: on a GPU, for
+            texts, with one thread, or without compiled kernels.
+
+        Raises:
+            RequestError: The model cannot encode such a source.
+        """
+        self._scheduler.check_open()
+        (checked,) = self._checked_sources([source])
+        backend = self._backend
+        return backend.encode_ahead(checked) if isinstance(backend, NativeBackend) else None
 
     def _encode_in_parts(
         self, sources: Sequence[Any], priority: int, encode: Callable[[Sequence[Any]], list[T]]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -42,6 +43,7 @@ class SourceHandle:
         source: As for LoadedModel.encode.
         encode: Encodes several sources in one pass.
         any_shape: Whether tensors of other shapes may be in the same pass.
+        ahead: Begins to encode a source in the background, or returns None.
     """
 
     def __init__(
@@ -49,8 +51,11 @@ class SourceHandle:
         source: Any,
         encode: Callable[[Sequence[Any]], Sequence[EncodedSource]],
         any_shape: bool = False,
+        ahead: Callable[[Any], Future[EncodedSource] | None] | None = None,
     ) -> None:
         self._source, self._encode, self._any_shape = source, encode, any_shape
+        self._ahead = ahead
+        self._future: Future[EncodedSource] | None = None  # while it is encoded in the background
         self._encoded: EncodedSource | None = None
         self._error: Exception | None = None
 
@@ -73,12 +78,37 @@ class SourceHandle:
         Raises:
             Exception: What the encoder raised for this source.
         """
-        if not self.ready:
+        if self.take_back():
             _encode_pass([self])
+        self.finish()
         if self._encoded is None:
             assert self._error is not None
             raise self._error
         return self._encoded
+
+    def start(self) -> None:
+        """Begin to encode the source in the background, if that can be done."""
+        if self.ready or self._future is not None or self._ahead is None:
+            return
+        try:
+            self._future = self._ahead(self._source)
+        except Exception as error:  # of any kind: it is raised where the source is read
+            self._error = error
+
+    def take_back(self) -> bool:
+        """Whether the source is not encoded yet, and not in the background from now on."""
+        if self._future is not None and self._future.cancel():
+            self._future = None
+        return not self.ready and self._future is None
+
+    def finish(self) -> None:
+        """Wait for the source if it is encoded in the background."""
+        future, self._future = self._future, None
+        if future is not None:
+            try:
+                self._encoded = future.result()
+            except Exception as error:  # of any kind: it is raised where the source is read
+                self._error = error
 
     def fits(self, others: Sequence[SourceHandle]) -> bool:
         """Whether it can be encoded in one pass with others, none of which is longer."""
@@ -87,16 +117,19 @@ class SourceHandle:
         return (len(others) + 1) * self.length <= _PASS_TOKENS
 
 
-def _encode_all(handles: Iterable[SourceHandle]) -> None:
-    """Encode sources, those of similar length in one pass."""
+def _encode_all(handles: Sequence[SourceHandle]) -> None:
+    """Encode sources, those of similar length in one pass, or wait for them."""
     batch: list[SourceHandle] = []
-    for handle in sorted(handles, key=lambda handle: handle.length):
+    waiting = [handle for handle in handles if handle.take_back()]
+    for handle in sorted(waiting, key=lambda handle: handle.length):
         if not handle.fits(batch):
             _encode_pass(batch)
             batch = []
         batch.append(handle)
     if batch:
         _encode_pass(batch)
+    for handle in handles:
+        handle.finish()
 
 
 def _encode_pass(handles: Sequence[SourceHandle]) -> None:
@@ -165,6 +198,8 @@ class TaskLimits:
         first_parallel: The value of `parallel` before the first step, so that the first event comes
             early. It doubles with each step.
         first_ahead: The value of `ahead` at first. It grows with each task that ends.
+        prepared: So many more tasks are begun up to their first source, which is encoded in the
+            background if possible; with `first_ahead`, once a task has ended.
         tokens: No task is begun while the sources of the others have so many tokens in all.
     """
 
@@ -172,6 +207,7 @@ class TaskLimits:
     ahead: int = 1
     first_parallel: int = 1
     first_ahead: int | None = None
+    prepared: int = 0
     tokens: float = math.inf
 
 
@@ -200,6 +236,7 @@ def interleave(
             yield from first.advance()
             if not first.done:
                 running.begin_more()
+                running.prepare()
                 while not first.done and running.advance_others():
                     yield from first.advance()
             if not first.done:  # no task can go on without a step
@@ -219,6 +256,7 @@ class _RunningTask(Generic[T]):
         unencoded: Where a source is added that the task waits for.
 
     Attributes:
+        unencoded: As given.
         events: Those not passed on yet.
         awaited: What it reads next; None before it begins.
         tokens: Of its source.
@@ -227,7 +265,7 @@ class _RunningTask(Generic[T]):
     """
 
     def __init__(self, task: Task[T], unencoded: list[SourceHandle]) -> None:
-        self._task, self._unencoded = task, unencoded
+        self._task, self.unencoded = task, unencoded
         self.events: deque[T] = deque()
         self.awaited: _Awaited | None = None
         self.tokens = 0
@@ -263,7 +301,7 @@ class _RunningTask(Generic[T]):
                 if awaited.ready:
                     continue
                 if isinstance(awaited, SourceHandle):
-                    self._unencoded.append(awaited)
+                    self.unencoded.append(awaited)
                 return
         except Exception as error:  # of any kind: it is raised when it is the task's turn
             self.error = error
@@ -279,6 +317,7 @@ class _RunningTasks(Generic[T]):
     def __init__(self, tasks: Iterator[Task[T] | None], limits: TaskLimits) -> None:
         self._tasks, self._limits = tasks, limits
         self._running: deque[_RunningTask[T]] = deque()
+        self._prepared: deque[_RunningTask[T] | None] = deque()  # None is a pause
         self._unencoded: list[SourceHandle] = []
         self._ahead = limits.ahead if limits.first_ahead is None else limits.first_ahead
         self._input_error: Exception | None = None
@@ -293,29 +332,52 @@ class _RunningTasks(Generic[T]):
         """
         if not self._running:
             self._paused, self._parallel = False, self._limits.first_parallel
-            while not (self._begin() or self._input_ended):
+            while not (self._begin() or (self._input_ended and not self._prepared)):
                 pass  # a pause, for which nothing has to end
-            if self._input_error is not None:
+            if not self._running and self._input_error is not None:
                 raise self._input_error
         return self._running[0] if self._running else None
 
     def _begin(self) -> _RunningTask[T] | None:
         """Begin the next task; None at a pause and at the end of the input."""
-        if self._input_ended:
+        if not self._prepared and not self._request():
             return None
+        task = self._prepared.popleft()
+        if task is None:
+            self._paused = True
+            return None
+        self._unencoded.extend(task.unencoded)
+        task.unencoded = self._unencoded
+        self._running.append(task)
+        return task
+
+    def _request(self) -> bool:
+        """Request the next task; returns False at the end of the input."""
+        if self._input_ended:
+            return False
         try:
             task = next(self._tasks)
         except StopIteration:
             self._input_ended = True
-            return None
+            return False
         except Exception as error:
             self._input_ended, self._input_error = True, error
-            return None
-        if task is None:
-            self._paused = True
-            return None
-        self._running.append(_RunningTask(task, self._unencoded))
-        return self._running[-1]
+            return False
+        self._prepared.append(None if task is None else _RunningTask(task, []))
+        return True
+
+    def prepare(self) -> None:
+        """Begin tasks that do not count yet, and to encode their sources in the background."""
+        if self._ahead == self._limits.first_ahead:  # the first event is to come early
+            return
+        while len(self._prepared) < self._limits.prepared and None not in self._prepared:
+            if self._paused or not self._request():
+                return
+            task = self._prepared[-1]
+            if task is not None:
+                task.events.extend(task.resume())
+                for source in task.unencoded:
+                    source.start()
 
     def begin_more(self) -> None:
         """Begin as many tasks as the limits allow, unless they are few."""
@@ -331,7 +393,8 @@ class _RunningTasks(Generic[T]):
             task = self._begin()
             if task is None:
                 return
-            task.events.extend(task.resume())
+            if task.awaited is None:  # not prepared
+                task.events.extend(task.resume())
             tokens += task.tokens
 
     def allow_more(self) -> None:
@@ -360,5 +423,8 @@ class _RunningTasks(Generic[T]):
 
     def close(self) -> None:
         """Close all tasks."""
-        for task in self._running:
-            task.close()
+        for task in [*self._prepared, *self._running]:
+            if task is not None:
+                for source in task.unencoded:
+                    source.take_back()
+                task.close()

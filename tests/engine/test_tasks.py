@@ -5,7 +5,8 @@ No model: `Machine` stands in for the encoder and for the batch, and records wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, cast
@@ -61,6 +62,7 @@ class Machine:
     begun: list[int] = field(default_factory=list)
     closed: list[int] = field(default_factory=list)
     bad_lengths: tuple[int, ...] = ()
+    ahead: Callable[[Any], Future[EncodedSource] | None] | None = None
 
     def encode(self, sources: Sequence[Any]) -> list[EncodedSource]:
         lengths = [s.shape[-1] if isinstance(s, torch.Tensor) else len(s) for s in sources]
@@ -79,7 +81,7 @@ class Machine:
         """Encodes a source, and yields the number and a letter for each token."""
         self.begun.append(number)
         try:
-            source = SourceHandle([0] * length, self.encode)
+            source = SourceHandle([0] * length, self.encode, ahead=self.ahead)
             yield Pending(source)
             assert source.encoded is not None
             generation = Generation(self, tokens)
@@ -161,6 +163,103 @@ def test_a_task_goes_on_to_its_next_source_while_the_first_one_runs() -> None:
     assert events == [f"{p}{n}{t}" for n in range(4) for p in "xyz" for t in "ab"]
     assert machine.passes == [[3] * 4] * 3
     assert len([each for each in machine.log if "step" in each]) == 6
+
+
+class Background:
+    """Encodes as many sources as are asked for; the others stay in its queue."""
+
+    def __init__(self, machine: Machine, running: bool = False) -> None:
+        self.queue: list[tuple[Any, Future[EncodedSource]]] = []
+        self.encoded = 0
+        self._running, self._machine, machine.ahead = running, machine, self.start
+
+    def start(self, source: Any) -> Future[EncodedSource]:
+        future: Future[EncodedSource] = Future()
+        self._machine.log.append("start")
+        self.queue.append((source, future))
+        if self._running:
+            self.finish()
+        return future
+
+    def finish(self) -> None:
+        for source, future in self.queue:
+            if future.set_running_or_notify_cancel():
+                self.encoded += 1
+                if len(source) in self._machine.bad_lengths:
+                    future.set_exception(EngineError("a bad length"))
+                else:
+                    future.set_result(cast(EncodedSource, source))
+        self.queue.clear()
+
+
+PREPARING = TaskLimits(parallel=4, ahead=8, first_parallel=4, prepared=2)
+
+
+def test_sources_of_the_next_tasks_are_encoded_in_the_background() -> None:
+    machine = Machine()
+    background = Background(machine, running=True)
+    events = interleave(machine.tasks(20, tokens=3), PREPARING)
+    assert next(events) == "0a"
+    assert machine.begun == [0, 1, 2, 3, 4, 5], "two are prepared"
+    assert machine.log.index("start") < machine.log.index("encode 4") < machine.log.index("step 4")
+    assert list(events) == events_of(20, 3)[1:]
+    # Four end at a time: two of the next ones are prepared.
+    assert machine.passes == [[3] * 4, *[[3] * 2] * 4]
+    assert background.encoded == 8
+
+
+def test_what_is_computed_together_does_not_depend_on_the_background() -> None:
+    def steps(prepared: int, running: bool) -> list[str]:
+        machine = Machine()
+        Background(machine, running)
+        tasks = (machine.task(n, tokens=1 + n % 5) for n in range(30))
+        list(interleave(tasks, TaskLimits(4, 8, 4, prepared=prepared)))
+        return [each for each in machine.log if each.startswith("step")]
+
+    assert steps(2, running=True) == steps(2, running=False) == steps(0, running=False)
+
+
+def test_sources_that_the_background_has_not_begun_are_taken_back() -> None:
+    machine = Machine()
+    background = Background(machine)
+    assert list(interleave(machine.tasks(12), PREPARING)) == events_of(12)
+    assert [len(each) for each in machine.passes] == [4, 4, 4]
+    background.finish()
+    assert background.encoded == 0
+
+
+def test_a_source_that_fails_in_the_background_fails_its_own_task_only() -> None:
+    machine = Machine(bad_lengths=(4,))
+    Background(machine, running=True)
+    tasks = (machine.task(n, length=4 if n == 5 else 3) for n in range(8))
+    found: list[str] = []
+    with pytest.raises(EngineError, match="a bad length"):
+        found.extend(interleave(tasks, PREPARING))
+    assert found == events_of(5)
+
+
+def test_a_source_that_cannot_be_begun_in_the_background_fails_its_own_task_only() -> None:
+    machine = Machine()
+
+    def refuse(source: Any) -> Future[EncodedSource]:
+        raise EngineError("no such source")
+
+    machine.ahead = refuse
+    found: list[str] = []
+    with pytest.raises(EngineError, match="no such source"):
+        found.extend(interleave(machine.tasks(8), PREPARING))
+    assert found == events_of(4)
+
+
+def test_closing_closes_prepared_tasks_and_their_sources() -> None:
+    machine = Machine()
+    background = Background(machine)
+    events = interleave(machine.tasks(20), PREPARING)
+    next(events)
+    events.close()
+    assert sorted(machine.closed) == machine.begun == [0, 1, 2, 3, 4, 5]
+    background.finish()
+    assert background.encoded == 0
 
 
 def test_no_more_tasks_are_begun_than_the_limits_allow() -> None:
@@ -272,9 +371,13 @@ def test_an_error_of_a_task_is_raised_when_it_is_its_turn() -> None:
     assert sorted(machine.closed) == [0, 1, 3]
 
 
+@pytest.mark.parametrize("prepared", [0, 2])
 @pytest.mark.parametrize("ahead", [1, 8])
-def test_an_error_of_the_input_is_raised_after_what_came_before_it(ahead: int) -> None:
+def test_an_error_of_the_input_is_raised_after_what_came_before_it(
+    ahead: int, prepared: int
+) -> None:
     machine = Machine()
+    Background(machine, running=True)
 
     def tasks() -> Iterator[Task[str]]:
         yield from machine.tasks(3)
@@ -282,12 +385,17 @@ def test_an_error_of_the_input_is_raised_after_what_came_before_it(ahead: int) -
 
     found: list[str] = []
     with pytest.raises(ConnectionResetError):
-        found.extend(interleave(tasks(), TaskLimits(ahead, ahead, ahead)))
+        found.extend(interleave(tasks(), TaskLimits(ahead, ahead, ahead, prepared=prepared)))
     assert found == events_of(3)
 
 
-def test_at_a_pause_all_tasks_end_before_more_input_is_requested() -> None:
+@pytest.mark.parametrize("prepared", [0, 2])
+@pytest.mark.parametrize("parallel", [1, 8])
+def test_at_a_pause_all_tasks_end_before_more_input_is_requested(
+    parallel: int, prepared: int
+) -> None:
     machine, found, seen = Machine(), list[str](), list[list[str]]()
+    Background(machine, running=True)
 
     def tasks() -> Iterator[Task[str] | None]:
         yield None
@@ -298,7 +406,7 @@ def test_at_a_pause_all_tasks_end_before_more_input_is_requested() -> None:
         yield None
         yield machine.task(2)
 
-    for event in interleave(tasks(), TaskLimits(8, 8, 8)):
+    for event in interleave(tasks(), TaskLimits(parallel, 8, parallel, prepared=prepared)):
         found.append(event)
     assert found == events_of(3)
     assert seen == [events_of(2)]

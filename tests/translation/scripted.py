@@ -59,6 +59,7 @@ class ScriptedEngine:
     script: Script
     streams: list[ScriptedStream] = field(default_factory=list)
     encoded: list[int] = field(default_factory=list)
+    takes_any_shapes = False
 
     def load(self, folder: Path, shortlist: Sequence[int] | None = None) -> ScriptedEngine:
         return self

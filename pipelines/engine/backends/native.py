@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
@@ -131,6 +132,21 @@ class NativeBackend:
                 [samples] of any length; text: lists of token ids of any length.
         """
         return [own for (own,) in self._encode(sources, [self])]
+
+    def encode_ahead(self, source: Any) -> Future[EncodedSource] | None:
+        """Begin to encode a source on one thread, while others decode.
+
+        Only beside compiled kernels, which leave a thread to it and whose results do not depend on
+        what is computed at the same time.
+
+        Returns:
+            None where sources are not encoded ahead.
+        """
+        threads = self._compute_threads
+        if not self._one_by_one or threads.count == 1 or not self._decoder.is_compiled:
+            return None
+        job = partial(self._encode_batch, [source], [self], ComputeThreads())
+        return threads.start(lambda: job()[0][0])
 
     def encode_sharing(
         self, sources: Sequence[Any], other: NativeBackend

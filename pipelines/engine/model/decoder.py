@@ -280,6 +280,11 @@ class Decoder:
         return self.dtype if self._compiled is None else torch.bfloat16
 
     @property
+    def is_compiled(self) -> bool:
+        """Whether the compiled kernels run its layers."""
+        return self._compiled is not None
+
+    @property
     def kernels(self) -> str:
         """The kernels that the layers run on, for the user."""
         if self._compiled is not None:

@@ -1,10 +1,10 @@
-"""A thread pool that runs one single-threaded computation per CPU thread."""
+"""Single-threaded computations: one for each CPU thread at a time, or one in the background."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 
@@ -28,11 +28,24 @@ class ComputeThreads:
     def __init__(self, count: int = 1) -> None:
         self.count = count
         self._pool: ThreadPoolExecutor | None = None
+        self._background: ThreadPoolExecutor | None = None
+        self._last: Future[object] | None = None  # of the jobs in the background
 
     def use(self) -> None:
-        """Let torch's operations, as this thread calls them, run on all `count` threads."""
-        if torch.get_num_threads() != self.count:
-            torch.set_num_threads(self.count)
+        """Let torch's operations, as this thread calls them, run on all `count` threads, or on all
+        but one while there are jobs in the background."""
+        busy = self._last is not None and not self._last.done()
+        threads = self.count - 1 if busy and self.count > 1 else self.count
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+
+    def start(self, job: Callable[[], T]) -> Future[T]:
+        """Run a job on a thread in the background, after those that were started before."""
+        if self._background is None:
+            self._background = ThreadPoolExecutor(1, thread_name_prefix="edgeapp-background")
+        future = self._background.submit(_single_threaded, job)
+        self._last = cast("Future[object]", future)
+        return future
 
     def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Run all jobs and return their results in order.
@@ -54,6 +67,8 @@ class ComputeThreads:
 
 
 def _single_threaded(job: Callable[[], T]) -> T:
+    # A thread takes the number that was set last, by any thread, when it first asks for it.
+    torch.get_num_threads()
     torch.set_num_threads(1)
     with torch.inference_mode():
         return job()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from pipelines.engine import Engine, GenerationOptions, Request
 from pipelines.engine.model.threads import ComputeThreads
+from pipelines.errors import RequestError
 from tests.engine.conftest import Folders, token_sources
 
 # oneDNN divides a product by the number of threads from about these sizes on.
@@ -82,6 +84,48 @@ def test_jobs_run_on_one_thread_each_and_leave_the_number_as_it_was() -> None:
     assert threads.run([torch.get_num_threads] * 3) == [1, 1, 1]
     assert threads.run([torch.get_num_threads]) == [1]
     assert torch.get_num_threads() == 2
+
+
+@pytest.mark.slow
+def test_a_window_that_is_encoded_ahead_is_the_same(wide_whisper: Path) -> None:
+    generator = torch.Generator().manual_seed(1)
+    windows = [torch.randn(8, frames, generator=generator) for frames in (_FRAMES, 400)]
+    with Engine(device="cpu", compute_type="int8", threads=2) as engine:
+        model = engine.load(wide_whisper)
+        futures = [model.encode_ahead(window) for window in windows]
+        if futures[0] is None:
+            pytest.skip("no compiled kernels here")
+        ahead = [future.result() for future in futures if future is not None]
+        here = model.encode(windows)
+    assert [_bytes(*each.keys, *each.values) for each in ahead] == [
+        _bytes(*each.keys, *each.values) for each in here
+    ]
+
+
+def test_one_thread_is_left_to_the_background() -> None:
+    threads, go_on = ComputeThreads(3), threading.Event()
+    threads.use()
+    assert torch.get_num_threads() == 3
+    job = threads.start(lambda: go_on.wait(60) and torch.get_num_threads())
+    threads.use()
+    assert torch.get_num_threads() == 2
+    go_on.set()
+    assert job.result() == 1
+    threads.use()
+    assert torch.get_num_threads() == 3
+
+
+def test_texts_and_single_threads_encode_nothing_ahead(
+    wide_whisper: Path, checkpoints: Folders
+) -> None:
+    with Engine(device="cpu", compute_type="int8", threads=1) as engine:
+        assert engine.load(wide_whisper).encode_ahead(torch.zeros(8, 100)) is None
+    with Engine(device="cpu", compute_type="float32", threads=2) as engine:
+        assert engine.load(wide_whisper).encode_ahead(torch.zeros(8, 100)) is None
+        with pytest.raises(RequestError, match="mels"):
+            engine.load(wide_whisper).encode_ahead(torch.zeros(80, 100))
+    with Engine(device="cpu", compute_type="int8", threads=2) as engine:
+        assert engine.load(checkpoints("marian:opus-mt-en-de")).encode_ahead([5, 0]) is None
 
 
 def _bytes(*tensors: Tensor) -> list[bytes]:
