@@ -75,9 +75,10 @@ class WhisperTimestamps:
                 if self.max_initial_index is not None:
                     logits[self.begin + self.max_initial_index + 1 :] = -torch.inf
             # Comparing logits compares probabilities: both lack the same normaliser. Masked
-            # instead of branched on, which would make a GPU synchronise.
+            # instead of branched on where that would make a GPU synchronise.
             stamped = logits[self.begin :].logsumexp(-1) > logits[: self.begin].max()
-            logits[: self.begin].masked_fill_(stamped, -torch.inf)
+            if not logits.is_cpu or stamped:
+                logits[: self.begin].masked_fill_(stamped, -torch.inf)
 
         return bound
 
