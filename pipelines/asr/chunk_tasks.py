@@ -16,8 +16,7 @@ __all__ = ["ChunkTask", "decode_chunks"]
 # At most this many times `batch_size` chunks are begun, finished ones that wait for their turn
 # included.
 _MAX_CHUNKS_PER_SLOT = 4
-# Chunks that are encoded while others are decoded: half as many as these, at least so many.
-_MIN_PREPARED = 2
+_PREPARED = 2  # chunks that are encoded while others are decoded
 _MAX_NAMED = 5  # failed chunks that an error message names
 
 
@@ -70,7 +69,7 @@ def decode_chunks(
         parallel=batch_size,
         ahead=_MAX_CHUNKS_PER_SLOT * batch_size,
         first_ahead=1 if first_alone else None,
-        prepared=max(_MIN_PREPARED, batch_size // 2),
+        prepared=_PREPARED,
     )
     failed: list[str] = []  # names of chunks that failed
     last_error: Exception | None = None  # of the last chunk that failed

@@ -34,6 +34,8 @@ __all__ = [
     "decode_windows",
 ]
 
+_MOST_EARLY_ENDS = 3  # of a recording: the text of noise may end early again and again
+
 DecodeEvent: TypeAlias = TextDelta | Retract | SegmentDone | Checkpoint
 DecodeTask: TypeAlias = Task[DecodeEvent]
 
@@ -148,6 +150,7 @@ def decode_windows(
     prefix = plan.prefix if resumed is None else ()
     forced_phrases = plan.forced_phrases if resumed is None else ()
     history: _History | None = None
+    early_ends = 0
     while clip_index < len(plan.clips):
         begin, end = plan.clips[clip_index]
         seek = max(seek, begin)
@@ -200,16 +203,16 @@ def decode_windows(
                     segments, _token_logprobs(spans, result, tokenizer), strict=True
                 )
             ]
-        if advance == frames and plan.early_end_s is not None:
-            end = round(spans[-1].end * FRAMES_PER_SECOND)
+        single = [t >= tokenizer.special.timestamp_begin for t in result.tokens[-2:]]
+        ended = single == [False, True]
+        if ended and plan.early_end_s is not None and early_ends < _MOST_EARLY_ENDS:
+            spoken = round(spans[-1].end * FRAMES_PER_SECOND)
             least = round(plan.early_end_s * FRAMES_PER_SECOND)
-            if least <= end <= frames - least:
-                advance = end
+            if least <= spoken <= frames - least:
+                advance, early_ends = spoken, early_ends + 1
         next_seek = seek + advance
         if aligner is not None:
             segments = aligner.add(segments, encoded, frames, last_speech)
-            single = [t >= tokenizer.special.timestamp_begin for t in result.tokens[-2:]]
-            ended = single == [False, True]
             last_word = last_word_end(segments)
             if not ended and last_word is not None and last_word > seek / FRAMES_PER_SECOND:
                 next_seek = round(last_word * FRAMES_PER_SECOND)

@@ -158,10 +158,11 @@ class Drafting:
     def source(self, source: Any, priority: int = 0) -> SourceHandle:
         """A source that is encoded when it is needed; priority: as for LoadedModel.encode."""
         encode = partial(self.encode, priority=priority)
-        return SourceHandle(source, encode, self._model.takes_any_shapes, self._encode_ahead)
+        ahead = partial(self._encode_ahead, priority)
+        return SourceHandle(source, encode, self._model.takes_any_shapes, ahead)
 
-    def _encode_ahead(self, source: Any) -> Future[EncodedSource] | None:
-        return None if self._draft_model is not None else self._model.encode_ahead(source)
+    def _encode_ahead(self, priority: int, source: Any) -> Future[EncodedSource] | None:
+        return None if self._draft_model is not None else self._model.encode_ahead(source, priority)
 
     def drafter_for(self, encoded: EncodedSource, options: GenerationOptions) -> Drafter | None:
         """The drafter of a request; None for sampling, whose draws drafts would change, and for

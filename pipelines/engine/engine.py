@@ -213,7 +213,10 @@ class Engine:
         """Drop all models. Requests that still run fail, and later ones raise EngineError."""
         self._scheduler.close()
         with self._lock:
+            models = [*self._models.values()]
             self._models.clear()
+        for model in models:
+            model.stop_ahead()
 
     def __enter__(self) -> Engine:
         return self

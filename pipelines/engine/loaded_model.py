@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -51,6 +51,7 @@ class LoadedModel:
         self._architecture, self._folder = backend.architecture, backend.folder
         self._scheduler = scheduler
         self._batch: Batch | None = Batch(backend, max_batch, budget or MemoryBudget())
+        self._ahead: set[Future[EncodedSource]] = set()  # what is encoded in the background
 
     def _require_batch(self) -> Batch:
         """The batch. Raises EngineError after `unload`."""
@@ -148,15 +149,17 @@ class LoadedModel:
             self._checked_sources(sources), priority, lambda part: self._backend.encode(part)
         )
 
-    def encode_ahead(self, source: Any) -> Future[EncodedSource] | None:
+    def encode_ahead(self, source: Any, priority: int = 0) -> Future[EncodedSource] | None:
         """Begin to encode a source in the background, while this thread decodes others.
 
         Args:
             source: As for `encode`.
+            priority: As for `encode`.
 
         Returns:
-            The encoded source when it is there; None where that would gain nothing: on a GPU, for
-            texts, with one thread, or without compiled kernels.
+            The encoded source when it is there. None while there are more urgent requests, and
+            where it would gain nothing: on a GPU, for texts, with one or many threads, or without
+            compiled kernels.
 
         Raises:
             RequestError: The model cannot encode such a source.
@@ -164,7 +167,19 @@ class LoadedModel:
         self._scheduler.check_open()
         (checked,) = self._checked_sources([source])
         backend = self._backend
-        return backend.encode_ahead(checked) if isinstance(backend, NativeBackend) else None
+        if not isinstance(backend, NativeBackend) or self._scheduler.has_urgent(priority):
+            return None
+        future = backend.encode_ahead(checked)
+        if future is not None:
+            self._ahead.add(future)
+            future.add_done_callback(self._ahead.discard)
+        return future
+
+    def stop_ahead(self) -> None:
+        """Encode nothing in the background any more; return when that has ended."""
+        for future in [*self._ahead]:
+            if not future.cancel():
+                wait([future])
 
     def _encode_in_parts(
         self, sources: Sequence[Any], priority: int, encode: Callable[[Sequence[Any]], list[T]]
@@ -358,6 +373,7 @@ class LoadedModel:
             batch, self._batch = self._batch, None
         if batch is not None:
             batch.fail(EngineError(f"{self.folder.name} was unloaded"))
+        self.stop_ahead()
 
     def _check_frames(self, sources: Sequence[Any]) -> list[Tensor]:
         shape = (self.architecture.num_mel_bins, 2 * self.architecture.max_source_positions)

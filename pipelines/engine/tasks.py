@@ -198,8 +198,8 @@ class TaskLimits:
         first_parallel: The value of `parallel` before the first step, so that the first event comes
             early. It doubles with each step.
         first_ahead: The value of `ahead` at first. It grows with each task that ends.
-        prepared: So many more tasks are begun up to their first source, which is encoded in the
-            background if possible; with `first_ahead`, once a task has ended.
+        prepared: After the first step so many more tasks are begun up to their first source, which
+            is encoded in the background if possible; with `first_ahead`, once a task has ended.
         tokens: No task is begun while the sources of the others have so many tokens in all.
     """
 
@@ -322,7 +322,7 @@ class _RunningTasks(Generic[T]):
         self._ahead = limits.ahead if limits.first_ahead is None else limits.first_ahead
         self._input_error: Exception | None = None
         self._paused = self._input_ended = False
-        self._parallel = 0
+        self._parallel, self._stepped = 0, False
 
     def first(self) -> _RunningTask[T] | None:
         """The first task, which is begun if none is running; None at the end of the input.
@@ -368,8 +368,8 @@ class _RunningTasks(Generic[T]):
 
     def prepare(self) -> None:
         """Begin tasks that do not count yet, and to encode their sources in the background."""
-        if self._ahead == self._limits.first_ahead:  # the first event is to come early
-            return
+        if not self._stepped or self._ahead == self._limits.first_ahead:
+            return  # the first event is to come early
         while len(self._prepared) < self._limits.prepared and None not in self._prepared:
             if self._paused or not self._request():
                 return
@@ -399,7 +399,7 @@ class _RunningTasks(Generic[T]):
 
     def allow_more(self) -> None:
         """Double the number of tasks that run side by side, up to the limit: after a step."""
-        self._parallel = min(2 * self._parallel, self._limits.parallel)
+        self._parallel, self._stepped = min(2 * self._parallel, self._limits.parallel), True
 
     def advance_others(self) -> bool:
         """Resume the tasks behind the first that can go on, then encode what tasks wait for.

@@ -214,9 +214,21 @@ def test_speech_behind_an_early_end_is_heard(real: Transcriber) -> None:
     times = [(each.start, each.end, each.text) for each in segments]
     assert times == [(0.0, 4.0, " One"), (4.0, 7.0, " two"), (7.0, 9.5, " three")]
     assert len(script.calls) == 2
+    # A timestamp only before the text does not end it.
+    opened = scripted(real, [Turn(tokens_of(real, 1.0, " One two"))])[0]
+    task = opened.recognizer.decode_chunk(chunk, "en", TranscribeOptions())
+    assert [event.segment.text for event in task if isinstance(event, SegmentDone)] == [" One two"]
     # Window by window it counts as silence, as for openai-whisper.
     by_window = scripted(real, turns)[0].transcribe(sound, language="en")
     assert [segment.text for segment in by_window] == [" One"]
+
+
+def test_text_that_ends_early_again_and_again_is_left(real: Transcriber) -> None:
+    transcriber, script = scripted(real, [Turn(tokens_of(real, 0.0, " One", 2.0))])
+    sound = np.random.default_rng(0).standard_normal(20 * SAMPLE_RATE).astype(np.float32)
+    task = transcriber.recognizer.decode_chunk(Chunk(0, 2000, 0, sound), "en", TranscribeOptions())
+    assert len([event for event in task if isinstance(event, SegmentDone)]) == 4
+    assert len(script.calls) == 4
 
 
 def test_silence_has_no_segments(demo: Transcriber) -> None:

@@ -89,7 +89,7 @@ def _ours(args: argparse.Namespace, kind: str, level: str) -> Callable[[], objec
     precision._cpu_capabilities = lambda: replace(able, bfloat16=False)
     loader.cpu_isa = lambda: level
     if kind == "float32":
-        precision.ComputePlan.for_audio_source = lambda plan: plan  # type: ignore[method-assign]
+        precision.ComputePlan.for_audio_source = lambda plan, _: plan  # type: ignore[method-assign]
     model: Any = Engine(device="cpu", compute_type="int8", threads=1).load(args.model)
     frames = torch.randn(1, model.architecture.num_mel_bins, 3_000)
 

@@ -29,10 +29,13 @@ __all__ = ["NativeBackend"]
 
 # Text tokens encoded in one pass on a CPU, so that activations between layers stay in its caches.
 _ENCODER_BATCH_TOKENS = 512
+# Threads up to which sound is encoded ahead by one of them. Measured on two.
+_MOST_THREADS_AHEAD = 4
 
 
 class NativeBackend:
-    """The weights of one model folder, laid out for one plan. Not thread-safe.
+    """The weights of one model folder, laid out for one plan. Not thread-safe, but for
+    `encode_ahead`, whose work shares nothing with that of `decode`.
 
     Args:
         folder: the model folder.
@@ -57,7 +60,8 @@ class NativeBackend:
         self.shortlist = shortlist
         self._check_shortlist()
         hears = self.architecture.source in ("audio", "waveform")
-        plan = plan.for_audio_source() if hears else plan.for_text_source()
+        head_dim = self.architecture.encoder.head_dim
+        plan = plan.for_audio_source(head_dim) if hears else plan.for_text_source()
         if self.architecture.decoder.relative is not None:
             plan = plan.without_float16_activations()
         self.plan = plan
@@ -140,10 +144,12 @@ class NativeBackend:
         what is computed at the same time.
 
         Returns:
-            None where sources are not encoded ahead.
+            None where sources are not encoded ahead: with many threads, too, which would wait for
+            the one.
         """
         threads = self._compute_threads
-        if not self._one_by_one or threads.count == 1 or not self._decoder.is_compiled:
+        few = 1 < threads.count <= _MOST_THREADS_AHEAD
+        if not (few and self._one_by_one and self._decoder.is_compiled):
             return None
         job = partial(self._encode_batch, [source], [self], ComputeThreads())
         return threads.start(lambda: job()[0][0])

@@ -81,12 +81,16 @@ class Scheduler:
         while progress:
             with self._condition:
                 self._condition.wait_for(lambda: not self._busy)
-                urgent = any(len(batch) and batch.priority < priority for batch in self._batches)
-                if self._jobs or not urgent:
+                if self._jobs or not self.has_urgent(priority):
                     return
                 self._busy = True
             with self._computing():
                 progress = self._step()
+
+    def has_urgent(self, priority: int) -> bool:
+        """Whether there are requests more urgent than `priority`."""
+        with self._condition:
+            return any(len(batch) and batch.priority < priority for batch in self._batches)
 
     def recover(self, batch: Batch) -> bool:
         """Recover from a job that ran out of GPU memory; returns whether to run it again."""

@@ -16,6 +16,8 @@ from pipelines.engine.weights.quantized import QuantizedWeight
 
 __all__ = ["LMHead", "argmax", "logprobs_of"]
 
+_SERIAL = 16_384  # numbers of a row that torch sums on one thread
+
 # Bias vectors that are cached, one per set of suppressed ids.
 _CACHED_BIASES = 8
 
@@ -55,8 +57,14 @@ def logprobs_of(chosen: Tensor, logits: Tensor) -> Tensor:
     Returns:
         [n]: NaN if the row contains NaN, −∞ if all its logits are −∞.
     """
+    if logits.is_cpu:
+        # torch divides the sum of a single long row by the number of threads.
+        parts = [part.logsumexp(dim=-1) for part in torch.split(logits, _SERIAL, dim=-1)]
+        total = torch.stack(parts, dim=-1).logsumexp(dim=-1)
+    else:
+        total = logits.logsumexp(dim=-1)
     # Without the lower bound −∞ − −∞ would be NaN.
-    return chosen - logits.logsumexp(dim=-1).clamp_min_(torch.finfo(logits.dtype).min)
+    return chosen - total.clamp_min_(torch.finfo(logits.dtype).min)
 
 
 class LMHead:

@@ -10,6 +10,7 @@ from typing import Literal
 
 import torch
 
+from pipelines.engine.kernels.host.attention import CompiledAttention
 from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.loader import (
     cpu_isa,
@@ -98,22 +99,23 @@ class ComputePlan:
         """
         return replace(self, encoder=self.decoder) if self.decoder.kernel == "int8" else self
 
-    def for_audio_source(self) -> ComputePlan:
-        """The plan for an audio encoder: int8 beside an int8 decoder.
+    def for_audio_source(self, head_dim: int) -> ComputePlan:
+        """The plan for an audio encoder with heads of this size: int8 beside an int8 decoder.
 
         Only with the compiled kernels: fbgemm quantizes the windows of a batch with one scale, so
         that a window's text would depend on the others. ARM without dot products multiplies as many
-        int8 as float32 per instruction. A matrix unit (AMX) multiplies bfloat16, too; there this
-        was not compared.
+        int8 as float32 per instruction. In place of bfloat16 only where attention is compiled, too:
+        torch's takes longer in float32 than int8 saves. A matrix unit (AMX) multiplies bfloat16 as
+        well; there this was not compared.
         """
         int8, exact = self.decoder.kernel == "int8", self.encoder.weight_dtype == torch.float32
         kernels = load_kernels() if int8 and not self.on_gpu else None
         if kernels is None:
             return self
         level = ISA_LEVELS[kernels.level]
-        if level.large_products and (exact or not level.matrix_unit):
-            return replace(self, encoder=self.decoder)
-        return self
+        compiled = CompiledAttention.of(kernels, head_dim, 1.0) is not None
+        better = exact or (compiled and level.bfloat16 and not level.matrix_unit)
+        return replace(self, encoder=self.decoder) if level.large_products and better else self
 
 
 def choose_device(name: str) -> torch.device:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import torch
 
@@ -28,24 +29,33 @@ class ComputeThreads:
     def __init__(self, count: int = 1) -> None:
         self.count = count
         self._pool: ThreadPoolExecutor | None = None
+        self._lock = threading.Lock()  # guards the fields below
         self._background: ThreadPoolExecutor | None = None
-        self._last: Future[object] | None = None  # of the jobs in the background
+        self._unfinished = 0  # jobs in the background
 
     def use(self) -> None:
         """Let torch's operations, as this thread calls them, run on all `count` threads, or on all
         but one while there are jobs in the background."""
-        busy = self._last is not None and not self._last.done()
-        threads = self.count - 1 if busy and self.count > 1 else self.count
+        threads = self.count - 1 if self._unfinished and self.count > 1 else self.count
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
 
     def start(self, job: Callable[[], T]) -> Future[T]:
         """Run a job on a thread in the background, after those that were started before."""
-        if self._background is None:
-            self._background = ThreadPoolExecutor(1, thread_name_prefix="edgeapp-background")
-        future = self._background.submit(_single_threaded, job)
-        self._last = cast("Future[object]", future)
+        with self._lock:
+            if self._background is None:
+                self._background = ThreadPoolExecutor(1, "edgeapp-background")
+                self._background.submit(_use_one_thread).result()
+                # That has set what new threads begin with, too.
+                torch.set_num_threads(self.count)
+            self._unfinished += 1
+        future = self._background.submit(_inferring, job)
+        future.add_done_callback(self._count_finished)
         return future
+
+    def _count_finished(self, _: Future[T]) -> None:
+        with self._lock:
+            self._unfinished -= 1
 
     def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
         """Run all jobs and return their results in order.
@@ -67,8 +77,16 @@ class ComputeThreads:
 
 
 def _single_threaded(job: Callable[[], T]) -> T:
+    _use_one_thread()
+    return _inferring(job)
+
+
+def _use_one_thread() -> None:
     # A thread takes the number that was set last, by any thread, when it first asks for it.
     torch.get_num_threads()
     torch.set_num_threads(1)
+
+
+def _inferring(job: Callable[[], T]) -> T:
     with torch.inference_mode():
         return job()

@@ -100,7 +100,7 @@ def test_sound_is_encoded_in_int8_where_that_saves_time(
 ) -> None:
     arm["neon"] = arm["dot"] = True
     monkeypatch.setattr(precision, "load_kernels", lambda: SimpleNamespace(level=level))
-    assert loading_plan("auto", CPU).for_audio_source().encoder.kernel == kernel
+    assert loading_plan("auto", CPU).for_audio_source(64).encoder.kernel == kernel
 
 
 @pytest.mark.parametrize("level", INSTRUCTIONS)

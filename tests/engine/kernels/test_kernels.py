@@ -27,7 +27,8 @@ from pipelines.engine import (
 )
 from pipelines.engine.backends.native import NativeBackend
 from pipelines.engine.kernels import code_cache, loader
-from pipelines.engine.kernels.host.attention import CompiledAttention
+from pipelines.engine.kernels.host import attention as attention_module
+from pipelines.engine.kernels.host.attention import CompiledAttention, _of_thread
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.host.self_check import wrong_kernels
 from pipelines.engine.kernels.isa import ISA_LEVELS
@@ -258,6 +259,16 @@ def test_attention_over_a_source_is_torchs(positions: int, kernels: KernelLibrar
     expected = torch.nn.functional.scaled_dot_product_attention(query, keys, values)[0]
     assert result.numpy() == pytest.approx(expected.numpy(), abs=tolerance)
     assert torch.equal(_head(positions, kernels)[1], result)
+
+
+def test_layers_share_the_buffers_of_a_thread(kernels: KernelLibrary) -> None:
+    parts = [torch.ones(40, 64) for _ in range(4)]
+    for scale in (0.125, 0.25):
+        attention = CompiledAttention.of(kernels, 64, scale)
+        assert attention is not None
+        attention(*parts)
+        assert _of_thread.args.scale == scale
+        assert _of_thread.args.packed_keys == attention_module._argument(40).packed_keys
 
 
 def test_attention_with_scores_of_any_size(kernels: KernelLibrary) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pipelines.engine import Engine, GenerationOptions, Request
+from pipelines.engine.model.lm_head import logprobs_of
 from pipelines.engine.model.threads import ComputeThreads
 from pipelines.errors import RequestError
 from tests.engine.conftest import Folders, token_sources
@@ -113,6 +115,54 @@ def test_one_thread_is_left_to_the_background() -> None:
     assert job.result() == 1
     threads.use()
     assert torch.get_num_threads() == 3
+    # New threads do not begin with the one of the background.
+    with ThreadPoolExecutor(1) as fresh:
+        assert fresh.submit(torch.get_num_threads).result() == 3
+
+
+def test_a_job_that_is_cancelled_leaves_the_others_their_thread() -> None:
+    threads, go_on = ComputeThreads(3), threading.Event()
+    running = threads.start(lambda: go_on.wait(60))
+    assert threads.start(lambda: True).cancel()
+    threads.use()
+    assert torch.get_num_threads() == 2
+    go_on.set()
+    assert running.result()
+    threads.use()
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.slow
+def test_an_unloaded_model_encodes_nothing_more(wide_whisper: Path) -> None:
+    with Engine(device="cpu", compute_type="int8", threads=2) as engine:
+        model = engine.load(wide_whisper)
+        futures = [model.encode_ahead(torch.zeros(8, _FRAMES)) for _ in range(8)]
+        if futures[0] is None:
+            pytest.skip("no compiled kernels here")
+        engine.unload(model)
+        assert all(future is not None and future.done() for future in futures)
+
+
+def test_nothing_is_encoded_ahead_of_more_urgent_requests(wide_whisper: Path) -> None:
+    with Engine(device="cpu", compute_type="int8", threads=2) as engine:
+        model = engine.load(wide_whisper)
+        source = model.encode([torch.zeros(8, 200)])[0]
+        urgent = model.stream(Request(source, (1,), GenerationOptions(4), priority=1))
+        assert model.encode_ahead(torch.zeros(8, 200), priority=2) is None
+        assert len(urgent.result().tokens) <= 4
+
+
+def test_log_probabilities_do_not_depend_on_the_number_of_threads() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(40):
+        logits = 4 * torch.randn(1, 51_865, generator=generator)
+        found = []
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            found.append(logprobs_of(logits[:, 7], logits))
+        assert found[0].equal(found[1])
+        assert found[0].equal(found[2])
+        assert found[0] == pytest.approx(logits.log_softmax(-1)[:, 7], abs=1e-4)
 
 
 def test_texts_and_single_threads_encode_nothing_ahead(

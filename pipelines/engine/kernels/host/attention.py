@@ -15,6 +15,10 @@ __all__ = ["CompiledAttention"]
 _KERNEL, _HEAD_DIM = "attend_head", 64
 
 
+# The argument that a thread has used last, with its buffers: of all layers.
+_of_thread = threading.local()
+
+
 class CompiledAttention:
     """Attention of an encoder's head; several threads may compute one head each.
 
@@ -25,7 +29,6 @@ class CompiledAttention:
 
     def __init__(self, library: KernelLibrary, scale: float) -> None:
         self._library, self._scale = library, scale
-        self._own = threading.local()  # buffers of each thread
 
     @staticmethod
     def of(library: KernelLibrary | None, head_dim: int, scale: float) -> CompiledAttention | None:
@@ -41,19 +44,21 @@ class CompiledAttention:
             query, keys, values: float32 [positions, 64], rows of equal distance.
             result: float32 [positions, 64] of any row distance; overwritten.
         """
-        args = self._args(len(keys))
+        args = _argument(len(keys))
+        args.scale = self._scale
         args.queries, args.keys, args.values = (x.data_ptr() for x in (query, keys, values))
         args.stride, args.output_stride = keys.stride(0), result.stride(0)
         args.output = result.data_ptr()
         self._library.run(_KERNEL, args, 1)
 
-    def _args(self, positions: int) -> abi.HeadArgs:
-        """The argument with this thread's buffers."""
-        args: abi.HeadArgs | None = getattr(self._own, "args", None)
-        if args is None or args.positions != positions:
-            args = abi.HeadArgs(positions=positions, scale=self._scale)
-            self._own.args, self._own.buffer = args, _add_buffers(args)
-        return args
+
+def _argument(positions: int) -> abi.HeadArgs:
+    """An argument with buffers of this thread."""
+    args: abi.HeadArgs | None = getattr(_of_thread, "args", None)
+    if args is None or args.positions != positions:
+        args = abi.HeadArgs(positions=positions)
+        _of_thread.args, _of_thread.buffer = args, _add_buffers(args)
+    return args
 
 
 def _add_buffers(args: abi.HeadArgs) -> Tensor:
