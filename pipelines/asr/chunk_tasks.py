@@ -16,7 +16,7 @@ __all__ = ["ChunkTask", "decode_chunks"]
 # At most this many times `batch_size` chunks are begun, finished ones that wait for their turn
 # included.
 _MAX_CHUNKS_PER_SLOT = 4
-_PREPARED = 2  # chunks that are encoded while others are decoded
+_PREPARED = 3  # chunks that are encoded while others are decoded
 _MAX_NAMED = 5  # failed chunks that an error message names
 
 
