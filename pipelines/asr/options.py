@@ -87,9 +87,10 @@ class TranscribeOptions:
         seed: Makes sampling above temperature 0 repeatable. None: random.
         batch_size: 1: one window after the other, exactly as openai-whisper. Above 1: the
             recording is cut at pauses into chunks, and up to this many are decoded in parallel.
-            Each chunk is decoded as a recording of its own: it begins with `initial_prompt`, and
-            `condition_on_previous_text` does not reach into the next chunk. Parts without speech
-            are left out. A stream of blocks is read ahead.
+            Each chunk begins with `initial_prompt`, and `condition_on_previous_text` does not
+            reach into the next one. On a CPU it is encoded with some silence behind it instead of
+            padding to the window, and where its text ends early, the rest is decoded, too. Parts
+            without speech are left out. A stream of blocks is read ahead.
         chunk_s: Longest chunk in seconds, for `batch_size` above 1. None: the model's window.
         priority: Of the requests, on a shared engine: a lower number goes first.
 

@@ -194,7 +194,8 @@ class TaskLimits:
 
     Attributes:
         parallel: At most so many that have not ended.
-        ahead: At most so many in all, with those that have ended and wait for their turn.
+        ahead: At most so many in all, with those that have ended and wait for their turn, and
+            without those that are `prepared`.
         first_parallel: The value of `parallel` before the first step, so that the first event comes
             early. It doubles with each step.
         first_ahead: The value of `ahead` at first. It grows with each task that ends.

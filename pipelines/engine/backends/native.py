@@ -132,8 +132,8 @@ class NativeBackend:
         """Encode sources.
 
         Args:
-            sources: audio: log-mel tensors [mels, frames] of one even length; waveform: tensors
-                [samples] of any length; text: lists of token ids of any length.
+            sources: audio: log-mel tensors [mels, frames] of even lengths, on a GPU all of one;
+                waveform: tensors [samples] of any length; text: lists of token ids of any length.
         """
         return [own for (own,) in self._encode(sources, [self])]
 

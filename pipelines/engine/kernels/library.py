@@ -51,7 +51,8 @@ class KernelLibrary:
 
         Args:
             kernel: A key of `addresses`.
-            args: abi.LinearArgs or abi.StackArgs, whose buffers must exist until this returns.
+            args: abi.LinearArgs, abi.StackArgs or abi.HeadArgs, whose buffers must exist until
+                this returns.
             threads: Of torch's pool.
         """
         self._parallel(self.addresses[kernel], ctypes.addressof(args), threads, 0)

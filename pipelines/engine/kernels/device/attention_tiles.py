@@ -266,8 +266,8 @@ def row_softmax(typing: Any, scores: Any, count: Any, result: Any) -> Any:
     """weights at `result` = 2 ** (score − maximum); return their sum.
 
     `scores` are float32 [count], count a multiple of tile_columns. The weights are bfloat16 where
-    the level multiplies that, and float32 otherwise; `result` may be `scores` then. NaN among the
-    scores gives NaN.
+    the level multiplies that, and float32 otherwise; `result` may be `scores` then. No weight is
+    less than 2 ** −126, that of −∞, too. NaN among the scores gives NaN.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -58,7 +58,7 @@ def _pack_values(args: Any, steps: Any) -> None:
         position = 2 * step if multiplies_bfloat16() else step
         first = args.values + 4 * position * args.stride
         second = first + 4 * args.stride
-        # The last of an odd number is paired with itself: its second weight is zero.
+        # The last of an odd number is paired with itself: its second weight is next to nothing.
         second = second if position + 1 < args.positions else first
         low, high = i32(first), i32(second)
         for tile in range(HEAD_SIZE // columns):
