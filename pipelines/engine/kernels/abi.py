@@ -190,7 +190,7 @@ class KeyValueAddresses(ctypes.Structure):
 
     __slots__ = ()
 
-    keys: Address  # bfloat16 or float32 [heads, source length, head_dim]
+    keys: Address  # bfloat16 [heads, source length, head_dim]
     values: Address  # the same
 
 
@@ -318,7 +318,6 @@ class StackArgs(ctypes.Structure):
     groups: Count
     source_groups: Address  # SourceGroup [groups]
     source_kv: Address  # KeyValueAddresses [groups, layers]
-    source_is_bfloat16: Flag  # otherwise float32
     max_chunks: Count  # chunks of the longest source, ceil(length / CHUNK_POSITIONS)
 
     # encoder_pass and project_cross_kv

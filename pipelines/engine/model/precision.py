@@ -113,9 +113,11 @@ class ComputePlan:
         if kernels is None:
             return self
         level = ISA_LEVELS[kernels.level]
-        compiled = CompiledAttention.of(kernels, head_dim, 1.0) is not None
-        better = exact or (compiled and level.bfloat16 and not level.matrix_unit)
-        return replace(self, encoder=self.decoder) if level.large_products and better else self
+        if not exact:
+            compiled = CompiledAttention.of(kernels, head_dim, 1.0) is not None
+            if not compiled or level.matrix_unit:
+                return self
+        return replace(self, encoder=self.decoder) if level.large_products else self
 
 
 def choose_device(name: str) -> torch.device:

@@ -14,6 +14,7 @@ import torch
 from pipelines.engine import Engine, GenerationOptions, LoadedModel, Request, SuppressTokens
 from pipelines.engine import engine as engine_module
 from pipelines.engine.backends.native import NativeBackend
+from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.kernels.loader import load_kernels
 from pipelines.engine.model import linear, precision
 from pipelines.engine.model.linear import _Int8, _Int8Weights
@@ -376,3 +377,23 @@ def test_torchs_int8_products_keep_nan(shape: tuple[int, int], value: float) -> 
         without = bad.clone()
         without[1] = 0
         assert torch.equal(layer(bad)[[0, 2, 3]], layer(without)[[0, 2, 3]])
+
+
+@pytest.mark.parametrize(
+    ("level", "kernels", "head_dim", "kernel"),
+    [
+        ("bf16", ["attend_head"], 64, "int8"),
+        ("bf16", ["attend_head"], 52, "packed"),  # attention would be torch's, in float32
+        ("bf16", [], 64, "packed"),
+        ("amx", ["attend_head"], 64, "packed"),
+    ],
+)
+def test_sound_is_encoded_in_int8_in_place_of_bfloat16_with_compiled_attention_only(
+    level: str, kernels: list[str], head_dim: int, kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    able = precision._Capabilities(packed=True, bfloat16=True, int8_by_torch=True)
+    monkeypatch.setattr(precision, "_cpu_capabilities", lambda: able)
+    library = KernelLibrary(level, dict.fromkeys(kernels, 0), None, None)
+    monkeypatch.setattr(precision, "load_kernels", lambda: library)
+    plan = precision.compute_plan("int8", torch.device("cpu")).for_audio_source(head_dim)
+    assert plan.encoder.kernel == kernel

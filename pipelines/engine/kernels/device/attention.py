@@ -27,8 +27,7 @@ from pipelines.engine.kernels.device.views import bf16, f32, i32, jit
 
 __all__ = [
     "attend_bf16",
-    "attend_chunk_bf16",
-    "attend_chunk_f32",
+    "attend_chunk",
     "attend_f32",
     "bf16_bits",
     "combine_chunks",
@@ -159,25 +158,21 @@ def _attend(unscaled: Any) -> Any:
     return attend
 
 
-def _attend_chunk(unscaled: Any) -> Any:
-    @jit
-    def attend_chunk(
-        query: Any, keys: Any, values: Any, stride: Any, count: Any, size: Any, scores: Any,
-        result: Any,
-    ) -> None:  # fmt: skip
-        """As `attend` over one chunk of a source: result [size + 2] is the sum of the values before
-        it is divided, the divisor, and the maximum of the scores."""
-        largest = result + 4 * (size + 1)
-        total = unscaled(query, keys, values, stride, count, size, scores, result, largest)
-        f32(result)[size] = total
-
-    return attend_chunk
-
-
 _unscaled_f32 = _unscaled(f32, *(of[0] for of in (dot_keys, weighted_sum)))
 _unscaled_bf16 = _unscaled(bf16, *(of[1] for of in (dot_keys, weighted_sum)))
 attend_f32, attend_bf16 = _attend(_unscaled_f32), _attend(_unscaled_bf16)
-attend_chunk_f32, attend_chunk_bf16 = _attend_chunk(_unscaled_f32), _attend_chunk(_unscaled_bf16)
+
+
+@jit
+def attend_chunk(
+    query: Any, keys: Any, values: Any, stride: Any, count: Any, size: Any, scores: Any,
+    result: Any,
+) -> None:  # fmt: skip
+    """As `attend_bf16` over one chunk of a source: result [size + 2] is the sum of the values
+    before it is divided, the divisor, and the maximum of the scores."""
+    largest = result + 4 * (size + 1)
+    total = _unscaled_bf16(query, keys, values, stride, count, size, scores, result, largest)
+    f32(result)[size] = total
 
 
 @jit

@@ -16,8 +16,7 @@ import numpy as np
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.device.attention import (
     attend_bf16,
-    attend_chunk_bf16,
-    attend_chunk_f32,
+    attend_chunk,
     attend_f32,
     combine_chunks,
     f32_to_bf16,
@@ -188,12 +187,8 @@ def _cross_attention(
         query = args.cross_queries + 4 * (layer * args.cross_queries_stride + index * size)
         scale(query, args.attention_scale, size, scratch)
         partial = args.cross_partials + 4 * (index * args.max_chunks + chunk) * (size + 2)
-        if args.source_is_bfloat16 != 0:
-            keys, values = source.keys + 2 * begin, source.values + 2 * begin
-            attend_chunk_bf16(scratch, keys, values, 2 * size, count, size, scores, partial)
-        else:
-            keys, values = source.keys + 4 * begin, source.values + 4 * begin
-            attend_chunk_f32(scratch, keys, values, 4 * size, count, size, scores, partial)
+        keys, values = source.keys + 2 * begin, source.values + 2 * begin
+        attend_chunk(scratch, keys, values, 2 * size, count, size, scores, partial)
 
 
 @jit

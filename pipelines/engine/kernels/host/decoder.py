@@ -59,7 +59,6 @@ class CompiledDecoder(CompiledStack):
         args.first_slot = batch.slots.start
         args.groups, args.source_groups = len(groups), ctypes.addressof(groups)
         args.source_kv = np.frombuffer(source_kv, dtype=np.int64).ctypes.data
-        args.source_is_bfloat16 = encoded_sources[0].keys[0].dtype == torch.bfloat16
         args.max_chunks = chunks
         self._teams.run(args, rows)
         if batch.capture is not None:

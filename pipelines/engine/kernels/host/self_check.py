@@ -225,8 +225,8 @@ def _decoder_is_right(random: _Random) -> bool:
     decoder = CompiledDecoder(
         _stack(random.head_dim, "gelu", norm_first=True), compiled, final, random.library
     )
-    # Two chunks of positions in the second source. One dtype for each size of heads.
-    dtype = torch.bfloat16 if random.head_dim == 64 else torch.float32
+    # Two chunks of positions in the second source.
+    dtype = torch.bfloat16
     sources = [
         EncodedSource(
             tuple(random.tensor(_HEADS, length, random.head_dim).to(dtype) for _ in layers),
