@@ -7,6 +7,7 @@ has a column. Elsewhere a step takes one, in float32.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -15,10 +16,19 @@ from numba.extending import intrinsic
 
 from pipelines.engine.kernels.abi import QUERY_ROWS
 from pipelines.engine.kernels.device.intrinsics import level
+from pipelines.engine.kernels.device.vectors import (
+    F32,
+    I32,
+    I64,
+    constant,
+    larger,
+    reduced,
+    splat,
+    vector,
+)
 
 __all__ = ["multiplies_bfloat16", "row_softmax", "tile_columns", "tile_products"]
 
-F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 _CONTRACT = ("contract",)  # a product and a sum may be one instruction
 _LOWEST_POWER = -126.0  # below it, powers of two are no normal numbers
 # 2 ** x for x from −0.5 to 0.5, from the highest power of x down: relative error at most 2e-7.
@@ -69,18 +79,6 @@ def _load(b: Any, address: Any, kind: Any, align: int) -> Any:
     return b.load(b.inttoptr(address, kind.as_pointer()), align=align)
 
 
-def _constant(number: float) -> Any:
-    return ir.Constant(ir.VectorType(F32, level().lanes), [number] * level().lanes)
-
-
-def _splat(b: Any, number: Any) -> Any:
-    kind = ir.VectorType(number.type, level().lanes)
-    undefined = ir.Constant(kind, ir.Undefined)
-    one = b.insert_element(undefined, number, ir.Constant(I32, 0))
-    zeros = ir.Constant(ir.VectorType(I32, level().lanes), [0] * level().lanes)
-    return b.shuffle_vector(one, undefined, zeros)
-
-
 def _add_products(b: Any, total: Any, row: Any, column: Any) -> Any:
     """total + row · column, of one step."""
     if not level().bfloat16:
@@ -97,7 +95,7 @@ def _emit(
 ) -> None:
     lanes, registers = level().lanes, _column_registers()
     number = I32 if level().bfloat16 else F32  # what a step takes of a row
-    sums = ir.VectorType(F32, lanes)
+    sums = vector(F32)
     register_bytes = 4 * lanes
     starts = [b.add(rows, b.mul(row_bytes, ir.Constant(I64, row))) for row in range(QUERY_ROWS)]
     before, loop, done = b.block, b.append_basic_block("step"), b.append_basic_block("summed")
@@ -110,14 +108,14 @@ def _emit(
     loaded = [
         _load(
             b, b.add(at, ir.Constant(I64, register_bytes * index)),
-            ir.VectorType(number, lanes), register_bytes,
+            vector(number), register_bytes,
         )
         for index in range(registers)
     ]  # fmt: skip
     offset = b.mul(step, ir.Constant(I64, 4))
     added = []
     for start, row_totals in zip(starts, totals, strict=True):
-        row = _splat(b, _load(b, b.add(start, offset), number, 4))
+        row = splat(b, _load(b, b.add(start, offset), number, 4))
         pairs = zip(row_totals, loaded, strict=True)
         added.append([_add_products(b, total, row, column) for total, column in pairs])
     after = b.add(step, ir.Constant(I64, 1))
@@ -160,35 +158,19 @@ def tile_products(
 
 def _power_of_two(b: Any, x: Any) -> Any:
     """2 ** x for x up to 0, at least 2 ** _LOWEST_POWER; NaN for NaN."""
-    lowest = _constant(_LOWEST_POWER)
+    lowest = constant(_LOWEST_POWER)
     x = b.select(b.fcmp_ordered("<", x, lowest), lowest, x)
     kind = ir.FunctionType(x.type, [x.type])
     rounded = b.module.declare_intrinsic(f"llvm.rint.v{level().lanes}f32", (), kind)
     whole = b.call(rounded, [x])
-    rest, power = b.fsub(x, whole), _constant(_POWER_OF_TWO[0])
+    rest, power = b.fsub(x, whole), constant(_POWER_OF_TWO[0])
     for coefficient in _POWER_OF_TWO[1:]:
         product = b.fmul(power, rest, flags=_CONTRACT)
-        power = b.fadd(product, _constant(coefficient), flags=_CONTRACT)
-    integers = ir.VectorType(I32, level().lanes)
+        power = b.fadd(product, constant(coefficient), flags=_CONTRACT)
+    integers = vector(I32)
     places = ir.Constant(integers, [23] * level().lanes)
     exponent = b.shl(b.fptosi(whole, integers), places)
     return b.bitcast(b.add(b.bitcast(power, integers), exponent), x.type)
-
-
-def _reduced(b: Any, vectors: list[Any], combine: Any) -> Any:
-    """One number of all lanes of some vectors."""
-    while len(vectors) > 1:
-        vectors = [combine(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
-    vector, lanes = vectors[0], level().lanes
-    while lanes > 1:
-        lanes //= 2
-        halves = (range(lanes), range(lanes, 2 * lanes))
-        low, high = (
-            b.shuffle_vector(vector, vector, ir.Constant(ir.VectorType(I32, lanes), list(half)))
-            for half in halves
-        )
-        vector = combine(low, high)
-    return b.extract_element(vector, ir.Constant(I32, 0))
 
 
 def _over_row(b: Any, count: Any, start: Any, body: Any) -> list[Any]:
@@ -219,27 +201,23 @@ def _over_row(b: Any, count: Any, start: Any, body: Any) -> list[Any]:
 
 def _emit_softmax(b: Any, scores: Any, count: Any, result: Any) -> Any:
     lanes, registers = level().lanes, _column_registers()
-    vector = ir.VectorType(F32, lanes)
-
-    def larger(left: Any, right: Any) -> Any:
-        return b.select(b.fcmp_ordered(">", right, left), right, left)
 
     def scores_from(first: Any) -> list[Any]:
         at = b.add(scores, b.mul(first, ir.Constant(I64, 4)))
         places = (b.add(at, ir.Constant(I64, 4 * lanes * i)) for i in range(registers))
-        return [_load(b, place, vector, 4) for place in places]
+        return [_load(b, place, vector(F32), 4) for place in places]
 
     def find_largest(first: Any, carried: list[Any]) -> list[Any]:
-        return [larger(*pair) for pair in zip(carried, scores_from(first), strict=True)]
+        return [larger(b, *pair) for pair in zip(scores_from(first), carried, strict=True)]
 
     def add_weights(first: Any, totals: list[Any]) -> list[Any]:
         weights = [_power_of_two(b, b.fsub(score, tops)) for score in scores_from(first)]
         _store_weights(b, weights, first, result)
         return [b.fadd(*pair) for pair in zip(totals, weights, strict=True)]
 
-    largest = _over_row(b, count, _constant(float("-inf")), find_largest)
-    tops = _splat(b, _reduced(b, largest, larger))
-    return _reduced(b, _over_row(b, count, _constant(0.0), add_weights), b.fadd)
+    largest = _over_row(b, count, constant(float("-inf")), find_largest)
+    tops = splat(b, reduced(b, largest, partial(larger, b)))
+    return reduced(b, _over_row(b, count, constant(0.0), add_weights), b.fadd)
 
 
 def _store_weights(b: Any, weights: list[Any], first: Any, result: Any) -> None:
@@ -256,9 +234,9 @@ def _store_weights(b: Any, weights: list[Any], first: Any, result: Any) -> None:
             for low, high in zip(weights[::2], weights[1::2], strict=True)
         ]
     at = b.add(result, b.mul(first, ir.Constant(I64, size)))
-    for index, vector in enumerate(weights):
-        place = b.add(at, ir.Constant(I64, size * vector.type.count * index))
-        b.store(vector, b.inttoptr(place, vector.type.as_pointer()), align=2)
+    for index, stored in enumerate(weights):
+        place = b.add(at, ir.Constant(I64, size * stored.type.count * index))
+        b.store(stored, b.inttoptr(place, stored.type.as_pointer()), align=2)
 
 
 @intrinsic

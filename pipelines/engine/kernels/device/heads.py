@@ -7,6 +7,7 @@ however many positions there are.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -15,18 +16,25 @@ from numba.extending import intrinsic
 
 from pipelines.engine.kernels.abi import SCORES_BEYOND
 from pipelines.engine.kernels.device.intrinsics import level
+from pipelines.engine.kernels.device.vectors import (
+    F32,
+    I32,
+    I64,
+    constant,
+    larger,
+    reduced,
+    shuffled,
+    splat,
+    vector,
+)
 
 __all__ = ["HEAD_SIZE", "dot_keys", "softmax_weights", "weighted_sum"]
 
 HEAD_SIZE = 64
 _POSITIONS = 4  # at a time
 
-F32, I16, I32, I64 = ir.FloatType(), ir.IntType(16), ir.IntType(32), ir.IntType(64)
+I16 = ir.IntType(16)
 _CONTRACT = ("contract",)  # a product and a sum may be one instruction
-
-
-def _vector(kind: Any) -> Any:
-    return ir.VectorType(kind, level().lanes)
 
 
 def _number(value: int) -> Any:
@@ -39,22 +47,12 @@ def _row(b: Any, address: Any, bfloat16: bool) -> list[Any]:
     stored, size = (I16, 2) if bfloat16 else (F32, 4)
     for first in range(0, HEAD_SIZE, lanes):
         at = b.add(address, _number(size * first))
-        value = b.load(b.inttoptr(at, _vector(stored).as_pointer()), align=size)
+        value = b.load(b.inttoptr(at, vector(stored).as_pointer()), align=size)
         if bfloat16:  # the upper half of a float32
-            bits = b.shl(b.zext(value, _vector(I32)), ir.Constant(_vector(I32), [16] * lanes))
-            value = b.bitcast(bits, _vector(F32))
+            bits = b.shl(b.zext(value, vector(I32)), ir.Constant(vector(I32), [16] * lanes))
+            value = b.bitcast(bits, vector(F32))
         loaded.append(value)
     return loaded
-
-
-def _broadcast(b: Any, number: Any) -> Any:
-    undefined = ir.Constant(_vector(F32), ir.Undefined)
-    one = b.insert_element(undefined, number, ir.Constant(I32, 0))
-    return b.shuffle_vector(one, undefined, ir.Constant(_vector(I32), [0] * level().lanes))
-
-
-def _shuffled(b: Any, left: Any, right: Any, *lanes: int) -> Any:
-    return b.shuffle_vector(left, right, ir.Constant(ir.VectorType(I32, len(lanes)), lanes))
 
 
 def _four_sums(b: Any, vectors: list[Any]) -> Any:
@@ -63,12 +61,12 @@ def _four_sums(b: Any, vectors: list[Any]) -> Any:
     while lanes > 4:
         lanes //= 2
         low, high = range(lanes), range(lanes, 2 * lanes)
-        halves = [b.fadd(_shuffled(b, v, v, *low), _shuffled(b, v, v, *high)) for v in halves]
+        halves = [b.fadd(shuffled(b, v, v, *low), shuffled(b, v, v, *high)) for v in halves]
     pairs = []
     for left, right in (halves[:2], halves[2:]):
-        evens, odds = _shuffled(b, left, right, 0, 4, 1, 5), _shuffled(b, left, right, 2, 6, 3, 7)
+        evens, odds = shuffled(b, left, right, 0, 4, 1, 5), shuffled(b, left, right, 2, 6, 3, 7)
         pairs.append(b.fadd(evens, odds))
-    first, last = _shuffled(b, *pairs, 0, 1, 4, 5), _shuffled(b, *pairs, 2, 3, 6, 7)
+    first, last = shuffled(b, *pairs, 0, 1, 4, 5), shuffled(b, *pairs, 2, 3, 6, 7)
     return b.fadd(first, last)
 
 
@@ -129,12 +127,12 @@ def _emit_weighted_sum(
     b: Any, bfloat16: bool, weights: Any, values: Any, stride: Any, count: Any, result: Any
 ) -> None:
     lanes = level().lanes
-    zero = ir.Constant(_vector(F32), [0.0] * lanes)
+    zero = ir.Constant(vector(F32), [0.0] * lanes)
     loop = _Loop(b, count, [zero] * (HEAD_SIZE // lanes))
     products: list[Any] = []
     for number, address in enumerate(_positions(b, values, stride, count, loop.first)):
         at = b.add(weights, b.mul(b.add(loop.first, _number(number)), _number(4)))
-        weight = _broadcast(b, b.load(b.inttoptr(at, F32.as_pointer()), align=4))
+        weight = splat(b, b.load(b.inttoptr(at, F32.as_pointer()), align=4))
         row = [b.fmul(weight, value, flags=_CONTRACT) for value in _row(b, address, bfloat16)]
         # Two pairs of positions, so that an addition does not wait for the one before it.
         if number % 2:
@@ -149,18 +147,11 @@ def _emit_weighted_sum(
         b.store(total, target, align=4)
 
 
-def _constant(value: float) -> Any:
-    return ir.Constant(_vector(F32), [value] * level().lanes)
-
-
 def _there(b: Any, first: Any, count: Any) -> Any:
     """Which of a register's positions lie before the end."""
     lanes = level().lanes
-    wide = ir.VectorType(I64, lanes)
-    undefined = ir.Constant(wide, ir.Undefined)
-    left = b.insert_element(undefined, b.sub(count, first), ir.Constant(I32, 0))
-    left = b.shuffle_vector(left, undefined, ir.Constant(_vector(I32), [0] * lanes))
-    return b.icmp_signed("<", ir.Constant(wide, list(range(lanes))), left)
+    left = splat(b, b.sub(count, first))
+    return b.icmp_signed("<", ir.Constant(vector(I64), list(range(lanes))), left)
 
 
 def _exponential(b: Any, x: Any) -> Any:
@@ -169,20 +160,20 @@ def _exponential(b: Any, x: Any) -> Any:
     def multiply_add(left: Any, right: Any, added: Any) -> Any:
         return b.fadd(b.fmul(left, right, flags=_CONTRACT), added, flags=_CONTRACT)
 
-    lowest = _constant(-87.0)
+    lowest = constant(-87.0)
     x = b.select(b.fcmp_ordered("<", x, lowest), lowest, x)
     kind = ir.FunctionType(x.type, [x.type])
     floor = b.module.declare_intrinsic(f"llvm.floor.v{level().lanes}f32", (), kind)
-    n = b.call(floor, [multiply_add(x, _constant(1.44269504), _constant(0.5))])
-    r = multiply_add(n, _constant(-0.693359375), x)
-    r = multiply_add(n, _constant(2.12194440e-4), r)
-    p = _constant(_EXP[0])
+    n = b.call(floor, [multiply_add(x, constant(1.44269504), constant(0.5))])
+    r = multiply_add(n, constant(-0.693359375), x)
+    r = multiply_add(n, constant(2.12194440e-4), r)
+    p = constant(_EXP[0])
     for coefficient in _EXP[1:]:
-        p = multiply_add(p, r, _constant(coefficient))
-    p = b.fadd(multiply_add(b.fmul(p, r), r, r), _constant(1.0))
-    one, places = (ir.Constant(_vector(I32), [number] * level().lanes) for number in (127, 23))
-    power = b.shl(b.add(b.fptosi(n, _vector(I32)), one), places)
-    return b.fmul(p, b.bitcast(power, _vector(F32)))
+        p = multiply_add(p, r, constant(coefficient))
+    p = b.fadd(multiply_add(b.fmul(p, r), r, r), constant(1.0))
+    one, places = (ir.Constant(vector(I32), [number] * level().lanes) for number in (127, 23))
+    power = b.shl(b.add(b.fptosi(n, vector(I32)), one), places)
+    return b.fmul(p, b.bitcast(power, vector(F32)))
 
 
 # The polynomial of Cephes' expf.
@@ -192,44 +183,31 @@ _EXP = (
 )  # fmt: skip
 
 
-def _reduced(b: Any, vector: Any, combine: Any) -> Any:
-    """One number of all lanes."""
-    lanes = level().lanes
-    while lanes > 1:
-        lanes //= 2
-        low = _shuffled(b, vector, vector, *range(lanes))
-        vector = combine(low, _shuffled(b, vector, vector, *range(lanes, 2 * lanes)))
-    return b.extract_element(vector, ir.Constant(I32, 0))
-
-
 def _scores_at(b: Any, scores: Any, first: Any) -> Any:
     address = b.add(scores, b.mul(first, _number(4)))
-    return b.inttoptr(address, _vector(F32).as_pointer())
+    return b.inttoptr(address, vector(F32).as_pointer())
 
 
 def _emit_softmax(b: Any, scores: Any, count: Any, largest: Any) -> Any:
-    def larger(left: Any, right: Any) -> Any:
-        return b.select(b.fcmp_ordered(">", right, left), right, left)
-
     lanes = level().lanes
-    none = _constant(float("-inf"))
+    none = constant(float("-inf"))
     loop = _Loop(b, count, [none], lanes)
     there = _there(b, loop.first, count)
     found = b.select(there, b.load(_scores_at(b, scores, loop.first), align=4), none)
-    best = larger(loop.values[0], found)
+    best = larger(b, found, loop.values[0])
     loop.end([best])
-    top = _reduced(b, best, larger)
+    top = reduced(b, [best], partial(larger, b))
     b.store(top, b.inttoptr(largest, F32.as_pointer()))
-    tops = _broadcast(b, top)
-    loop = _Loop(b, count, [_constant(0.0)], lanes)
+    tops = splat(b, top)
+    loop = _Loop(b, count, [constant(0.0)], lanes)
     there = _there(b, loop.first, count)
     place = _scores_at(b, scores, loop.first)
     weights = _exponential(b, b.fsub(b.load(place, align=4), tops))
-    weights = b.select(there, weights, _constant(0.0))
+    weights = b.select(there, weights, constant(0.0))
     b.store(weights, place, align=4)
     total = b.fadd(loop.values[0], weights)
     loop.end([total])
-    return _reduced(b, total, b.fadd)
+    return reduced(b, [total], b.fadd)
 
 
 @intrinsic

@@ -14,16 +14,15 @@ from numba.extending import intrinsic
 
 from pipelines.engine.kernels.abi import PANEL_OUTPUTS
 from pipelines.engine.kernels.device.intrinsics import level
+from pipelines.engine.kernels.device.vectors import F32, I32, I64, splat, vector
 
 __all__ = ["add_panel", "any_above", "store_panel"]
-
-F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
 
 
 def _vectors(b: Any, address: Any, kind: Any) -> list[Any]:
     """Pointers to the PANEL_OUTPUTS numbers at an address, a register at a time."""
     lanes = level().lanes
-    type_ = ir.VectorType(kind, lanes).as_pointer()
+    type_ = vector(kind).as_pointer()
     offsets = range(0, 4 * PANEL_OUTPUTS, 4 * lanes)
     return [b.inttoptr(b.add(address, ir.Constant(I64, offset)), type_) for offset in offsets]
 
@@ -34,11 +33,8 @@ def _load(b: Any, address: Any, kind: Any) -> list[Any]:
 
 def _broadcast(b: Any, address: Any, offset: int) -> Any:
     """The float32 so many bytes after an address, in all lanes."""
-    number = b.load(b.inttoptr(b.add(address, ir.Constant(I64, offset)), F32.as_pointer()))
-    kind = ir.VectorType(F32, level().lanes)
-    one = b.insert_element(ir.Constant(kind, ir.Undefined), number, ir.Constant(I32, 0))
-    zeros = ir.Constant(ir.VectorType(I32, level().lanes), [0] * level().lanes)
-    return b.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+    at = b.inttoptr(b.add(address, ir.Constant(I64, offset)), F32.as_pointer())
+    return splat(b, b.load(at))
 
 
 def _panel(add: bool) -> Any:
@@ -70,7 +66,7 @@ def _emit_panel(
     biases: Any, result: Any, stride: Any,
 ) -> None:  # fmt: skip
     columns = [_load(b, address, F32) for address in (scales, weight_sums, biases)]
-    floats = ir.VectorType(F32, level().lanes)
+    floats = vector(F32)
     before, loop, done = b.block, b.append_basic_block("rows"), b.append_basic_block("finished")
     b.branch(loop)
     b.position_at_end(loop)
@@ -104,11 +100,7 @@ def any_above(typing: Any, values: Any, limit: Any) -> Any:
     NaN."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        b, lanes = builder, level().lanes
-        kind = ir.VectorType(F32, lanes)
-        one = b.insert_element(ir.Constant(kind, ir.Undefined), args[1], ir.Constant(I32, 0))
-        zeros = ir.Constant(ir.VectorType(I32, lanes), [0] * lanes)
-        limits = b.shuffle_vector(one, ir.Constant(kind, ir.Undefined), zeros)
+        b, lanes, limits = builder, level().lanes, splat(builder, args[1])
         above = [b.fcmp_unordered(">", value, limits) for value in _load(b, args[0], F32)]
         found = above[0]
         for other in above[1:]:
