@@ -14,6 +14,7 @@ class History {
     this.root = root;
     this.find = (selector) => root.querySelector(selector);
     this.records = [];
+    this.asked = 0; // lists so far
     this.view = new RecordView(this.find(".ea-record"));
     this.view.listChanged = () => this.list();
     this.view.closed = () => this.close();
@@ -41,7 +42,7 @@ class History {
 
   async list(offset = 0) {
     const search = this.query;
-    const asked = (this.asked = (this.asked ?? 0) + 1);
+    const asked = ++this.asked;
     let reply;
     try {
       reply = await ask({ type: "history", search, offset });

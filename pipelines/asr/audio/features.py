@@ -146,14 +146,10 @@ class _Features:
 
     def __init__(self, n_mels: int, window: int) -> None:
         self._n_mels = n_mels
-        self._window = window
+        self.size = window
         self._samples: Samples = np.zeros(0, np.float32)
         self._offset = 0  # position of _samples[0] in the input
         self._loudest = _SILENCE
-
-    @property
-    def size(self) -> int:
-        return self._window
 
     def _power(self, first: int, count: int) -> Tensor:
         context = _frame_context(self._samples, self._offset, first, count)
@@ -161,11 +157,11 @@ class _Features:
 
     def _cut(self, seek: int, frames: int) -> tuple[Tensor, int]:
         """The window at frame `seek`, with audio up to frame `frames`."""
-        size = min(self._window, frames - seek)
+        size = min(self.size, frames - seek)
         if size <= 0:
-            return torch.zeros(self._n_mels, self._window), 0
+            return torch.zeros(self._n_mels, self.size), 0
         audio = _normalise(self._power(seek, size), self._loudest)
-        return pad(audio, (0, self._window - size)), size
+        return pad(audio, (0, self.size - size)), size
 
 
 class FileFeatures(_Features):
@@ -205,7 +201,7 @@ class FileFeatures(_Features):
 
     def first_window(self) -> Tensor:
         self._measure()
-        return _normalise(self._power(0, self._window), self._loudest)
+        return _normalise(self._power(0, self.size), self._loudest)
 
 
 class ChunkFeatures:
@@ -236,7 +232,7 @@ class ChunkFeatures:
             window: frames in the model's window.
             follow: windows end some silence after the audio, instead of with the model's window.
         """
-        self._start_frame, self._window, self._follow = start_frame, window, follow
+        self._start_frame, self.size, self._follow = start_frame, window, follow
         frames = end_frame - start_frame
         context = _frame_context(samples, offset, start_frame, max(frames, 1))
         self._power = _log_power(context, n_mels)[:, :frames]
@@ -250,22 +246,18 @@ class ChunkFeatures:
     def frames(self) -> int:
         return self._start_frame + self._power.shape[1]
 
-    @property
-    def size(self) -> int:
-        return self._window
-
     def window(self, seek: int) -> tuple[Tensor, int]:
-        power = self._power[:, seek - self._start_frame :][:, : self._window]
+        power = self._power[:, seek - self._start_frame :][:, : self.size]
         size = power.shape[1]
-        length = self._window
+        length = self.size
         if self._follow:
             steps = -(-(size + _CHUNK_SILENCE) // _CHUNK_STEP)
             length = min(length, max(steps * _CHUNK_STEP, _LEAST_CHUNK))
         return pad(_normalise(power, self._loudest), (0, length - size)), size
 
     def first_window(self) -> Tensor:
-        power = self._power[:, : self._window]
-        silence = self._window - power.shape[1]
+        power = self._power[:, : self.size]
+        silence = self.size - power.shape[1]
         return _normalise(pad(power, (0, silence), value=_SILENCE), self._loudest)
 
 
@@ -329,16 +321,16 @@ class StreamFeatures(_Features):
     def _drop_before(self, seek: int) -> None:
         """Drop samples that no frame from `seek` on needs."""
         done = min(seek * HOP - MARGIN, self._measured * HOP - MARGIN, self._end) - self._offset
-        if done > self._window * HOP:  # not for every window: the rest is copied
+        if done > self.size * HOP:  # not for every window: the rest is copied
             self._samples = self._samples[done:].copy()
             self._offset += done
 
     def window(self, seek: int) -> tuple[Tensor, int]:
-        frames = self._read(seek + self._window)
+        frames = self._read(seek + self.size)
         cut = self._cut(seek, frames)
         self._drop_before(seek)
         return cut
 
     def first_window(self) -> Tensor:
-        self._read(self._window)
-        return _normalise(self._power(0, self._window), self._loudest)
+        self._read(self.size)
+        return _normalise(self._power(0, self.size), self._loudest)

@@ -151,8 +151,7 @@ class NativeBackend:
         few = 1 < threads.count <= _MOST_THREADS_AHEAD
         if not (few and self._one_by_one and self._decoder.is_compiled):
             return None
-        job = partial(self._encode_batch, [source], [self], ComputeThreads())
-        return threads.start(lambda: job()[0][0])
+        return threads.start(lambda: self._encode_batch([source], [self], ComputeThreads())[0][0])
 
     def encode_sharing(
         self, sources: Sequence[Any], other: NativeBackend

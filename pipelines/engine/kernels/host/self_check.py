@@ -226,11 +226,10 @@ def _decoder_is_right(random: _Random) -> bool:
         _stack(random.head_dim, "gelu", norm_first=True), compiled, final, random.library
     )
     # Two chunks of positions in the second source.
-    dtype = torch.bfloat16
     sources = [
         EncodedSource(
-            tuple(random.tensor(_HEADS, length, random.head_dim).to(dtype) for _ in layers),
-            tuple(random.tensor(_HEADS, length, random.head_dim).to(dtype) for _ in layers),
+            tuple(random.tensor(_HEADS, length, random.head_dim).bfloat16() for _ in layers),
+            tuple(random.tensor(_HEADS, length, random.head_dim).bfloat16() for _ in layers),
             None,
         )
         for length in (7, 300)
