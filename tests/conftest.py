@@ -27,6 +27,7 @@ _environment: dict[str, str] = {}
 
 # What a developer may have set and what would lead a test out of its sandbox.
 _UNWANTED = ("HF_", "HUGGINGFACE", "TRANSFORMERS_", "EDGEAPP_", "http", "all_proxy")
+_FOR_TESTS = "EDGEAPP_TEST_"
 
 
 @dataclass
@@ -59,7 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # pytest keeps the folders of its last runs.
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     for name in _environment:
-        if name.lower().startswith(tuple(prefix.lower() for prefix in _UNWANTED)):
+        unwanted = name.lower().startswith(tuple(prefix.lower() for prefix in _UNWANTED))
+        if unwanted and not name.startswith(_FOR_TESTS):
             del os.environ[name]
     os.environ.update(
         HOME=str(_home),

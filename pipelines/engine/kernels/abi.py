@@ -16,7 +16,7 @@ one source of an encoder's. A group is a run of consecutive sequences that share
 from __future__ import annotations
 
 import ctypes
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
 import numpy as np
 
@@ -25,14 +25,21 @@ __all__ = [
     "ARGMAX_PANELS",
     "CACHE_LINE_BYTES",
     "CHUNK_POSITIONS",
+    "ARRIVED",
     "INPUT_MULTIPLE",
+    "JOB",
     "MATRIX_ROWS",
     "MOST_TILE_COLUMNS",
     "PANEL_OUTPUTS",
+    "PHASE",
     "PREFETCH_POSITIONS",
     "PRODUCT_FLOATS",
     "QUERY_ROWS",
     "SCORES_BEYOND",
+    "SLEEPERS",
+    "TEAM_BYTES",
+    "THREAD_BITS",
+    "THREAD_FIELD",
     "TILE_CONFIG_BYTES",
     "TILE_ROWS",
     "ArgmaxRecord",
@@ -45,6 +52,7 @@ __all__ = [
     "NormWeights",
     "SourceGroup",
     "StackArgs",
+    "Team",
     "Workspace",
     "dtype_of",
 ]
@@ -79,6 +87,14 @@ QUERY_ROWS, MOST_TILE_COLUMNS = 6, 64
 
 # Scores beyond the last position of a row that attention computes, to fill a block of vector code.
 SCORES_BEYOND = 16
+
+# Offsets of a team's words from its address, from a word to the number of those who sleep at it,
+# and the bytes of all of it. See `Team`.
+JOB, PHASE, ARRIVED = (CACHE_LINE_BYTES * line for line in (1, 3, 5))
+SLEEPERS, TEAM_BYTES = CACHE_LINE_BYTES, CACHE_LINE_BYTES * 6
+# A job's word has the number of its threads in the lowest bits, and its own above; no threads: the
+# team is closed.
+THREAD_BITS = 12
 
 # Activation functions, by transformers' names.
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
@@ -206,11 +222,31 @@ class ArgmaxRecord(ctypes.Structure):
 
 
 @layout
-class Workspace(ctypes.Structure):
-    """What every matrix product needs besides the weights."""
+class Team(ctypes.Structure):
+    """Threads that run kernels together, and the kernel that they run.
+
+    Behind it, each at a cache line of its own, are words (int32): JOB, which threads without work
+    wait for, PHASE, the number of barriers so far, and ARRIVED, the threads that wait at one.
+    SLEEPERS bytes after JOB and after PHASE is the number of threads that sleep until it changes.
+    """
 
     __slots__ = ()
 
+    kernel: Address  # of the function
+    args: Address  # its argument, which begins with a Workspace
+    args_bytes: Stride
+    looks: Count  # how many times a thread looks at a word before it sleeps
+
+
+@layout
+class Workspace(ctypes.Structure):
+    """What every kernel of several threads needs besides the weights."""
+
+    __slots__ = ()
+
+    team: Address  # Team
+    thread: Index  # the number of this thread, from 0
+    threads: Count  # that run the kernel
     # uint8 [rows + MATRIX_ROWS − 1, padded_inputs] of the largest layer: a product's input (see
     # IsaLevel.signed), and rows that fill the last tile up
     quantized: Address
@@ -325,3 +361,7 @@ class StackArgs(ctypes.Structure):
     # project_cross_kv: int64 [sequences], addresses of bfloat16 [layers, 2 (keys, values), heads,
     # source length, head_dim]
     cross_kv: Address
+
+
+# The place of Workspace.thread in an argument, as int64.
+THREAD_FIELD: int = cast(Any, Workspace.thread).offset // 8

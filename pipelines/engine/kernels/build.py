@@ -15,7 +15,8 @@ import llvmlite.binding as llvm
 
 from pipelines.engine.kernels.code_cache import ObjectCode, pack
 from pipelines.engine.kernels.device import intrinsics
-from pipelines.engine.kernels.isa import ISA_LEVELS, OPENMP_FUNCTIONS
+from pipelines.engine.kernels.isa import ISA_LEVELS
+from pipelines.engine.kernels.system_calls import system_calls
 
 __all__ = ["build"]
 
@@ -34,23 +35,25 @@ def build(level: str) -> bytes:
         The content of a file of the cache.
     """
     intrinsics.use_isa(level)
-    for name in OPENMP_FUNCTIONS:
+    calls = system_calls()
+    assert calls is not None, "the loader has looked"
+    for name in calls.functions:
         llvm.add_symbol(name, 1)  # Numba requires an address, though the code does not run here
     # Imported now: the functions are compiled, for the chosen level, when this module is imported.
-    from pipelines.engine.kernels.device.entry_points import KERNELS
+    from pipelines.engine.kernels.device.entry_points import KERNELS, TEAM_FUNCTIONS
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly("")
-    for kernel in KERNELS.values():
+    module, functions = llvm.parse_assembly(""), KERNELS | TEAM_FUNCTIONS
+    for function in functions.values():
         # LLVM's symbols belong to the whole process: under their own names, these would replace
         # the functions of a Numba that is used beside this.
-        text = re.sub(r"@(NRT|numba)_(\w+)", rf"@{_STUB_PREFIX}\1_\2", kernel.inspect_llvm())
+        text = re.sub(r"@(NRT|numba)_(\w+)", rf"@{_STUB_PREFIX}\1_\2", function.inspect_llvm())
         module.link_in(llvm.parse_assembly(text))
     module.verify()
     code: bytes = _target(level).emit_object(module)
     declared = re.findall(r"^declare [^@]*@\"?([\w.]+)", str(module), re.MULTILINE)
-    symbols = {name: kernel.native_name for name, kernel in KERNELS.items()}
+    symbols = {name: function.native_name for name, function in functions.items()}
     stubs = [name for name in declared if name.startswith(_STUB_PREFIX)]
     return pack(ObjectCode(symbols, stubs, code))
 

@@ -1,4 +1,4 @@
-"""The instruction sets that kernels are compiled for, and the OpenMP functions that they call.
+"""The instruction sets that kernels are compiled for.
 
 Shared by the compiler (`build`, device/) and the loader: it imports neither Numba nor torch.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["BARRIER", "ISA_LEVELS", "OPENMP_FUNCTIONS", "THREAD", "THREADS", "IsaLevel"]
+__all__ = ["ISA_LEVELS", "IsaLevel"]
 
 
 @dataclass(frozen=True)
@@ -110,11 +110,3 @@ _ARM_LEVELS = {
     ),
 }
 ISA_LEVELS = _X86_LEVELS | _ARM_LEVELS
-
-# Functions of the OpenMP runtime: the symbol in the kernels → the symbol in libgomp.
-BARRIER, THREAD, THREADS = "edgeapp_barrier", "edgeapp_thread", "edgeapp_threads"
-OPENMP_FUNCTIONS = {
-    BARRIER: "GOMP_barrier",
-    THREAD: "omp_get_thread_num",
-    THREADS: "omp_get_num_threads",
-}

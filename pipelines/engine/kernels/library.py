@@ -5,11 +5,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.isa import ISA_LEVELS
+from pipelines.engine.kernels.thread_teams import ThreadTeams
 
 __all__ = ["KernelLibrary"]
+
+_Kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +26,7 @@ class KernelLibrary:
 
     level: str
     addresses: Mapping[str, int]
-    _parallel: Any  # GOMP_parallel
-    _engine: Any  # LLVM's execution engine, which owns the code's memory
+    _teams: ThreadTeams
 
     @property
     def quant_max(self) -> int:
@@ -46,13 +48,25 @@ class KernelLibrary:
         kept = {name: at for name, at in self.addresses.items() if name not in kernels}
         return replace(self, addresses=kept)
 
-    def run(self, kernel: str, args: ctypes.Structure, threads: int) -> None:
+    def run(self, kernel: str, args: abi.LinearArgs | abi.StackArgs, threads: int) -> None:
         """Run a kernel without Python's global lock; return when it is done.
 
         Args:
             kernel: A key of `addresses`.
-            args: abi.LinearArgs, abi.StackArgs or abi.HeadArgs, whose buffers must exist until
-                this returns.
-            threads: Of torch's pool.
+            args: Its argument, whose buffers must exist until this returns.
+            threads: That run it, this one among them.
         """
-        self._parallel(self.addresses[kernel], ctypes.addressof(args), threads, 0)
+        if threads > 1:
+            self._teams.run(self.addresses[kernel], args, threads)
+            return
+        args.workspace.thread, args.workspace.threads = 0, 1
+        self.run_alone(kernel, args)
+
+    def run_alone(self, kernel: str, args: ctypes.Structure) -> None:
+        """Run a kernel that has no part in a team, as `run`.
+
+        Args:
+            kernel: A key of `addresses`.
+            args: Its argument, whose buffers must exist until this returns.
+        """
+        _Kernel(self.addresses[kernel])(ctypes.addressof(args))

@@ -1,7 +1,6 @@
 """Find, compile, load and run the kernels.
 
-The kernels run on the threads of torch's own OpenMP library (libgomp), so that torch's operations
-and the kernels share one set of threads. README.md beside this file walks through a call.
+README.md beside this file walks through a call.
 """
 
 from __future__ import annotations
@@ -14,10 +13,11 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping
+from dataclasses import fields
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -25,6 +25,7 @@ from pipelines.engine.kernels.code_cache import (
     ObjectCode,
     can_write,
     folder_problem,
+    pack,
     read_cached,
     read_private,
     remove_outdated,
@@ -32,8 +33,10 @@ from pipelines.engine.kernels.code_cache import (
     write_cached,
 )
 from pipelines.engine.kernels.host.self_check import wrong_kernels
-from pipelines.engine.kernels.isa import ISA_LEVELS, OPENMP_FUNCTIONS
+from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.library import KernelLibrary
+from pipelines.engine.kernels.system_calls import address_of, system_calls
+from pipelines.engine.kernels.thread_teams import TeamFunctions, ThreadTeams
 from pipelines.malloc import discard_library_pages
 
 __all__ = [
@@ -41,9 +44,11 @@ __all__ = [
     "cpu_isa",
     "expected_isa",
     "kernels_disabled",
+    "link",
     "load_kernels",
     "needs_compiling",
     "request_matrix_unit",
+    "survives",
 ]
 
 # The folder of compiled kernels (by default in the user's cache), or "torch": use no kernels.
@@ -65,16 +70,16 @@ def load_kernels() -> KernelLibrary | None:
 
     Returns:
         None where there are none: EDGEAPP_KERNELS is "torch", the CPU has neither AVX2 nor NEON,
-        torch does not use GNU's OpenMP (it does on Linux), the compiler fails, or the kernel
+        it is not known how threads wait on this system, the compiler fails, or the kernel
         `linear` computes something else than torch. The last two warn. Other kernels that do are
         left out. Levels with a `fallback` give way to it instead.
     """
-    level, runtime = expected_isa(), _runtime()
-    while level is not None and runtime is not None:
+    level = expected_isa()
+    while level is not None:
         path = _cache_path(level)
         kernels = read_cached(path) or _compile(level, path)
         if kernels is not None:
-            library = _check(_link(kernels, level, runtime), kernels, path)
+            library = _check(link(kernels, level), kernels, path)
             if library is not None:
                 return library
         level = ISA_LEVELS[level].fallback
@@ -84,7 +89,7 @@ def load_kernels() -> KernelLibrary | None:
 def expected_isa() -> str | None:
     """The level in ISA_LEVELS that `load_kernels` will use if nothing fails; None without kernels.
     Compiles and loads nothing, but asks the system for the matrix unit, as `cpu_isa` does."""
-    return None if kernels_disabled() or _runtime() is None else cpu_isa()
+    return None if kernels_disabled() or system_calls() is None else cpu_isa()
 
 
 def needs_compiling() -> bool:
@@ -131,19 +136,6 @@ def request_matrix_unit() -> bool:
     if not torch.cpu.get_capabilities().get("amx_int8") or sys.platform != "linux":
         return False
     return bool(ctypes.CDLL(None).syscall(_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA) == 0)
-
-
-@cache
-def _runtime() -> Any:
-    """torch's own copy of libgomp, whose threads are running already; None if it has none."""
-    package = Path(torch.__file__).parent
-    # Some wheels for ARM keep the libraries of others beside the package.
-    folders = package / "lib", package.with_name("torch.libs")
-    for path in [path for folder in folders for path in sorted(folder.glob("libgomp*.so*"))]:
-        runtime = ctypes.CDLL(str(path))
-        if all(hasattr(runtime, name) for name in ("GOMP_parallel", *OPENMP_FUNCTIONS.values())):
-            return runtime
-    return None
 
 
 def _cache_folder() -> Path:
@@ -200,14 +192,7 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
                 if isa.cpu is None
                 else {"NUMBA_CPU_NAME": isa.cpu, "NUMBA_CPU_FEATURES": isa.features}
             )
-            done = subprocess.run(
-                [sys.executable, "-m", f"{__package__}.build", level, str(output)],
-                env=os.environ | limits,
-                cwd=Path(__file__).parents[3],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = _run_module("build", level, output, limits)
             reason = done.stderr.strip().rpartition("\n")[2]
             content = output.read_bytes() if done.returncode == 0 else b""
     except OSError as error:  # no folder for temporary files, or no process
@@ -228,12 +213,16 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
 def _check(library: KernelLibrary, kernels: ObjectCode, path: Path) -> KernelLibrary | None:
     """The library without the kernels that compute something else than torch, with one warning.
 
-    A check that all kernels have passed is noted beside them, and not repeated.
+    A check that all kernels have passed is noted beside them, and not repeated. On systems where
+    they were never tested, it runs in a process of its own before.
     """
-    note, passed = path.with_suffix(".checked"), f"{kernels.checksum} {torch.__version__}".encode()
+    note, passed = path.with_suffix(".checked"), kernels.checksum.encode()
     if read_private(note) == passed:
         return library
-    wrong = wrong_kernels(library)
+    if sys.platform != "linux" and not survives(kernels, library.level):
+        wrong = ["linear"]
+    else:
+        wrong = wrong_kernels(library)
     if not wrong:
         write_cached(note, passed)
         return library
@@ -243,6 +232,29 @@ def _check(library: KernelLibrary, kernels: ObjectCode, path: Path) -> KernelLib
     )
     whole = "linear" in wrong or ISA_LEVELS[library.level].fallback is not None
     return None if whole else library.without(set(wrong))
+
+
+def survives(kernels: ObjectCode, level: str) -> bool:
+    """Whether the check ends, whatever it finds: it runs in a process of its own, which wrong code
+    may crash."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "kernels"
+        file.write_bytes(pack(kernels))
+        return _run_module("trial", level, file).returncode == 0
+
+
+def _run_module(
+    name: str, level: str, file: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a module of this package with two arguments, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", f"{__package__}.{name}", level, str(file)],
+        env=os.environ | (environment or {}),
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def _instead(level: str) -> str:
@@ -255,34 +267,37 @@ def _warn(message: str) -> None:
     warnings.warn(message, RuntimeWarning, stacklevel=3)
 
 
-def _link(kernels: ObjectCode, level: str, runtime: Any) -> KernelLibrary:
-    """Load object code into this process."""
+def link(kernels: ObjectCode, level: str) -> KernelLibrary:
+    """Load object code into this process.
+
+    Args:
+        kernels: The code.
+        level: The key in ISA_LEVELS that it was compiled for.
+
+    Returns:
+        The kernels, unchecked.
+    """
     import llvmlite.binding as llvm
 
     if ISA_LEVELS[level].matrix_unit:
         assert request_matrix_unit(), "the CPU and the system were asked before"
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    for name, gomp_name in OPENMP_FUNCTIONS.items():
-        llvm.add_symbol(name, _function_address(getattr(runtime, gomp_name)))
-    for name in kernels.stubs:
-        llvm.add_symbol(name, _function_address(ctypes.CDLL(None).abort))
+    calls = system_calls()
+    assert calls is not None, "a level was chosen"
+    for symbol, address in calls.addresses().items():
+        llvm.add_symbol(symbol, address)
+    for symbol in kernels.stubs:
+        llvm.add_symbol(symbol, address_of(ctypes.pythonapi.Py_FatalError))
     target = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
     engine.add_object_file(llvm.ObjectFileRef.from_data(kernels.code))
     engine.finalize_object()
     addresses = {
-        kernel: engine.get_function_address(symbol) for kernel, symbol in kernels.symbols.items()
+        name: engine.get_function_address(symbol) for name, symbol in kernels.symbols.items()
     }
-    parallel = runtime.GOMP_parallel
-    parallel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-    parallel.restype = None
+    names = [field.name for field in fields(TeamFunctions)]
+    of_teams = TeamFunctions(**{name: addresses.pop(name) for name in names})
     # Loading these 100 KB of code reads 45 MB of libllvmlite, which are not needed any more.
     discard_library_pages("libllvmlite")
-    return KernelLibrary(level, addresses, parallel, engine)
-
-
-def _function_address(function: Any) -> int:
-    address = ctypes.cast(function, ctypes.c_void_p).value
-    assert address is not None, "a function that was found in a library has an address"
-    return address
+    return KernelLibrary(level, addresses, ThreadTeams(of_teams, engine))

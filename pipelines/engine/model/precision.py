@@ -237,7 +237,7 @@ def _cpu_plan(compute_type: str, device: torch.device) -> ComputePlan:
         elif kernels_disabled() and cpu_isa() is not None:
             reason = "the int8 kernels are disabled"
         elif cpu_isa() is not None:
-            reason = "torch does not use GNU's OpenMP here, which the int8 kernels need"
+            reason = "the int8 kernels do not know this system"
     f32 = torch.float32
     exact = StackPrecision("packed" if cpu.packed else "dense", f32, f32)
     fast_encoder = (

@@ -74,7 +74,7 @@ def kernels(request: pytest.FixtureRequest) -> KernelLibrary:
     place = loader._cache_path(level)
     code = code_cache.read_cached(place) or loader._compile(level, place)
     assert code is not None
-    return loader._link(code, level, loader._runtime())
+    return loader.link(code, level)
 
 
 @pytest.fixture(scope="module")
@@ -220,7 +220,7 @@ def test_a_level_that_computes_something_else_gives_way_to_another(
     monkeypatch.setenv("EDGEAPP_KERNELS", str(tmp_path))
     monkeypatch.setattr(loader, "cpu_isa", lambda: "amx")
     monkeypatch.setattr(loader, "_compile", lambda level, path: code)
-    monkeypatch.setattr(loader, "_link", lambda code, level, runtime: replace(library, level=level))
+    monkeypatch.setattr(loader, "link", lambda code, level: replace(library, level=level))
     monkeypatch.setattr(
         loader, "wrong_kernels", lambda library: ["argmax"] if library.level == "amx" else []
     )

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pipelines.engine.kernels.abi import LinearArgs
-from pipelines.engine.kernels.host.team_size import Teams, TeamSize
+from pipelines.engine.kernels.host.team_size import KernelRunner, TeamSize
 from pipelines.engine.kernels.library import KernelLibrary
 
 ALL, ONE = 1.0, 1.7  # ms of a call on a quiet machine
@@ -180,14 +180,14 @@ class Library:
         self.calls.append((kernel, threads))
         self.now_s += self.ms(threads == 1) / 1000
 
-    def teams(self, kernel: str = "linear") -> Teams:
-        return Teams(cast(KernelLibrary, self), kernel, lambda: self.now_s)
+    def teams(self, kernel: str = "linear") -> KernelRunner:
+        return KernelRunner(cast(KernelLibrary, self), kernel, lambda: self.now_s)
 
 
 @pytest.fixture(autouse=True)
 def threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Two threads, and no calls before."""
-    monkeypatch.setattr(Teams, "_last", TeamSize())
+    monkeypatch.setattr(KernelRunner, "_last", TeamSize())
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield

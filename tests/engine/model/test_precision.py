@@ -393,7 +393,7 @@ def test_sound_is_encoded_in_int8_in_place_of_bfloat16_with_compiled_attention_o
 ) -> None:
     able = precision._Capabilities(packed=True, bfloat16=True, int8_by_torch=True)
     monkeypatch.setattr(precision, "_cpu_capabilities", lambda: able)
-    library = KernelLibrary(level, dict.fromkeys(kernels, 0), None, None)
+    library = KernelLibrary(level, dict.fromkeys(kernels, 0), None)
     monkeypatch.setattr(precision, "load_kernels", lambda: library)
     plan = precision.compute_plan("int8", torch.device("cpu")).for_audio_source(head_dim)
     assert plan.encoder.kernel == kernel

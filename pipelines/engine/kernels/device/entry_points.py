@@ -35,7 +35,14 @@ from pipelines.engine.kernels.device.layer_ops import (
     write_cross_kv,
 )
 from pipelines.engine.kernels.device.source_attention import attend_source
-from pipelines.engine.kernels.device.thread_team import barrier, thread_range
+from pipelines.engine.kernels.device.thread_team import (
+    barrier,
+    close,
+    join,
+    look,
+    run,
+    thread_range,
+)
 from pipelines.engine.kernels.device.views import (
     argmax_records,
     decoder_linears,
@@ -44,8 +51,9 @@ from pipelines.engine.kernels.device.views import (
     jit,
     linear_layers,
 )
+from pipelines.engine.kernels.device.words import load_word
 
-__all__ = ["KERNELS"]
+__all__ = ["KERNELS", "TEAM_FUNCTIONS"]
 
 _RECORD_BYTES = ctypes.sizeof(abi.ArgmaxRecord)
 
@@ -144,7 +152,7 @@ def argmax(address: Any) -> None:
     # and would depend on the number of threads.
     panels = count_panels(layer)
     parts = (panels + abi.ARGMAX_PANELS - 1) // abi.ARGMAX_PANELS
-    first, end = thread_range(parts)
+    first, end = thread_range(workspace, parts)
     for part in range(first, end):
         records = args.records + _RECORD_BYTES * rows * part
         for row in range(rows):
@@ -155,8 +163,8 @@ def argmax(address: Any) -> None:
             workspace, layer, rows, records, ARGMAX_AND_SUM if args.exp_sums != 0 else ARGMAX,
             panel, min(panel + abi.ARGMAX_PANELS, panels),
         )  # fmt: skip
-    barrier()
-    first, end = thread_range(rows)
+    barrier(workspace)
+    first, end = thread_range(workspace, rows)
     for row in range(first, end):
         merge_argmax(args.records, row, rows, parts, args.output)
 
@@ -167,6 +175,30 @@ def attend_head(address: Any) -> None:
     attend_source(carray(address, 1)[0])
 
 
+@cfunc(types.void(types.int64, types.int64))
+def team_run(team: Any, threads: Any) -> None:
+    """Run the kernel of a team on so many of its threads."""
+    run(team, threads)
+
+
+@cfunc(types.void(types.int64, types.int64, types.int64, types.int64))
+def team_join(team: Any, thread: Any, own_args: Any, job: Any) -> None:
+    """Be a thread of a team until it is closed."""
+    join(team, thread, own_args, job)
+
+
+@cfunc(types.void(types.int64))
+def team_close(team: Any) -> None:
+    """Let all threads of a team return."""
+    close(team)
+
+
+@cfunc(types.void(types.int64, types.int64))
+def team_look(word: Any, times: Any) -> None:
+    """Look at a word that does not change, so that the host can time that."""
+    look(word, load_word(word), times)
+
+
 KERNELS = {
     "argmax": argmax,
     "linear": linear,
@@ -174,4 +206,10 @@ KERNELS = {
     "project_cross_kv": project_cross_kv,
     "decoder_step": decoder_step,
     "attend_head": attend_head,
+}
+TEAM_FUNCTIONS = {
+    "team_run": team_run,
+    "team_join": team_join,
+    "team_close": team_close,
+    "team_look": team_look,
 }

@@ -162,9 +162,9 @@ def gemm(workspace: Any, layer: Any, rows: Any, result: Any, epilogue: Any) -> N
 
     layer: a LinearLayer. epilogue: STORE or ADD. Ends with a barrier.
     """
-    first, end = thread_range(count_panels(layer))
+    first, end = thread_range(workspace, count_panels(layer))
     gemm_panels(workspace, layer, rows, result, epilogue, first, end)
-    barrier()
+    barrier(workspace)
 
 
 @jit

@@ -54,12 +54,12 @@ def quantize_rows(
 
     activation: its index in abi.ACTIVATIONS, or −1 for none.
     """
-    first, end = thread_range(rows)
+    first, end = thread_range(workspace, rows)
     for row in range(first, end):
         if activation >= 0:
             activate(activation, x + 4 * row * count, count)
         quantize_row(workspace, row, x + 4 * row * count, count, padded)
-    barrier()
+    barrier(workspace)
 
 
 @jit
@@ -69,7 +69,7 @@ def norm_and_quantize(args: Any, block: Any, rows: Any, padded: Any) -> None:
     Pre-norm leaves the residual stream as it is, post-norm replaces it by the norm.
     """
     d_model, norm = args.d_model, norm_weights(args.norms)[block]
-    first, end = thread_range(rows)
+    first, end = thread_range(args.workspace, rows)
     for row in range(first, end):
         x = args.states + 4 * row * d_model
         y = x
@@ -77,7 +77,7 @@ def norm_and_quantize(args: Any, block: Any, rows: Any, padded: Any) -> None:
             y = thread_scratch(args.workspace) if args.norm_first != 0 else x
             layer_norm(x, y, d_model, norm.weight, norm.bias, args.norm_eps)
         quantize_row(args.workspace, row, y, d_model, padded)
-    barrier()
+    barrier(args.workspace)
 
 
 @jit
@@ -121,13 +121,13 @@ def self_attention(args: Any, layer: Any) -> None:
 
     Writes the keys and values of the new tokens to the cache. A task is a (sequence, head) pair.
     """
-    first, end = thread_range(args.sequences * args.heads)
+    first, end = thread_range(args.workspace, args.sequences * args.heads)
     cache, scratch = i64(args.kv_cache)[layer], thread_scratch(args.workspace)
     for task in range(first, end):
         if task + 1 < end:
             _prefetch_cache(args, cache, task + 1)
         _self_attention(args, cache, task // args.heads, task % args.heads, scratch)
-    barrier()
+    barrier(args.workspace)
 
 
 @jit
@@ -136,7 +136,7 @@ def encoder_attention(args: Any) -> None:
     heads, size, scratch = args.heads, args.head_dim, thread_scratch(args.workspace)
     scores = scratch + 4 * size
     starts, stride = i64(args.row_offsets), 12 * heads * size
-    first, end = thread_range(args.sequences * heads)
+    first, end = thread_range(args.workspace, args.sequences * heads)
     for task in range(first, end):
         head, begin, stop = task % heads, starts[task // heads], starts[task // heads + 1]
         keys = args.qkv + 4 * (begin * 3 * heads + heads + head) * size
@@ -146,7 +146,7 @@ def encoder_attention(args: Any) -> None:
             scale(query, args.attention_scale, size, scratch)
             output = args.attention_output + 4 * (row * heads + head) * size
             attend_f32(scratch, keys, values, stride, stop - begin, size, scores, output)
-    barrier()
+    barrier(args.workspace)
 
 
 @jit
@@ -154,7 +154,7 @@ def write_cross_kv(args: Any, layer: Any) -> None:
     """Copy a layer's keys and values, [rows, 2, heads, head_dim], to each source's own tensor,
     bfloat16 [layers, 2, heads, source length, head_dim]."""
     heads, size, starts = args.heads, args.head_dim, i64(args.row_offsets)
-    first, end = thread_range(args.sequences * 2 * heads)
+    first, end = thread_range(args.workspace, args.sequences * 2 * heads)
     for task in range(first, end):
         source, part = task // (2 * heads), task % (2 * heads)
         begin, stop = starts[source], starts[source + 1]
@@ -163,7 +163,7 @@ def write_cross_kv(args: Any, layer: Any) -> None:
         for row in range(begin, stop):
             values = args.qkv + 4 * (row * 2 * heads + part) * size
             f32_to_bf16(values, size, result + 2 * (row - begin) * size)
-    barrier()
+    barrier(args.workspace)
 
 
 @jit
@@ -195,11 +195,11 @@ def _cross_attention(
 def cross_attention(args: Any, layer: Any) -> None:
     """Cross-attention of the decoder over the encoded sources, a task per (group, head, chunk)."""
     heads, chunks, scratch = args.heads, args.max_chunks, thread_scratch(args.workspace)
-    first, end = thread_range(args.groups * heads * chunks)
+    first, end = thread_range(args.workspace, args.groups * heads * chunks)
     for task in range(first, end):
         group, rest = task // (heads * chunks), task % (heads * chunks)
         _cross_attention(args, layer, group, rest // chunks, rest % chunks, scratch)
-    barrier()
+    barrier(args.workspace)
 
 
 @jit
@@ -208,7 +208,7 @@ def combine_cross_attention(args: Any, rows: Any, padded: Any) -> None:
     attention_output → workspace."""
     heads, size, chunks, tokens = args.heads, args.head_dim, args.max_chunks, args.new_tokens
     groups, group = source_groups(args.source_groups), 0
-    first, end = thread_range(rows)
+    first, end = thread_range(args.workspace, rows)
     for row in range(first, end):
         while row >= (groups[group].first_sequence + groups[group].sequences) * tokens:
             group += 1
@@ -218,14 +218,14 @@ def combine_cross_attention(args: Any, rows: Any, padded: Any) -> None:
             partials = args.cross_partials + 4 * (row * heads + head) * chunks * (size + 2)
             combine_chunks(partials, used, size, output + 4 * head * size)
         quantize_row(args.workspace, row, output, heads * size, padded)
-    barrier()
+    barrier(args.workspace)
 
 
 @jit
 def final_norm(args: Any, block: Any, rows: Any) -> None:
     """result = the norm after the last block, norms[block], or a copy of the states without one."""
     d_model, norm = args.d_model, norm_weights(args.norms)[block]
-    first, end = thread_range(rows)
+    first, end = thread_range(args.workspace, rows)
     for row in range(first, end):
         x, y = args.states + 4 * row * d_model, args.result + 4 * row * d_model
         if norm.weight != 0:

@@ -28,6 +28,7 @@ __all__ = [
     "linear_layers",
     "norm_weights",
     "source_groups",
+    "teams",
     "u8",
 ]
 
@@ -59,4 +60,5 @@ encoder_linears = _view(abi.dtype_of(abi.EncoderLinears))
 norm_weights = _view(abi.dtype_of(abi.NormWeights))
 source_groups = _view(abi.dtype_of(abi.SourceGroup))
 key_values = _view(abi.dtype_of(abi.KeyValueAddresses))
+teams = _view(abi.dtype_of(abi.Team))
 argmax_records = _view(abi.dtype_of(abi.ArgmaxRecord))

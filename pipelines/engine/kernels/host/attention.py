@@ -49,7 +49,7 @@ class CompiledAttention:
         args.queries, args.keys, args.values = (x.data_ptr() for x in (query, keys, values))
         args.stride, args.output_stride = keys.stride(0), result.stride(0)
         args.output = result.data_ptr()
-        self._library.run(_KERNEL, args, 1)
+        self._library.run_alone(_KERNEL, args)
 
 
 def _argument(positions: int) -> abi.HeadArgs:

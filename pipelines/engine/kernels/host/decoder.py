@@ -60,7 +60,7 @@ class CompiledDecoder(CompiledStack):
         args.groups, args.source_groups = len(groups), ctypes.addressof(groups)
         args.source_kv = np.frombuffer(source_kv, dtype=np.int64).ctypes.data
         args.max_chunks = chunks
-        self._teams.run(args, rows)
+        self._runner.run(args, rows)
         if batch.capture is not None:
             shape = (self._num_layers, sequences, tokens, stack.heads, stack.head_dim)
             scale = None if stack.scaled else 1.0

@@ -43,7 +43,7 @@ class CompiledEncoder(CompiledStack):
         offsets = _row_offsets(lengths)
         args.sequences, args.row_offsets = len(lengths), offsets.ctypes.data
         args.states, args.result = x.data_ptr(), result.data_ptr()
-        self._teams.run(args, len(x))
+        self._runner.run(args, len(x))
         return result
 
 
@@ -75,7 +75,7 @@ class CompiledCrossKV(CompiledStack):
         addresses = np.array([result.data_ptr() for result in results], dtype=np.int64)
         args.sequences, args.row_offsets = len(lengths), offsets.ctypes.data
         args.states, args.cross_kv = x.data_ptr(), addresses.ctypes.data
-        self._teams.run(args, len(x))
+        self._runner.run(args, len(x))
         return results
 
 

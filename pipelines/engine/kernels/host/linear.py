@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pipelines.engine.kernels import abi
-from pipelines.engine.kernels.host.team_size import Teams
+from pipelines.engine.kernels.host.team_size import KernelRunner
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.quantized import QuantizedWeight, quantize_weight
 
@@ -41,7 +41,7 @@ class CompiledLinear:
         self, weight: Tensor | QuantizedWeight, bias: Tensor | None, library: KernelLibrary
     ) -> None:
         self.library = library
-        self._teams = {kernel: Teams(library, kernel) for kernel in ("linear", "argmax")}
+        self._runners = {kernel: KernelRunner(library, kernel) for kernel in ("linear", "argmax")}
         self.outputs, self.inputs = weight.shape
         self.padded_inputs = -(-self.inputs // abi.INPUT_MULTIPLE) * abi.INPUT_MULTIPLE
         padded_outputs = -(-self.outputs // abi.PANEL_OUTPUTS) * abi.PANEL_OUTPUTS
@@ -110,7 +110,7 @@ class CompiledLinear:
         workspace.quantized, workspace.quant_ranges = quantized.data_ptr(), quant_ranges.data_ptr()
         workspace.quant_max = self.library.quant_max
         scratch.write_to(workspace)
-        self._teams[kernel].run(args, args.rows)
+        self._runners[kernel].run(args, args.rows)
 
 
 def aligned_bytes(size: int) -> Tensor:

@@ -1,9 +1,8 @@
 """A check after loading: each kernel against torch's operations on small inputs.
 
 It finds machine code that is wrong for this machine: a compiler bug, an instruction that a virtual
-machine emulates wrongly, a change of the OpenMP library. Activations and weights are rounded to
-int8 in the reference too, so what remains is the rounding of few activations and of the bfloat16
-cache.
+machine emulates wrongly. Activations and weights are rounded to int8 in the reference too, so what
+remains is the rounding of few activations and of the bfloat16 cache.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.host.linear import CompiledLinear, ThreadScratch, quantized_rows
-from pipelines.engine.kernels.host.team_size import Teams
+from pipelines.engine.kernels.host.team_size import KernelRunner
 from pipelines.engine.kernels.library import KernelLibrary
 from pipelines.engine.weights.architecture import Stack
 
@@ -72,7 +72,7 @@ class CompiledStack:
         library: KernelLibrary,
     ) -> None:
         self._stack, self._num_layers = stack, len(layers)
-        self._library, self._teams = library, Teams(library, self.kernel)
+        self._library, self._runner = library, KernelRunner(library, self.kernel)
         linears = [linear for layer in layers for linear in layer.linears]
         self._linears = (abi.LinearLayer * len(linears))(*(linear.layer for linear in linears))
         # In the order of use: the norm before each block is its own (pre-norm), or the norm that

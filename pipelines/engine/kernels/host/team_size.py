@@ -8,7 +8,6 @@ not depend on the number of threads.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import time
 from collections.abc import Callable
@@ -16,9 +15,10 @@ from typing import ClassVar
 
 import torch
 
+from pipelines.engine.kernels import abi
 from pipelines.engine.kernels.library import KernelLibrary
 
-__all__ = ["TeamSize", "Teams"]
+__all__ = ["TeamSize", "KernelRunner"]
 
 # A trial of the other size is so many calls or seconds long, whichever is over first.
 _TRIAL, _TRIAL_S = 6, 0.1
@@ -134,8 +134,8 @@ class TeamSize:
         self._trial, self._calls, self._seconds = None, 0, 0.0
 
 
-class Teams:
-    """Runs a kernel on torch's threads, or on one while that is faster.
+class KernelRunner:
+    """Runs a kernel on as many threads as torch's operations, or on one while that is faster.
 
     Args:
         library: The kernels.
@@ -151,7 +151,7 @@ class Teams:
         self._library, self._kernel, self._clock = library, kernel, clock
         self._sizes: dict[int, TeamSize] = {}  # by rows, in powers of 2
 
-    def run(self, args: ctypes.Structure, rows: int) -> None:
+    def run(self, args: abi.LinearArgs | abi.StackArgs, rows: int) -> None:
         """Run the kernel; return when it is done.
 
         Args:
@@ -164,8 +164,8 @@ class Teams:
             return
         size = self._sizes.get(rows.bit_length())
         if size is None:  # it begins with what the last one has found
-            size = self._sizes[rows.bit_length()] = TeamSize(Teams._last.choice, threads)
-        Teams._last = size
+            size = self._sizes[rows.bit_length()] = TeamSize(KernelRunner._last.choice, threads)
+        KernelRunner._last = size
         began = self._clock()
         self._library.run(self._kernel, args, 1 if size.alone else threads)
         size.record(began, self._clock(), rows)

@@ -1,0 +1,139 @@
+"""The threads that kernels run on, other than the one that calls.
+
+They are Python threads, which every system has, that spend their time in compiled code: in
+`team_join` (device/thread_team.py), without Python's lock. torch's operations have threads of their
+own, which sleep between operations (`pipelines.openmp`), so the two do not take each other's cores.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from pipelines.engine.kernels import abi
+
+__all__ = ["TeamFunctions", "ThreadTeams"]
+
+# How long a thread looks for a change before it sleeps: about what being woken takes.
+_LOOK_S = 50e-6
+# So many looks are timed, so often.
+_TIMED_LOOKS, _TIMINGS = 2000, 5
+
+_Call1 = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+_Call2 = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
+_Call4 = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 4)
+
+
+@dataclass(frozen=True)
+class TeamFunctions:
+    """The addresses of the compiled functions of device/entry_points.py."""
+
+    team_run: int
+    team_join: int
+    team_close: int
+    team_look: int
+
+
+class ThreadTeams:
+    """Runs kernels on several threads; calls from several threads run side by side.
+
+    Each call has a team of its own, which is kept for later calls.
+
+    Args:
+        functions: The compiled ones.
+        code: Is kept alive: it owns the memory of compiled code.
+    """
+
+    def __init__(self, functions: TeamFunctions, code: Any) -> None:
+        self._functions, self._code = functions, code
+        self._idle: list[_Team] = []
+        self._looks = 0  # of a thread before it sleeps; 0: not timed yet
+        atexit.register(self._close)
+        if hasattr(os, "register_at_fork"):  # a child process has none of the threads
+            os.register_at_fork(after_in_child=self._idle.clear)
+
+    def run(self, kernel: int, args: abi.LinearArgs | abi.StackArgs, threads: int) -> None:
+        """Run a kernel; return when it is done.
+
+        Args:
+            kernel: Its address.
+            args: Its argument.
+            threads: 2 or more, this one among them.
+        """
+        try:
+            team = self._idle.pop()
+        except IndexError:
+            self._looks = self._looks or self._count_looks()
+            team = _Team(self._functions, self._looks)
+        team.run(kernel, args, threads)
+        self._idle.append(team)
+
+    def _count_looks(self) -> int:
+        """How many looks at a word take `_LOOK_S` on this machine."""
+        look, word = _Call2(self._functions.team_look), ctypes.c_int64()
+        best_s = float("inf")
+        for _ in range(_TIMINGS):
+            began = time.perf_counter()
+            look(ctypes.addressof(word), _TIMED_LOOKS)
+            best_s = min(best_s, time.perf_counter() - began)
+        return max(1, round(_TIMED_LOOKS * _LOOK_S / best_s))
+
+    def _close(self) -> None:
+        """End the threads that run nothing."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+class _Team:
+    """Some threads that run one kernel at a time, together with the one that calls."""
+
+    def __init__(self, functions: TeamFunctions, looks: int) -> None:
+        self._run, self._join = _Call2(functions.team_run), _Call4(functions.team_join)
+        self._close = _Call1(functions.team_close)
+        self._memory = ctypes.create_string_buffer(abi.TEAM_BYTES + abi.CACHE_LINE_BYTES)
+        self._address = ctypes.addressof(self._memory)
+        self._address += -self._address % abi.CACHE_LINE_BYTES
+        self._fields = abi.Team.from_address(self._address)
+        self._fields.looks = looks
+        self._threads: list[threading.Thread] = []
+
+    def run(self, kernel: int, args: abi.LinearArgs | abi.StackArgs, threads: int) -> None:
+        threads = self._grow(threads)
+        fields, workspace = self._fields, args.workspace
+        fields.kernel, fields.args = kernel, ctypes.addressof(args)
+        fields.args_bytes = ctypes.sizeof(args)
+        workspace.team, workspace.thread, workspace.threads = self._address, 0, threads
+        self._run(self._address, threads)
+
+    def _grow(self, threads: int) -> int:
+        """Start threads until there are so many, with the one that calls.
+
+        Returns:
+            The number that there are: fewer if the system has no more.
+        """
+        for number in range(len(self._threads) + 1, threads):
+            job = ctypes.c_int32.from_address(self._address + abi.JOB).value
+            thread = threading.Thread(
+                target=self._work, args=(number, job), name=f"edgeapp-kernel-{number}", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError:
+                return number
+            self._threads.append(thread)
+        return threads
+
+    def _work(self, number: int, job: int) -> None:
+        own_args = ctypes.create_string_buffer(ctypes.sizeof(abi.StackArgs))
+        self._join(self._address, number, ctypes.addressof(own_args), job)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._close(self._address)
+        for thread in self._threads:
+            thread.join()
