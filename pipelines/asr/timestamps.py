@@ -76,9 +76,12 @@ class WhisperTimestamps:
                     logits[self.begin + self.max_initial_index + 1 :] = -torch.inf
             # Comparing logits compares probabilities: both lack the same normaliser. Masked
             # instead of branched on where that would make a GPU synchronise.
-            stamped = logits[self.begin :].logsumexp(-1) > logits[: self.begin].max()
+            text = logits[: self.begin]
+            # numpy's maximum takes a tenth of the time of torch's.
+            highest = float(text.numpy().max()) if text.is_cpu else text.max()
+            stamped = logits[self.begin :].logsumexp(-1) > highest
             if not logits.is_cpu or stamped:
-                logits[: self.begin].masked_fill_(stamped, -torch.inf)
+                text.masked_fill_(stamped, -torch.inf)
 
         return bound
 

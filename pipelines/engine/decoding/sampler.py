@@ -124,7 +124,7 @@ def _select_single(states: Sequence[RequestState], logits: Tensor) -> None:
             token = _sample_token(logits[index], state.request.options, state)
             tokens[index], chosen[index] = token, logits[index, token]
     if any(state.request.options.logprobs for state in states):
-        chosen = logprobs_of(chosen, logits)
+        chosen = logprobs_of(tokens, logits)
     append_tokens(states, tokens, chosen)
 
 
