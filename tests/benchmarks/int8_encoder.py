@@ -34,8 +34,8 @@ _AVX512 = {
     "CT2_FORCE_CPU_ISA": "AVX512",
 }
 # The kernels' instruction set → the restrictions of the other libraries.
-_LEVELS = {"avx2": _AVX2, "vnni256": _AVX2, "vnni512": _AVX512, "bf16": {}, "amx": {}}
-_NEEDED = {"vnni512": "avx512_vnni", "bf16": "avx512_bf16", "amx": "amx_int8"}
+_LEVELS = {"avx2": _AVX2, "vnni256": _AVX2, "vnni512": _AVX512, "amx": {}}
+_NEEDED = {"vnni512": "avx512_vnni", "amx": "amx_int8"}
 _RUNS = 7
 
 

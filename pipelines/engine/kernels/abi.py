@@ -36,12 +36,16 @@ __all__ = [
     "PRODUCT_FLOATS",
     "QUERY_ROWS",
     "SCORES_BEYOND",
+    "SCORE_NUMBER",
     "SLEEPERS",
     "TEAM_BYTES",
     "THREAD_BITS",
     "THREAD_FIELD",
     "TILE_CONFIG_BYTES",
     "TILE_ROWS",
+    "VALUE_NUMBER",
+    "VALUE_POSITIONS",
+    "WEIGHT_ONE",
     "ArgmaxRecord",
     "DecoderLinears",
     "EncoderLinears",
@@ -84,6 +88,11 @@ CHUNK_POSITIONS = 256
 # Queries that attention over a whole source computes at a time, and the most keys or outputs of a
 # tile of its products.
 QUERY_ROWS, MOST_TILE_COLUMNS = 6, 64
+
+# Attention in int16: the largest numbers of queries and keys, whose products are added for the 64
+# numbers of a head; the number of a weight of 1, and the largest of values, whose products are
+# added for so many positions. No sum exceeds int32.
+SCORE_NUMBER, WEIGHT_ONE, VALUE_NUMBER, VALUE_POSITIONS = 4095, 16384, 2047, 64
 
 # Scores beyond the last position of a row that attention computes, to fill a block of vector code.
 SCORES_BEYOND = 16
@@ -289,15 +298,19 @@ class HeadArgs(ctypes.Structure):
     output: Address  # float32 [positions, 64]
     output_stride: Stride
 
-    # Temporaries; the first two start at a cache line. Packed numbers are float32, or pairs of
-    # bfloat16.
+    # Temporaries; each starts at a cache line. Packed numbers are float32, or pairs of int16.
     packed_keys: Address  # [padded × 64]
     packed_values: Address  # [padded × 64]
     packed_queries: Address  # [QUERY_ROWS × 64]
     scores: Address  # float32 [QUERY_ROWS, padded + SCORES_BEYOND]
-    weights: Address  # bfloat16 [QUERY_ROWS, padded + SCORES_BEYOND]
+    weights: Address  # int16 [QUERY_ROWS, padded + SCORES_BEYOND]
     shares: Address  # float32 [QUERY_ROWS], 1 / Σ exp(score − maximum)
     tile: Address  # float32 [QUERY_ROWS × MOST_TILE_COLUMNS]
+    # float32, of int16: what the number 1 stands for.
+    query_scales: Address  # [QUERY_ROWS]
+    key_scales: Address  # [padded], of each position
+    value_scales: Address  # [64], of each number of a head
+    value_inverses: Address  # [64], 1 / value_scales
 
 
 @layout

@@ -30,7 +30,8 @@ class IsaLevel:
         signed: Activations are stored less 128, as int8, because the dot product multiplies signed
             bytes only; the minimum of a row is raised by 128 steps in return.
         matrix_unit: Whether the CPU has a matrix unit (AMX), for tiles of 16 rows and more.
-        bfloat16: Whether the CPU multiplies bfloat16 (AVX512-BF16), for attention of encoders.
+        pairs: Whether the CPU multiplies two int16 at a time, for attention of encoders, which is
+            float32 otherwise.
         registers: Vector registers.
         fallback: The level for where this one cannot be compiled or computes something else.
         cpu: LLVM's name of the CPU that the rest of the code is compiled for; None for the CPU of
@@ -48,7 +49,7 @@ class IsaLevel:
     large_products: bool = True
     signed: bool = False
     matrix_unit: bool = False
-    bfloat16: bool = False
+    pairs: bool = False
     registers: int = 32
     fallback: str | None = None
     cpu: str | None = None
@@ -59,23 +60,28 @@ class IsaLevel:
 # i8mm: usmmla multiplies 2 × 8 bytes by 8 × 2 in int32, for one row usdot adds four products.
 # dotprod: sdot adds four products of signed bytes. neon: smull multiplies bytes in int16, addp and
 # sadalp add four of them.
-# amx: vnni512, and tdpbusd for many rows. bf16: vnni512, and vdpbf16ps for attention.
+# amx: vnni512, and tdpbusd for many rows. Attention on x86: vpdpwssd or vpmaddwd, two products of
+# int16 in int32.
 _X86_LEVELS = {
     "amx": IsaLevel(
         "AVX512-VNNI and AMX",
         "vpdpbusd",
         lanes=16,
         matrix_unit=True,
-        bfloat16=True,
+        pairs=True,
         fallback="vnni512",
     ),
-    "bf16": IsaLevel(
-        "AVX512-VNNI and BF16", "vpdpbusd", lanes=16, bfloat16=True, fallback="vnni512"
-    ),
-    "vnni512": IsaLevel("AVX512-VNNI", "vpdpbusd", lanes=16),
-    "vnni256": IsaLevel("AVX-VNNI", "vpdpbusd", lanes=8, registers=16),
+    "vnni512": IsaLevel("AVX512-VNNI", "vpdpbusd", lanes=16, pairs=True),
+    "vnni256": IsaLevel("AVX-VNNI", "vpdpbusd", lanes=8, registers=16, pairs=True),
     "avx2": IsaLevel(
-        "AVX2", "vpmaddubsw", lanes=8, tile_rows=2, quant_max=127, registers=16, cpu="haswell"
+        "AVX2",
+        "vpmaddubsw",
+        lanes=8,
+        tile_rows=2,
+        quant_max=127,
+        registers=16,
+        pairs=True,
+        cpu="haswell",
     ),
 }
 _ARM_LEVELS = {

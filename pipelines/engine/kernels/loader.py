@@ -119,9 +119,7 @@ def cpu_isa() -> str | None:
     if flags.get("architecture") != "x86_64":
         return None
     if allowed.startswith("AVX512") and flags.get("avx512_vnni"):
-        if request_matrix_unit():
-            return "amx"
-        return "bf16" if flags.get("avx512_bf16") else "vnni512"
+        return "amx" if request_matrix_unit() else "vnni512"
     if not allowed.startswith(("AVX2", "AVX512")):
         return None
     return "vnni256" if flags.get("avx_vnni") else "avx2"

@@ -382,9 +382,9 @@ def test_torchs_int8_products_keep_nan(shape: tuple[int, int], value: float) -> 
 @pytest.mark.parametrize(
     ("level", "kernels", "head_dim", "kernel"),
     [
-        ("bf16", ["attend_head"], 64, "int8"),
-        ("bf16", ["attend_head"], 52, "packed"),  # attention would be torch's, in float32
-        ("bf16", [], 64, "packed"),
+        ("vnni512", ["attend_head"], 64, "int8"),
+        ("vnni512", ["attend_head"], 52, "packed"),  # attention would be torch's, in float32
+        ("vnni512", [], 64, "packed"),
         ("amx", ["attend_head"], 64, "packed"),
     ],
 )

@@ -1,12 +1,15 @@
 """Vector code for attention of encoders: products whose sums stay in registers, and softmax.
 
-A tile is QUERY_ROWS rows by as many columns as the registers hold. Where the level multiplies
-bfloat16 (AVX512-BF16), a step takes two inputs: a row has them side by side in four bytes, and so
-has a column. Elsewhere a step takes one, in float32.
+A tile is QUERY_ROWS rows by as many columns as the registers hold. Where the level multiplies pairs
+of int16, a step takes two inputs: a row has them side by side in four bytes, and so has a column.
+Elsewhere a step takes one, in float32.
+
+Numba compiles all branches: what the level does not use is emitted as nothing.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,7 +17,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from pipelines.engine.kernels.abi import QUERY_ROWS
+from pipelines.engine.kernels.abi import QUERY_ROWS, WEIGHT_ONE
 from pipelines.engine.kernels.device.intrinsics import level
 from pipelines.engine.kernels.device.vectors import (
     F32,
@@ -27,7 +30,14 @@ from pipelines.engine.kernels.device.vectors import (
     vector,
 )
 
-__all__ = ["multiplies_bfloat16", "row_softmax", "tile_columns", "tile_products"]
+__all__ = [
+    "add_tile",
+    "in_pairs",
+    "row_softmax",
+    "score_tile",
+    "tile_columns",
+    "tile_products",
+]
 
 _CONTRACT = ("contract",)  # a product and a sum may be one instruction
 _LOWEST_POWER = -126.0  # below it, powers of two are no normal numbers
@@ -35,16 +45,6 @@ _LOWEST_POWER = -126.0  # below it, powers of two are no normal numbers
 _POWER_OF_TWO = (
     1.32647275e-3, 9.67151271e-3, 5.55073374e-2, 2.40222421e-1, 6.93146978e-1, 1.0,
 )  # fmt: skip
-
-
-class _BFloat(ir.Type):  # type: ignore[misc]
-    """LLVM's bfloat16, which llvmlite lacks."""
-
-    def _to_string(self) -> str:
-        return "bfloat"
-
-
-_BF16 = _BFloat()
 
 
 def _column_registers() -> int:
@@ -66,11 +66,11 @@ def tile_columns(typing: Any) -> Any:
 
 
 @intrinsic
-def multiplies_bfloat16(typing: Any) -> Any:
-    """Whether a step takes two inputs in bfloat16: a constant."""
+def in_pairs(typing: Any) -> Any:
+    """Whether a step takes two inputs, int16: a constant."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return ir.Constant(ir.IntType(1), level().bfloat16)
+        return ir.Constant(ir.IntType(1), level().pairs)
 
     return types.boolean(), generate
 
@@ -81,21 +81,34 @@ def _load(b: Any, address: Any, kind: Any, align: int) -> Any:
 
 def _add_products(b: Any, total: Any, row: Any, column: Any) -> Any:
     """total + row · column, of one step."""
-    if not level().bfloat16:
+    lanes = level().lanes
+    if not level().pairs:
         return b.fadd(total, b.fmul(row, column, flags=_CONTRACT), flags=_CONTRACT)
-    pairs = ir.VectorType(_BF16, 2 * level().lanes)
-    kind = ir.FunctionType(total.type, [total.type, pairs, pairs])
-    name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * level().lanes}"
-    function = b.module.declare_intrinsic(name, (), kind)
-    return b.call(function, (total, b.bitcast(row, pairs), b.bitcast(column, pairs)))
+    if level().instruction == "vpdpbusd":
+        return _call(b, f"llvm.x86.avx512.vpdpwssd.{32 * lanes}", total.type, total, row, column)
+    pairs = ir.VectorType(ir.IntType(16), 2 * lanes)
+    operands = b.bitcast(row, pairs), b.bitcast(column, pairs)
+    return b.add(total, _call(b, "llvm.x86.avx2.pmadd.wd", total.type, *operands))
 
 
-def _emit(
-    b: Any, rows: Any, row_bytes: Any, columns: Any, steps: Any, result: Any, result_bytes: Any
-) -> None:
+def _call(b: Any, name: str, result: Any, *args: Any) -> Any:
+    kind = ir.FunctionType(result, [arg.type for arg in args])
+    return b.call(b.module.declare_intrinsic(name, (), kind), args)
+
+
+def _emit(b: Any, operands: Sequence[Any], finish: Callable[[Any, Any, int, int], Any]) -> None:
+    """Emit the loop over the steps.
+
+    Args:
+        operands: As `tile_products` has them.
+        finish: (sums of a register, where they are stored, number of the row, bytes from the first
+            column) → float32.
+    """
+    rows, row_bytes, columns, steps, result, result_bytes = operands
     lanes, registers = level().lanes, _column_registers()
-    number = I32 if level().bfloat16 else F32  # what a step takes of a row
-    sums = vector(F32)
+    number = I32 if level().pairs else F32  # what a step takes of a row
+    sums = vector(number)
+    zero = ir.Constant(sums, [0 if level().pairs else 0.0] * lanes)
     register_bytes = 4 * lanes
     starts = [b.add(rows, b.mul(row_bytes, ir.Constant(I64, row))) for row in range(QUERY_ROWS)]
     before, loop, done = b.block, b.append_basic_block("step"), b.append_basic_block("summed")
@@ -122,15 +135,16 @@ def _emit(
     step.add_incoming(after, loop)
     for row_totals, row_added in zip(totals, added, strict=True):
         for phi, value in zip(row_totals, row_added, strict=True):
-            phi.add_incoming(ir.Constant(sums, [0.0] * lanes), before)
+            phi.add_incoming(zero, before)
             phi.add_incoming(value, loop)
     b.cbranch(b.icmp_signed("<", after, steps), loop, done)
     b.position_at_end(done)
     for index, row_added in enumerate(added):
         target = b.add(result, b.mul(result_bytes, ir.Constant(I64, index)))
         for register, value in enumerate(row_added):
-            there = b.add(target, ir.Constant(I64, register_bytes * register))
-            b.store(value, b.inttoptr(there, sums.as_pointer()), align=4)
+            offset = register_bytes * register
+            there = b.inttoptr(b.add(target, ir.Constant(I64, offset)), vector(F32).as_pointer())
+            b.store(finish(value, there, index, offset), there, align=4)
 
 
 @intrinsic
@@ -150,7 +164,63 @@ def tile_products(
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        _emit(builder, *args)
+        if not level().pairs:
+            _emit(builder, args, lambda sums, *_: sums)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 6), generate
+
+
+@intrinsic
+def score_tile(
+    typing: Any,
+    rows: Any,
+    row_bytes: Any,
+    columns: Any,
+    steps: Any,
+    result: Any,
+    result_bytes: Any,
+    row_scales: Any,
+    column_scales: Any,
+) -> Any:
+    """As `tile_products` for int16, times the scales of the row and of the column, float32."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        *operands, row_scales, column_scales = args
+
+        def scaled(sums: Any, there: Any, row: int, offset: int) -> Any:
+            b = builder
+            at = b.add(row_scales, ir.Constant(I64, 4 * row))
+            of_row = splat(b, _load(b, at, F32, 4))
+            of_columns = _load(b, b.add(column_scales, ir.Constant(I64, offset)), vector(F32), 4)
+            return b.fmul(b.fmul(b.sitofp(sums, vector(F32)), of_columns), of_row)
+
+        if level().pairs:
+            _emit(builder, operands, scaled)
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 8), generate
+
+
+@intrinsic
+def add_tile(
+    typing: Any,
+    rows: Any,
+    row_bytes: Any,
+    columns: Any,
+    steps: Any,
+    result: Any,
+    result_bytes: Any,
+) -> Any:
+    """As `tile_products` for int16, added to the result."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def added(sums: Any, there: Any, row: int, offset: int) -> Any:
+            before = builder.load(there, align=4)
+            return builder.fadd(before, builder.sitofp(sums, vector(F32)))
+
+        if level().pairs:
+            _emit(builder, args, added)
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 6), generate
@@ -212,6 +282,11 @@ def _emit_softmax(b: Any, scores: Any, count: Any, result: Any) -> Any:
 
     def add_weights(first: Any, totals: list[Any]) -> list[Any]:
         weights = [_power_of_two(b, b.fsub(score, tops)) for score in scores_from(first)]
+        if level().pairs:  # whole numbers, so that their sum is that of the products
+            one, kind = constant(WEIGHT_ONE), ir.FunctionType(tops.type, [tops.type])
+            name = f"llvm.rint.v{lanes}f32"
+            rint = b.module.declare_intrinsic(name, (), kind)
+            weights = [b.call(rint, [b.fmul(weight, one)]) for weight in weights]
         _store_weights(b, weights, first, result)
         return [b.fadd(*pair) for pair in zip(totals, weights, strict=True)]
 
@@ -221,18 +296,11 @@ def _emit_softmax(b: Any, scores: Any, count: Any, result: Any) -> Any:
 
 
 def _store_weights(b: Any, weights: list[Any], first: Any, result: Any) -> None:
-    """Store vectors of float32 from number `first` on, as bfloat16 where the level has it."""
-    lanes, size = level().lanes, 2 if level().bfloat16 else 4
-    if level().bfloat16:
-        pairs = ir.VectorType(_BF16, 2 * lanes)
-        name = f"llvm.x86.avx512bf16.cvtne2ps2bf16.{32 * lanes}"
-        kind = ir.FunctionType(pairs, [weights[0].type] * 2)
-        function = b.module.declare_intrinsic(name, (), kind)
-        # The second operand is the lower half.
-        weights = [
-            b.call(function, (high, low))
-            for low, high in zip(weights[::2], weights[1::2], strict=True)
-        ]
+    """Store vectors of float32 from number `first` on, as the level multiplies them."""
+    lanes, size = level().lanes, 2 if level().pairs else 4
+    if level().pairs:
+        narrow = ir.VectorType(ir.IntType(16), lanes)
+        weights = [b.trunc(b.fptosi(weight, vector(I32)), narrow) for weight in weights]
     at = b.add(result, b.mul(first, ir.Constant(I64, size)))
     for index, stored in enumerate(weights):
         place = b.add(at, ir.Constant(I64, size * stored.type.count * index))
@@ -243,9 +311,9 @@ def _store_weights(b: Any, weights: list[Any], first: Any, result: Any) -> None:
 def row_softmax(typing: Any, scores: Any, count: Any, result: Any) -> Any:
     """weights at `result` = 2 ** (score − maximum); return their sum.
 
-    `scores` are float32 [count], count a multiple of tile_columns. The weights are bfloat16 where
-    the level multiplies that, and float32 otherwise; `result` may be `scores` then. No weight is
-    less than 2 ** −126, that of −∞, too. NaN among the scores gives NaN.
+    `scores` are float32 [count], count a multiple of tile_columns. The weights are int16,
+    times WEIGHT_ONE, where the level multiplies pairs, and float32 otherwise; `result` may be
+    `scores` then. With NaN among the scores the sum is NaN.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:

@@ -29,6 +29,7 @@ __all__ = [
     "norm_weights",
     "source_groups",
     "teams",
+    "u16",
     "u8",
 ]
 
@@ -50,9 +51,9 @@ def _view(dtype: Any) -> Any:
     return at
 
 
-f32, u8 = _view(np.float32), _view(np.uint8)
+f32, u8, u16 = _view(np.float32), _view(np.uint8), _view(np.uint16)
 i32, i64 = _view(np.int32), _view(np.int64)
-bf16 = _view(np.uint16)  # the bits of bfloat16 numbers; see `bf16_to_f32`
+bf16 = u16  # the bits of bfloat16 numbers; see `bf16_to_f32`
 
 linear_layers = _view(abi.dtype_of(abi.LinearLayer))
 decoder_linears = _view(abi.dtype_of(abi.DecoderLinears))

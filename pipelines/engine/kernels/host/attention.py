@@ -74,6 +74,10 @@ def _add_buffers(args: abi.HeadArgs) -> Tensor:
         "weights": of_scores // 2,
         "shares": abi.QUERY_ROWS,
         "tile": abi.QUERY_ROWS * tile,
+        "query_scales": abi.QUERY_ROWS,
+        "key_scales": padded,
+        "value_scales": _HEAD_DIM,
+        "value_inverses": _HEAD_DIM,
     }
     lines = {name: -(-4 * n // abi.CACHE_LINE_BYTES) for name, n in numbers.items()}
     buffer = aligned_bytes(sum(lines.values()) * abi.CACHE_LINE_BYTES)
