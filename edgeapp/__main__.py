@@ -36,11 +36,11 @@ def _end_at_once(code: object) -> None:
 
     from edgeapp.exit_codes import INTERRUPTED
 
-    if threading.active_count() == 1 and code != INTERRUPTED:
-        return
     if not (code is None or isinstance(code, int)):
         return
-    atexit._run_exitfuncs()
+    atexit._run_exitfuncs()  # which ends threads that wait for work
+    if threading.active_count() == 1 and code != INTERRUPTED:
+        return
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

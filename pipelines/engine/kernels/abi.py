@@ -29,21 +29,22 @@ __all__ = [
     "INPUT_MULTIPLE",
     "JOB",
     "MATRIX_ROWS",
+    "MOST_THREADS",
     "MOST_TILE_COLUMNS",
     "PANEL_OUTPUTS",
     "PHASE",
     "PREFETCH_POSITIONS",
     "PRODUCT_FLOATS",
+    "QUERY_KEY_LIMIT",
     "QUERY_ROWS",
     "SCORES_BEYOND",
-    "SCORE_NUMBER",
     "SLEEPERS",
     "TEAM_BYTES",
     "THREAD_BITS",
     "THREAD_FIELD",
     "TILE_CONFIG_BYTES",
     "TILE_ROWS",
-    "VALUE_NUMBER",
+    "VALUE_LIMIT",
     "VALUE_POSITIONS",
     "WEIGHT_ONE",
     "ArgmaxRecord",
@@ -89,10 +90,10 @@ CHUNK_POSITIONS = 256
 # tile of its products.
 QUERY_ROWS, MOST_TILE_COLUMNS = 6, 64
 
-# Attention in int16: the largest numbers of queries and keys, whose products are added for the 64
-# numbers of a head; the number of a weight of 1, and the largest of values, whose products are
-# added for so many positions. No sum exceeds int32.
-SCORE_NUMBER, WEIGHT_ONE, VALUE_NUMBER, VALUE_POSITIONS = 4095, 16384, 2047, 64
+# Attention in int16: the limit of queries and keys, whose products are added for the 64 numbers of
+# a head; what a weight of 1 is, and the limit of values, whose products are added for so many
+# positions. No sum exceeds int32.
+QUERY_KEY_LIMIT, WEIGHT_ONE, VALUE_LIMIT, VALUE_POSITIONS = 4095, 16384, 2047, 64
 
 # Scores beyond the last position of a row that attention computes, to fill a block of vector code.
 SCORES_BEYOND = 16
@@ -104,6 +105,7 @@ SLEEPERS, TEAM_BYTES = CACHE_LINE_BYTES, CACHE_LINE_BYTES * 6
 # A job's word has the number of its threads in the lowest bits, and its own above; no threads: the
 # team is closed.
 THREAD_BITS = 12
+MOST_THREADS = (1 << THREAD_BITS) - 1
 
 # Activation functions, by transformers' names.
 ACTIVATIONS = ("gelu", "gelu_new", "relu", "silu")
@@ -243,8 +245,8 @@ class Team(ctypes.Structure):
 
     kernel: Address  # of the function
     args: Address  # its argument, which begins with a Workspace
-    args_bytes: Stride
-    looks: Count  # how many times a thread looks at a word before it sleeps
+    args_bytes: Count
+    spins: Count  # how many times a thread looks at a word before it sleeps
 
 
 @layout
@@ -304,7 +306,11 @@ class HeadArgs(ctypes.Structure):
     packed_queries: Address  # [QUERY_ROWS × 64]
     scores: Address  # float32 [QUERY_ROWS, padded + SCORES_BEYOND]
     weights: Address  # int16 [QUERY_ROWS, padded + SCORES_BEYOND]
-    shares: Address  # float32 [QUERY_ROWS], 1 / Σ exp(score − maximum)
+    shares: Address  # float32 [QUERY_ROWS], 1 / sum of the weights
+    # float32 [padded / VALUE_POSITIONS rounded up, QUERY_ROWS], what the weights of a block of
+    # positions are multiplied by
+    block_factors: Address
+    block_totals: Address  # float32 [the same blocks], sums of the weights of a row
     tile: Address  # float32 [QUERY_ROWS × MOST_TILE_COLUMNS]
     # float32, of int16: what the number 1 stands for.
     query_scales: Address  # [QUERY_ROWS]

@@ -2,7 +2,7 @@
 
 The files are machine code that runs in this process, so only private ones are used: a regular file
 (no symbolic link) that this user or root owns and that neither group nor others can write, in a
-folder of which the same holds. Windows has no such modes, and no kernels either.
+folder of which the same holds. Windows has no such modes: there the user's own folder is trusted.
 """
 
 from __future__ import annotations

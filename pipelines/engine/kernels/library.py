@@ -54,7 +54,7 @@ class KernelLibrary:
         Args:
             kernel: A key of `addresses`.
             args: Its argument, whose buffers must exist until this returns.
-            threads: That run it, this one among them.
+            threads: That run it, this one among them; fewer where the system has no more.
         """
         if threads > 1:
             self._teams.run(self.addresses[kernel], args, threads)

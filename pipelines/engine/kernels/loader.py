@@ -35,7 +35,7 @@ from pipelines.engine.kernels.code_cache import (
 from pipelines.engine.kernels.host.self_check import wrong_kernels
 from pipelines.engine.kernels.isa import ISA_LEVELS
 from pipelines.engine.kernels.library import KernelLibrary
-from pipelines.engine.kernels.system_calls import address_of, system_calls
+from pipelines.engine.kernels.system_calls import function_address, system_calls
 from pipelines.engine.kernels.thread_teams import TeamFunctions, ThreadTeams
 from pipelines.malloc import discard_library_pages
 
@@ -60,6 +60,9 @@ _ARM_FLAGS = {"i8mm": "i8mm", "dotprod": "dot", "neon": "neon"}
 # Linux's system call for x86-64, its request for a CPU feature, and the number of AMX's tiles.
 _ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XTILEDATA = 158, 0x1023, 18
 
+# The check in a process of its own, which imports torch, may take so long.
+_CHECK_S = 120.0
+
 # An import of this project: (package or module, imported names).
 _IMPORT = re.compile(r"^ *from (pipelines[\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
 
@@ -78,7 +81,7 @@ def load_kernels() -> KernelLibrary | None:
     while level is not None:
         path = _cache_path(level)
         kernels = read_cached(path) or _compile(level, path)
-        if kernels is not None:
+        if kernels is not None and _can_be_linked(kernels, level, path):
             library = _check(link(kernels, level), kernels, path)
             if library is not None:
                 return library
@@ -211,18 +214,13 @@ def _compile(level: str, path: Path) -> ObjectCode | None:
 def _check(library: KernelLibrary, kernels: ObjectCode, path: Path) -> KernelLibrary | None:
     """The library without the kernels that compute something else than torch, with one warning.
 
-    A check that all kernels have passed is noted beside them, and not repeated. On systems where
-    they were never tested, it runs in a process of its own before.
+    A check that all kernels have passed is noted beside them, and not repeated.
     """
-    note, passed = path.with_suffix(".checked"), kernels.checksum.encode()
-    if read_private(note) == passed:
+    if _were_checked(kernels, path):
         return library
-    if sys.platform != "linux" and not survives(kernels, library.level):
-        wrong = ["linear"]
-    else:
-        wrong = wrong_kernels(library)
+    wrong = wrong_kernels(library)
     if not wrong:
-        write_cached(note, passed)
+        write_cached(_note(path), kernels.checksum.encode())
         return library
     _warn(
         f"the kernels {', '.join(wrong)} do not compute what torch does on this machine: "
@@ -232,17 +230,47 @@ def _check(library: KernelLibrary, kernels: ObjectCode, path: Path) -> KernelLib
     return None if whole else library.without(set(wrong))
 
 
+def _note(path: Path) -> Path:
+    """The file that says which kernels have passed the check."""
+    return path.with_suffix(".checked")
+
+
+def _were_checked(kernels: ObjectCode, path: Path) -> bool:
+    return read_private(_note(path)) == kernels.checksum.encode()
+
+
+def _can_be_linked(kernels: ObjectCode, level: str, path: Path) -> bool:
+    """Whether the kernels may be loaded into this process; warns where they may not.
+
+    On systems where they were never tested, another process has to survive that first.
+    """
+    if sys.platform == "linux" or _were_checked(kernels, path) or survives(kernels, level):
+        return True
+    _warn(
+        f"the kernels for {ISA_LEVELS[level].name} crashed or hung in a trial on this system: "
+        f"{_instead(level)} are used instead"
+    )
+    return False
+
+
 def survives(kernels: ObjectCode, level: str) -> bool:
-    """Whether the check ends, whatever it finds: it runs in a process of its own, which wrong code
-    may crash."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "kernels"
-        file.write_bytes(pack(kernels))
-        return _run_module("trial", level, file).returncode == 0
+    """Whether the check ends, whatever it finds, in a process of its own."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "kernels"
+            file.write_bytes(pack(kernels))
+            done = _run_module("isolated_check", level, file, timeout_s=_CHECK_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
 
 
 def _run_module(
-    name: str, level: str, file: Path, environment: Mapping[str, str] | None = None
+    name: str,
+    level: str,
+    file: Path,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a module of this package with two arguments, in a process of its own."""
     return subprocess.run(
@@ -252,6 +280,7 @@ def _run_module(
         capture_output=True,
         text=True,
         check=False,
+        timeout=timeout_s,
     )
 
 
@@ -286,7 +315,7 @@ def link(kernels: ObjectCode, level: str) -> KernelLibrary:
     for symbol, address in calls.addresses().items():
         llvm.add_symbol(symbol, address)
     for symbol in kernels.stubs:
-        llvm.add_symbol(symbol, address_of(ctypes.pythonapi.Py_FatalError))
+        llvm.add_symbol(symbol, function_address(ctypes.pythonapi.Py_FatalError))
     target = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target)
     engine.add_object_file(llvm.ObjectFileRef.from_data(kernels.code))

@@ -12,7 +12,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["SystemCalls", "address_of", "system_calls"]
+__all__ = ["SystemCalls", "function_address", "system_calls"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class SystemCalls:
         """
         library = ctypes.CDLL(self.library)
         return {
-            symbol: address_of(getattr(library, name)) for symbol, name in self.functions.items()
+            symbol: function_address(getattr(library, name))
+            for symbol, name in self.functions.items()
         }
 
 
@@ -55,7 +56,7 @@ def system_calls() -> SystemCalls | None:
     return _SYSTEMS.get(sys.platform)
 
 
-def address_of(function: Any) -> int:
+def function_address(function: Any) -> int:
     """The address of a function of a library that ctypes has loaded."""
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None, "a function that was found in a library has an address"

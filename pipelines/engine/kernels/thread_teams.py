@@ -20,9 +20,9 @@ from pipelines.engine.kernels import abi
 __all__ = ["TeamFunctions", "ThreadTeams"]
 
 # How long a thread looks for a change before it sleeps: about what being woken takes.
-_LOOK_S = 50e-6
+_SPIN_S = 50e-6
 # So many looks are timed, so often.
-_TIMED_LOOKS, _TIMINGS = 2000, 5
+_TIMED_SPINS, _TIMINGS = 2000, 5
 
 _Call1 = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 _Call2 = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)
@@ -36,7 +36,7 @@ class TeamFunctions:
     team_run: int
     team_join: int
     team_close: int
-    team_look: int
+    team_spin: int
 
 
 class ThreadTeams:
@@ -52,7 +52,7 @@ class ThreadTeams:
     def __init__(self, functions: TeamFunctions, code: Any) -> None:
         self._functions, self._code = functions, code
         self._idle: list[_Team] = []
-        self._looks = 0  # of a thread before it sleeps; 0: not timed yet
+        self._spins = 0  # of a thread before it sleeps; 0: not timed yet
         atexit.register(self._close)
         if hasattr(os, "register_at_fork"):  # a child process has none of the threads
             os.register_at_fork(after_in_child=self._idle.clear)
@@ -63,30 +63,39 @@ class ThreadTeams:
         Args:
             kernel: Its address.
             args: Its argument.
-            threads: 2 or more, this one among them.
+            threads: 2 or more, this one among them; fewer run it where there are no more.
         """
         try:
             team = self._idle.pop()
         except IndexError:
-            self._looks = self._looks or self._count_looks()
-            team = _Team(self._functions, self._looks)
-        team.run(kernel, args, threads)
+            self._spins = self._spins or self._count_spins()
+            team = _Team(self._functions, self._spins)
+        try:
+            team.run(kernel, args, threads)
+        except BaseException:  # Ctrl-C, maybe while a thread was started: not to be used again
+            team.close()
+            raise
         self._idle.append(team)
 
-    def _count_looks(self) -> int:
-        """How many looks at a word take `_LOOK_S` on this machine."""
-        look, word = _Call2(self._functions.team_look), ctypes.c_int64()
+    def _count_spins(self) -> int:
+        """How many looks at a word take `_SPIN_S` on this machine."""
+        look, word = _Call2(self._functions.team_spin), ctypes.c_int64()
         best_s = float("inf")
         for _ in range(_TIMINGS):
             began = time.perf_counter()
-            look(ctypes.addressof(word), _TIMED_LOOKS)
+            look(ctypes.addressof(word), _TIMED_SPINS)
             best_s = min(best_s, time.perf_counter() - began)
-        return max(1, round(_TIMED_LOOKS * _LOOK_S / best_s))
+        return max(1, round(_TIMED_SPINS * _SPIN_S / best_s))
 
     def _close(self) -> None:
         """End the threads that run nothing."""
-        while self._idle:
-            self._idle.pop().close()
+        while True:
+            try:
+                team = self._idle.pop()
+            except IndexError:
+                return
+            team.close()
+            team.join()
 
 
 class _Team:
@@ -99,7 +108,7 @@ class _Team:
         self._address = ctypes.addressof(self._memory)
         self._address += -self._address % abi.CACHE_LINE_BYTES
         self._fields = abi.Team.from_address(self._address)
-        self._fields.looks = looks
+        self._fields.spins = looks
         self._threads: list[threading.Thread] = []
 
     def run(self, kernel: int, args: abi.LinearArgs | abi.StackArgs, threads: int) -> None:
@@ -114,12 +123,17 @@ class _Team:
         """Start threads until there are so many, with the one that calls.
 
         Returns:
-            The number that there are: fewer if the system has no more.
+            The number that there are: fewer if the system has no more, or a job's word.
         """
+        threads = min(threads, abi.MOST_THREADS)
         for number in range(len(self._threads) + 1, threads):
             job = ctypes.c_int32.from_address(self._address + abi.JOB).value
+            own_args = ctypes.create_string_buffer(ctypes.sizeof(abi.StackArgs))
             thread = threading.Thread(
-                target=self._work, args=(number, job), name=f"edgeapp-kernel-{number}", daemon=True
+                target=self._work,
+                args=(number, own_args, job),
+                name=f"edgeapp-kernel-{number}",
+                daemon=True,
             )
             try:
                 thread.start()
@@ -128,12 +142,14 @@ class _Team:
             self._threads.append(thread)
         return threads
 
-    def _work(self, number: int, job: int) -> None:
-        own_args = ctypes.create_string_buffer(ctypes.sizeof(abi.StackArgs))
+    def _work(self, number: int, own_args: Any, job: int) -> None:
         self._join(self._address, number, ctypes.addressof(own_args), job)
 
     def close(self) -> None:
-        """End the threads."""
+        """Let the threads end, while they run nothing."""
         self._close(self._address)
+
+    def join(self) -> None:
+        """Wait until they have ended."""
         for thread in self._threads:
             thread.join()

@@ -59,7 +59,7 @@ def logprobs_of(tokens: Tensor, logits: Tensor) -> Tensor:
     # Of torch's operations the one whose sums do not depend on the number of threads; several
     # times as fast as logsumexp.
     found = logits.log_softmax(dim=-1).gather(1, tokens[:, None])[:, 0]
-    if found.isnan().any():
+    if not found.is_cpu or found.isnan().any():  # a GPU would have to be waited for
         found.masked_fill_(logits.isneginf().all(dim=-1), -torch.inf)
     return found
 

@@ -132,7 +132,7 @@ def test_all_kernels_compile_for_arm(tmp_path: Path) -> None:
     assert code is not None
     assert set(code.symbols) == {
         "argmax", "linear", "encoder_pass", "project_cross_kv", "decoder_step", "attend_head",
-        "team_run", "team_join", "team_close", "team_look",
+        "team_run", "team_join", "team_close", "team_spin",
     }  # fmt: skip
     assert code.code[:4] == b"\x7fELF"
     assert int.from_bytes(code.code[18:20], "little") == 183  # EM_AARCH64

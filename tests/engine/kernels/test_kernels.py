@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import os
 import subprocess
 import sys
@@ -276,6 +277,24 @@ def test_attention_with_scores_of_any_size(kernels: KernelLibrary) -> None:
     values = torch.arange(70.0)[:, None].expand(70, 64).contiguous()
     attention(torch.full((70, 64), 16.0), keys, values, result)
     assert result.eq(33).all()
+
+
+@pytest.mark.parametrize("bits", [14.98, 15.02, 17.0])
+def test_many_small_weights_beside_a_large_one_keep_their_part(
+    bits: float, kernels: KernelLibrary
+) -> None:
+    attention = CompiledAttention.of(kernels, 64, 1.0)
+    assert attention is not None
+    keys, values = torch.zeros(1500, 64), torch.ones(1500, 64)
+    keys[700, 0], values[700] = bits * math.log(2), -1.0
+    query = torch.zeros(1500, 64)
+    query[:, 0] = 1.0
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        query[None], keys[None], values[None], scale=1.0
+    )[0]
+    result = torch.empty(1500, 64)
+    attention(query, keys, values, result)
+    assert result.numpy() == pytest.approx(expected.numpy(), abs=5e-3)
 
 
 def test_nan_in_a_query_or_a_key_is_kept(kernels: KernelLibrary) -> None:

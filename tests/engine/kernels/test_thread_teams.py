@@ -17,7 +17,7 @@ import pytest
 import torch
 from llvmlite import ir
 
-from pipelines.engine.kernels import loader, system_calls
+from pipelines.engine.kernels import loader, system_calls, thread_teams
 from pipelines.engine.kernels.code_cache import ObjectCode, read_cached
 from pipelines.engine.kernels.host.linear import CompiledLinear
 from pipelines.engine.kernels.library import KernelLibrary
@@ -109,10 +109,10 @@ def test_threads_that_fell_asleep_are_woken(run: Run) -> None:
 
 
 def test_calls_from_several_threads_run_side_by_side(run: Run) -> None:
-    alone = run(1)
+    alone, before = run(1), len(_of_teams())
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: [run(3) for _ in range(50)], range(4)))
-    assert len(_of_teams()) > 2
+    assert len(_of_teams()) >= before + 4
     assert all(torch.equal(result, alone) for of_thread in results for result in of_thread)
 
 
@@ -126,19 +126,43 @@ def test_threads_are_kept_for_later_calls(run: Run) -> None:
 def test_fewer_threads_run_where_the_system_has_no_more(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone, start, started = run(1), threading.Thread.start, list[threading.Thread]()
+    alone, before, start = run(1), len(_of_teams()), threading.Thread.start
 
     def limited(thread: threading.Thread) -> None:
-        if len(started) == 2:
+        if len(_of_teams()) == before + 2:
             raise RuntimeError("can't start new thread")
-        started.append(thread)
         start(thread)
 
     monkeypatch.setattr(threading.Thread, "start", limited)
-    assert torch.equal(run(8), alone)
-    assert len(started) == 2
-    started.extend([threading.current_thread()] * 2)
-    assert torch.equal(run(8), alone)
+    for _ in range(2):
+        assert torch.equal(run(8), alone)
+        assert len(_of_teams()) == before + 2
+
+
+def test_no_more_threads_run_than_a_job_can_have(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(thread_teams.abi, "MOST_THREADS", 3)  # 4,095 threads take long to start
+    alone, before = run(1), len(_of_teams())
+    assert torch.equal(run(9), alone)
+    assert len(_of_teams()) == before + 2
+
+
+def test_threads_of_an_interrupted_call_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, before = run(1), len(_of_teams())
+    with monkeypatch.context() as context:
+        context.setattr(thread_teams._Team, "_run", _interrupted, raising=False)
+        context.setattr(thread_teams, "_Call2", lambda address: _interrupted)
+        context.setattr(thread_teams.ThreadTeams, "_count_spins", lambda _: 100)
+        with pytest.raises(KeyboardInterrupt):
+            run(3)
+    deadline = time.monotonic() + 30
+    while len(_of_teams()) > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(_of_teams()) == before
+    assert torch.equal(run(3), alone)
+
+
+def _interrupted(*_: int) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.slow
@@ -169,23 +193,37 @@ print("done")
 
 
 @pytest.mark.slow
-def test_code_that_crashes_is_found_by_a_process_of_its_own(library: KernelLibrary) -> None:
+def test_code_that_crashes_or_hangs_is_found_by_a_process_of_its_own(
+    library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code = read_cached(loader._cache_path(library.level))
     assert code is not None
     assert loader.survives(code, library.level)
     symbols = code.symbols | {"linear": code.symbols["decoder_step"]}
     assert not loader.survives(ObjectCode(symbols, code.stubs, code.code), library.level)
+    monkeypatch.setattr(loader, "_CHECK_S", 0.01)
+    assert not loader.survives(code, library.level)
 
 
-def test_untested_systems_try_the_kernels_in_a_process_of_their_own(
-    library: KernelLibrary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("library")
+def test_untested_systems_link_only_what_another_process_survived(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code = read_cached(loader._cache_path(library.level))
+    code = read_cached(loader._cache_path(loader.expected_isa() or ""))
     assert code is not None
+    linked: list[str] = []
+    monkeypatch.setenv("EDGEAPP_KERNELS", str(tmp_path))
+    monkeypatch.setattr(loader, "_compile", lambda level, path: code)
+    monkeypatch.setattr(loader, "link", lambda code, level: linked.append(level))
+    monkeypatch.setattr(loader, "_check", lambda *_: True)
     monkeypatch.setattr(sys, "platform", "darwin")
     monkeypatch.setattr(loader, "survives", lambda *_: False)
-    with pytest.warns(RuntimeWarning, match="the kernels linear do not compute"):
-        assert loader._check(library, code, tmp_path / "kernels") is None
+    with pytest.warns(RuntimeWarning, match="crashed or hung in a trial on this system"):
+        assert loader.load_kernels.__wrapped__() is None
+    assert not linked
+    monkeypatch.setattr(loader, "survives", lambda *_: True)
+    assert loader.load_kernels.__wrapped__() is True
+    assert linked == [loader.expected_isa()]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +261,7 @@ def test_each_system_sleeps_by_functions_of_its_own(
     assert set(found.functions) == calls
 
 
-def test_a_word_that_does_not_change_is_waited_for_asleep(run: Run, fresh: KernelLibrary) -> None:
+def test_a_word_that_does_not_change_is_waited_for_asleep(run: Run) -> None:
     """Threads without work must not use a core."""
     run(3)
     time.sleep(0.05)

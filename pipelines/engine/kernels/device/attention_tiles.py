@@ -211,28 +211,31 @@ def add_tile(
     steps: Any,
     result: Any,
     result_bytes: Any,
+    row_factors: Any,
 ) -> Any:
-    """As `tile_products` for int16, added to the result."""
+    """As `tile_products` for int16, times the factor of the row, float32, added to the result."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        *operands, row_factors = args
+
         def added(sums: Any, there: Any, row: int, offset: int) -> Any:
-            before = builder.load(there, align=4)
-            return builder.fadd(before, builder.sitofp(sums, vector(F32)))
+            b = builder
+            factor = splat(b, _load(b, b.add(row_factors, ir.Constant(I64, 4 * row)), F32, 4))
+            product = b.fmul(b.sitofp(sums, vector(F32)), factor, flags=_CONTRACT)
+            return b.fadd(b.load(there, align=4), product, flags=_CONTRACT)
 
         if level().pairs:
-            _emit(builder, args, added)
+            _emit(builder, operands, added)
         return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 6), generate
+    return types.void(*[types.int64] * 7), generate
 
 
 def _power_of_two(b: Any, x: Any) -> Any:
     """2 ** x for x up to 0, at least 2 ** _LOWEST_POWER; NaN for NaN."""
     lowest = constant(_LOWEST_POWER)
     x = b.select(b.fcmp_ordered("<", x, lowest), lowest, x)
-    kind = ir.FunctionType(x.type, [x.type])
-    rounded = b.module.declare_intrinsic(f"llvm.rint.v{level().lanes}f32", (), kind)
-    whole = b.call(rounded, [x])
+    whole = _rint(b, x)
     rest, power = b.fsub(x, whole), constant(_POWER_OF_TWO[0])
     for coefficient in _POWER_OF_TWO[1:]:
         product = b.fmul(power, rest, flags=_CONTRACT)
@@ -241,6 +244,11 @@ def _power_of_two(b: Any, x: Any) -> Any:
     places = ir.Constant(integers, [23] * level().lanes)
     exponent = b.shl(b.fptosi(whole, integers), places)
     return b.bitcast(b.add(b.bitcast(power, integers), exponent), x.type)
+
+
+def _rint(b: Any, x: Any) -> Any:
+    """The nearest integers, as floats."""
+    return _call(b, f"llvm.rint.v{level().lanes}f32", x.type, x)
 
 
 def _over_row(b: Any, count: Any, start: Any, body: Any) -> list[Any]:
@@ -269,7 +277,7 @@ def _over_row(b: Any, count: Any, start: Any, body: Any) -> list[Any]:
     return found
 
 
-def _emit_softmax(b: Any, scores: Any, count: Any, result: Any) -> Any:
+def _emit_softmax(b: Any, scores: Any, count: Any, result: Any, reference: Any) -> Any:
     lanes, registers = level().lanes, _column_registers()
 
     def scores_from(first: Any) -> list[Any]:
@@ -283,15 +291,14 @@ def _emit_softmax(b: Any, scores: Any, count: Any, result: Any) -> Any:
     def add_weights(first: Any, totals: list[Any]) -> list[Any]:
         weights = [_power_of_two(b, b.fsub(score, tops)) for score in scores_from(first)]
         if level().pairs:  # whole numbers, so that their sum is that of the products
-            one, kind = constant(WEIGHT_ONE), ir.FunctionType(tops.type, [tops.type])
-            name = f"llvm.rint.v{lanes}f32"
-            rint = b.module.declare_intrinsic(name, (), kind)
-            weights = [b.call(rint, [b.fmul(weight, one)]) for weight in weights]
+            weights = [_rint(b, b.fmul(weight, constant(WEIGHT_ONE))) for weight in weights]
         _store_weights(b, weights, first, result)
         return [b.fadd(*pair) for pair in zip(totals, weights, strict=True)]
 
     largest = _over_row(b, count, constant(float("-inf")), find_largest)
-    tops = splat(b, reduced(b, largest, partial(larger, b)))
+    top = _call(b, "llvm.ceil.f32", F32, reduced(b, largest, partial(larger, b)))
+    b.store(top, b.inttoptr(reference, F32.as_pointer()))
+    tops = splat(b, top)
     return reduced(b, _over_row(b, count, constant(0.0), add_weights), b.fadd)
 
 
@@ -308,8 +315,10 @@ def _store_weights(b: Any, weights: list[Any], first: Any, result: Any) -> None:
 
 
 @intrinsic
-def row_softmax(typing: Any, scores: Any, count: Any, result: Any) -> Any:
-    """weights at `result` = 2 ** (score − maximum); return their sum.
+def row_softmax(typing: Any, scores: Any, count: Any, result: Any, reference: Any) -> Any:
+    """weights at `result` = 2 ** (score − reference); return their sum.
+
+    The reference is the largest score, rounded up to an integer, and is stored as a float32.
 
     `scores` are float32 [count], count a multiple of tile_columns. The weights are int16,
     times WEIGHT_ONE, where the level multiplies pairs, and float32 otherwise; `result` may be
@@ -319,4 +328,4 @@ def row_softmax(typing: Any, scores: Any, count: Any, result: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _emit_softmax(builder, *args)
 
-    return types.float32(types.int64, types.int64, types.int64), generate
+    return types.float32(*[types.int64] * 4), generate

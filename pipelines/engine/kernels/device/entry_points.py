@@ -39,8 +39,8 @@ from pipelines.engine.kernels.device.thread_team import (
     barrier,
     close,
     join,
-    look,
     run,
+    spin,
     thread_range,
 )
 from pipelines.engine.kernels.device.views import (
@@ -194,9 +194,9 @@ def team_close(team: Any) -> None:
 
 
 @cfunc(types.void(types.int64, types.int64))
-def team_look(word: Any, times: Any) -> None:
+def team_spin(word: Any, times: Any) -> None:
     """Look at a word that does not change, so that the host can time that."""
-    look(word, load_word(word), times)
+    spin(word, load_word(word), times)
 
 
 KERNELS = {
@@ -211,5 +211,5 @@ TEAM_FUNCTIONS = {
     "team_run": team_run,
     "team_join": team_join,
     "team_close": team_close,
-    "team_look": team_look,
+    "team_spin": team_spin,
 }

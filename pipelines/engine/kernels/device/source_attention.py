@@ -7,7 +7,8 @@ values are packed once per head, as `attention_tiles` reads them.
 Where the level multiplies pairs of int16, queries, keys, weights and values are rounded to that,
 with a scale for each query, for each key, and for each of the 64 numbers of the values. Sums of
 int16 are exact, and become float32 after the 64 numbers of a score and after VALUE_POSITIONS
-positions of a value. That errs a quarter as much as bfloat16.
+positions of a value: blocks of as many positions have weights of a scale of their own, so that many
+small weights beside a large one keep their part. On average it errs a quarter as much as bfloat16.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from pipelines.engine.kernels.abi import (
+    QUERY_KEY_LIMIT,
     QUERY_ROWS,
-    SCORE_NUMBER,
     SCORES_BEYOND,
-    VALUE_NUMBER,
+    VALUE_LIMIT,
     VALUE_POSITIONS,
 )
 from pipelines.engine.kernels.device.attention import scale
@@ -56,7 +57,7 @@ def _rounded(x: Any, inverse: Any) -> Any:
 
 @jit
 def _to_int16(values: Any, target: Any) -> Any:
-    """Round float32 [HEAD_SIZE] to int16, −SCORE_NUMBER … SCORE_NUMBER; return what 1 stands for.
+    """Round float32 [HEAD_SIZE] to int16 within ± QUERY_KEY_LIMIT; return what 1 stands for.
 
     That is NaN or ∞ if one of the values is, which have no int16: a score is multiplied by it.
     """
@@ -65,10 +66,10 @@ def _to_int16(values: Any, target: Any) -> Any:
     for i in range(HEAD_SIZE):
         largest_bits = max(largest_bits, bits[i] & _MAGNITUDE)
     largest = as_float(largest_bits)
-    inverse = _inverse(largest, SCORE_NUMBER)
+    inverse = _inverse(largest, QUERY_KEY_LIMIT)
     for i in range(HEAD_SIZE):
         y[i] = np.uint16(_rounded(x[i], inverse) & np.int32(0xFFFF))
-    return largest / np.float32(SCORE_NUMBER)
+    return largest / np.float32(QUERY_KEY_LIMIT)
 
 
 @jit
@@ -105,8 +106,8 @@ def _scale_values(args: Any) -> None:
             largest[i] = max(largest[i], bits[i] & _MAGNITUDE)
     scales = f32(args.value_scales)
     for i in range(HEAD_SIZE):
-        inverses[i] = _inverse(scales[i], VALUE_NUMBER)
-        scales[i] = scales[i] / np.float32(VALUE_NUMBER)
+        inverses[i] = _inverse(scales[i], VALUE_LIMIT)
+        scales[i] = scales[i] / np.float32(VALUE_LIMIT)
 
 
 @jit
@@ -118,7 +119,7 @@ def _pack_values(args: Any, steps: Any) -> None:
         position = 2 * step if in_pairs() else step
         first = args.values + 4 * position * args.stride
         second = first + 4 * args.stride
-        # The last of an odd number is paired with itself: its second weight is next to nothing.
+        # The last of an odd number is paired with itself: its second weight is zero.
         second = second if position + 1 < args.positions else first
         x, y, bits = f32(first), f32(second), i32(first)
         for tile in range(HEAD_SIZE // columns):
@@ -167,6 +168,37 @@ def _score(args: Any, padded: Any, steps: Any, score_bytes: Any) -> None:
 
 
 @jit
+def _weigh_row(args: Any, row: Any, padded: Any, scores: Any, weights: Any) -> Any:
+    """Scores of a row → weights; return their sum.
+
+    In int16 the sum is that of the blocks times their factors, powers of two.
+    """
+    if not in_pairs():
+        return row_softmax(scores, padded, weights, args.tile)
+    factors, totals = f32(args.block_factors + 4 * row), f32(args.block_totals)
+    blocks, top = (padded + VALUE_POSITIONS - 1) // VALUE_POSITIONS, np.float32(-np.inf)
+    for block in range(blocks):
+        first = block * VALUE_POSITIONS
+        factor = args.block_factors + 4 * (row + QUERY_ROWS * block)
+        count = min(VALUE_POSITIONS, padded - first)
+        totals[block] = row_softmax(scores + 4 * first, count, weights + 2 * first, factor)
+        top = max(top, factors[QUERY_ROWS * block])
+    total = np.float32(0.0)
+    for block in range(blocks):
+        factor = _power_of_two(factors[QUERY_ROWS * block] - top)
+        factors[QUERY_ROWS * block] = factor
+        total += totals[block] * factor
+    return total
+
+
+@jit
+def _power_of_two(exponent: Any) -> Any:
+    """2 ** exponent for whole numbers up to 0; 0 below those of normal float32."""
+    limited = np.int32(max(exponent, np.float32(-127.0)))
+    return as_float((limited + np.int32(127)) << np.int32(23))
+
+
+@jit
 def _mix(args: Any, weights: Any, weight_bytes: Any, steps: Any, start: Any) -> None:
     """weights · packed_values → tile, for the columns from `start` on."""
     columns = tile_columns()
@@ -179,9 +211,10 @@ def _mix(args: Any, weights: Any, weight_bytes: Any, steps: Any, start: Any) -> 
         tile[i] = np.float32(0.0)
     for step in range(0, steps, VALUE_POSITIONS // 2):
         count = min(VALUE_POSITIONS // 2, steps - step)
+        block = 2 * step // VALUE_POSITIONS
         add_tile(
             weights + 4 * step, weight_bytes, values + 4 * columns * step, count,
-            args.tile, 4 * columns,
+            args.tile, 4 * columns, args.block_factors + 4 * QUERY_ROWS * block,
         )  # fmt: skip
     scales = f32(args.value_scales + 4 * start)
     for row in range(QUERY_ROWS):
@@ -212,8 +245,8 @@ def attend_source(args: Any) -> None:
             scores = f32(args.scores + row * score_bytes)
             for position in range(positions, padded):
                 scores[position] = -np.inf
-            total = row_softmax(
-                args.scores + row * score_bytes, padded, weights + row * weight_bytes
+            total = _weigh_row(
+                args, row, padded, args.scores + row * score_bytes, weights + row * weight_bytes
             )
             shares[row] = np.float32(1.0) / total
         for start in range(0, HEAD_SIZE, columns):

@@ -28,13 +28,13 @@ from pipelines.engine.kernels.device.words import (
     wake,
 )
 
-__all__ = ["barrier", "close", "join", "look", "run", "thread_range", "thread_scratch"]
+__all__ = ["barrier", "close", "join", "spin", "run", "thread_range", "thread_scratch"]
 
 _ONE = np.int32(1)
 
 
 @jit
-def look(word: Any, value: Any, times: Any) -> Any:
+def spin(word: Any, value: Any, times: Any) -> Any:
     """Look at a word until it has another value, at most so many times; returns its value."""
     now = load_word(word)
     while now == value and times > 0:
@@ -47,7 +47,7 @@ def look(word: Any, value: Any, times: Any) -> Any:
 @jit
 def _wait(word: Any, value: Any, times: Any) -> Any:
     """Wait until a word has another value, and return that; see `abi.Team` for the words."""
-    now = look(word, value, times)
+    now = spin(word, value, times)
     if now != value:
         return now
     sleepers = word + abi.SLEEPERS
@@ -77,7 +77,7 @@ def _meet(team: Any, threads: Any) -> None:
         store_word(arrived, np.int32(0))
         _change(phase, _ONE)
     else:
-        _wait(phase, before, teams(team)[0].looks)
+        _wait(phase, before, teams(team)[0].spins)
 
 
 @jit
@@ -106,14 +106,14 @@ def join(address: Any, thread: Any, own_args: Any, job: Any) -> None:
     thread: the number of this thread, 1 or more. own_args: a buffer for the kernel's argument.
     job: the last job that this thread has no part in.
     """
-    team, looks = teams(address)[0], 0
+    team, spins = teams(address)[0], 0
     job = np.int32(job)
     while True:
-        job = _wait(address + abi.JOB, job, looks)
-        threads = job & ((1 << abi.THREAD_BITS) - 1)
+        job = _wait(address + abi.JOB, job, spins)
+        threads = job & abi.MOST_THREADS
         if threads == 0:
             return
-        looks = 0
+        spins = 0
         if thread < threads:
             source, target = i64(team.args), i64(own_args)
             for i in range(team.args_bytes // 8):
@@ -121,14 +121,14 @@ def join(address: Any, thread: Any, own_args: Any, job: Any) -> None:
             target[abi.THREAD_FIELD] = thread
             call_kernel(team.kernel, own_args)
             _meet(address, threads)
-            looks = team.looks
+            spins = team.spins
 
 
 @jit
 def close(address: Any) -> None:
-    """End `join` in all threads of a team that runs nothing."""
+    """End `join` in all threads of a team that runs nothing: a job of no threads."""
     job = load_word(address + abi.JOB)
-    _change(address + abi.JOB, np.int32(-(job & ((1 << abi.THREAD_BITS) - 1))))
+    _change(address + abi.JOB, np.int32((1 << abi.THREAD_BITS) - (job & abi.MOST_THREADS)))
 
 
 @jit

@@ -11,6 +11,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from pipelines.engine.kernels.device.vectors import I32, I64
@@ -101,7 +102,7 @@ def _emit_sleep(b: Any, address: Any, value: Any) -> None:
         pointer = b.inttoptr(address, _POINTER)
         _call(b, "edgeapp_wait", operation, pointer, b.zext(value, I64), no_limit)
     else:
-        compared = b.alloca(I32)
+        compared = cgutils.alloca_once(b, I32)  # not again in each round of a loop
         b.store(value, compared)
         pointers = b.inttoptr(address, _POINTER), b.bitcast(compared, _POINTER)
         _call(b, "edgeapp_wait", *pointers, ir.Constant(I64, 4), ir.Constant(I32, _FOREVER))

@@ -66,6 +66,7 @@ def _add_buffers(args: abi.HeadArgs) -> Tensor:
     tile = abi.MOST_TILE_COLUMNS
     padded = -(-args.positions // tile) * tile
     of_scores = abi.QUERY_ROWS * (padded + abi.SCORES_BEYOND)
+    blocks = -(-padded // abi.VALUE_POSITIONS)
     numbers = {
         "packed_keys": padded * _HEAD_DIM,
         "packed_values": padded * _HEAD_DIM,
@@ -73,6 +74,8 @@ def _add_buffers(args: abi.HeadArgs) -> Tensor:
         "scores": of_scores,
         "weights": of_scores // 2,
         "shares": abi.QUERY_ROWS,
+        "block_factors": blocks * abi.QUERY_ROWS,
+        "block_totals": blocks,
         "tile": abi.QUERY_ROWS * tile,
         "query_scales": abi.QUERY_ROWS,
         "key_scales": padded,

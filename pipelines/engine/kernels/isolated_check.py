@@ -1,4 +1,6 @@
-"""Check kernels in a process of its own: `python -m pipelines.engine.kernels.trial LEVEL FILE`.
+"""Check kernels in a process of its own.
+
+    python -m pipelines.engine.kernels.isolated_check LEVEL FILE
 
 LEVEL is a key of `ISA_LEVELS`; FILE has the format of `code_cache.pack`. Ends with another status
 than 0 if the code crashes or cannot be loaded, whatever it computes. The loader runs this first on
