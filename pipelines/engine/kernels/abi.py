@@ -37,6 +37,7 @@ __all__ = [
     "PRODUCT_FLOATS",
     "QUERY_KEY_LIMIT",
     "QUERY_ROWS",
+    "SCALE_POSITIONS",
     "SCORES_BEYOND",
     "SLEEPERS",
     "TEAM_BYTES",
@@ -94,6 +95,9 @@ QUERY_ROWS, MOST_TILE_COLUMNS = 6, 64
 # a head; what a weight of 1 is, and the limit of values, whose products are added for so many
 # positions. No sum exceeds int32.
 QUERY_KEY_LIMIT, WEIGHT_ONE, VALUE_LIMIT, VALUE_POSITIONS = 4095, 16384, 2047, 64
+# Positions whose weights have one scale, a multiple of VALUE_POSITIONS: fewer keep small weights
+# beside a large one better, and take longer.
+SCALE_POSITIONS = 256
 
 # Scores beyond the last position of a row that attention computes, to fill a block of vector code.
 SCORES_BEYOND = 16
@@ -307,7 +311,7 @@ class HeadArgs(ctypes.Structure):
     scores: Address  # float32 [QUERY_ROWS, padded + SCORES_BEYOND]
     weights: Address  # int16 [QUERY_ROWS, padded + SCORES_BEYOND]
     shares: Address  # float32 [QUERY_ROWS], 1 / sum of the weights
-    # float32 [padded / VALUE_POSITIONS rounded up, QUERY_ROWS], what the weights of a block of
+    # float32 [padded / SCALE_POSITIONS rounded up, QUERY_ROWS], what the weights of a block of
     # positions are multiplied by
     block_factors: Address
     block_totals: Address  # float32 [the same blocks], sums of the weights of a row

@@ -7,8 +7,9 @@ values are packed once per head, as `attention_tiles` reads them.
 Where the level multiplies pairs of int16, queries, keys, weights and values are rounded to that,
 with a scale for each query, for each key, and for each of the 64 numbers of the values. Sums of
 int16 are exact, and become float32 after the 64 numbers of a score and after VALUE_POSITIONS
-positions of a value: blocks of as many positions have weights of a scale of their own, so that many
-small weights beside a large one keep their part. On average it errs a quarter as much as bfloat16.
+positions of a value. The weights of SCALE_POSITIONS have a scale of their own, so that many small
+weights keep their part beside a large one elsewhere. On average int16 errs a quarter as much as
+bfloat16.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 from pipelines.engine.kernels.abi import (
     QUERY_KEY_LIMIT,
     QUERY_ROWS,
+    SCALE_POSITIONS,
     SCORES_BEYOND,
     VALUE_LIMIT,
     VALUE_POSITIONS,
@@ -176,11 +178,11 @@ def _weigh_row(args: Any, row: Any, padded: Any, scores: Any, weights: Any) -> A
     if not in_pairs():
         return row_softmax(scores, padded, weights, args.tile)
     factors, totals = f32(args.block_factors + 4 * row), f32(args.block_totals)
-    blocks, top = (padded + VALUE_POSITIONS - 1) // VALUE_POSITIONS, np.float32(-np.inf)
+    blocks, top = (padded + SCALE_POSITIONS - 1) // SCALE_POSITIONS, np.float32(-np.inf)
     for block in range(blocks):
-        first = block * VALUE_POSITIONS
+        first = block * SCALE_POSITIONS
         factor = args.block_factors + 4 * (row + QUERY_ROWS * block)
-        count = min(VALUE_POSITIONS, padded - first)
+        count = min(SCALE_POSITIONS, padded - first)
         totals[block] = row_softmax(scores + 4 * first, count, weights + 2 * first, factor)
         top = max(top, factors[QUERY_ROWS * block])
     total = np.float32(0.0)
@@ -211,7 +213,7 @@ def _mix(args: Any, weights: Any, weight_bytes: Any, steps: Any, start: Any) -> 
         tile[i] = np.float32(0.0)
     for step in range(0, steps, VALUE_POSITIONS // 2):
         count = min(VALUE_POSITIONS // 2, steps - step)
-        block = 2 * step // VALUE_POSITIONS
+        block = 2 * step // SCALE_POSITIONS
         add_tile(
             weights + 4 * step, weight_bytes, values + 4 * columns * step, count,
             args.tile, 4 * columns, args.block_factors + 4 * QUERY_ROWS * block,

@@ -66,7 +66,7 @@ def _add_buffers(args: abi.HeadArgs) -> Tensor:
     tile = abi.MOST_TILE_COLUMNS
     padded = -(-args.positions // tile) * tile
     of_scores = abi.QUERY_ROWS * (padded + abi.SCORES_BEYOND)
-    blocks = -(-padded // abi.VALUE_POSITIONS)
+    blocks = -(-padded // abi.SCALE_POSITIONS)
     numbers = {
         "packed_keys": padded * _HEAD_DIM,
         "packed_values": padded * _HEAD_DIM,
