@@ -79,11 +79,11 @@ class ThreadTeams:
 
     def _count_spins(self) -> int:
         """How many looks at a word take `_SPIN_S` on this machine."""
-        look, word = _Call2(self._functions.team_spin), ctypes.c_int64()
+        spin, word = _Call2(self._functions.team_spin), ctypes.c_int64()
         best_s = float("inf")
         for _ in range(_TIMINGS):
             began = time.perf_counter()
-            look(ctypes.addressof(word), _TIMED_SPINS)
+            spin(ctypes.addressof(word), _TIMED_SPINS)
             best_s = min(best_s, time.perf_counter() - began)
         return max(1, round(_TIMED_SPINS * _SPIN_S / best_s))
 
@@ -101,14 +101,14 @@ class ThreadTeams:
 class _Team:
     """Some threads that run one kernel at a time, together with the one that calls."""
 
-    def __init__(self, functions: TeamFunctions, looks: int) -> None:
+    def __init__(self, functions: TeamFunctions, spins: int) -> None:
         self._run, self._join = _Call2(functions.team_run), _Call4(functions.team_join)
         self._close = _Call1(functions.team_close)
         self._memory = ctypes.create_string_buffer(abi.TEAM_BYTES + abi.CACHE_LINE_BYTES)
         self._address = ctypes.addressof(self._memory)
         self._address += -self._address % abi.CACHE_LINE_BYTES
         self._fields = abi.Team.from_address(self._address)
-        self._fields.spins = looks
+        self._fields.spins = spins
         self._threads: list[threading.Thread] = []
 
     def run(self, kernel: int, args: abi.LinearArgs | abi.StackArgs, threads: int) -> None:
