@@ -48,7 +48,7 @@ class LiveOptions:
     vad: VadOptions = field(default_factory=lambda: VadOptions(pre_roll_s=0.5))
     min_chunk_s: float = 0.5
     policy: Policy = "agreement"
-    attention_margin_s: float = 0.4
+    attention_margin_s: float = 0.6
     follow_window: bool = True
     context_tokens: int = 0
     drafts: bool = True

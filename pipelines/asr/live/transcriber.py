@@ -193,7 +193,9 @@ class LiveTranscriber:
             count = agreed_word_count(previous, current)
         else:
             limit_s = buffer.decoded_s - self._options.attention_margin_s
-            count = aligned_word_count(current, buffer.token_times, limit_s)
+            # The last word may be the beginning of a longer one (so does SimulStreaming).
+            whole = max(0, len(current) - 1)
+            count = min(whole, aligned_word_count(current, buffer.token_times, limit_s))
         events += self._commit(buffer, count)
         self._trim(buffer)
         return events

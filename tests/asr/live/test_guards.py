@@ -11,7 +11,7 @@ import pytest
 from pipelines.asr.live.events import PartialText, SpeechEnded, SpeechStarted, UpdateDecoded
 from pipelines.asr.window import WindowResult
 from tests.asr.live.listening import OPTIONS, every, listen, sentence, text_of
-from tests.asr.tones import BEGIN, WINDOW_S, ToneTranscriber, speak
+from tests.asr.tones import BEGIN, WINDOW_S, WORDS, ToneTranscriber, speak
 
 
 @pytest.mark.parametrize("kind", ["silence", "clicks"])
@@ -156,4 +156,23 @@ def test_an_end_before_committed_words_does_not_repeat_them(policy: Any) -> None
     samples, spoken = speak(sentence(10), pause_every=1000)
     options = replace(OPTIONS, policy=policy)
     said = text_of(listen(samples, every(1600), options, Doubting())).split()
+    assert said == [word.word.strip() for word in spoken]
+
+
+class Guessing(ToneTranscriber):
+    """Takes its last word for another one, spoken long ago, until the next word follows."""
+
+    def _recognize(self, mel: Any) -> tuple[list[int], list[float]]:
+        tokens, times = super()._recognize(mel)
+        words = [index for index, token in enumerate(tokens) if token < BEGIN]
+        if words and len(words) < 10:
+            tokens[words[-1]] = (tokens[words[-1]] + 1) % len(WORDS)
+            times[words[-1]] = times[0]
+        return tokens, times
+
+
+def test_attention_does_not_make_a_word_final_that_may_not_be_whole() -> None:
+    samples, spoken = speak(sentence(10), pause_every=1000)
+    options = replace(OPTIONS, policy="attention")
+    said = text_of(listen(samples, every(800), options, Guessing())).split()
     assert said == [word.word.strip() for word in spoken]
