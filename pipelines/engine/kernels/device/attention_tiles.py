@@ -20,9 +20,11 @@ from numba.extending import intrinsic
 from pipelines.engine.kernels.abi import QUERY_ROWS, WEIGHT_ONE
 from pipelines.engine.kernels.device.intrinsics import level
 from pipelines.engine.kernels.device.vectors import (
+    CONTRACT,
     F32,
     I32,
     I64,
+    call_intrinsic,
     constant,
     larger,
     reduced,
@@ -39,7 +41,6 @@ __all__ = [
     "tile_products",
 ]
 
-_CONTRACT = ("contract",)  # a product and a sum may be one instruction
 _LOWEST_POWER = -126.0  # below it, powers of two are no normal numbers
 # 2 ** x for x from −0.5 to 0.5, from the highest power of x down: relative error at most 2e-7.
 _POWER_OF_TWO = (
@@ -83,28 +84,24 @@ def _add_products(b: Any, total: Any, row: Any, column: Any) -> Any:
     """total + row · column, of one step."""
     lanes = level().lanes
     if not level().pairs:
-        return b.fadd(total, b.fmul(row, column, flags=_CONTRACT), flags=_CONTRACT)
+        return b.fadd(total, b.fmul(row, column, flags=CONTRACT), flags=CONTRACT)
     if level().instruction == "vpdpbusd":
-        return _call(b, f"llvm.x86.avx512.vpdpwssd.{32 * lanes}", total.type, total, row, column)
+        return call_intrinsic(
+            b, f"llvm.x86.avx512.vpdpwssd.{32 * lanes}", total.type, total, row, column
+        )
     pairs = ir.VectorType(ir.IntType(16), 2 * lanes)
     operands = b.bitcast(row, pairs), b.bitcast(column, pairs)
-    return b.add(total, _call(b, "llvm.x86.avx2.pmadd.wd", total.type, *operands))
+    return b.add(total, call_intrinsic(b, "llvm.x86.avx2.pmadd.wd", total.type, *operands))
 
 
-def _call(b: Any, name: str, result: Any, *args: Any) -> Any:
-    kind = ir.FunctionType(result, [arg.type for arg in args])
-    return b.call(b.module.declare_intrinsic(name, (), kind), args)
+# What becomes of a register of sums: (builder, sums, where they are stored, address of the row's
+# factor, address of the columns' factors) → float32.
+_Finish = Callable[[Any, Any, Any, Any, Any], Any]
 
 
-def _emit(b: Any, operands: Sequence[Any], finish: Callable[[Any, Any, int, int], Any]) -> None:
-    """Emit the loop over the steps.
-
-    Args:
-        operands: As `tile_products` has them.
-        finish: (sums of a register, where they are stored, number of the row, bytes from the first
-            column) → float32.
-    """
-    rows, row_bytes, columns, steps, result, result_bytes = operands
+def _emit(b: Any, operands: Sequence[Any], finish: _Finish) -> None:
+    """Emit the loop over the steps; the operands are those of `_tile`."""
+    rows, row_bytes, columns, steps, result, result_bytes, row_factors, column_factors = operands
     lanes, registers = level().lanes, _column_registers()
     number = I32 if level().pairs else F32  # what a step takes of a row
     sums = vector(number)
@@ -144,91 +141,60 @@ def _emit(b: Any, operands: Sequence[Any], finish: Callable[[Any, Any, int, int]
         for register, value in enumerate(row_added):
             offset = register_bytes * register
             there = b.inttoptr(b.add(target, ir.Constant(I64, offset)), vector(F32).as_pointer())
-            b.store(finish(value, there, index, offset), there, align=4)
+            of_row = b.add(row_factors, ir.Constant(I64, 4 * index))
+            of_columns = b.add(column_factors, ir.Constant(I64, offset))
+            b.store(finish(b, value, there, of_row, of_columns), there, align=4)
 
 
-@intrinsic
-def tile_products(
-    typing: Any,
-    rows: Any,
-    row_bytes: Any,
-    columns: Any,
-    steps: Any,
-    result: Any,
-    result_bytes: Any,
-) -> Any:
-    """float32 [QUERY_ROWS, tile_columns] at `result` = rows [QUERY_ROWS, steps] · columns.
+def _unchanged(b: Any, sums: Any, there: Any, of_row: Any, of_columns: Any) -> Any:
+    return sums
 
-    `columns` is [steps, tile_columns], aligned to a register. Numbers are four bytes. Rows are
-    `row_bytes` apart, those of the result `result_bytes`. There is at least one step.
+
+def _scaled(b: Any, sums: Any, there: Any, of_row: Any, of_columns: Any) -> Any:
+    by_column = b.fmul(b.sitofp(sums, vector(F32)), _load(b, of_columns, vector(F32), 4))
+    return b.fmul(by_column, splat(b, _load(b, of_row, F32, 4)))
+
+
+def _added(b: Any, sums: Any, there: Any, of_row: Any, of_columns: Any) -> Any:
+    factor = splat(b, _load(b, of_row, F32, 4))
+    product = b.fmul(b.sitofp(sums, vector(F32)), factor, flags=CONTRACT)
+    return b.fadd(b.load(there, align=4), product, flags=CONTRACT)
+
+
+def _tile(pairs: bool, finish: _Finish) -> Any:
+    """An intrinsic for the products of a tile, on levels that multiply pairs, or on the others.
+
+    float32 [QUERY_ROWS, tile_columns] at `result` becomes `finish` of rows [QUERY_ROWS, steps] ·
+    columns. `columns` is [steps, tile_columns], aligned to a register. Numbers are four bytes. Rows
+    are `row_bytes` apart, those of the result `result_bytes`. There is at least one step. The
+    factors are float32 [QUERY_ROWS] and [tile_columns], and 0 where they are not used.
     """
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if not level().pairs:
-            _emit(builder, args, lambda sums, *_: sums)
-        return context.get_dummy_value()
+    @intrinsic
+    def call(
+        typing: Any,
+        rows: Any,
+        row_bytes: Any,
+        columns: Any,
+        steps: Any,
+        result: Any,
+        result_bytes: Any,
+        row_factors: Any,
+        column_factors: Any,
+    ) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            if level().pairs == pairs:
+                _emit(builder, args, finish)
+            return context.get_dummy_value()
 
-    return types.void(*[types.int64] * 6), generate
+        return types.void(*[types.int64] * 8), generate
 
-
-@intrinsic
-def score_tile(
-    typing: Any,
-    rows: Any,
-    row_bytes: Any,
-    columns: Any,
-    steps: Any,
-    result: Any,
-    result_bytes: Any,
-    row_scales: Any,
-    column_scales: Any,
-) -> Any:
-    """As `tile_products` for int16, times the scales of the row and of the column, float32."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        *operands, row_scales, column_scales = args
-
-        def scaled(sums: Any, there: Any, row: int, offset: int) -> Any:
-            b = builder
-            at = b.add(row_scales, ir.Constant(I64, 4 * row))
-            of_row = splat(b, _load(b, at, F32, 4))
-            of_columns = _load(b, b.add(column_scales, ir.Constant(I64, offset)), vector(F32), 4)
-            return b.fmul(b.fmul(b.sitofp(sums, vector(F32)), of_columns), of_row)
-
-        if level().pairs:
-            _emit(builder, operands, scaled)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 8), generate
+    return call
 
 
-@intrinsic
-def add_tile(
-    typing: Any,
-    rows: Any,
-    row_bytes: Any,
-    columns: Any,
-    steps: Any,
-    result: Any,
-    result_bytes: Any,
-    row_factors: Any,
-) -> Any:
-    """As `tile_products` for int16, times the factor of the row, float32, added to the result."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        *operands, row_factors = args
-
-        def added(sums: Any, there: Any, row: int, offset: int) -> Any:
-            b = builder
-            factor = splat(b, _load(b, b.add(row_factors, ir.Constant(I64, 4 * row)), F32, 4))
-            product = b.fmul(b.sitofp(sums, vector(F32)), factor, flags=_CONTRACT)
-            return b.fadd(b.load(there, align=4), product, flags=_CONTRACT)
-
-        if level().pairs:
-            _emit(builder, operands, added)
-        return context.get_dummy_value()
-
-    return types.void(*[types.int64] * 7), generate
+tile_products = _tile(False, _unchanged)  # in float32, without factors
+score_tile = _tile(True, _scaled)  # in int16, times the factors of the row and of the columns
+add_tile = _tile(True, _added)  # in int16, times the factor of the row, added to the result
 
 
 def _power_of_two(b: Any, x: Any) -> Any:
@@ -238,8 +204,8 @@ def _power_of_two(b: Any, x: Any) -> Any:
     whole = _rint(b, x)
     rest, power = b.fsub(x, whole), constant(_POWER_OF_TWO[0])
     for coefficient in _POWER_OF_TWO[1:]:
-        product = b.fmul(power, rest, flags=_CONTRACT)
-        power = b.fadd(product, constant(coefficient), flags=_CONTRACT)
+        product = b.fmul(power, rest, flags=CONTRACT)
+        power = b.fadd(product, constant(coefficient), flags=CONTRACT)
     integers = vector(I32)
     places = ir.Constant(integers, [23] * level().lanes)
     exponent = b.shl(b.fptosi(whole, integers), places)
@@ -248,7 +214,7 @@ def _power_of_two(b: Any, x: Any) -> Any:
 
 def _rint(b: Any, x: Any) -> Any:
     """The nearest integers, as floats."""
-    return _call(b, f"llvm.rint.v{level().lanes}f32", x.type, x)
+    return call_intrinsic(b, f"llvm.rint.v{level().lanes}f32", x.type, x)
 
 
 def _over_row(b: Any, count: Any, start: Any, body: Any) -> list[Any]:
@@ -296,7 +262,7 @@ def _emit_softmax(b: Any, scores: Any, count: Any, result: Any, reference: Any) 
         return [b.fadd(*pair) for pair in zip(totals, weights, strict=True)]
 
     largest = _over_row(b, count, constant(float("-inf")), find_largest)
-    top = _call(b, "llvm.ceil.f32", F32, reduced(b, largest, partial(larger, b)))
+    top = call_intrinsic(b, "llvm.ceil.f32", F32, reduced(b, largest, partial(larger, b)))
     b.store(top, b.inttoptr(reference, F32.as_pointer()))
     tops = splat(b, top)
     return reduced(b, _over_row(b, count, constant(0.0), add_weights), b.fadd)

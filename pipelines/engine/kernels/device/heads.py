@@ -17,9 +17,11 @@ from numba.extending import intrinsic
 from pipelines.engine.kernels.abi import SCORES_BEYOND
 from pipelines.engine.kernels.device.intrinsics import level
 from pipelines.engine.kernels.device.vectors import (
+    CONTRACT,
     F32,
     I32,
     I64,
+    call_intrinsic,
     constant,
     larger,
     reduced,
@@ -34,7 +36,6 @@ HEAD_SIZE = 64
 _POSITIONS = 4  # at a time
 
 I16 = ir.IntType(16)
-_CONTRACT = ("contract",)  # a product and a sum may be one instruction
 
 
 def _number(value: int) -> Any:
@@ -114,8 +115,8 @@ def _emit_dot_keys(
     for address in _positions(b, keys, stride, count, loop.first):
         total = None
         for number, key in zip(queries, _row(b, address, bfloat16), strict=True):
-            product = b.fmul(number, key, flags=_CONTRACT)
-            total = product if total is None else b.fadd(total, product, flags=_CONTRACT)
+            product = b.fmul(number, key, flags=CONTRACT)
+            total = product if total is None else b.fadd(total, product, flags=CONTRACT)
         totals.append(total)
     target = b.add(result, b.mul(loop.first, _number(4)))
     sums = _four_sums(b, totals)
@@ -133,10 +134,10 @@ def _emit_weighted_sum(
     for number, address in enumerate(_positions(b, values, stride, count, loop.first)):
         at = b.add(weights, b.mul(b.add(loop.first, _number(number)), _number(4)))
         weight = splat(b, b.load(b.inttoptr(at, F32.as_pointer()), align=4))
-        row = [b.fmul(weight, value, flags=_CONTRACT) for value in _row(b, address, bfloat16)]
+        row = [b.fmul(weight, value, flags=CONTRACT) for value in _row(b, address, bfloat16)]
         # Two pairs of positions, so that an addition does not wait for the one before it.
         if number % 2:
-            row = [b.fadd(*both, flags=_CONTRACT) for both in zip(products.pop(), row, strict=True)]
+            row = [b.fadd(*both, flags=CONTRACT) for both in zip(products.pop(), row, strict=True)]
         products.append(row)
     left, right = products
     fours = [b.fadd(*both) for both in zip(left, right, strict=True)]
@@ -158,13 +159,12 @@ def _exponential(b: Any, x: Any) -> Any:
     """exp(x) as `exponential` of elementwise.py, for x up to 0, or NaN."""
 
     def multiply_add(left: Any, right: Any, added: Any) -> Any:
-        return b.fadd(b.fmul(left, right, flags=_CONTRACT), added, flags=_CONTRACT)
+        return b.fadd(b.fmul(left, right, flags=CONTRACT), added, flags=CONTRACT)
 
     lowest = constant(-87.0)
     x = b.select(b.fcmp_ordered("<", x, lowest), lowest, x)
-    kind = ir.FunctionType(x.type, [x.type])
-    floor = b.module.declare_intrinsic(f"llvm.floor.v{level().lanes}f32", (), kind)
-    n = b.call(floor, [multiply_add(x, constant(1.44269504), constant(0.5))])
+    rounded = multiply_add(x, constant(1.44269504), constant(0.5))
+    n = call_intrinsic(b, f"llvm.floor.v{level().lanes}f32", x.type, rounded)
     r = multiply_add(n, constant(-0.693359375), x)
     r = multiply_add(n, constant(2.12194440e-4), r)
     p = constant(_EXP[0])

@@ -166,7 +166,7 @@ def _score(args: Any, padded: Any, steps: Any, score_bytes: Any) -> None:
                 args.query_scales, args.key_scales + 4 * columns * panel,
             )  # fmt: skip
         else:
-            tile_products(args.packed_queries, 4 * steps, keys, steps, scores, score_bytes)
+            tile_products(args.packed_queries, 4 * steps, keys, steps, scores, score_bytes, 0, 0)
 
 
 @jit
@@ -206,7 +206,7 @@ def _mix(args: Any, weights: Any, weight_bytes: Any, steps: Any, start: Any) -> 
     columns = tile_columns()
     values = args.packed_values + 4 * start * steps
     if not in_pairs():
-        tile_products(weights, weight_bytes, values, steps, args.tile, 4 * columns)
+        tile_products(weights, weight_bytes, values, steps, args.tile, 4 * columns, 0, 0)
         return
     tile = f32(args.tile)
     for i in range(QUERY_ROWS * columns):
@@ -216,7 +216,7 @@ def _mix(args: Any, weights: Any, weight_bytes: Any, steps: Any, start: Any) -> 
         block = 2 * step // SCALE_POSITIONS
         add_tile(
             weights + 4 * step, weight_bytes, values + 4 * columns * step, count,
-            args.tile, 4 * columns, args.block_factors + 4 * QUERY_ROWS * block,
+            args.tile, 4 * columns, args.block_factors + 4 * QUERY_ROWS * block, 0,
         )  # fmt: skip
     scales = f32(args.value_scales + 4 * start)
     for row in range(QUERY_ROWS):

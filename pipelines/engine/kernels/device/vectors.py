@@ -9,9 +9,28 @@ from llvmlite import ir
 
 from pipelines.engine.kernels.device.intrinsics import level
 
-__all__ = ["F32", "I32", "I64", "constant", "larger", "reduced", "shuffled", "splat", "vector"]
+__all__ = [
+    "CONTRACT",
+    "F32",
+    "I32",
+    "I64",
+    "call_intrinsic",
+    "constant",
+    "larger",
+    "reduced",
+    "shuffled",
+    "splat",
+    "vector",
+]
 
 F32, I32, I64 = ir.FloatType(), ir.IntType(32), ir.IntType(64)
+CONTRACT = ("contract",)  # a product and a sum may be one instruction
+
+
+def call_intrinsic(b: Any, name: str, result: Any, *args: Any) -> Any:
+    """Call one of LLVM's intrinsics, which returns this type."""
+    kind = ir.FunctionType(result, [arg.type for arg in args])
+    return b.call(b.module.declare_intrinsic(name, (), kind), args)
 
 
 def vector(kind: Any) -> Any:

@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from pipelines.engine.kernels.device.vectors import I32, I64
+from pipelines.engine.kernels.device.vectors import I32, I64, call_intrinsic
 
 __all__ = ["add_to_word", "call_kernel", "load_word", "pause", "sleep_while", "store_word", "wake"]
 
@@ -74,8 +74,7 @@ def pause(typing: Any) -> Any:
         if not llvm.get_process_triple().startswith("x86_64"):
             # An ARM CPU takes its `yield` for nothing; this one empties the pipeline.
             name, operands = "llvm.aarch64.isb", [ir.Constant(I32, 15)]
-        kind = ir.FunctionType(ir.VoidType(), [operand.type for operand in operands])
-        builder.call(builder.module.declare_intrinsic(name, (), kind), operands)
+        call_intrinsic(builder, name, ir.VoidType(), *operands)
         return context.get_dummy_value()
 
     return types.void(), generate
