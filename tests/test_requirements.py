@@ -55,7 +55,9 @@ BUILDS = {
             'nvidia-cudnn-cu13==9.20.0.48; platform_system == "Linux"',
             'triton==3.7.1; platform_system == "Linux" and python_version < "3.15"',
         ],
-        "cuda-toolkit": ['nvidia-cublas==13.1.1.3.*; sys_platform == "linux" and extra == "cublas"'],
+        "cuda-toolkit": [
+            'nvidia-cublas==13.1.1.3.*; sys_platform == "linux" and extra == "cublas"'
+        ],
         "cuda-bindings": ["cuda-pathfinder~=1.1"],
         "nvidia-cudnn-cu13": ["nvidia-cublas"],
         "nvidia-cublas": [],

@@ -41,20 +41,20 @@ def jobs(
             raise typer.Exit
         from edgeapp.batch.journal.job_journal import JobJournal, State
 
-        journal = JobJournal(path)
-        if clear:
-            count = journal.clear(State.FAILED if failed else None)
-            print_note(f"{counted(count, 'job')} deleted")
-            raise typer.Exit
-        records = [r for r in journal.records() if not failed or r.state is State.FAILED]
-        if not records:
-            print_note("there are no jobs" if not failed else "no job has failed")
-        for record in records:
-            state = record.state.value
-            if record.state is State.RUNNING and not journal.is_at_work(record.key):
-                state = "ended"  # by a signal or a power cut; the same command goes on
-            as_record = asdict(record) | {"state": state}
-            typer.echo(json.dumps(as_record) if as_json else _line(record, state))
+        with JobJournal(path) as journal:
+            if clear:
+                count = journal.clear(State.FAILED if failed else None)
+                print_note(f"{counted(count, 'job')} deleted")
+                raise typer.Exit
+            records = [r for r in journal.records() if not failed or r.state is State.FAILED]
+            if not records:
+                print_note("there are no jobs" if not failed else "no job has failed")
+            for record in records:
+                state = record.state.value
+                if record.state is State.RUNNING and not journal.is_at_work(record.key):
+                    state = "ended"  # by a signal or a power cut; the same command goes on
+                as_record = asdict(record) | {"state": state}
+                typer.echo(json.dumps(as_record) if as_json else _line(record, state))
 
 
 def _line(record: JobRecord, state: str) -> str:

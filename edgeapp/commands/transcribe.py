@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -395,7 +396,7 @@ def transcribe(
     Options are those of openai-whisper, also with _ for -; assets/docs/command-line.md compares
     them.
     """
-    with exit_with_code(debug):
+    with exit_with_code(debug), ExitStack() as stack:
         if not audio and from_list is None:
             raise OptionError(
                 "name a recording, a folder or a list of recordings: edgeapp transcribe talk.mp3; "
@@ -488,7 +489,7 @@ def transcribe(
             raise OptionError(
                 "--json needs stdout for itself: write results to files with -o, without --verbose"
             )
-        journal = open_journal(settings, wanted=in_files and not no_journal)
+        journal = open_journal(stack, settings, wanted=in_files and not no_journal)
         runner = TranscriptionRunner(
             pool,
             cast("Transcriber", transcriber),

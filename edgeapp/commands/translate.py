@@ -334,7 +334,7 @@ def translate(
                 models.use_machines(_machines(stack, cluster, settings, choice, models))
             if events and not in_files:
                 raise OptionError("--json needs stdout for itself: write results to files with -o")
-            journal = open_journal(settings, wanted=in_files and not no_journal)
+            journal = open_journal(stack, settings, wanted=in_files and not no_journal)
             runner = TranslationRunner(
                 models,
                 automatic,

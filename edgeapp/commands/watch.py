@@ -94,14 +94,14 @@ def watch(
     is begun once it is wholly written. Ctrl-C and SIGTERM end the watch; the same command goes on
     where it was. Results are those of `edgeapp transcribe` and `translate`.
     """
-    with exit_with_code(debug):
+    with exit_with_code(debug), ExitStack() as stack:
         if not inside.is_dir():
             raise OptionError(f"{inside} is no folder")
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
         target = known_language(translate_to, "--translate-to")
         prepare_folder(outside)
-        journal = open_journal(settings, wanted=True)
+        journal = open_journal(stack, settings, wanted=True)
         if journal is None and outside.resolve().is_relative_to(inside.resolve()):
             raise OptionError(
                 f"{outside} is inside of {inside}: without the journal, which is switched off, "
@@ -112,16 +112,15 @@ def watch(
             print_note("only recordings are done: --translate-to adds texts and subtitles")
         files = FolderWatch(inside, suffixes, settle, partial(_is_input, inside, outside, journal))
         print_note(f"watching {inside}; Ctrl-C ends it")
-        with ExitStack() as stack:
-            worker = _Worker(
-                stack, settings, journal, outside, model, translation_model, language, target,
-                output_format, debug,
-            )  # fmt: skip
-            try:
-                code = _watch(files, worker, once)
-            except KeyboardInterrupt:
-                print_note("the watch has ended; the same command goes on where it was")
-                code = 0
+        worker = _Worker(
+            stack, settings, journal, outside, model, translation_model, language, target,
+            output_format, debug,
+        )  # fmt: skip
+        try:
+            code = _watch(files, worker, once)
+        except KeyboardInterrupt:
+            print_note("the watch has ended; the same command goes on where it was")
+            code = 0
         raise typer.Exit(code)
 
 

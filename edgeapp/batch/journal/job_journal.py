@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from edgeapp.batch.journal.pieces import Piece
 from edgeapp.file_lock import is_at, try_lock
@@ -115,19 +115,33 @@ class JobJournal:
             self._connection = sqlite3.connect(
                 path, timeout=30, isolation_level=None, check_same_thread=False
             )
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute("PRAGMA foreign_keys = ON")
-            self._connection.executescript(_SCHEMA)
-            self._add_columns()
-            self._connection.execute(
-                "DELETE FROM jobs WHERE max(started, coalesce(finished, 0)) < ?",
-                (time.time() - _KEEP_DAYS * 86_400,),
-            )
-            self._connection.execute(
-                "DELETE FROM files WHERE written < ?",
-                (time.time() - _KEEP_FILES_DAYS * 86_400,),
-            )
+            try:
+                self._prepare()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self) -> None:
+        """Make or update the tables, and delete what is old."""
+        self._connection.execute("PRAGMA journal_mode = WAL")
+        self._connection.execute("PRAGMA synchronous = FULL")
+        self._connection.execute("PRAGMA foreign_keys = ON")
+        self._connection.executescript(_SCHEMA)
+        self._add_columns()
+        self._connection.execute(
+            "DELETE FROM jobs WHERE max(started, coalesce(finished, 0)) < ?",
+            (time.time() - _KEEP_DAYS * 86_400,),
+        )
+        self._connection.execute(
+            "DELETE FROM files WHERE written < ?",
+            (time.time() - _KEEP_FILES_DAYS * 86_400,),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
 
     @property
     def folder(self) -> Path:
@@ -170,10 +184,11 @@ class JobJournal:
 
     def forget_earlier_files(self, path: Path) -> None:
         """Forget all that was written to a file but the last."""
+        name = _storable(str(path.absolute()))
         self.execute(
-            "DELETE FROM files WHERE path = ?1 AND written < "
-            "(SELECT max(written) FROM files WHERE path = ?1)",
-            (_storable(str(path.absolute())),),
+            "DELETE FROM files WHERE path = ? AND written < "
+            "(SELECT max(written) FROM files WHERE path = ?)",
+            (name, name),
         )
 
     def digests_of(self, path: Path) -> set[str]:
@@ -283,8 +298,9 @@ class JobJournal:
             ) from error
 
     def close(self) -> None:
-        """Close the file."""
-        self._connection.close()
+        """Close the file. Whatever uses the journal afterwards raises OutputError."""
+        with self._mutex:
+            self._connection.close()
 
 
 class Job(Generic[P]):

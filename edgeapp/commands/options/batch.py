@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -98,16 +99,17 @@ def remote_files(allow_urls: bool, allow_private: bool) -> RemoteFiles | None:
     return RemoteFiles(allow_private) if allow_urls else None
 
 
-def open_journal(settings: Settings, *, wanted: bool) -> JobJournal | None:
-    """The journal of jobs; None if it is not wanted, switched off, or cannot be used.
+def open_journal(stack: ExitStack, settings: Settings, *, wanted: bool) -> JobJournal | None:
+    """Open the journal of jobs; return None if it is not wanted, switched off, or unusable.
 
     Args:
+        stack: Closes the journal.
         settings: The settings of the program.
         wanted: Whether there are results in files, and the user has not declined it.
     """
     path = journal_file(settings) if wanted else None
     try:
-        return None if path is None else JobJournal(path)
+        return None if path is None else stack.enter_context(JobJournal(path))
     except OutputError as error:
         print_note(f"going on without the journal: {error}")
         return None
