@@ -1,8 +1,10 @@
 # make demo: set up, run the main job on what is bundled.
 # make fast: the tests without other programs, other libraries and real models; a minute.
 # make test: the gate: formatting, names, types and import rules, then all tests.
+# VENV=FOLDER PYTHON=python3.13: with another interpreter, in an environment of its own.
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= .venv
+BIN := $(VENV)/bin
 
 .PHONY: demo fast test lint check campaign wheel clean
 
@@ -12,17 +14,17 @@ unexport PYTHONDONTWRITEBYTECODE
 # One process of tests a core, at most four.
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4
 
-demo: .venv/.installed
+demo: $(VENV)/.installed
 	$(BIN)/edgeapp demo
 
-fast: .venv/.test-installed
+fast: $(VENV)/.test-installed
 	$(PYTEST) -m "not (campaign or e2e or browser or real or oracle or slow)"
 
 test: lint
 	$(PYTEST)
 
 # Formatting, names, types, import rules.
-lint: .venv/.test-installed
+lint: $(VENV)/.test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -33,31 +35,35 @@ check: lint test
 
 # The tests that take too long for the gate, then hostile inputs, faults and crashes, ten minutes
 # long; HOURS=8 for a night, PARTS="media server" for some parts alone, SEED=7 to repeat.
-campaign: .venv/.test-installed
+campaign: $(VENV)/.test-installed
 	$(if $(PARTS),,$(PYTEST) -m campaign)
 	$(BIN)/python -m tests.campaign $(if $(HOURS),--hours $(HOURS)) $(if $(PARTS),--parts $(PARTS)) \
 	    $(if $(SEED),--seed $(SEED))
 
 # The wheel, with the page's font from npm's registry.
-wheel: .venv/.test-installed
+wheel: $(VENV)/.test-installed
 	$(BIN)/python assets/packaging/font.py
 	$(BIN)/python -m hatchling build -t wheel
 
-.venv/bin/python:
-	$(PYTHON) -m venv .venv
+# pip refuses an older Python too, but only once torch has been installed.
+TOO_OLD := needs Python 3.11 or later; $(PYTHON) is %s; make PYTHON=python3.11 names another
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.version_info < (3, 11) and \
+	    sys.exit("edgeapp: $(TOO_OLD)" % sys.version.split()[0])'
+	$(PYTHON) -m venv $(VENV)
 
 # The stamps make a second run start at once. torch comes first and alone: the build for CPUs where
 # there is no GPU (make demo TORCH=default: what the index has; TORCH=cpu: for CPUs in any case).
 TORCH ?= auto
-.venv/.installed: pyproject.toml constraints.txt | .venv/bin/python
+$(VENV)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(BIN)/python assets/packaging/install_torch.py -c constraints.txt --build $(TORCH)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	touch $@
 
-.venv/.test-installed: .venv/.installed
+$(VENV)/.test-installed: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[test]"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --no-deps openai-whisper
 	touch $@
 
 clean:
-	rm -rf .venv
+	rm -rf $(VENV)

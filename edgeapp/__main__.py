@@ -1,6 +1,7 @@
 """Entry point of the command `edgeapp` and of `python -m edgeapp`."""
 
 import signal
+import sys
 
 __all__ = ["main"]
 
@@ -8,9 +9,13 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line.
 
-    Until its modules are imported, Ctrl-C ends the process at once instead of raising somewhere in
-    an import; `edgeapp.cli.main` then lets it interrupt the command.
+    An older Python is refused before a module is imported that it cannot compile. Until the
+    modules are imported, Ctrl-C ends the process at once instead of raising somewhere in an import;
+    `edgeapp.cli.main` then lets it interrupt the command.
     """
+    if sys.version_info < (3, 11):  # noqa: UP036 - a checkout can be run by any Python
+        version = sys.version.split()[0]
+        sys.exit(f"edgeapp: needs Python 3.11 or later; {sys.executable} is {version}")
     if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from edgeapp.cli import main as run
@@ -31,7 +36,6 @@ def _end_at_once(code: object) -> None:
     """
     import atexit
     import os
-    import sys
     import threading
 
     from edgeapp.exit_codes import INTERRUPTED
