@@ -48,7 +48,7 @@ def list_(
     """
     with exit_with_code(debug):
         use_model_directory(model_dir)
-        from pipelines.hub import list_models
+        from pipelines.hub import list_models, size_of
 
         models = list_models()
         if as_json:
@@ -79,7 +79,7 @@ def list_(
             row = (model.name, model.task, size, model.tool or model.source, folder)
             table.add_row(*(Text(printable(field)) for field in row))
         console.print(table)
-        total = sum(model.size_bytes for model in models)
+        total = size_of(*(model.folder for model in models))
         console.print(f"{len(models)} models, {_size(total)} in all", style="dim")
 
 
@@ -189,7 +189,8 @@ def prune(
     model_dir: ModelDirectory = None,
     debug: Debug = False,
 ) -> None:
-    """Delete what no model uses: interrupted downloads, folders for files that are gone."""
+    """Delete what no model uses: interrupted downloads, folders for files that are gone, and
+    weights whose models were deleted from the cache."""
     with exit_with_code(debug):
         use_model_directory(model_dir)
         from pipelines.hub import find_leftovers

@@ -7,7 +7,7 @@ Hugging Face cache, which is shared with other tools.
 
 from pipelines.hub.addresses import InsecureMirror
 from pipelines.hub.assets import assets_folder, bundled_folder
-from pipelines.hub.cache import cache_folder, read_json, reads_lines, use_cache_folder
+from pipelines.hub.cache import cache_folder, read_json, reads_lines, size_of, use_cache_folder
 from pipelines.hub.catalog import (
     ModelInfo,
     ResolvedModel,
@@ -56,6 +56,7 @@ __all__ = [
     "remove",
     "resolve",
     "search_hub",
+    "size_of",
     "use_cache_folder",
     "verify_files",
 ]

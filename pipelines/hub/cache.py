@@ -6,7 +6,6 @@ reads them), so models that other tools downloaded are found.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,6 @@ __all__ = [
     "cached_models",
     "cached_repositories",
     "cached_snapshot",
-    "delete_cached",
     "is_native",
     "read_json",
     "reads_lines",
@@ -161,18 +159,6 @@ def cached_models() -> Iterator[tuple[str, Path]]:
             continue
 
 
-def delete_cached(repository: str) -> int:
-    """Delete all snapshots of a repository. Returns the freed bytes; 0 if there are none."""
-    storage = storage_folder(repository)
-    if not storage.is_dir():
-        return 0
-    # Snapshots are links into blobs; without links (Windows) they are the files themselves.
-    freed = sum(f.lstat().st_size for f in storage.rglob("*") if f.is_file() and not f.is_symlink())
-    shutil.rmtree(storage)
-    shutil.rmtree(cache_folder() / ".locks" / storage.name, ignore_errors=True)
-    return freed
-
-
 def task_of(folder: Path) -> Task | None:
     """The task of the model in a folder; None if its config.json names no model that runs here."""
     return task_of_config(read_json(folder / "config.json"))
@@ -224,9 +210,9 @@ def unusable(folder: Path) -> str | None:
     return None
 
 
-def size_of(folder: Path) -> int:
-    """The size in bytes of the files in a folder; links are followed, each file counts once."""
-    files = {file.resolve() for file in folder.rglob("*") if file.is_file()}
+def size_of(*folders: Path) -> int:
+    """Return the bytes of the files in folders; links are followed, each file counts once."""
+    files = {file.resolve() for each in folders for file in each.rglob("*") if file.is_file()}
     return sum(file.stat().st_size for file in files)
 
 

@@ -15,7 +15,6 @@ from pipelines.hub.cache import (
     cached_models,
     cached_repositories,
     cached_snapshot,
-    delete_cached,
     is_native,
     read_json,
     size_of,
@@ -23,6 +22,7 @@ from pipelines.hub.cache import (
     task_of_config,
     unusable,
 )
+from pipelines.hub.deletion import delete_cached
 from pipelines.hub.foreign import foreign_folder, foreign_origin, holds_foreign_model
 from pipelines.hub.names import is_repository, repository_of, short_name, similar_names
 from pipelines.hub.other_programs import find_elsewhere, other_models
@@ -215,7 +215,7 @@ def remove(name: str) -> int:
         raise ModelError(
             f"{repository} cannot be removed from {cache_folder()}: {error.strerror or error}"
         ) from error
-    if not freed:
+    if freed is None:
         raise ModelNotFound(f"{repository} cannot be removed: it is not in {cache_folder()}")
     return freed
 

@@ -14,6 +14,7 @@ from typing import Literal
 from pipelines.hub.assets import Task
 from pipelines.hub.cache import cache_folder, read_json, size_of
 from pipelines.hub.catalog import resolve
+from pipelines.hub.deletion import delete_unused, unused_blobs
 from pipelines.hub.foreign import foreign_origin, foreign_root, is_outdated
 from pipelines.hub.listing import RemoteFile
 from pipelines.hub.transfer import content_digest
@@ -100,15 +101,19 @@ class Leftover:
         path: What `remove` deletes.
         size_bytes: The space that it takes.
         reason: Why it is not needed, as the end of a sentence.
+        is_shared: Whether it lies in the store that repositories share.
     """
 
     path: Path
     size_bytes: int
     reason: str
+    is_shared: bool = False
 
     def remove(self) -> None:
         """Delete it. Raises OSError."""
-        if self.path.is_dir() and not self.path.is_symlink():
+        if self.is_shared:
+            delete_unused(self.path)
+        elif self.path.is_dir() and not self.path.is_symlink():
             shutil.rmtree(self.path)
         else:
             self.path.unlink(missing_ok=True)
@@ -146,8 +151,8 @@ def model_details(name: str) -> ModelDetails:
 def verify_files(name: str) -> Iterator[CheckedFile]:
     """Compare the files of a model with their published hashes.
 
-    The Hugging Face cache names each file by its hash. Of openai-whisper's files the hash is part
-    of the address. For others there is none.
+    A link of the Hugging Face cache names the hash of its file. Of openai-whisper's files the hash
+    is part of the address. For others there is none.
 
     Args:
         name: As for `resolve`.
@@ -168,8 +173,11 @@ def verify_files(name: str) -> Iterator[CheckedFile]:
 
 
 def find_leftovers() -> list[Leftover]:
-    """What nothing uses any more: folders for models of other programs that are gone or were
-    changed, and downloads that were interrupted a day ago or earlier."""
+    """Return what is not used any more.
+
+    These are folders for models of other programs that are gone or were changed, downloads that
+    were interrupted a day ago or earlier, and shared files whose repositories were deleted.
+    """
     found = []
     if foreign_root().is_dir():
         for folder in sorted(foreign_root().iterdir()):
@@ -182,20 +190,34 @@ def find_leftovers() -> list[Leftover]:
         status = part.lstat()
         if status.st_mtime < oldest:
             found.append(Leftover(part, status.st_size, "its download was interrupted"))
+    for blob in unused_blobs():
+        found.append(Leftover(blob, blob.stat().st_size, "no model links to it", is_shared=True))
     return found
 
 
 def _state(file: Path) -> Literal["ok", "changed", "unknown"]:
-    blob = file.resolve().name
-    if file.is_symlink() and _DIGEST.fullmatch(blob):
-        actual = content_digest(file, RemoteFile(file.name, file.stat().st_size, blob))
-        return "ok" if actual == blob else "changed"
+    named = _digest_of_link(file)
+    if named is not None:
+        actual = content_digest(file, RemoteFile(file.name, file.stat().st_size, named))
+        return "ok" if actual == named else "changed"
     published = _OPENAI_HASHES.get(file.stem) if file.suffix == ".pt" else None
     if published is None:
         return "unknown"
     with file.open("rb") as content:
         actual = hashlib.file_digest(content, "sha256").hexdigest()
     return "ok" if actual == published else "changed"
+
+
+def _digest_of_link(file: Path) -> str | None:
+    """Return the hash that the first of the links from a file names; None if there is none.
+
+    That link may lead on to a shared file, whose name is a hash of another kind.
+    """
+    while file.is_symlink():
+        file = file.parent / file.readlink()
+        if _DIGEST.fullmatch(file.name):
+            return file.name
+    return None
 
 
 def _languages(folder: Path) -> tuple[str, ...]:
