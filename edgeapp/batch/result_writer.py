@@ -53,7 +53,7 @@ class ResultWriter:
     def plan(self, source: str, decision: Decision, verb: str, paths: Iterable[Path]) -> str:
         """A line that says what a run would do with an input, or why it would refuse."""
         try:
-            if not decision.skips:
+            if decision is not Decision.SKIP_OTHERS:
                 self.check(paths)
         except OutputError as error:
             return f"{source}: refused: {error}"

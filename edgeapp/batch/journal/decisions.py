@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +11,8 @@ from pathlib import Path
 from edgeapp.batch.journal.job_journal import JobJournal, JobRecord, State
 
 __all__ = ["Decision", "JobPolicy"]
+
+_DIGEST_OF_NOTHING = hashlib.sha256().hexdigest()
 
 
 class Decision(Enum):
@@ -62,10 +64,17 @@ class JobPolicy:
             return Decision.BEGIN
         if record.state is State.DONE:
             files = {str(path.absolute()): how for path, how in wanted.items()}
-            if files.items() <= record.outputs.items() and all(map(os.path.exists, files)):
+            if files.items() <= record.outputs.items() and all(map(self._is_there, wanted)):
                 return Decision.SKIP_DONE
             return Decision.WRITE
         return Decision.RETRY if record.state is State.FAILED else Decision.RESUME
+
+    def _is_there(self, path: Path) -> bool:
+        """Return whether a result still exists. A file that was emptied counts as deleted."""
+        if not path.exists():
+            return False
+        assert self.journal is not None, "the job is recorded in it"
+        return path.stat().st_size > 0 or _DIGEST_OF_NOTHING in self.journal.digests_of(path)
 
     def has_failed(self, source: str) -> bool:
         """Whether an input with a name has failed; its content may be another now."""

@@ -267,6 +267,8 @@ class TranscriptionRunner:
             return
         key = self._key(source)
         decision = self._decision(journal.record(key), shown, name)
+        if decision is Decision.SKIP_DONE:
+            self._writer.check(files)  # A result that was edited is not called done.
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:

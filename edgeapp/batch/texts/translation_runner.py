@@ -177,6 +177,8 @@ class TranslationRunner:
             self._progress.wrote([] if path is None else [path])
             return
         decision = self._decision(job, path, each.source.shown)
+        if decision is Decision.SKIP_DONE:
+            self._writer.check([path])  # A result that was edited is not called done.
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:

@@ -31,6 +31,12 @@ def transcribe(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.stderr
 
 
+def plan(*arguments: str) -> str:
+    """Return what --dry-run prints."""
+    command = ["transcribe", str(QUESTION), "-m", "demo", "-o", "out", "--dry-run", *arguments]
+    return CliRunner().invoke(app, command).stdout
+
+
 def test_a_file_of_other_origin_is_not_replaced(tmp_path: Path) -> None:
     mine = tmp_path / "out" / "question.srt"
     mine.parent.mkdir()
@@ -42,10 +48,38 @@ def test_a_file_of_other_origin_is_not_replaced(tmp_path: Path) -> None:
     assert transcribe("-f", "srt", "--overwrite")[0] == 0
     assert transcribe("-f", "srt", "--subtitle-style", "whisper")[0] == 0
     mine.write_text(mine.read_text("utf-8") + "corrected\n", "utf-8")
-    assert "done already" in transcribe("-f", "srt", "--subtitle-style", "whisper")[1]
-    code, err = transcribe("-f", "srt")
+    for style in (("--subtitle-style", "whisper"), ()):
+        code, err = transcribe("-f", "srt", *style)
+        assert code == 1
+        assert "question.srt was edited since it was written: --overwrite replaces it" in err
+        assert "done already" not in err
+    assert mine.read_text("utf-8").endswith("corrected\n")
+
+
+def test_an_edited_result_of_a_done_job_fails_by_name(tmp_path: Path) -> None:
+    command = ("-f", "txt,json,srt", "--translate-to", "de")
+    assert transcribe(*command)[0] == 0
+    assert "done already" in transcribe(*command)[1]
+    for name in ("question.txt", "question.json", "question.srt", "question.de.srt"):
+        result = tmp_path / "out" / name
+        written = result.read_bytes()
+        result.write_bytes(written + b" ")
+        code, err = transcribe(*command)
+        assert (code, "done already" in err) == (1, False)
+        assert f"{name} was edited since it was written" in err
+        assert f"{name} was edited since" in plan(*command)
+        result.write_bytes(written)
+    assert "done already" in transcribe(*command)[1]
+    result.write_bytes(b"")  # An empty file is replaced.
+    assert transcribe(*command)[0] == 0
+    assert result.read_bytes() == written
+
+
+def test_without_a_journal_no_existing_file_is_replaced(tmp_path: Path) -> None:
+    assert transcribe("-f", "txt", "--no-journal")[0] == 0
+    code, err = transcribe("-f", "txt", "--no-journal")
     assert code == 1
-    assert "was edited since" in err
+    assert "question.txt exists" in err
 
 
 def test_an_input_that_is_not_there_has_one_line_in_either_way() -> None:

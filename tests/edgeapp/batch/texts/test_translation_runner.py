@@ -156,3 +156,36 @@ def test_a_full_disk_is_found_before_the_work(
     code, _, err = translate(str(folder / "talk.txt"), "-o", "out.txt")
     assert code == 1
     assert "has 1 MB left" in err
+
+
+@pytest.mark.slow
+def test_an_edited_result_of_a_done_job_fails_by_name(folder: Path, tmp_path: Path) -> None:
+    (folder / "page.html").write_text("<p>Good morning.</p>", encoding="utf-8")
+    names = {"talk.txt": "talk.de.txt", "deep/film.srt": "film.de.srt", "page.html": "page.de.html"}
+    for name, written in names.items():
+        command = (str(folder / name), "-o", "out/")
+        assert translate(*command)[0] == 0
+        result = tmp_path / "out" / written
+        content = result.read_bytes()
+        result.write_bytes(content + b" ")
+        code, _, err = translate(*command)
+        assert (code, "done already" in err) == (1, False)
+        assert f"{written} was edited since it was written: --overwrite replaces it" in err
+        _, out, _ = translate(*command, "--dry-run")
+        assert f"refused: out/{written} was edited since" in out
+        assert result.read_bytes() == content + b" "
+        assert translate(*command, "--overwrite")[0] == 0
+        assert result.read_bytes() == content
+        result.write_bytes(b"")  # An empty file is replaced.
+        assert translate(*command)[0] == 0
+        assert result.read_bytes() == content
+
+
+@pytest.mark.slow
+def test_without_a_journal_no_existing_file_is_replaced(folder: Path) -> None:
+    for name in ("talk.txt", "deep/film.srt"):
+        command = (str(folder / name), "-o", "out/", "--no-journal")
+        assert translate(*command)[0] == 0
+        code, _, err = translate(*command)
+        assert code == 1
+        assert f"{Path(name).stem}.de{Path(name).suffix} exists" in err
