@@ -76,7 +76,7 @@ def app_routes(
     history = History(history_path, sound_mb=pool.settings.history_sound_mb)
     threads = FairThreads()
     logins = Logins(dict(options.logins), tokens, required=options.login_required)
-    service = make_service(pool, options, logins, lambda: sessions.running)
+    service = make_service(pool, options, logins, sessions)
     uploads = Uploads(
         options.upload_mb, options.minutes, options.sessions, options.uploads_per_person
     )

@@ -9,10 +9,11 @@ from typing import Any, Protocol, runtime_checkable
 
 from edgeapp.console import print_traceback
 from edgeapp.exit_codes import unexpected
+from edgeapp.server.places import Places
 from pipelines import EdgeError, OptionError
 
 __all__ = [
-    "Message", "ResumableTask", "Send", "Session", "Sessions", "Task", "TaskCancelled",
+    "Holder", "Message", "ResumableTask", "Send", "Session", "Sessions", "Task", "TaskCancelled",
     "TooManySessions",
 ]  # fmt: skip
 
@@ -83,19 +84,41 @@ class ResumableTask(Protocol):
         ...
 
 
+class Holder(Protocol):
+    """A session that can have a place: a tab's, or a program's.
+
+    Attributes:
+        person: Whose session it is.
+        parked: It goes on without its tab.
+        claimed: Its tab is there again.
+        evicted: It gave its place to another session.
+    """
+
+    person: str
+    parked: bool
+    claimed: bool
+    evicted: bool
+
+    def close(self) -> None:
+        """End the session. From any thread."""
+        ...
+
+
 class Sessions:
-    """All open sessions.
+    """All open sessions: of tabs, of /v1/live, of the Realtime interface.
 
     Args:
-        limit: The number of sessions that may have running tasks at the same time.
+        limit: The number of places at work.
         per_person: How many of them may be one person's. None: all.
+
+    Attributes:
+        places: The places of the sessions that have running tasks. Requests share them.
     """
 
     def __init__(self, limit: int, per_person: int | None = None) -> None:
-        self.limit = limit
-        self._per_person = limit if per_person is None else per_person
+        self.places = Places(limit, per_person)
         self._lock = threading.Lock()
-        self._running: set[Session] = set()
+        self._running: set[Holder] = set()
 
     @property
     def running(self) -> int:
@@ -103,7 +126,7 @@ class Sessions:
         with self._lock:
             return sum(not session.parked for session in self._running)
 
-    def acquire(self, session: Session) -> None:
+    def acquire(self, session: Holder) -> None:
         """Count a session as running, if it is not yet. A parked session gives its place away.
 
         Raises:
@@ -113,30 +136,36 @@ class Sessions:
             if session in self._running:
                 return
             self._evict_for(session)
-            if len(self._running) >= self.limit:
-                sessions = "1 session runs" if self.limit == 1 else f"{self.limit} sessions run"
-                raise TooManySessions(
-                    f"this machine is busy: {sessions} on it already. Try again when one has ended."
-                )
-            if sum(each.person == session.person for each in self._running) >= self._per_person:
-                raise TooManySessions(
-                    f"{self._per_person} of the sessions that run are yours, and the rest is for "
-                    "others. Try again when one has ended."
-                )
+            if not self.places.take(session, session.person):
+                raise self._refusal()
             self._running.add(session)
 
-    def _evict_for(self, session: Session) -> None:
+    def _refusal(self) -> TooManySessions:
+        """What is said to a session without a place. The lock is held."""
+        limit, per_person = self.places.limit, self.places.per_person
+        if not self.places.full:
+            return TooManySessions(
+                f"{per_person} of the sessions that run are yours, and the rest is for others. Try "
+                "again when one has ended."
+            )
+        if len(self._running) < limit:
+            busy = "all its places are taken by sessions and requests"
+        else:
+            busy = f"{limit} session{'s run' if limit > 1 else ' runs'} on it already"
+        return TooManySessions(f"this machine is busy: {busy}. Try again when one has ended.")
+
+    def _evict_for(self, session: Holder) -> None:
         """End a parked session if the new one has no place otherwise. The lock is held."""
-        own = [each for each in self._running if each.person == session.person]
-        if len(self._running) >= self.limit:
+        if self.places.full:
             candidates = list(self._running)
-        elif len(own) >= self._per_person:
-            candidates = own
+        elif self.places.count(session.person) >= self.places.per_person:
+            candidates = [each for each in self._running if each.person == session.person]
         else:
             return
         for parked in (each for each in candidates if each.parked and not each.claimed):
             parked.evicted = True
             self._running.discard(parked)
+            self.places.give_back(parked)
             threading.Thread(target=parked.close, daemon=True).start()  # it takes its own lock
             return
 
@@ -150,10 +179,11 @@ class Sessions:
             session.claimed = not session.evicted
             return session.claimed
 
-    def release(self, session: Session) -> None:
+    def release(self, session: Holder) -> None:
         """Count a session as idle."""
         with self._lock:
             self._running.discard(session)
+        self.places.give_back(session)
 
     def close(self) -> None:
         """Close all running sessions."""

@@ -56,8 +56,8 @@ MaxSessions = Annotated[
     int,
     typer.Option(
         "--max-sessions",
-        help="Maximum number of sessions of the page, and of requests of programs, at work at "
-        "the same time; 64 more requests may wait.",
+        help="Maximum number of sessions (of the page, of live captions of programs) and requests "
+        "of programs at work at the same time, together; 64 more requests may wait.",
     ),
 ]
 MaxUploadMb = Annotated[

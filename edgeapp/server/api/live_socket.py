@@ -9,7 +9,6 @@ it has received.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 from contextlib import suppress
 from functools import partial
@@ -22,13 +21,14 @@ from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.api.errors import ApiError, api_error_of
 from edgeapp.server.api.openai_audio import DEFAULT_MODEL, installed_model
 from edgeapp.server.api.service import ApiService
+from edgeapp.server.client_json import read_json
 from edgeapp.server.fairness import MessageRates
 from edgeapp.server.page.picker_options import ModelChoice
 from edgeapp.server.parking import Parking
 from edgeapp.server.sessions import Message, Session, Sessions
 from edgeapp.server.tasks.event_task import EventTask
 from edgeapp.server.transport.outbox import Outbox
-from edgeapp.server.transport.websockets import TRY_AGAIN_LATER, close_when_full, serve_parts
+from edgeapp.server.transport.websockets import IDLE, TRY_AGAIN_LATER, close_when_full, serve_parts
 from pipelines import EdgeError, language_code
 
 __all__ = ["LiveSocket"]
@@ -40,6 +40,7 @@ _PIECE_S = 5.0  # of audio that is passed on at a time
 _ROOM_CHECKED_S = 0.02
 _AUDIO_COST, _TEXT_COST = 1.0, 12.0  # see MessageRates
 _LOGIN_CHECKED_S = 30.0
+_IDLE_S = 15 * 60.0  # a client that sends nothing for so long gives its place away
 # Close codes of WebSocket.
 _DONE, _POLICY_VIOLATION = 1000, 1008
 
@@ -91,6 +92,8 @@ class _Connection:
         self._session: Session | None = None  # None: another connection has taken it
         self._loop = asyncio.get_running_loop()
         self._ended = False  # the session has ended; what waits is still sent
+        self._close_code = _DONE
+        self._stopped = False  # the client has sent all its audio
         self._resuming = False  # a session that was taken up has not said `resumed` yet
 
     async def begin(self) -> None:
@@ -182,7 +185,7 @@ class _Connection:
         """Send messages; returns a close code."""
         while True:
             if self._ended and self._outbox.empty:
-                return _DONE
+                return self._close_code
             text = await self._outbox.get(_LOGIN_CHECKED_S)
             if self._logins.user_of(self._websocket) is None:
                 return CLOSE_FORBIDDEN
@@ -192,7 +195,13 @@ class _Connection:
     async def _read(self) -> int:
         """Receive audio until the connection is closed; returns a close code."""
         while True:
-            frame = await self._websocket.receive()
+            try:
+                # Not wait_for, which in Python 3.11 loses a cancellation as a message arrives.
+                async with asyncio.timeout(None if self._stopped else _IDLE_S):
+                    frame = await self._websocket.receive()
+            except TimeoutError:
+                self._end_idle()
+                continue
             if frame["type"] == "websocket.disconnect":
                 return 0
             audio = frame.get("bytes")
@@ -201,12 +210,23 @@ class _Connection:
             )
             if audio is None:
                 if _type_of(frame.get("text") or "") == "stop":
+                    self._stopped = True
                     if self._session is not None:
                         self._session.stop("live")
                     continue
                 self._outbox.put({"type": "error", "message": 'the only text is {"type": "stop"}'})
             elif not await self._receive_audio(audio):
                 return _POLICY_VIOLATION
+
+    def _end_idle(self) -> None:
+        """End the session of a client that sends nothing; the writer closes the connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+        message = f"nothing was received for {_IDLE_S / 60:g} minutes: the session ends"
+        self._outbox.put({"type": "error", "message": message})
+        self._stopped, self._close_code = True, IDLE
+        self._loop.call_soon(self._end)  # after the message is queued
 
     async def _receive_audio(self, audio: bytes) -> bool:
         """Pass audio on as the model takes it; False: it is not valid."""
@@ -259,7 +279,7 @@ def _choice(options: dict[str, str]) -> ModelChoice:
 
 def _type_of(text: str) -> Any:
     try:
-        message = json.loads(text)
-    except (ValueError, RecursionError):
+        message = read_json(text)
+    except ValueError:
         return None
     return message.get("type") if isinstance(message, dict) else None

@@ -30,7 +30,7 @@ __all__ = ["api_routes", "make_service"]
 
 
 def make_service(
-    pool: ModelPool, options: ServerOptions, logins: Logins, sessions: Callable[[], int]
+    pool: ModelPool, options: ServerOptions, logins: Logins, sessions: Sessions
 ) -> ApiService:
     """Make what the interfaces share.
 
@@ -38,15 +38,14 @@ def make_service(
         pool: The shared models.
         options: Of the server.
         logins: Who sends a request.
-        sessions: The number of the page's sessions that run.
+        sessions: All live sessions, those of the page too; requests share their places.
     """
-    per_person = options.sessions_per_person
     waiting_per_person = MAX_WAITING // 2 if options.shared else MAX_WAITING
-    queue = WorkQueue(options.sessions, MAX_WAITING, per_person, waiting_per_person)
+    queue = WorkQueue(sessions.places, MAX_WAITING, waiting_per_person)
     gauges: dict[str, tuple[str, Callable[[], float]]] = {
         "working": ("Requests of programs at work.", lambda: queue.working),
         "waiting": ("Requests of programs in the line.", lambda: queue.waiting),
-        "sessions": ("Sessions of the page that run.", sessions),
+        "sessions": ("Sessions that run.", lambda: sessions.running),
         "memory_bytes": ("Memory of the process, GPU memory included.", memory_in_use),
         "cache_bytes": ("Caches of all models.", lambda: pool.cache_bytes),
         "models": ("Models in memory.", lambda: len(pool.loaded)),
@@ -68,7 +67,7 @@ def api_routes(service: ApiService, sessions: Sessions) -> list[BaseRoute]:
     return [
         *OpenAIAudio(service).routes,
         *LibreTranslate(service).routes,
-        *RealtimeSocket(service).routes,
+        *RealtimeSocket(service, sessions).routes,
         *LiveSocket(service, sessions).routes,
         *status_routes(service),
         *openapi_routes(),

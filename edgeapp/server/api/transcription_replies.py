@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from math import ceil
+from math import ceil, log
 from typing import TYPE_CHECKING, Any, Literal
 
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
@@ -19,9 +19,13 @@ from edgeapp.subtitles.shaping import shaped
 from pipelines import LANGUAGES
 
 if TYPE_CHECKING:
-    from pipelines import Segment
+    from pipelines import Segment, Word
 
-__all__ = ["complete_reply", "segment_content", "streamed_reply"]
+__all__ = [
+    "complete_reply", "segment_content", "segment_logprobs", "streamed_reply", "word_logprobs",
+]  # fmt: skip
+
+_LEAST_PROBABILITY = 1e-10  # its logarithm is finite
 
 
 def complete_reply(
@@ -47,7 +51,7 @@ def complete_reply(
         return Response(render(transcript, request.response_format), media_type=kind)
     content: dict[str, Any] = {"text": text, "usage": _usage(started)}
     if request.logprobs:
-        content["logprobs"] = _logprobs(segments)
+        content["logprobs"] = segment_logprobs(segments)
     if request.response_format == "verbose_json":
         language = "en" if task == "translate" else started.language
         content = {
@@ -92,7 +96,7 @@ def streamed_reply(
                     delta = item.text if text else item.text.lstrip()
                     event: dict[str, Any] = {"type": "transcript.text.delta", "delta": delta}
                     if request.logprobs:
-                        event["logprobs"] = _logprobs([item], begins_text=not text)
+                        event["logprobs"] = segment_logprobs([item], begins_text=not text)
                     text += delta
                     yield _event(event)
         except Exception as error:
@@ -107,7 +111,7 @@ def streamed_reply(
             "type": "transcript.text.done", "text": text, **_times(request, segments)
         }  # fmt: skip
         if request.logprobs:
-            done["logprobs"] = _logprobs(segments)
+            done["logprobs"] = segment_logprobs(segments)
         if started is not None:
             done["usage"] = _usage(started)
         yield _event(done)
@@ -138,7 +142,9 @@ def _times(request: TranscriptionRequest, segments: Sequence[Segment]) -> dict[s
     return content
 
 
-def _logprobs(segments: Sequence[Segment], *, begins_text: bool = True) -> list[dict[str, Any]]:
+def segment_logprobs(
+    segments: Sequence[Segment], *, begins_text: bool = True
+) -> list[dict[str, Any]]:
     """The tokens of a text with their log-probabilities. Their bytes add up to the text.
 
     Args:
@@ -155,6 +161,21 @@ def _logprobs(segments: Sequence[Segment], *, begins_text: bool = True) -> list[
                     continue
             shown = utf8.decode("utf-8", errors="replace")
             content.append({"token": shown, "bytes": list(utf8), "logprob": token.logprob})
+    return content
+
+
+def word_logprobs(words: Sequence[Word], *, begins_text: bool = True) -> list[dict[str, Any]]:
+    """Return words in place of tokens, in the shape of `segment_logprobs`: for live recognition.
+
+    Args:
+        words: Of the text.
+        begins_text: Leave out the white space that the text does not begin with.
+    """
+    content: list[dict[str, Any]] = []
+    for word in words:
+        shown = word.word.lstrip() if begins_text and not content else word.word
+        logprob = log(max(word.probability, _LEAST_PROBABILITY))
+        content.append({"token": shown, "bytes": list(shown.encode()), "logprob": logprob})
     return content
 
 

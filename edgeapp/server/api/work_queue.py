@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import ceil
+
+from edgeapp.server.places import Places
 
 __all__ = ["MAX_WAITING", "Place", "QueueFull", "ShuttingDown", "WorkQueue"]
 
@@ -59,27 +61,25 @@ class WorkQueue:
     """The requests that are at work, and those that wait. Used in the event loop's thread.
 
     Args:
-        at_work: The number of requests at work at the same time.
+        places: Those at work; sessions have some of them.
         waiting: The number that may wait.
-        per_person: How many of those at work may be one client's. None: all.
         waiting_per_person: How many of those that wait may be one client's. None: all.
     """
 
     def __init__(
         self,
-        at_work: int,
+        places: Places,
         waiting: int = MAX_WAITING,
-        per_person: int | None = None,
         waiting_per_person: int | None = None,
     ) -> None:
-        self._limit, self._max_waiting = at_work, waiting
-        self._per_person = per_person or at_work
+        self._places, self._max_waiting = places, waiting
+        places.when_free(self._place_is_free)
         self._waiting_per_person = waiting if waiting_per_person is None else waiting_per_person
         self._working: set[Place] = set()
         self._line: list[Place] = []  # in the order of arrival
-        self._counts: Counter[str] = Counter()  # at work, by person
         self._mean_s = 2.0  # of a request at work
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def working(self) -> int:
@@ -109,6 +109,7 @@ class WorkQueue:
         """
         if self._closed:
             raise ShuttingDown
+        self._loop = asyncio.get_running_loop()
         place = Place(person, priority, _queue=self, _began=time.monotonic())
         self._line.append(place)
         self._admit()
@@ -140,31 +141,34 @@ class WorkQueue:
             )
 
     def _retry_after_s(self, ahead: int) -> int:
-        return ceil(min(_MAX_RETRY_AFTER_S, max(1.0, self._mean_s * ahead / self._limit)))
+        return ceil(min(_MAX_RETRY_AFTER_S, max(1.0, self._mean_s * ahead / self._places.limit)))
 
     def _leave(self, place: Place) -> None:
         if place in self._working:
             self._working.remove(place)
-            self._counts[place.person] -= 1
-            if not self._counts[place.person]:
-                del self._counts[place.person]
             taken = time.monotonic() - place._began
             self._mean_s += _SMOOTHING * (taken - self._mean_s)
+            self._places.give_back(place)
         else:
             self._line.remove(place)
         self._admit()
 
+    def _place_is_free(self) -> None:
+        """Let a request go on, since a session has ended. From any thread."""
+        if self._line and self._loop is not None:
+            with suppress(RuntimeError):  # the server has ended
+                self._loop.call_soon_threadsafe(self._admit)
+
     def _admit(self) -> None:
         """Give free places to those who are first in the line."""
-        while len(self._working) < self._limit:
-            ready = [p for p in self._line if self._counts[p.person] < self._per_person]
-            if not ready:
-                return
+        counts, per_person = self._places.count, self._places.per_person
+        while ready := [place for place in self._line if counts(place.person) < per_person]:
             # min returns the first of equals: who came first.
-            place = min(ready, key=lambda p: (p.priority, self._counts[p.person]))
+            place = min(ready, key=lambda p: (p.priority, counts(p.person)))
+            if not self._places.take(place, place.person):
+                return
             self._line.remove(place)
             self._working.add(place)
-            self._counts[place.person] += 1
             now = time.monotonic()
             place.waited_s, place._began = now - place._began, now
             place._turn.set()

@@ -75,7 +75,7 @@ class PageApi:
             "models": model_list(self._pool),
             "memory": memory_in_use(),
             "running": self._sessions.running,
-            "limit": self._sessions.limit,
+            "limit": self._sessions.places.limit,
             "can_change": self._can_change_models,
         }
 

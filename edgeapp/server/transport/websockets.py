@@ -12,10 +12,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from edgeapp.console import print_traceback
 from edgeapp.server.transport.outbox import Outbox
 
-__all__ = ["INTERNAL_ERROR", "TRY_AGAIN_LATER", "close_when_full", "serve_parts"]
+__all__ = ["IDLE", "INTERNAL_ERROR", "TRY_AGAIN_LATER", "close_when_full", "serve_parts"]
 
 # Close codes of WebSocket.
 INTERNAL_ERROR, TRY_AGAIN_LATER = 1011, 1013
+IDLE = 4408  # ours, as the status 408 of HTTP: the client has sent nothing for too long
+_REASONS = {IDLE: "idle"}
 _CLOSING_S = 1.0
 
 Part = Callable[[], Coroutine[Any, Any, int]]
@@ -46,7 +48,7 @@ async def serve_parts(
     if code := max(_close_code(task) for task in tasks):
         # A client that reads nothing does not get the close frame either.
         with suppress(WebSocketDisconnect, RuntimeError, TimeoutError):
-            await asyncio.wait_for(websocket.close(code), _CLOSING_S)
+            await asyncio.wait_for(websocket.close(code, _REASONS.get(code)), _CLOSING_S)
 
 
 async def close_when_full(outbox: Outbox) -> int:

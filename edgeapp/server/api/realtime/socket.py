@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import json
 import secrets
 import threading
-from collections import Counter
 from contextlib import suppress
 from typing import Any
 
@@ -16,6 +14,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from edgeapp.memory_limit import MemoryLimitReached
+from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.api.errors import ApiError, api_error_of
 from edgeapp.server.api.openai_audio import DEFAULT_MODEL, installed_model
 from edgeapp.server.api.realtime.config import SessionConfig
@@ -29,7 +28,11 @@ from edgeapp.server.api.realtime.worker import (
     event_id,
 )
 from edgeapp.server.api.service import ApiService
+from edgeapp.server.client_json import read_json
+from edgeapp.server.fairness import MessageRates
 from edgeapp.server.replies import error_content
+from edgeapp.server.sessions import Sessions, TooManySessions
+from edgeapp.server.transport.websockets import IDLE, TRY_AGAIN_LATER, serve_parts
 
 __all__ = ["RealtimeSocket"]
 
@@ -38,7 +41,12 @@ _PATH = "/v1/realtime"
 # one, and one more for each 64 KB of audio: the longest message fits.
 _MAX_AHEAD, _BLOCK_BYTES = 64, 1 << 16
 _MAX_UNSENT = 256  # events that wait for the client; then its bytes are not read either
-_POLICY_VIOLATION, _TRY_AGAIN_LATER = 1008, 1013  # close codes of WebSocket
+_MESSAGE_COST = 1.0  # see MessageRates
+_LOGIN_CHECKED_S = 30.0
+_IDLE_S = 15 * 60.0  # a client that sends nothing for so long gives its place away
+_SENT_S = 1.0  # for the last event
+_BETA_HEADER = ("openai-beta", "realtime=v1")
+_POLICY_VIOLATION = 1008  # close code of WebSocket
 
 
 class RealtimeSocket:
@@ -46,11 +54,12 @@ class RealtimeSocket:
 
     Args:
         service: What the interfaces share.
+        sessions: All live sessions, those of the page too.
     """
 
-    def __init__(self, service: ApiService) -> None:
-        self._service = service
-        self._open: Counter[str] = Counter()  # sessions by person
+    def __init__(self, service: ApiService, sessions: Sessions) -> None:
+        self._service, self._sessions = service, sessions
+        self._rates = MessageRates()
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -61,49 +70,45 @@ class RealtimeSocket:
         """Serve one session until it is closed."""
         offered = websocket.scope.get("subprotocols", [])
         await websocket.accept("realtime" if "realtime" in offered else None)
-        person, options = self._service.logins.person_of(websocket), self._service.options
-        with suppress(WebSocketDisconnect, RuntimeError):
-            if websocket.query_params.get("intent") != "transcription":
-                await self._refuse(
-                    websocket,
-                    ApiError(400, "only transcription sessions exist: ?intent=transcription"),
-                    _POLICY_VIOLATION,
-                )
-                return
-            full = sum(self._open.values()) >= options.sessions
-            if full or self._open[person] >= options.sessions_per_person:
-                await self._refuse(
-                    websocket,
-                    ApiError(429, "this machine is busy with other sessions; try again later"),
-                    _TRY_AGAIN_LATER,
-                )
-                return
-        self._open[person] += 1
+        if websocket.query_params.get("intent") != "transcription":
+            refusal = ApiError(400, "only transcription sessions exist: ?intent=transcription")
+            await self._refuse(websocket, refusal, _POLICY_VIOLATION)
+            return
+        session = _Session(self._service, websocket, self._rates)
         try:
+            self._sessions.acquire(session)
             with self._service.pool.memory_limit.live_session(_MAX_AHEAD * _BLOCK_BYTES):
-                await _Session(self._service, websocket).run()
-        except MemoryLimitReached as error:
-            with suppress(WebSocketDisconnect, RuntimeError):
-                await self._refuse(websocket, api_error_of(error), _TRY_AGAIN_LATER)
+                await session.run()
+        except (MemoryLimitReached, TooManySessions) as error:
+            await self._refuse(websocket, api_error_of(error), TRY_AGAIN_LATER)
         finally:
-            self._open[person] -= 1
-            if not self._open[person]:
-                del self._open[person]
+            self._sessions.release(session)
 
     async def _refuse(self, websocket: WebSocket, error: ApiError, code: int) -> None:
-        await websocket.send_json({"event_id": event_id(), **_error_event(error)})
-        await websocket.close(code)
+        with suppress(WebSocketDisconnect, RuntimeError):
+            await websocket.send_json({"event_id": event_id(), **_error_event(error)})
+            await websocket.close(code)
 
 
 class _Session:
-    """One connection: a worker in a thread, and the events that go out."""
+    """One connection: a worker in a thread, and the events that go out.
 
-    def __init__(self, service: ApiService, websocket: WebSocket) -> None:
-        self._websocket, self._service = websocket, service
+    It has a place among all sessions (see `Holder`); it cannot be parked.
+    """
+
+    parked = claimed = evicted = False
+
+    def __init__(self, service: ApiService, websocket: WebSocket, rates: MessageRates) -> None:
+        self._websocket, self._service, self._rates = websocket, service, rates
+        self.person = service.logins.person_of(websocket)
         self._loop = asyncio.get_running_loop()
         self._id = f"sess_{secrets.token_hex(10)}"
-        # GA clients name the model in the session, some in the address.
-        self._config = SessionConfig(model=websocket.query_params.get("model") or DEFAULT_MODEL)
+        header, value = _BETA_HEADER
+        self._config = SessionConfig(
+            # GA clients name the model in the session, some in the address.
+            model=websocket.query_params.get("model") or DEFAULT_MODEL,
+            beta=websocket.headers.get(header) == value,
+        )
         self._outgoing: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._room = asyncio.Semaphore(_MAX_AHEAD)
         self._worker = RealtimeWorker(
@@ -114,45 +119,79 @@ class _Session:
         )
 
     async def run(self) -> None:
-        """Serve the connection until one side closes it."""
+        """Serve the connection until one side closes it, or the login ends."""
         thread = threading.Thread(target=self._worker.run, name="edgeapp-realtime", daemon=True)
         thread.start()
-        sending = asyncio.ensure_future(self._send())
-        try:
-            self._post({"type": "session.created", "session": self._config.as_session(self._id)})
-            while True:
-                await self._receive(await self._websocket.receive_text())
-                await self._until_read(sending)
-        except (WebSocketDisconnect, RuntimeError, KeyError):
-            pass  # KeyError: a binary message, which this interface has not
-        finally:
-            self._worker.cancel()
-            sending.cancel()
-            with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
-                await sending
+        self._post_session("created")
+        await serve_parts(self._websocket, (self._read, self._write), self.close)
+
+    def close(self) -> None:
+        """End the recognition. From any thread."""
+        self._worker.cancel()
+
+    async def _read(self) -> int:
+        """Process messages until the connection is closed; returns a close code."""
+        while True:
+            try:
+                # Not wait_for, which in Python 3.11 loses a cancellation as a message arrives.
+                async with asyncio.timeout(_IDLE_S):
+                    text = await self._websocket.receive_text()
+            except TimeoutError:
+                return await self._end_idle()
+            except KeyError:
+                return _POLICY_VIOLATION  # a binary message, which this interface has not
+            await self._rates.take(self.person, _MESSAGE_COST)
+            await self._receive(text)
+            if self._outgoing.qsize() >= _MAX_UNSENT:  # a client that does not read is not read
+                await self._outgoing.join()
+
+    async def _end_idle(self) -> int:
+        message = (
+            f"nothing was received for {_IDLE_S / 60:g} minutes: the session ends. Open another "
+            "one, or send audio of silence"
+        )
+        self._post(_error_event(ApiError(400, message, code="session_expired")))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SENT_S):
+                await self._outgoing.join()
+        return IDLE
+
+    async def _write(self) -> int:
+        """Send events while the login is valid; returns a close code."""
+        while True:
+            event = None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOGIN_CHECKED_S):
+                    event = await self._outgoing.get()
+            if self._service.logins.user_of(self._websocket) is None:
+                return CLOSE_FORBIDDEN
+            if event is not None:
+                await self._websocket.send_json(event)
+                self._outgoing.task_done()
 
     async def _receive(self, text: str) -> None:
         """Process a message of the client. An error is sent, and the session goes on."""
         message: Any = None
         try:
-            message = json.loads(text)
+            message = read_json(text)
             if not isinstance(message, dict):
                 raise ApiError(400, "a message must be a JSON object with a type")
             await self._process(message)
-        except (ValueError, RecursionError):
+        except ValueError:
             self._post(_error_event(ApiError(400, "a message must be JSON")))
         except ApiError as error:
             self._post(_error_event(error, message))
 
     async def _process(self, message: dict[str, Any]) -> None:
         kind = message.get("type")
-        if kind == "session.update":
-            config = self._config.updated(message.get("session"))
+        if kind in ("session.update", "transcription_session.update"):
+            beta = kind != "session.update"
+            updated = self._config.updated_by_beta if beta else self._config.updated
+            config = updated(message.get("session"))
             await asyncio.to_thread(installed_model, config.model, "asr")
             self._config = config
             await self._put(Update(self._config))
-            session = self._config.as_session(self._id)
-            self._post({"type": "session.updated", "session": session})
+            self._post_session("updated")
         elif kind == "input_audio_buffer.append":
             await self._put(Append(_audio_of(message)))
         elif kind == "input_audio_buffer.commit":
@@ -178,20 +217,10 @@ class _Session:
         for _ in range(_blocks(command)):
             self._room.release()
 
-    async def _until_read(self, sending: asyncio.Future[None]) -> None:
-        """Wait for a client that does not read what it is sent."""
-        if self._outgoing.qsize() < _MAX_UNSENT:
-            return
-        sent = asyncio.ensure_future(self._outgoing.join())
-        try:
-            await asyncio.wait((sent, sending), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            sent.cancel()
-
-    async def _send(self) -> None:
-        while True:
-            await self._websocket.send_json(await self._outgoing.get())
-            self._outgoing.task_done()
+    def _post_session(self, what: str) -> None:
+        """Send the configuration, which was created or updated."""
+        kind = "transcription_session" if self._config.beta else "session"
+        self._post({"type": f"{kind}.{what}", "session": self._config.as_session(self._id)})
 
     def _post(self, event: dict[str, Any]) -> None:
         self._outgoing.put_nowait({"event_id": event_id(), **event})

@@ -19,6 +19,7 @@ from edgeapp.server.api.errors import ApiError, api_error_of
 from edgeapp.server.api.openai_audio import installed_model
 from edgeapp.server.api.realtime.audio_formats import AudioDecoder
 from edgeapp.server.api.realtime.config import SessionConfig
+from edgeapp.server.api.transcription_replies import segment_logprobs, word_logprobs
 from edgeapp.server.replies import error_content
 from pipelines import SAMPLE_RATE, EdgeError
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Append", "Clear", "Command", "Commit", "RealtimeWorker", "Update", "event_id"]
 
 Event = dict[str, Any]
+Logprob = dict[str, Any]  # of a token: token, bytes, logprob
 _TRANSCRIPTION = "conversation.item.input_audio_transcription"
 _MAX_BUFFER_S = 600.0  # of audio that the client has not committed
 _SMALLEST_COMMIT_S = 0.1
@@ -92,6 +94,7 @@ class RealtimeWorker:
         self._item = ""  # the id of the item that is being made
         self._previous: str | None = None
         self._texts: list[str] = []  # of the item
+        self._logprobs: list[Logprob] = []  # of the item
         self._began_s = 0.0  # of the utterance
         self._cancelled = False
 
@@ -187,12 +190,15 @@ class RealtimeWorker:
         from pipelines import SegmentDone, TranscribeOptions, TranscriptionInfo
 
         language = None
+        transcriber = self._transcriber()
         options = TranscribeOptions(
             language=self._config.language,
             initial_prompt=self._config.prompt,
+            # Models that cannot tell the times of words cannot tell these either.
+            token_logprobs=self._config.logprobs and transcriber.capabilities.word_timestamps,
             priority=Priority.LIVE_RECOGNITION,
         )
-        stream = self._transcriber().stream(samples, options)
+        stream = transcriber.stream(samples, options)
         try:
             for event in stream:
                 if self._cancelled:
@@ -200,7 +206,10 @@ class RealtimeWorker:
                 if isinstance(event, TranscriptionInfo):
                     language = event.language
                 elif isinstance(event, SegmentDone):
-                    self._delta(event.segment.text)
+                    segment = event.segment
+                    begins = not self._texts
+                    logprobs = segment_logprobs([segment], begins_text=begins)
+                    self._delta(segment.text, logprobs)
         finally:
             stream.close()
         self._completed(len(samples) / SAMPLE_RATE, language)
@@ -219,7 +228,8 @@ class RealtimeWorker:
                     "item_id": self._item,
                 })  # fmt: skip
             elif isinstance(event, CommittedText):
-                self._delta(event.text)
+                begins = not self._texts
+                self._delta(event.text, word_logprobs(event.words, begins_text=begins))
             elif isinstance(event, SpeechEnded):
                 self._send({
                     "type": "input_audio_buffer.speech_stopped",
@@ -231,7 +241,7 @@ class RealtimeWorker:
                 self._completed(event.time - self._began_s, language)
 
     def _begin_item(self) -> None:
-        self._item, self._texts = f"item_{secrets.token_hex(10)}", []
+        self._item, self._texts, self._logprobs = f"item_{secrets.token_hex(10)}", [], []
 
     def _committed(self) -> None:
         self._send({
@@ -241,7 +251,7 @@ class RealtimeWorker:
         })  # fmt: skip
         content = {"type": "input_audio", "transcript": None}
         self._send({
-            "type": "conversation.item.added",
+            "type": f"conversation.item.{'created' if self._config.beta else 'added'}",
             "previous_item_id": self._previous,
             "item": {
                 "id": self._item, "object": "realtime.item", "type": "message", "role": "user",
@@ -250,16 +260,22 @@ class RealtimeWorker:
         })  # fmt: skip
         self._previous = self._item
 
-    def _delta(self, text: str) -> None:
+    def _delta(self, text: str, logprobs: list[Logprob]) -> None:
         delta = text if self._texts else text.lstrip()
         if delta:
             self._texts.append(delta)
-            self._send(self._of_item("delta", delta=delta))
+            self._logprobs += logprobs
+            self._send(self._of_item("delta", delta=delta, **self._included(logprobs)))
+
+    def _included(self, logprobs: list[Logprob]) -> Event:
+        """The field for the client that has asked for log-probabilities; null: there are none."""
+        return {"logprobs": logprobs or None} if self._config.logprobs else {}
 
     def _completed(self, seconds: float, language: str | None) -> None:
         transcript = "".join(self._texts).strip()
         usage = {"type": "duration", "seconds": ceil(max(0.0, seconds))}
-        self._send(self._of_item("completed", transcript=transcript, usage=usage))
+        included = self._included(self._logprobs)
+        self._send(self._of_item("completed", transcript=transcript, usage=usage, **included))
         item, self._item = self._item, ""
         target = self._config.translate_to
         if target is not None and transcript:

@@ -296,3 +296,23 @@ def test_resumed_comes_first_though_recognition_goes_on(
         assert next_event(socket)["type"] == "resumed"
         socket.send('{"type": "stop"}')
         to_the_end(socket)
+
+
+def test_a_client_that_sends_nothing_gives_its_place_away(
+    thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeapp.server.api.live_socket._IDLE_S", 0.5)
+    url = thread_server(sessions=1)
+    with live(url, "rate=16000") as socket:
+        events = [next_event(socket)]
+        with suppress(ConnectionClosed):
+            while True:
+                events.append(next_event(socket))
+        assert "nothing was received" in events[-1]["message"]
+        assert (socket.close_code, socket.close_reason) == (4408, "idle")
+    # One that has sent all its audio waits for the events, and is not idle.
+    with live(url, "rate=16000&language=en") as socket:
+        next_event(socket)
+        socket.send(pcm(16_000, "question.flac"))
+        socket.send('{"type": "stop"}')
+        assert "train to Boston" in text_of(to_the_end(socket))

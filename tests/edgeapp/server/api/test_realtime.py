@@ -25,7 +25,9 @@ from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.realtime.audio_formats import AudioDecoder
 from edgeapp.server.api.realtime.config import SessionConfig
 from edgeapp.server.api.realtime.socket import RealtimeSocket
+from edgeapp.server.fairness import MessageRates
 from edgeapp.server.options import ServerOptions
+from edgeapp.server.sessions import Sessions
 from edgeapp.settings import Settings
 from pipelines import SAMPLE_RATE, load_audio
 from pipelines.hub import assets_folder
@@ -118,13 +120,17 @@ def test_the_client_commits_and_the_utterance_is_translated(api: Api) -> None:
     ("change", "param"),
     [
         ({"type": "realtime"}, "session.type"),
-        (update(noise_reduction={"type": "near_field"}), "session.audio.input.noise_reduction"),
-        (update(turn_detection={"type": "semantic_vad"}),
-         "session.audio.input.turn_detection.type"),
+        (update(noise_reduction={"type": "loud"}), "session.audio.input.noise_reduction.type"),
+        (update(turn_detection={"type": "manual"}), "session.audio.input.turn_detection.type"),
+        (update(turn_detection={"type": "semantic_vad", "eagerness": "very"}),
+         "session.audio.input.turn_detection.eagerness"),
+        (update(turn_detection={"type": "server_vad", "eagerness": "low"}),
+         "session.audio.input.turn_detection.eagerness"),
         (update(format={"type": "audio/pcm", "rate": 16_000}), "session.audio.input.format.rate"),
         (update(transcription={"model": "whisper-1", "delay": "low"}),
          "session.audio.input.transcription.delay"),
-        (update() | {"include": ["item.input_audio_transcription.logprobs"]}, "session.include"),
+        (update() | {"include": ["item.everything"]}, "session.include"),
+        (update() | {"include": "item.input_audio_transcription.logprobs"}, "session.include"),
         (update() | {"voice": "alloy"}, "session.voice"),
         ("x", "session"),
     ],
@@ -134,6 +140,129 @@ def test_what_is_not_supported_is_refused_by_name(change: Any, param: str) -> No
         SessionConfig().updated(change)
     assert refused.value.param == param
     assert param in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"type": "transcription"}, "session.type"),
+        ({"input_audio_format": "audio/pcm"}, "session.input_audio_format"),
+        ({"input_audio_noise_reduction": "near_field"}, "session.input_audio_noise_reduction"),
+        ({"turn_detection": {"threshold": 2}}, "session.turn_detection.threshold"),
+        ({"input_audio_transcription": None}, "session.input_audio_transcription"),
+    ],
+)
+def test_the_beta_form_is_refused_by_its_own_names(change: Any, param: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        SessionConfig().updated_by_beta(change)
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize("eagerness", [None, "auto", "low", "medium", "high"])
+def test_semantic_vad_becomes_server_vad(eagerness: str | None) -> None:
+    turns = {"type": "semantic_vad", "eagerness": eagerness, "create_response": False}
+    answer = SessionConfig().updated(update(turn_detection=turns)).as_session("sess_1")
+    found = answer["audio"]["input"]["turn_detection"]
+    assert found["type"] == "server_vad"
+    expected = {"low": 1_000, "high": 300}.get(eagerness or "", 500)
+    assert found["silence_duration_ms"] == expected
+
+
+def test_a_session_of_the_beta_form(api: Api) -> None:
+    header = {"OpenAI-Beta": "realtime=v1"}
+    with session(api.url, additional_headers=header) as socket:
+        until(socket, "transcription_session.created")
+        fields = {
+            "input_audio_format": "pcm16",
+            "input_audio_transcription": {"model": "whisper-1", "language": "en", "prompt": ""},
+            "input_audio_noise_reduction": {"type": "near_field"},
+            "turn_detection": None,
+            "include": ["item.input_audio_transcription.logprobs"],
+        }
+        send(socket, "transcription_session.update", session=fields)
+        updated = until(socket, "transcription_session.updated")[-1]["session"]
+        assert updated["turn_detection"] is None
+        assert updated["input_audio_transcription"]["language"] == "en"
+        assert updated["input_audio_noise_reduction"] is None
+        append(socket, pcm24(0))
+        send(socket, "input_audio_buffer.commit")
+        events = until(socket, f"{ITEM}.completed")
+    assert "conversation.item.created" in [event["type"] for event in events]
+    assert "train to Boston" in events[-1]["transcript"]
+
+
+@pytest.mark.parametrize("turns", [None, {"type": "semantic_vad"}])
+def test_what_pipecat_and_livekit_send_is_taken(api: Api, turns: Any) -> None:
+    """Noise is not reduced, and the answer says so; log-probabilities are sent."""
+    with session(api.url) as socket:
+        source = update(
+            format={"type": "audio/pcm", "rate": 24_000},
+            transcription={"model": "whisper-1", "language": "en"},
+            noise_reduction={"type": "far_field"},
+            turn_detection=turns,
+        )
+        include = ["item.input_audio_transcription.logprobs"]
+        send(socket, "session.update", session=source | {"include": include})
+        updated = until(socket, "session.updated")[-1]["session"]
+        assert updated["audio"]["input"]["noise_reduction"] is None
+        assert updated["include"] == include
+        append(socket, pcm24(1.5))
+        if turns is None:
+            send(socket, "input_audio_buffer.commit")
+        events = until(socket, f"{ITEM}.completed")
+    done = events[-1]
+    assert "train to Boston" in done["transcript"]
+    spoken = b"".join(bytes(token["bytes"]) for token in done["logprobs"]).decode()
+    assert spoken.strip() == done["transcript"]
+    assert all(-30 < token["logprob"] <= 0 for token in done["logprobs"])
+    deltas = [event for event in events if event["type"] == f"{ITEM}.delta"]
+    assert sum((event["logprobs"] for event in deltas), []) == done["logprobs"]
+
+
+def test_a_revoked_token_ends_the_session(
+    thread_server: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeapp.server.api.realtime.socket._LOGIN_CHECKED_S", 0.05)
+    tokens = TokenFile(tmp_path / "tokens.json")
+    secret = tokens.add("phone")
+    url = thread_server(host="0.0.0.0", tokens=tokens)
+    with session(url, additional_headers={"authorization": f"Bearer {secret}"}) as socket:
+        until(socket, "session.created")
+        tokens.revoke("phone")
+        with pytest.raises(ConnectionClosed):
+            socket.recv(20)
+        assert socket.close_code == 4403
+
+
+def test_a_client_that_sends_nothing_gives_its_place_away(
+    thread_server: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeapp.server.api.realtime.socket._IDLE_S", 0.3)
+    url = thread_server(sessions=1)
+    for _ in range(2):
+        with session(url) as socket:
+            error = until(socket, "error")[-1]["error"]
+            assert error["code"] == "session_expired"
+            assert "nothing was received" in error["message"]
+            with pytest.raises(ConnectionClosed):
+                socket.recv(20)
+            assert (socket.close_code, socket.close_reason) == (4408, "idle")
+
+
+def test_messages_are_read_at_a_limited_rate(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    costs: list[float] = []
+
+    async def take(self: MessageRates, person: str, cost: float) -> None:
+        costs.append(cost)
+
+    monkeypatch.setattr(MessageRates, "take", take)
+    with session(api.url) as socket:
+        for _ in range(3):
+            send(socket, "input_audio_buffer.clear")
+        for _ in range(3):
+            until(socket, "input_audio_buffer.cleared")
+    assert len(costs) == 3
+    assert min(costs) > 0
 
 
 def test_a_commit_without_speech_is_an_error(api: Api) -> None:
@@ -251,6 +380,7 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
     class Socket:
         scope: dict[str, Any] = {}  # noqa: RUF012
         query_params = {"intent": "transcription"}  # noqa: RUF012
+        headers: dict[str, str] = {}  # noqa: RUF012
         received = 0
 
         async def accept(self, subprotocol: str | None) -> None:
@@ -258,7 +388,7 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
 
         async def receive_text(self) -> str:
             self.received += 1
-            if self.received > 2_000:
+            if self.received > 1_000:
                 raise WebSocketDisconnect
             return "not JSON"
 
@@ -267,10 +397,10 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
 
     async def talk() -> tuple[int, int]:
         pool = ModelPool(Settings(), listed_only=True)
-        logins = SimpleNamespace(person_of=lambda connection: "")
+        logins = SimpleNamespace(person_of=lambda connection: "", user_of=lambda connection: "")
         service: Any = SimpleNamespace(pool=pool, logins=logins, options=ServerOptions())
         socket: Any = Socket()
-        serving = asyncio.create_task(RealtimeSocket(service).serve(socket))
+        serving = asyncio.create_task(RealtimeSocket(service, Sessions(1)).serve(socket))
         before = -1
         while socket.received != before:
             before = socket.received
@@ -282,4 +412,4 @@ def test_a_client_that_does_not_read_is_not_read() -> None:
 
     unread, read = asyncio.run(talk())
     assert unread < 300
-    assert read == 2_001
+    assert read == 1_001

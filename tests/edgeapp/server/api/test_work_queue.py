@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from edgeapp.server.api.work_queue import Place, QueueFull, ShuttingDown, WorkQueue
+from edgeapp.server.places import Places
 
 LIVE, BATCH = 0, 3
 
@@ -24,7 +25,7 @@ async def settled() -> None:
 
 def test_the_number_at_work_is_bounded_and_all_get_their_turn() -> None:
     async def test() -> None:
-        queue = WorkQueue(2)
+        queue = WorkQueue(Places(2))
         most = done = 0
 
         async def work() -> None:
@@ -43,7 +44,7 @@ def test_the_number_at_work_is_bounded_and_all_get_their_turn() -> None:
 
 def test_the_line_is_bounded() -> None:
     async def test() -> None:
-        queue = WorkQueue(1, waiting=64)
+        queue = WorkQueue(Places(1), waiting=64)
         first = await queue.enter("anna", BATCH)
         waiting = [asyncio.ensure_future(queue.enter("anna", BATCH)) for _ in range(64)]
         await settled()
@@ -63,7 +64,7 @@ def test_the_line_is_bounded() -> None:
 
 def test_live_goes_before_batch_and_who_has_nothing_at_work_before_others() -> None:
     async def test() -> None:
-        queue, order = WorkQueue(2), []
+        queue, order = WorkQueue(Places(2)), []
         held = [await queue.enter("anna", BATCH), await queue.enter("ben", BATCH)]
 
         async def wait(person: str, priority: int) -> Place:
@@ -89,7 +90,7 @@ def test_live_goes_before_batch_and_who_has_nothing_at_work_before_others() -> N
 
 def test_one_client_cannot_take_every_place() -> None:
     async def test() -> None:
-        queue = WorkQueue(3, waiting=8, per_person=2, waiting_per_person=2)
+        queue = WorkQueue(Places(3, 2), waiting=8, waiting_per_person=2)
         held = [await queue.enter("anna", BATCH) for _ in range(2)]
         waiting = [asyncio.ensure_future(queue.enter("anna", BATCH)) for _ in range(2)]
         await settled()
@@ -106,7 +107,7 @@ def test_one_client_cannot_take_every_place() -> None:
 
 def test_who_leaves_the_line_takes_no_place() -> None:
     async def test() -> None:
-        queue = WorkQueue(1)
+        queue = WorkQueue(Places(1))
         first = await queue.enter("anna", BATCH)
         gone = asyncio.ensure_future(queue.enter("anna", BATCH))
         next_ = asyncio.ensure_future(queue.enter("anna", BATCH))
@@ -123,7 +124,7 @@ def test_who_leaves_the_line_takes_no_place() -> None:
 
 def test_a_closed_queue_finishes_what_it_has_accepted() -> None:
     async def test() -> None:
-        queue = WorkQueue(1)
+        queue = WorkQueue(Places(1))
         first = await queue.enter("anna", BATCH)
         accepted = asyncio.ensure_future(queue.enter("anna", BATCH))
         await settled()
