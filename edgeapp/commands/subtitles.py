@@ -62,7 +62,8 @@ def check(
                     record = {"file": str(path), **violation.__dict__}
                     typer.echo(json.dumps(record, ensure_ascii=False))
                 else:
-                    time = stamp(violation.start, hours=True, mark=".")
+                    time = stamp(abs(violation.start), hours=True, mark=".")
+                    time = f"-{time}" if violation.start < 0 else time
                     typer.echo(
                         f"{path}: cue {violation.cue} ({time}): {violation.rule}: "
                         f"{violation.message}"

@@ -32,16 +32,25 @@ __all__ = [
 
 _MAX_BYTES = 64 << 20  # a film of three hours has 200 kB
 
-_TIME = r"(?:(\d{1,3}):)?(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
-_TIMING_LINE = re.compile(rf"^[ \t]*{_TIME}[ \t]*-+>[ \t]*{_TIME}[^\n]*$", re.MULTILINE)
+# Sign, hours, minutes, seconds and their decimals. Shifted files have negative times, streams have
+# thousands of hours, and files written by hand often lack the decimals.
+_TIME = r"(-?)(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[,.](\d*))?"
+_ARROW = r"[ \t]*(?:[-–—−]+[ \t]?>|→)[ \t]*"  # word processors turn two hyphens into a dash
+_TIMING_LINE = re.compile(rf"^[ \t]*{_TIME}{_ARROW}{_TIME}(?![\d:,.])[^\n]*$", re.MULTILINE)
+# Lines that give times in a way that _TIMING_LINE does not know.
+_LIKE_TIMING_LINE = re.compile(
+    r"^(?:[^\n]*-->[^\n]*|[ \t]*-?\d+:\d+:\d+[^\w\n]+\d*[^\w\n]+\d+:\d+:\d+[^\n]*)$", re.MULTILINE
+)
 _BEGINNINGS = {
     "vtt": re.compile(r"WEBVTT(\s|$)"),
-    "srt": re.compile(rf"\s*\d+[ \t]*\r?\n[ \t]*{_TIME}[ \t]*-+>"),
+    "srt": re.compile(rf"\s*\d+[ \t]*\r?\n[ \t]*{_TIME}{_ARROW}"),
     "ass": re.compile(r"\s*\[script info\]", re.IGNORECASE),
     "ttml": re.compile(r"\s*(<\?xml[^>]*>\s*)?<tt[\s>]"),
 }
-_MICRODVD_LINE = re.compile(r"^ *\{ *(\d+) *\} *\{ *(\d+) *\}(.+)$", re.MULTILINE)
+_MICRODVD_LINE = re.compile(r"^ *\{ *(-?\d+) *\} *\{ *(-?\d*) *\}(.*)$", re.MULTILINE)
+_MPL_LINE = re.compile(r"^ *\[-?\d+\] *\[-?\d+\]", re.MULTILINE)
 _FRAME_RATE = 25.0  # frames per second, where a MicroDVD file names none
+_ASS_TIME = re.compile(_TIME)
 _ASS_DIALOGUE = re.compile(r"^Dialogue:[ \t]*", re.MULTILINE)
 
 
@@ -152,13 +161,30 @@ def _decoded(content: bytes, name: str) -> tuple[str, bool]:
         return content.decode("cp1252", errors="replace"), False
 
 
-def _seconds(hours: str | None, minutes: str, seconds: str, fraction: str) -> float:
-    return int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
+def _seconds(
+    sign: str, hours: str | None, minutes: str, seconds: str, decimals: str | None
+) -> float:
+    """Return the time that the groups of _TIME give."""
+    whole = int(hours or 0) * 3600 + int(minutes) * 60 + int(seconds)
+    return (-1 if sign else 1) * (whole + float(f"0.{decimals or 0}"))
+
+
+def _not_understood(text: str, at: int) -> ValueError:
+    """Return the error for a line whose times are not understood.
+
+    Args:
+        text: The whole file.
+        at: Position of a character of the line.
+    """
+    line = text[text.rfind("\n", 0, at) + 1 :].partition("\n")[0].strip()
+    number = text.count("\n", 0, at) + 1
+    return ValueError(f"line {number}: its times are not understood: {line[:80]}")
 
 
 def _parse_timed_blocks(text: str, format: str) -> SubtitleFile:
     """srt and vtt: a timing line, then text up to the block of the next cue."""
     timings = list(_TIMING_LINE.finditer(text))
+    _check_for_other_timings(text, format, timings)
     cues: list[Cue] = []
     between: list[str] = []
     at = 0
@@ -168,10 +194,26 @@ def _parse_timed_blocks(text: str, format: str) -> SubtitleFile:
         body = text[begin:end]
         size = _vtt_text(body) if format == "vtt" else _srt_text(body, index + 1 < len(timings))
         groups = timing.groups()
-        cues.append(Cue(_seconds(*groups[:4]), _seconds(*groups[4:]), body[:size]))
+        cues.append(Cue(_seconds(*groups[:5]), _seconds(*groups[5:]), body[:size]))
         between.append(text[at:begin])
         at = begin + size
     return SubtitleFile(format, tuple(cues), (*between, text[at:]))
+
+
+def _check_for_other_timings(text: str, format: str, timings: Sequence[re.Match[str]]) -> None:
+    """Raise ValueError for a timing line that is not understood.
+
+    Its cue would be read as text of the cue before it. In srt an arrow may stand in what is said
+    ("Paris --> London"): the line then has no digit and follows other text.
+    """
+    understood = {timing.start() for timing in timings}
+    for line in _LIKE_TIMING_LINE.finditer(text):
+        if line.start() in understood:
+            continue
+        before = text[: line.start()].rstrip("\n").rpartition("\n")[2].strip()
+        follows_text = text[: line.start()].endswith(f"{before}\n") and not before.isdigit()
+        if format == "vtt" or re.search(r"\d", line[0]) or not (before and follows_text):
+            raise _not_understood(text, line.start())
 
 
 def _vtt_text(body: str) -> int:
@@ -210,13 +252,11 @@ def _parse_ass(text: str, format: str) -> SubtitleFile:
         end = text.find("\n", line.end())
         end = len(text) if end < 0 else end
         values = text[line.end() : end].split(",", len(fields) - 1)
-        if len(values) < len(fields):
-            continue  # a damaged line stays as it is
-        named = dict(zip(fields, values, strict=True))
-        try:
-            start, stop = (_ass_seconds(named[key]) for key in ("start", "end"))
-        except ValueError:
-            continue
+        named = dict(zip(fields, values, strict=False))
+        times = [_ASS_TIME.fullmatch(named.get(key, "").strip()) for key in ("start", "end")]
+        if len(values) < len(fields) or not (times[0] and times[1]):
+            raise _not_understood(text, line.start())
+        start, stop = _seconds(*times[0].groups()), _seconds(*times[1].groups())
         begin = end - len(values[-1])
         # A line break in an ass text is \N; layouts use line feeds.
         cues.append(Cue(start, stop, values[-1]))
@@ -234,16 +274,12 @@ def _ass_fields(text: str) -> list[str]:
     return [field.strip().lower() for field in found[1].split(",")]
 
 
-def _ass_seconds(value: str) -> float:
-    hours, minutes, seconds = value.strip().split(":")
-    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
-
-
 def _parse_microdvd(text: str, format: str) -> SubtitleFile:
     """MicroDVD: lines with the numbers of two frames; the first may name the frame rate."""
     lines = list(_MICRODVD_LINE.finditer(text))
     if not lines:
         return replace(_parse_other(text, format), format="ass")  # the markup of pysubs2
+    _check_lines(text, re.compile(rf"{_MICRODVD_LINE.pattern}|^ *\{{DEFAULT\}}", re.MULTILINE))
     rate = _frame_rate(lines[0])
     if rate is None:
         print_note(
@@ -255,11 +291,19 @@ def _parse_microdvd(text: str, format: str) -> SubtitleFile:
     between: list[str] = []
     at = 0
     for line in lines:
-        start, end = (int(line[group]) / (rate or _FRAME_RATE) for group in (1, 2))
+        # A line without an end is shown until the next one begins, or for a few seconds.
+        start, end = (int(line[group] or line[1]) / (rate or _FRAME_RATE) for group in (1, 2))
         cues.append(Cue(start, end, line[3]))
         between.append(text[at : line.start(3)])
         at = line.end(3)
     return SubtitleFile(format, tuple(cues), (*between, text[at:]))
+
+
+def _check_lines(text: str, understood: re.Pattern[str]) -> None:
+    """Raise ValueError for a line that has text, but no times at its beginning."""
+    for line in re.finditer(r"^.*\S.*$", text, re.MULTILINE):
+        if not understood.match(line[0]):
+            raise _not_understood(text, line.start())
 
 
 def _frame_rate(first: re.Match[str]) -> float | None:
@@ -275,6 +319,8 @@ def _parse_other(text: str, format: str) -> SubtitleFile:
     """Formats that pysubs2 reads: its texts have the markup of ass."""
     from pysubs2 import SSAFile
 
+    if format == "mpl":
+        _check_lines(text, _MPL_LINE)  # pysubs2 leaves out other lines
     subtitles = SSAFile.from_string(text)
     events = [event for event in subtitles.events if not event.is_comment]
     cues = tuple(Cue(event.start / 1000, event.end / 1000, event.text) for event in events)

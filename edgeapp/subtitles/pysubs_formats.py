@@ -21,12 +21,19 @@ class TimedText(Protocol):
 
 def to_ass(cues: Iterable[TimedText]) -> str:
     """Cues of plain text as an ass file."""
-    return _written("ass", ((cue, _ass_text(cue.text.strip())) for cue in cues))
+    return _ass_file((cue, _ass_text(cue.text.strip())) for cue in cues)
 
 
 def to_ttml(cues: Iterable[TimedText]) -> str:
     """Cues of plain text as a ttml file."""
-    return _written("ttml", ((cue, _ass_text(cue.text.strip())) for cue in cues))
+    from pysubs2 import SSAEvent, SSAFile
+
+    file = SSAFile()
+    for cue in cues:
+        if text := _ass_text(cue.text.strip()):
+            start, end = round(1000 * cue.start), round(1000 * cue.end)
+            file.events.append(SSAEvent(start=start, end=end, text=text))
+    return file.to_string("ttml")
 
 
 def karaoke(cues: Iterable[tuple[TimedText, Sequence[TimedText]]]) -> str:
@@ -35,18 +42,29 @@ def karaoke(cues: Iterable[tuple[TimedText, Sequence[TimedText]]]) -> str:
     Args:
         cues: Cues with their words, whose texts are those of the cue but for spaces.
     """
-    return _written("ass", ((cue, _karaoke_text(cue, words)) for cue, words in cues))
+    return _ass_file((cue, _karaoke_text(cue, words)) for cue, words in cues)
 
 
-def _written(form: str, cues: Iterable[tuple[TimedText, str]]) -> str:
-    from pysubs2 import SSAEvent, SSAFile
+def _ass_file(cues: Iterable[tuple[TimedText, str]]) -> str:
+    """Return an ass file of cues with their texts: pysubs2 writes what stands before the cues.
 
-    file = SSAFile()
-    for cue, text in cues:
-        if text:
-            start, end = round(1000 * cue.start), round(1000 * cue.end)
-            file.events.append(SSAEvent(start=start, end=end, text=text))
-    return file.to_string(form)
+    It sets all times beyond ten hours to 9:59:59.99. libass, mpv and VLC read more digits.
+    """
+    from pysubs2 import SSAFile
+
+    lines = [
+        f"Dialogue: 0,{_ass_time(cue.start)},{_ass_time(cue.end)},Default,,0,0,0,,{text}\n"
+        for cue, text in cues
+        if text
+    ]
+    return SSAFile().to_string("ass") + "".join(lines)
+
+
+def _ass_time(seconds: float) -> str:
+    """Return a time as H:MM:SS.cc, with as many digits of hours as it needs."""
+    hundredths = max(0, (round(1000 * seconds) + 5) // 10)
+    minutes, rest = divmod(hundredths, 6000)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest // 100:02d}.{rest % 100:02d}"
 
 
 def _ass_text(text: str) -> str:

@@ -267,3 +267,13 @@ def test_choices_of_decoding(capfd: pytest.CaptureFixture[str]) -> None:
     assert len(sentence["alternatives"]) == 2
     code, _, err = run("--text", "Yes.", *model, "--beam-size", "3", "--n-best", "2", capfd=capfd)
     assert (code, err) == (2, "edgeapp: --n-best is reported in JSON: --format json\n")
+
+
+def test_a_cue_whose_times_are_not_understood_is_an_error(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "film.srt").write_text(f"{SUBTITLES}2\n00:00:xx --> 00:00:06\nHello.\n")
+    code, out, err = run("film.srt", "-m", "demo-en-de", "-o", "film.de.srt", capfd=capfd)
+    assert (code, out) == (1, "")
+    assert "film.srt cannot be read as srt: line 6: its times are not understood" in err
+    assert not (tmp_path / "film.de.srt").exists()

@@ -279,6 +279,64 @@ def test_what_is_no_subtitle_file_is_refused(
         read(path)
 
 
+@pytest.mark.parametrize(
+    ("line", "times"),
+    [
+        ("00:00:04 --> 00:00:06", (4, 6)),
+        ("00:04 --> 00:06,5", (4, 6.5)),
+        ("-00:00:01,500 --> 00:00:03,000", (-1.5, 3)),
+        ("-01:00:00,000 --> -00:59:58,000", (-3600, -3598)),
+        ("1234:00:04,000 --> 1234:00:06,000", (4442404, 4442406)),
+        ("00:00:04,0 --> 00:00:06,", (4, 6)),
+        ("00:00:04,000 –> 00:00:06,000", (4, 6)),
+        ("0:00:04.000 → 0:00:06.000 X1:10", (4, 6)),
+    ],
+)
+@pytest.mark.parametrize("form", ["srt", "vtt"])
+def test_times_are_read_as_people_and_programs_write_them(
+    line: str, times: tuple[float, float], form: str
+) -> None:
+    head = "WEBVTT\n\n" if form == "vtt" else "1\n"
+    content = f"{head}00:00:01,000 --> 00:00:02,000\nOne.\n\n{line}\nTwo.\n"
+    file = parse(content.encode(), form, "film")
+    assert [(cue.start, cue.end) for cue in file.cues] == [(1, 2), times]
+    *_, rendered = translate_subtitles(file, _upper)
+    assert rendered == content.replace("One", "ONE").replace("Two", "TWO").encode()
+
+
+_OTHER_TIMINGS = [
+    ("srt", "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n{}\nTwo.\n", "00:00:0x,000 --> 0:6", 6),
+    ("srt", "1\n00:00:01,000 --> 00:00:02,000\nOne.\n\n2\n{}\nTwo.\n", "start --> end", 6),
+    ("srt", "{}\nTwo.\n", "00:00:01,000 - 00:00:02,000", 1),
+    ("srt", "1\n00:00:01,000 --> 00:00:02,000\nOne.\n{}\nTwo.\n", "1.5s --> 2.5s", 4),
+    ("vtt", "WEBVTT\n\n00:01.000 --> 00:02.000\nOne.\n\nid\n{}\nTwo.\n", "a --> b", 7),
+    ("ass", "[Events]\n{}\n", "Dialogue: 0,0:00:xx,0:00:02.00,Default,,0,0,0,,Hello.", 2),
+    ("ass", "[Events]\n{}\n", "Dialogue: 0,0:00:01.00,Default,Hello.", 2),
+    ("sub", "{{10}}{{20}}One.\n{}\n", "{x}{30}Two.", 2),
+    ("mpl", "[10][20]One.\n{}\n", "[x][30]Two.", 2),
+]
+
+
+@pytest.mark.parametrize(("form", "content", "line", "number"), _OTHER_TIMINGS)
+def test_a_line_whose_times_are_not_understood_is_an_error_with_its_number(
+    form: str, content: str, line: str, number: int
+) -> None:
+    with pytest.raises(InputError, match=rf"^film cannot be read as {form}: line {number}: ") as it:
+        parse(content.format(line).encode(), form, "film")
+    assert line in str(it.value)
+
+
+def test_an_arrow_that_is_said_is_text() -> None:
+    content = "1\n00:00:01,000 --> 00:00:02,000\nFrom A\nParis --> London\n"
+    assert len(parse(content.encode(), "srt", "film").cues) == 1
+
+
+def test_times_of_ass_before_zero_are_read() -> None:
+    content = "[Events]\nDialogue: 0,-0:00:01.50,100:00:02,Default,,0,0,0,,Hello.\n"
+    (cue,) = parse(content.encode(), "ass", "film").cues
+    assert (cue.start, cue.end) == (-1.5, 360002)
+
+
 def test_old_encodings_are_understood() -> None:
     content = "1\n00:00:01,000 --> 00:00:02,000\nCafé\n"
     for encoding in ("cp1252", "utf-16"):

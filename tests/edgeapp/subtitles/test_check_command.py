@@ -55,3 +55,19 @@ def test_a_text_is_no_subtitle_file(tmp_path: Path) -> None:
 
 def test_an_unknown_style_is_a_usage_error(tmp_path: Path) -> None:
     assert _run("--style", "disney", str(tmp_path / "x.srt"))[0] == 2
+
+
+def test_a_line_whose_times_are_not_understood_is_named(tmp_path: Path) -> None:
+    (tmp_path / "odd.srt").write_text(f"{_GOOD}\n2\n00:00:0x,000 --> 00:00:06,000\nHello.\n")
+    code, out, err = _run(str(tmp_path / "odd.srt"))
+    assert (code, out) == (1, "")
+    assert "odd.srt cannot be read as srt: line 7: its times are not understood" in err
+
+
+def test_times_before_zero_and_after_thousands_of_hours_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "odd.srt").write_text(
+        "1\n-00:00:02 --> -00:00:01,800\nOh.\n\n2\n1234:00:00,000 --> 1234:00:00,100\nOh.\n"
+    )
+    _, out, _ = _run(str(tmp_path / "odd.srt"))
+    assert "cue 1 (-00:00:02.000): short" in out
+    assert "cue 2 (1234:00:00.000): short" in out

@@ -137,6 +137,15 @@ def test_pysubs2_reads_what_is_written(fmt: str) -> None:
     assert texts[2:] == ["Größe: 5 €.", "Two (lines)\nand a \\N"]
 
 
+def test_ass_has_times_beyond_ten_hours_as_players_read_them() -> None:
+    cues = (Cue(36603.54, 36604, "One."), Cue(3600 * 1000, 3600 * 1000 + 1.5, "Two."))
+    lines = render(Transcript("en", cues), "ass").splitlines()[-2:]
+    assert lines == [
+        "Dialogue: 0,10:10:03.54,10:10:04.00,Default,,0,0,0,,One.",
+        "Dialogue: 0,1000:00:00.00,1000:00:01.50,Default,,0,0,0,,Two.",
+    ]
+
+
 def test_karaoke_has_the_times_of_the_words() -> None:
     words = [
         TimedWord(text, start, end)
