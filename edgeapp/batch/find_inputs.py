@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgeapp.batch.remote_file import RemoteFile, RemoteFiles, is_address
+from edgeapp.documents.text_encoding import decode_text, read_bytes
 from pipelines import InputError
 
 __all__ = ["MEDIA_SUFFIXES", "PICTURE_SUFFIXES", "FoundInput", "find_inputs", "read_list"]
@@ -19,6 +20,8 @@ MEDIA_SUFFIXES = frozenset(
     ".webm .wma .wmv .wv".split()
 )
 PICTURE_SUFFIXES = frozenset(".png .jpg .jpeg .webp .tif .tiff .bmp .gif .ppm .pgm .pbm".split())
+
+_MAX_LIST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -98,11 +101,8 @@ def read_list(path: Path) -> list[str]:
     Raises:
         InputError: It cannot be read.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InputError(f"{path} cannot be read: {reason}") from error
+    content = read_bytes(path, _MAX_LIST_BYTES, "too large for a list of files")
+    lines = decode_text(content, str(path))[0].splitlines()
     names = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not names:
         raise InputError(f"{path} names no file")

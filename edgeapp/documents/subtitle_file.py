@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.console import print_note
+from edgeapp.documents.text_encoding import decode_text, read_bytes, stated_encoding, text_of_head
 from edgeapp.subtitles.formats import Cue
 from pipelines import InputError
 
@@ -97,8 +98,7 @@ def is_subtitle_file(name: str) -> bool:
 
 def subtitle_format(head: bytes) -> str | None:
     """The format of subtitles by the first bytes of a file: srt, vtt, ass, ttml; else None."""
-    encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-    text = head.decode(encoding, errors="ignore")
+    text = text_of_head(head)
     return next((name for name, begins in _BEGINNINGS.items() if begins.match(text)), None)
 
 
@@ -108,11 +108,7 @@ def read(path: Path) -> SubtitleFile:
     Raises:
         InputError: It cannot be read, is no text, or has no cue.
     """
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    content = read_bytes(path, _MAX_BYTES, "too large for subtitles")
     return parse(content, path.suffix.lower().removeprefix("."), str(path))
 
 
@@ -120,7 +116,7 @@ def parse(content: bytes, format: str, name: str) -> SubtitleFile:
     """Parse the content of a subtitle file.
 
     Args:
-        content: UTF-8, or UTF-16 with a byte order mark; else Windows-1252.
+        content: The file, in any encoding that `decode_text` knows.
         format: The suffix without the dot.
         name: Name for errors.
 
@@ -129,9 +125,10 @@ def parse(content: bytes, format: str, name: str) -> SubtitleFile:
     """
     if len(content) > _MAX_BYTES:
         raise InputError(f"{name} has more than {_MAX_BYTES >> 20} MB: too large for subtitles")
-    if b"\0" in content[:8192] and content[:2] not in (b"\xff\xfe", b"\xfe\xff"):
+    if b"\0" in content[:8192] and stated_encoding(content[:8192]) is None:
         raise InputError(f"{name} holds binary data, not subtitles")
-    text, mark = _decoded(content, name)
+    text, encoding = decode_text(content, name, markup=True)
+    mark = encoding.mark == b"\xef\xbb\xbf"
     newline = "\r\n" if "\r\n" in text else "\n"
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     parser = _PARSERS.get(format, _parse_other)
@@ -147,18 +144,6 @@ def parse(content: bytes, format: str, name: str) -> SubtitleFile:
     if not parsed.cues:
         raise InputError(f"{name} has no subtitle with a time: is it really {format}?")
     return replace(parsed, newline=newline, byte_order_mark=mark)
-
-
-def _decoded(content: bytes, name: str) -> tuple[str, bool]:
-    """The text, and whether a UTF-8 byte order mark was removed."""
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", errors="replace"), False
-    mark = content.startswith(b"\xef\xbb\xbf")
-    try:
-        return content.decode("utf-8-sig"), mark
-    except UnicodeDecodeError:
-        print_note(f"{name}: this is not UTF-8; it is read as Windows-1252 (Western European)")
-        return content.decode("cp1252", errors="replace"), False
 
 
 def _seconds(

@@ -277,3 +277,32 @@ def test_a_cue_whose_times_are_not_understood_is_an_error(
     assert (code, out) == (1, "")
     assert "film.srt cannot be read as srt: line 6: its times are not understood" in err
     assert not (tmp_path / "film.de.srt").exists()
+
+
+@pytest.mark.parametrize("name", ["text.txt", "film.srt", "page.html"])
+@pytest.mark.parametrize("codec", ["cp1252", "utf-16", "utf-8-sig"])
+def test_a_file_means_the_same_in_every_encoding(
+    name: str, codec: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = "Die Tür ist grün."
+    whole = {"text.txt": f"{said}\n", "film.srt": f"1\n00:00:01,000 --> 00:00:03,000\n{said}\n"}
+    content, path = whole.get(name, f"<p>{said}</p>"), tmp_path / name
+    path.write_bytes(content.encode(codec))
+    assert run(path, "-m", "demo-de-en", "-o", f"out{path.suffix}", capfd=capfd)[0] == 0
+    out = (tmp_path / f"out{path.suffix}").read_bytes()
+    shown = out.decode(codec if path.suffix == ".html" else "utf-8-sig")
+    assert shown == content.replace(said, "The door is green.")
+
+
+def test_bytes_that_cannot_be_decoded_are_an_error_with_their_line(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mixed.txt").write_bytes("Grün.\nRot.\n".encode() + b"Gr\xfcn.\n")
+    code, out, err = run("mixed.txt", "-m", "demo-de-en", capfd=capfd)
+    assert (code, out) == (1, "")
+    assert "mixed.txt, line 3: some bytes are not UTF-8 text" in err
+    with (tmp_path / "mixed.txt").open() as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        code, out, err = run("-m", "demo-de-en", "--as-text", capfd=capfd)
+    assert (code, out.count("\n")) == (1, 2)  # what came before is translated
+    assert "stdin, line 3: some bytes are not UTF-8 text" in err

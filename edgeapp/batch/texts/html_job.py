@@ -17,7 +17,8 @@ from edgeapp.batch.texts.kept_passages import KeptPassages
 from edgeapp.batch.texts.repeated_warnings import RepeatedWarnings
 from edgeapp.batch.texts.translation_job import LineTranslator, key_settings
 from edgeapp.documents.html.translation import html_text, translate_html
-from pipelines import InputError, OptionError
+from edgeapp.documents.text_encoding import TextEncoding, decode_text, read_bytes
+from pipelines import OptionError
 
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation, Translator
@@ -35,7 +36,7 @@ class HtmlJob:
     Attributes:
         line_translator: Translates blocks of text.
         options: Options of the translation.
-        source: The file, in UTF-8.
+        source: The file. The translation has its encoding.
         entry: The job in the journal, with the blocks of earlier runs; None: nothing is kept.
         writer: Writes the output.
         lines: Blocks of text in the file, once they are translated.
@@ -67,7 +68,7 @@ class HtmlJob:
             target: The output file; None is stdout.
 
         Raises:
-            InputError: It cannot be read, or is not UTF-8.
+            InputError: It cannot be read.
             OptionError: The output has the ending of another format.
             OutputError, NumericalError.
         """
@@ -75,7 +76,8 @@ class HtmlJob:
             raise OptionError(
                 f"{self.source} stays HTML when it is translated: {target} has another ending"
             )
-        html, name = _read(self.source), self.shown or str(self.source)
+        name = self.shown or str(self.source)
+        html, encoding = _read(self.source)
         kept = KeptPassages(name, self.line_translator, self.options, self.entry, self.progress)
         with kept, RepeatedWarnings(name) as warnings:
 
@@ -86,7 +88,7 @@ class HtmlJob:
                         warnings.add(warning, f"text {number}")
                     yield translation
 
-            content = translate_html(html, translate_lines).encode()
+            content = encoding.encode(translate_html(html, translate_lines))
         if target is None:
             sys.stdout.buffer.write(content)
             sys.stdout.buffer.flush()
@@ -98,18 +100,12 @@ def text_of_html_file(source: Path) -> str:
     """The text of a file, for the detection of its language.
 
     Raises:
-        InputError: It cannot be read, or is not UTF-8.
+        InputError: It cannot be read.
     """
-    return html_text(_read(source))
+    return html_text(_read(source)[0])
 
 
-def _read(source: Path) -> str:
-    try:
-        if source.stat().st_size > _MAX_BYTES:
-            raise InputError(f"{source} is larger than {_MAX_BYTES >> 20} MB; divide it")
-        # Without translation of line ends: the markup stays as it is.
-        return source.read_bytes().decode("utf-8")
-    except OSError as error:
-        raise InputError(f"{source} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError:
-        raise InputError(f"{source} is not UTF-8; convert it first") from None
+def _read(source: Path) -> tuple[str, TextEncoding]:
+    """Return the markup, with its line ends as they are, and its encoding."""
+    content = read_bytes(source, _MAX_BYTES, "divide it")
+    return decode_text(content, str(source), markup=True)

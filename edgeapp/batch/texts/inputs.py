@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import select
 from collections.abc import Callable, Iterator
@@ -9,10 +10,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO
 
+from edgeapp.documents.text_encoding import UTF_8, LineDecoder, TextEncoding, stated_encoding
+from pipelines import InputError
+
 __all__ = ["TextUnit", "paragraphs", "read_head", "read_units"]
 
 _CHUNK_BYTES = 1 << 16
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -24,18 +27,21 @@ class TextUnit:
         ending: "\\n", "\\r\\n", or "" at the end of a file.
         number: Number of its first line in the input, from 1.
         size: Bytes of input, with the ending.
-        damaged: Some bytes were not UTF-8 and were replaced.
     """
 
     text: str
     ending: str
     number: int
     size: int
-    damaged: bool = False
 
 
 def read_units(
-    file: BinaryIO, *, document: bool = False, head: bytes = b""
+    file: BinaryIO,
+    *,
+    document: bool = False,
+    head: bytes = b"",
+    name: str = "the text",
+    encoding: TextEncoding | None = None,
 ) -> Iterator[TextUnit | None]:
     """The units of a file as they arrive; None before each read that would block.
 
@@ -45,8 +51,13 @@ def read_units(
         file: An unbuffered binary file, a pipe or stdin.
         document: Join wrapped lines into paragraphs, which are separated by empty lines.
         head: The first bytes of the input, where they have been read from the file already.
+        name: Name of the input, for messages.
+        encoding: Its encoding; None if that shows only as the lines come.
+
+    Raises:
+        InputError: A line cannot be decoded.
     """
-    units = _lines(file, head)
+    units = _lines(file, head, name, encoding)
     return paragraphs(units) if document else units
 
 
@@ -79,34 +90,56 @@ def _join(lines: list[TextUnit]) -> TextUnit:
         ending=lines[-1].ending,
         number=lines[0].number,
         size=sum(line.size for line in lines),
-        damaged=any(line.damaged for line in lines),
     )
 
 
-def _lines(file: BinaryIO, head: bytes) -> Iterator[TextUnit | None]:
+def _lines(
+    file: BinaryIO, head: bytes, name: str, encoding: TextEncoding | None
+) -> Iterator[TextUnit | None]:
     number, rest = 0, b""
+    decoder: LineDecoder | None = None
+    codec = None  # of wide characters, which are recoded in UTF-8 as they come
+    recoder: codecs.IncrementalDecoder = codecs.getincrementaldecoder("utf-8")()
     for chunk in chain([head] if head else [], _chunks(file)):
         if chunk is None:
             yield None
             continue
-        if not number and not rest:
-            chunk = chunk.removeprefix(_BYTE_ORDER_MARK)
+        if decoder is None:
+            encoding = encoding or stated_encoding(chunk)
+            chunk = chunk[len(encoding.mark) :] if encoding else chunk
+            if encoding is not None and encoding.wide:
+                codec, encoding = encoding.codec, UTF_8
+                recoder = codecs.getincrementaldecoder(codec)()
+            decoder = LineDecoder(name, encoding)
+        if codec is not None:
+            chunk = _recoded(recoder, chunk, name, number + 1)
         *complete, rest = (rest + chunk).split(b"\n")
         for raw in complete:
             number += 1
-            yield _unit(raw, "\n", number)
-    if rest:
-        yield _unit(rest, "", number + 1)
+            yield _unit(decoder.decode(raw, number), "\n", number, raw, codec)
+    if codec is not None:
+        _recoded(recoder, b"", name, number + 1)
+    if rest and decoder is not None:
+        yield _unit(decoder.decode(rest, number + 1), "", number + 1, rest, codec)
 
 
-def _unit(raw: bytes, ending: str, number: int) -> TextUnit:
-    size = len(raw) + len(ending)
-    if ending and raw.endswith(b"\r"):
-        raw, ending = raw[:-1], "\r\n"
+def _recoded(recoder: codecs.IncrementalDecoder, chunk: bytes, name: str, number: int) -> bytes:
+    """Return a chunk of UTF-16 or UTF-32 as UTF-8. The last chunk is empty."""
     try:
-        return TextUnit(raw.decode(), ending, number, size)
-    except UnicodeDecodeError:
-        return TextUnit(raw.decode(errors="replace"), ending, number, size, damaged=True)
+        return recoder.decode(chunk, final=not chunk).encode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{name}, line {number} or below: some bytes are not {error.encoding.upper()} text"
+        ) from None
+
+
+def _unit(text: str, ending: str, number: int, raw: bytes, codec: str | None) -> TextUnit:
+    size = len(raw) + len(ending)
+    if codec is not None:
+        size = len(f"{text}{ending}".encode(codec))
+    if ending and text.endswith("\r"):
+        text, ending = text[:-1], "\r\n"
+    return TextUnit(text, ending, number, size)
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes | None]:

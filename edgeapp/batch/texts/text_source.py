@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from edgeapp.batch.texts.inputs import read_head
+from edgeapp.documents.text_encoding import TextEncoding, file_encoding, stated_encoding
 from pipelines import InputError
 
 __all__ = ["OpenText", "TextSource"]
@@ -26,11 +27,13 @@ class OpenText:
         file: Unbuffered binary file, after `head`.
         head: The first bytes, read already.
         size: Bytes in all; None where the input can be read once only: stdin, a pipe, a text.
+        encoding: Its encoding; None where that shows only as the lines come.
     """
 
     file: BinaryIO
     head: bytes
     size: int | None
+    encoding: TextEncoding | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ class TextSource:
             with_head: Read the first bytes, at which a pipe may block.
 
         Raises:
-            InputError: It cannot be read, or is binary.
+            InputError: It cannot be read or decoded, or is binary.
         """
         if self.text is not None:
             # Bytes of the command line that are not UTF-8 are kept as they were typed.
@@ -77,11 +80,13 @@ class TextSource:
             file = stack.enter_context(path.open("rb", buffering=0))
             if not file.seekable():
                 return OpenText(file, read_head(file) if with_head else b"", None)
-            if b"\0" in file.read(_BINARY_CHECK_BYTES):
-                raise InputError(f"{path} holds binary data, not UTF-8 text")
+            first = file.read(_BINARY_CHECK_BYTES)
+            if b"\0" in first and stated_encoding(first) is None:
+                raise InputError(f"{path} holds binary data, not text")
             file.seek(0)
+            encoding = file_encoding(file, self.shown)
             head = read_head(file) if with_head else b""
-            return OpenText(file, head, path.stat().st_size)
+            return OpenText(file, head, path.stat().st_size, encoding)
         except OSError as error:
             hint = ""
             if isinstance(error, FileNotFoundError):

@@ -96,7 +96,13 @@ class TranslationJob:
         """
         with ExitStack() as stack:
             opened = self.opened or self.source.open(stack)
-            units = read_units(opened.file, document=self.document, head=opened.head)
+            units = read_units(
+                opened.file,
+                document=self.document,
+                head=opened.head,
+                name=self.source.shown,
+                encoding=opened.encoding,
+            )
             if target is None:
                 self._check(self._translate(units, _write_to_stdout, opened.size, 0))
             elif self.entry is not None:
@@ -237,7 +243,7 @@ class TranslationJob:
         """
         pending: deque[TextUnit] = deque()  # read, without a result
         again: Iterator[TextUnit] = iter(())  # to be translated again
-        read_error: OSError | None = None
+        read_error: OSError | InputError | None = None  # what was read is translated first
 
         def texts(source: Iterable[TextUnit | None]) -> Iterator[str | None]:
             nonlocal read_error
@@ -246,15 +252,11 @@ class TranslationJob:
                     if unit is None:
                         yield None
                         continue
-                    if unit.damaged and source is units:
-                        print_note(
-                            f"{self._position(unit)}: bytes that are not UTF-8 were replaced"
-                        )
                     if warning := self.language_check.add(unit.text):
                         print_note(f"{self.source.shown}: {warning}")
                     pending.append(unit)
                     yield unit.text
-            except OSError as error:
+            except (OSError, InputError) as error:
                 read_error = error
 
         translator: LineTranslator = self.line_translator
@@ -273,6 +275,8 @@ class TranslationJob:
                 if source is units:
                     break
                 translator, source = self.line_translator, units
+        if isinstance(read_error, InputError):
+            raise read_error
         if read_error is not None:
             raise InputError(
                 f"{self.source.shown} cannot be read on: {read_error.strerror}"

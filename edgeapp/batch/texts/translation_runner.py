@@ -25,6 +25,7 @@ from edgeapp.batch.texts.translation_job import TranslationJob
 from edgeapp.batch.texts.translation_models import TranslationModels
 from edgeapp.console import print_note
 from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
+from edgeapp.documents.text_encoding import text_of_head
 from edgeapp.exit_codes import InputFailures
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 from pipelines import InputError
@@ -237,7 +238,7 @@ class TranslationRunner:
             self.models.load(_detected(source, text_of_html_file(film)), None)
         elif self.automatic:
             opened = opened or source.open(stack, with_head=True)
-            head = opened.head.decode(errors="ignore").strip()
+            head = text_of_head(opened.head).strip()
             self.models.load(_detected(source, head), None)
         path = None if each.output is None else each.output(self.models.suffix)
         if self.automatic and path is not None:

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from edgeapp.documents.html.translation import html_text
 from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
+from edgeapp.documents.text_encoding import decode_text
 from edgeapp.priorities import Priority
 from edgeapp.server.api.errors import ApiError, with_error_replies
 from edgeapp.server.api.service import ApiService, log_fields
@@ -168,8 +169,9 @@ class LibreTranslate:
             pairs = translatable_pairs()
             source, target = _languages_of(values)
             if source == _AUTO:
-                text = form.path.read_text("utf-8", "replace")[:20_000]
-                source = detected_language(text, suffix in (".html", ".htm"), pairs, target).code
+                html = suffix in (".html", ".htm")
+                text = decode_text(form.path.read_bytes(), form.name, markup=html)[0][:20_000]
+                source = detected_language(text, html, pairs, target).code
             check_pair(pairs, source, target)
         except BaseException:
             form.remove()

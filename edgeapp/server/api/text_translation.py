@@ -13,12 +13,13 @@ from edgeapp.batch.texts.html_job import HTML_SUFFIXES
 from edgeapp.documents.html.translation import translate_html
 from edgeapp.documents.subtitle_file import is_subtitle_file, read
 from edgeapp.documents.subtitle_translation import translate_subtitles
+from edgeapp.documents.text_encoding import UTF_8, decode_text
 from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.page.picker_options import picker_options
-from pipelines import InputError, ModelNotFound, UnsupportedTask
+from pipelines import ModelNotFound, UnsupportedTask
 
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation, Translator
@@ -124,12 +125,10 @@ class TextTranslation:
                     finally:
                         copy.unlink(missing_ok=True)
                     return
-                try:
-                    text = path.read_text("utf-8-sig")
-                except UnicodeDecodeError:
-                    raise InputError(f"{name} is not UTF-8 text") from None
                 html = name.lower().endswith(HTML_SUFFIXES)
-                yield self._result(text, steps, cancelled, html, 0).text.encode()
+                text, encoding = decode_text(path.read_bytes(), name, markup=html)
+                encoding = encoding if html else UTF_8
+                yield encoding.encode(self._result(text, steps, cancelled, html, 0).text)
 
         return run
 

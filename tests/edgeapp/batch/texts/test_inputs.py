@@ -12,6 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeapp.batch.texts.inputs import TextUnit, read_units
+from edgeapp.documents.text_encoding import stated_encoding
+from pipelines import InputError
 
 
 def units_of(raw: bytes, *, document: bool = False) -> list[TextUnit]:
@@ -30,10 +32,12 @@ def test_the_units_are_the_text(text: str) -> None:
 
 
 @given(st.binary())
-def test_any_bytes_give_as_many_lines_as_line_feeds(raw: bytes) -> None:
-    units = units_of(raw)
-    assert sum(u.ending != "" for u in units) == raw.count(b"\n")
-    assert all(u.damaged == ("\ufffd" in u.text) or "\ufffd".encode() in raw for u in units)
+def test_any_bytes_give_as_many_lines_as_line_feeds_or_an_error(raw: bytes) -> None:
+    with suppress(InputError):
+        units = units_of(raw)
+        if stated_encoding(raw) is None:
+            assert sum(u.ending != "" for u in units) == raw.count(b"\n")
+            assert not any("\ufffd" in u.text for u in units) or "\ufffd".encode() in raw
 
 
 def test_endings_are_kept_and_a_byte_order_mark_is_removed() -> None:
@@ -43,11 +47,25 @@ def test_endings_are_kept_and_a_byte_order_mark_is_removed() -> None:
     ]  # fmt: skip
 
 
-def test_damaged_bytes_are_replaced_and_named() -> None:
-    good, bad = units_of(b"fine\nb\xffd\n")
-    assert not good.damaged
-    assert bad.damaged
-    assert (bad.number, bad.text) == (2, "b\ufffdd")
+def test_lines_of_a_pipe_that_are_not_utf8_are_windows_1252() -> None:
+    units = units_of("fine\nGrüße – „ja“\nKöln\n".encode("cp1252"))
+    assert [u.text for u in units] == ["fine", "Grüße – „ja“", "Köln"]
+
+
+def test_a_line_that_is_not_like_the_others_is_an_error_with_its_number() -> None:
+    with pytest.raises(InputError, match=r"the text, line 3: some bytes are not UTF-8 text"):
+        units_of("Grüße\n\n".encode() + b"K\xf6ln\n")
+
+
+@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig"])
+def test_wide_characters_and_marks(codec: str) -> None:
+    text = "one\r\nGrüße \u0a0a\ntwo \U0001f600\n\nlast"
+    raw = text.encode(codec)
+    units = units_of(raw)
+    assert [u.text for u in units] == ["one", "Grüße \u0a0a", "two \U0001f600", "", "last"]
+    assert "".join(u.text + u.ending for u in units) == text
+    stated = stated_encoding(raw)
+    assert sum(u.size for u in units) == len(raw) - len(stated.mark if stated else b"")
 
 
 def test_paragraphs_join_wrapped_lines() -> None:

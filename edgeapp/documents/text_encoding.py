@@ -1,0 +1,264 @@
+"""The encoding of text files: one reader for texts, subtitles, HTML and lists.
+
+A byte order mark decides, then what markup declares, then the bytes: UTF-8, and Windows-1252 for
+text that is not UTF-8. A byte that cannot be decoded is an error with its line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from edgeapp.console import print_note
+from pipelines import InputError
+
+__all__ = [
+    "UTF_8",
+    "LineDecoder",
+    "TextEncoding",
+    "decode_text",
+    "file_encoding",
+    "read_bytes",
+    "stated_encoding",
+    "text_of_head",
+]
+
+_MARKS = (  # that of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_OTHER = "cp1252"  # of text that is not UTF-8 and declares nothing
+_CHUNK_BYTES = 1 << 20
+_DECLARED_WITHIN = 1024  # bytes, by the HTML standard
+_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
+_DECLARATION = re.compile(
+    rb"""\A\s*<\?xml[^>]*\bencoding\s*=\s*["']([\w.:-]+)"""
+    rb"""|<meta\b[^>]*\bcharset\s*=\s*["']?\s*([\w.:-]+)""",
+    re.IGNORECASE,
+)
+# What browsers understand by a name, where Python understands less.
+# Source: https://encoding.spec.whatwg.org/#names-and-labels
+_AS_BROWSERS = {
+    **dict.fromkeys(("ascii", "us-ascii", "iso-8859-1", "iso8859-1", "latin1", "l1"), "cp1252"),
+    **dict.fromkeys(("iso-8859-9", "latin5"), "cp1254"),
+    **dict.fromkeys(("iso-8859-11", "tis-620"), "cp874"),
+    **dict.fromkeys(("gb2312", "gbk", "x-gbk", "gb_2312-80"), "gb18030"),
+    **dict.fromkeys(("shift_jis", "shift-jis", "sjis", "x-sjis", "windows-31j"), "cp932"),
+    **dict.fromkeys(("euc-kr", "ks_c_5601-1987", "ksc5601"), "cp949"),
+    "big5": "big5hkscs",
+    "x-mac-roman": "mac_roman",
+}
+
+
+@dataclass(frozen=True)
+class TextEncoding:
+    """How the text of a file is encoded.
+
+    Attributes:
+        codec: Python's name of the encoding.
+        mark: The byte order mark at the beginning, or no bytes.
+    """
+
+    codec: str
+    mark: bytes = b""
+
+    @property
+    def wide(self) -> bool:
+        """Whether a character has two bytes at least."""
+        return self.codec.startswith(("utf-16", "utf-32"))
+
+    def encode(self, markup: str) -> bytes:
+        """Return HTML or XML in this encoding; other characters become character references."""
+        return self.mark + markup.encode(self.codec, "xmlcharrefreplace")
+
+
+UTF_8 = TextEncoding("utf-8")
+
+
+def stated_encoding(head: bytes) -> TextEncoding | None:
+    """Return the encoding that the first bytes of a file say it has, or None.
+
+    They say it by a byte order mark, or by every second byte being zero: UTF-16 without a mark.
+    """
+    for mark, codec in _MARKS:
+        if head.startswith(mark):
+            return TextEncoding(codec, mark)
+    even, odd = head[0::2].count(0), head[1::2].count(0)
+    if 2 * max(even, odd) > len(head[1::2]) and min(even, odd) * 20 < max(even, odd):
+        return TextEncoding("utf-16-le" if odd > even else "utf-16-be")
+    return None
+
+
+def declared_encoding(head: bytes, name: str) -> TextEncoding | None:
+    """Return the encoding that HTML or XML declares in its first bytes, or None.
+
+    Raises:
+        InputError: There is no such encoding.
+    """
+    found = _DECLARATION.search(_COMMENT.sub(b"", head[:_DECLARED_WITHIN]))
+    if found is None:
+        return None
+    label = (found[1] or found[2]).decode("ascii").lower()
+    if label.startswith("utf-16"):
+        return UTF_8  # the declaration itself could not be read otherwise
+    try:
+        return TextEncoding(codecs.lookup(_AS_BROWSERS.get(label, label)).name)
+    except LookupError:
+        raise InputError(f"{name} declares the encoding {label[:40]}, which is not known") from None
+
+
+def file_encoding(file: BinaryIO, name: str, *, markup: bool = False) -> TextEncoding:
+    """Return the encoding of a whole file, every byte of which has been decoded once.
+
+    Args:
+        file: A file that can be read again; it is left at its beginning.
+        name: Name for messages.
+        markup: Look for a declaration, as HTML and XML have it.
+
+    Raises:
+        InputError: Some bytes cannot be decoded; the first line that has one is named.
+    """
+    head = file.read(_DECLARED_WITHIN)
+    encoding = stated_encoding(head) or (declared_encoding(head, name) if markup else None)
+    stated = encoding is not None
+    encoding = encoding or UTF_8
+    number = _undecodable_line(file, encoding)
+    if number is not None and not stated and not _mostly_utf8(file):
+        encoding = TextEncoding(_OTHER)
+        _note_other(name)
+        number = _undecodable_line(file, encoding)
+    if number is not None:
+        raise _not_decoded(name, number, encoding.codec)
+    file.seek(0)
+    return encoding
+
+
+def _undecodable_line(file: BinaryIO, encoding: TextEncoding) -> int | None:
+    """Return the number of the first line of a file that cannot be decoded, or None."""
+    file.seek(len(encoding.mark))
+    decoder = codecs.getincrementaldecoder(encoding.codec)()
+    number = 1
+    try:
+        while chunk := file.read(_CHUNK_BYTES):
+            number += decoder.decode(chunk).count("\n")
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start].decode(encoding.codec, "ignore")
+        return number + before.count("\n")
+    return None
+
+
+def _mostly_utf8(file: BinaryIO) -> bool:
+    """Return whether the lines with other characters than ASCII are UTF-8, but for some.
+
+    Such a file is damaged, or two were joined. It has no one encoding.
+    """
+    file.seek(0)
+    votes = 0
+    for raw in file:
+        if not raw.isascii():
+            try:
+                raw.decode()
+                votes += 1
+            except UnicodeDecodeError:
+                votes -= 1
+    return votes >= 0
+
+
+class LineDecoder:
+    """Decodes the lines of a text whose encoding may show only when other lines come.
+
+    Args:
+        name: Name for messages.
+        encoding: The encoding, or None if it is not known: UTF-8, unless the first line with other
+            characters than ASCII is not.
+    """
+
+    def __init__(self, name: str, encoding: TextEncoding | None = None) -> None:
+        self._name = name
+        self._codec = None if encoding is None else encoding.codec
+
+    def decode(self, raw: bytes, number: int) -> str:
+        """Return a line as text.
+
+        Args:
+            raw: The line.
+            number: Its number, for errors.
+
+        Raises:
+            InputError: It cannot be decoded.
+        """
+        try:
+            text = raw.decode(self._codec or "utf-8")
+        except UnicodeDecodeError:
+            if self._codec is not None:
+                raise _not_decoded(self._name, number, self._codec) from None
+            self._codec = _OTHER
+            text = self.decode(raw, number)
+            _note_other(self._name)
+        if self._codec is None and not raw.isascii():
+            self._codec = "utf-8"
+        return text
+
+
+def decode_text(content: bytes, name: str, *, markup: bool = False) -> tuple[str, TextEncoding]:
+    """Return the text of a file without its byte order mark, and its encoding.
+
+    Args:
+        content: The file.
+        name: Name for messages.
+        markup: Look for a declaration, as HTML and XML have it.
+
+    Raises:
+        InputError: Some bytes cannot be decoded; the first line that has one is named.
+    """
+    encoding = file_encoding(io.BytesIO(content), name, markup=markup)
+    return content[len(encoding.mark) :].decode(encoding.codec), encoding
+
+
+def text_of_head(head: bytes) -> str:
+    """Return the text of the first bytes of a file, without a character that is cut at the end."""
+    encoding = stated_encoding(head) or UTF_8
+    try:
+        return codecs.getincrementaldecoder(encoding.codec)().decode(head[len(encoding.mark) :])
+    except UnicodeDecodeError:
+        return head.decode(_OTHER, errors="ignore")
+
+
+def read_bytes(path: Path, max_bytes: int, hint: str) -> bytes:
+    """Return the content of a file.
+
+    Args:
+        path: The file.
+        max_bytes: Its size at most.
+        hint: What to say of a larger one.
+
+    Raises:
+        InputError: It cannot be read, or is larger.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > max_bytes:
+        raise InputError(f"{path} has more than {max_bytes >> 20} MB: {hint}")
+    return content
+
+
+def _note_other(name: str) -> None:
+    print_note(f"{name}: this is not UTF-8; it is read as Windows-1252 (Western European)")
+
+
+def _not_decoded(name: str, number: int, codec: str) -> InputError:
+    encoding = "Windows-1252" if codec == _OTHER else codec.upper()
+    return InputError(
+        f"{name}, line {number}: some bytes are not {encoding} text; convert the file to UTF-8"
+    )
