@@ -10,8 +10,6 @@ other tasks are cancelled.
 from __future__ import annotations
 
 import asyncio
-import json
-import re
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +24,7 @@ from edgeapp.history import History
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.auth import Logins
 from edgeapp.server.access.security import CLOSE_FORBIDDEN
+from edgeapp.server.client_json import read_json
 from edgeapp.server.fairness import FairThreads, MessageRates
 from edgeapp.server.page.page_api import PageApi
 from edgeapp.server.page.picker_options import ModelChoice
@@ -54,7 +53,6 @@ _MAX_TABS = 32  # of one person
 _MAX_REQUESTS = 32  # of one tab that are not answered yet
 _MESSAGE_COST, _AUDIO_COST = 12.0, 1.0  # see MessageRates: 20 messages or 250 blocks a second
 _LOGIN_CHECKED_S = 30.0
-_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 class PageSocket:
@@ -347,17 +345,10 @@ def _int_field(message: Message, name: str) -> int:
 
 
 def _parse(text: str) -> dict[str, Any]:
-    """A message. Lone surrogates, which no other text may contain, become question marks."""
     try:
-        message = json.loads(text, parse_constant=_reject)
-        if _SURROGATE_ESCAPE.search(text):
-            message = json.loads(json.dumps(message, ensure_ascii=False).encode("utf-8", "replace"))
-    except (ValueError, RecursionError):  # the latter: nested too deeply
+        message = read_json(text)
+    except ValueError:
         message = None
     if not isinstance(message, dict):
         raise InputError("a message is a JSON object")
     return message
-
-
-def _reject(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

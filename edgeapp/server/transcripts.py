@@ -7,7 +7,6 @@ renders large ones in a child process.
 from __future__ import annotations
 
 import io
-import json
 import math
 import os
 import sys
@@ -19,6 +18,7 @@ from typing import Any
 from edgeapp.documents.transcript_documents import to_docx, to_markdown
 from edgeapp.history import SpokenCue, TranslatedCue
 from edgeapp.live.speakers import MAX_SPEAKER_CHARACTERS
+from edgeapp.server.client_json import read_json
 from edgeapp.subtitles.formats import Transcript, formats_of, render
 from edgeapp.subtitles.passages import bilingual, passages
 from edgeapp.subtitles.shaping import shaped
@@ -47,13 +47,13 @@ def render_message(body: bytes) -> bytes:
         EdgeError: The body is not a transcript, or the format is unknown.
     """
     try:
-        message = json.loads(body)
+        message = read_json(body)
         if message["format"] == "zip":
             return _zip(message)
         return _file(message, str(message["format"]), str(message.get("which") or ""))
     except EdgeError:
         raise
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise InputError(f"this is not a transcript: {error!r}"[:300]) from None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from edgeapp.server.api.service import ApiService, log_fields
 from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
 from edgeapp.server.api.uploads import check_length
 from edgeapp.server.api.work_thread import ClientLeft, collect, unless_client_leaves
+from edgeapp.server.client_json import read_json
 from edgeapp.server.page.picker_options import language_name
 from edgeapp.temporary_folders import make_temporary_folder
 from pipelines import TextLanguage, rank_text_languages
@@ -265,7 +265,7 @@ async def _body(request: Request) -> dict[str, Any]:
     check_length(request, _MAX_BODY_BYTES)
     try:
         if request.headers.get("content-type", "").startswith("application/json"):
-            values = json.loads(await request.body())
+            values = read_json(await request.body())
         else:
             form = await request.form(max_files=0, max_fields=64, max_part_size=_MAX_BODY_BYTES)
             values = dict(form.multi_items())
@@ -273,7 +273,7 @@ async def _body(request: Request) -> dict[str, Any]:
             values |= {"q": many} if len(many) > 1 else {}
     except ClientDisconnect:
         raise ClientLeft from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise ApiError(400, "Invalid JSON format") from None
     if not isinstance(values, dict):
         raise ApiError(400, "Invalid JSON format")

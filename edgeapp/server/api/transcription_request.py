@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from edgeapp.server.api.errors import ApiError
+from edgeapp.server.client_json import read_json
 from pipelines import OptionError, TranscribeOptions, language_code
 
 __all__ = ["RESPONSE_FORMATS", "TranscriptionRequest"]
@@ -244,7 +245,7 @@ def _chunking(text: str | None) -> dict[str, float]:
     if not text or text == "auto":
         return {}
     try:
-        strategy = json.loads(text)
+        strategy = read_json(text)
     except ValueError:
         strategy = text
     if strategy == "auto":

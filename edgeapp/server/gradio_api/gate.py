@@ -22,6 +22,7 @@ from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from edgeapp.server.api.calls import Calls
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.uploads import check_length
+from edgeapp.server.client_json import read_json
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -176,8 +177,8 @@ class GradioGate:
 async def _body(request: Request) -> dict[str, Any]:
     check_length(request, _MAX_BODY_BYTES)
     try:
-        values = json.loads(await request.body())
-    except (ValueError, RecursionError):
+        values = read_json(await request.body())
+    except ValueError:
         values = None
     if not isinstance(values, dict):
         raise ApiError(400, "the request must be a JSON object")

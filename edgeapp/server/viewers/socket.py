@@ -5,7 +5,6 @@ The secret in the address is all that a viewer needs; it gives nothing but the c
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from starlette.responses import FileResponse, HTMLResponse
 from starlette.websockets import WebSocketDisconnect
 
 from edgeapp.server.access.addresses import visitor_key
+from edgeapp.server.client_json import read_json
 from edgeapp.server.fairness import FairThreads, MessageRates
 from edgeapp.server.transport.outbox import Outbox
 from edgeapp.server.transport.websockets import close_when_full, serve_parts
@@ -106,7 +106,7 @@ def _language(text: str) -> str | None:
     if len(text) > _MAX_MESSAGE:
         return None
     try:
-        target = json.loads(text)["target"]
-    except (ValueError, KeyError, TypeError, RecursionError):
+        target = read_json(text)["target"]
+    except (ValueError, KeyError, TypeError):
         return None
     return target if isinstance(target, str) else None
