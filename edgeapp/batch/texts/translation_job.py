@@ -6,7 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -29,14 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LineTranslator", "TranslationJob", "key_settings"]
 
-_CHOICES = (  # options of decoding that came later than the others
-    "n_best",
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "prefix",
-    "suppress_phrases",
-    "forced_phrases",
-)
 # With a damaged model, or a compute type that overflows, every line fails.
 _MAX_FAILED_IN_A_ROW = 10
 
@@ -160,15 +152,14 @@ class TranslationJob:
         return failed
 
     def key(self) -> str:
-        """The key of the lines: all that they depend on."""
-        options = self.options
+        """Return the key of the lines: a digest of all that they depend on."""
+        # Keys of texts name these two in any case, so that jobs of earlier versions are found.
+        named = {"split_sentences": True, "word_alignments": False}
         return job_key(
             Path(self.source.name),
-            split_sentences=options.split_sentences,
-            word_alignments=options.word_alignments,
             document=self.document,
             format=self.format,
-            **key_settings(self.translator, options),
+            **named | key_settings(self.translator, self.options),
         )
 
     def _translate(
@@ -297,10 +288,10 @@ class TranslationJob:
 def key_settings(
     translator: Translator, options: TranslateOptions
 ) -> dict[str, str | int | bool | None]:
-    """What every translation depends on, for the key of a job, by names that stay the same.
+    """Return what every translation depends on, for the key of a job, by names that stay the same.
 
-    Choices of decoding are there only if they were given, so that the work of an earlier version is
-    gone on with.
+    Of the options, all but the priority change a translation. Most are there only if they differ
+    from their defaults, so that a new option does not make earlier jobs begin again.
     """
     settings: dict[str, str | int | bool | None] = {
         "model": str(translator.model.folder),
@@ -311,9 +302,10 @@ def key_settings(
         "beam_size": options.beam_size,
     }
     default = type(options)()
-    for name in _CHOICES:
-        if getattr(options, name) != getattr(default, name):
-            settings[name] = str(getattr(options, name))
+    for name in (each.name for each in fields(options)):
+        value = getattr(options, name)
+        if name not in settings and name != "priority" and value != getattr(default, name):
+            settings[name] = value if isinstance(value, bool) else str(value)
     return settings
 
 
