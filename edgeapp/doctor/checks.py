@@ -7,7 +7,6 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator
 from importlib import metadata
-from pathlib import Path
 
 from edgeapp.doctor.findings import Finding, State
 from pipelines import EdgeError
@@ -92,6 +91,7 @@ def _models() -> Iterator[Finding]:
         RECOMMENDED_RECOGNIZER,
         cache_folder,
         choose_default,
+        incomplete_models,
         list_models,
     )
 
@@ -114,31 +114,11 @@ def _models() -> Iterator[Finding]:
     chosen = choose_default("asr")
     yield Finding("Models", State.OK, f"speech is recognized by {chosen.name}")
     yield Finding("Models", State.OK, f"pictures are read by {choose_default('reading').name}")
-    unusable = _unusable(cache_folder(), {model.folder for model in models})
+    unusable = incomplete_models()
     if unusable:
         text = f"{len(unusable)} in {cache_folder()} cannot be used: {', '.join(unusable)}"
         advice = f"edgeapp models path {unusable[0]} says why"
         yield Finding("Models", State.MISSING, text, advice)
-
-
-def _unusable(cache: Path, usable: set[Path]) -> list[str]:
-    """Hub ids in the cache that have a Whisper or translation config and are not usable."""
-    used = {folder.parent.parent.name for folder in usable if folder.parent.name == "snapshots"}
-    names = []
-    for folder in sorted(cache.glob("models--*")):
-        configs = list(folder.glob("snapshots/*/config.json"))
-        if folder.name not in used and configs and _is_of_ours(configs[0]):
-            names.append(folder.name.removeprefix("models--").replace("--", "/", 1))
-    return names
-
-
-def _is_of_ours(config: Path) -> bool:
-    families = ('"whisper"', '"marian"', '"m2m_100"', '"mbart"', '"t5"')
-    try:
-        text = config.read_text(encoding="utf-8", errors="replace")[:100_000]
-    except OSError:
-        return False
-    return any(family in text for family in families)
 
 
 def _disk() -> Iterator[Finding]:

@@ -32,6 +32,7 @@ __all__ = [
     "ResolvedModel",
     "elsewhere",
     "folder_of",
+    "incomplete_models",
     "list_models",
     "remove",
     "resolve",
@@ -162,6 +163,21 @@ def list_models() -> list[ModelInfo]:
         info = ModelInfo(model.name, model.task, size, folder, "cache", repository)
         models.append(replace(info, native=is_native(folder)))
     return [*models, *_foreign_models()]
+
+
+def incomplete_models() -> list[str]:
+    """Return the hub ids of models in the cache that would run here, but lack a file, sorted."""
+    found = []
+    for repository in cached_repositories():
+        try:
+            folder = cached_snapshot(repository)
+            if folder is None or task_of(folder) is None or unusable(folder) is None:
+                continue
+            if not _is_foreign(folder):
+                found.append(repository)
+        except OSError:  # such as a folder without permission: the others are listed
+            continue
+    return found
 
 
 def _foreign_models() -> Iterator[ModelInfo]:

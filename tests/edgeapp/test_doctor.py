@@ -83,22 +83,29 @@ def test_libraries_that_crash(tmp_path: Path) -> None:
     assert "--  Microphone  it was ended by SIGABRT" in out, "no microphone is needed for files"
 
 
+@pytest.mark.parametrize(
+    ("repository", "config"),
+    [
+        ("openai/whisper-small", {"model_type": "whisper"}),
+        ("UsefulSensors/moonshine-tiny", {"model_type": "moonshine"}),
+        ("google/mt5-small", {"architectures": ["MT5ForConditionalGeneration"]}),
+        ("microsoft/trocr-base", {"architectures": ["VisionEncoderDecoderModel"]}),
+    ],
+)
 def test_a_model_that_is_not_whole_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    repository: str, config: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     assert cache_folder() == tmp_path
-    snapshot = tmp_path / "models--openai--whisper-small/snapshots" / ("a" * 40)
-    snapshot.mkdir(parents=True)
-    (snapshot / "config.json").write_text('{"model_type": "whisper"}')
-    other = tmp_path / "models--someone--gpt/snapshots" / ("b" * 40)
-    other.mkdir(parents=True)
-    (other / "config.json").write_text('{"model_type": "gpt2"}')
+    for name, content in ((repository, config), ("someone/gpt", {"model_type": "gpt2"})):
+        snapshot = tmp_path / f"models--{name.replace('/', '--')}" / "snapshots" / ("a" * 40)
+        snapshot.mkdir(parents=True)
+        (snapshot / "config.json").write_text(json.dumps(content))
     found = [f for f in checks.CHECKS["Models"]() if "cannot be used" in f.text]
     (finding,) = found
-    assert "openai/whisper-small" in finding.text
+    assert repository in finding.text
     assert "gpt" not in finding.text
-    assert finding.advice == "edgeapp models path openai/whisper-small says why"
+    assert finding.advice == f"edgeapp models path {repository} says why"
 
 
 def test_an_error_in_a_check_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
