@@ -3,12 +3,13 @@
 huggingface_hub keeps one copy of a large file for all repositories of a cache:
 
     blobs/.huggingface-shared-blobs                 the version of the layout
-    blobs/{first two digits}/{hash}                 the content of a file
-    blobs/{first two digits}/{hash}.refs            the links to it, as huggingface_hub notes them
-    blobs/{first two digits}/{hash}.lock            held while links are added or the file is deleted
-    models--{organisation}--{model}/blobs/{digest}  a link to ../../blobs/{first two digits}/{hash}
+    blobs/{ha}/{hash}                               the content of a file
+    blobs/{ha}/{hash}.refs                          the links to it, as huggingface_hub notes them
+    blobs/{ha}/{hash}.lock                          held while a link is added, or the file deleted
+    models--{organisation}--{model}/blobs/{digest}  a link to ../../blobs/{ha}/{hash}
 
-The hash is the one of Hugging Face's storage, not the SHA-256 of the content.
+{ha} stands for the first two digits of the hash, which is the one of Hugging Face's storage, not
+the SHA-256 of the content.
 """
 
 from __future__ import annotations
