@@ -95,7 +95,7 @@ def app_routes(
         sessions.close()
         broadcasts.close()
         service.close()
-        threads.close()
+        socket.close()
         uploads.remove_all()
         with suppress(EdgeError):  # it cannot be used; this was said before
             history.empty_trash()

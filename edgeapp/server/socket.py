@@ -83,11 +83,17 @@ class PageSocket:
         self.sharing = sharing
         self.pool, self.sessions, self.uploads, self.api = pool, sessions, uploads, api
         self.history, self.logins, self.threads = history, logins, threads
+        self.resuming = FairThreads(threads=4)
         self.rates = MessageRates()
         self.parking = Parking()
         self.connections: dict[str, _Connection] = {}  # by each of their tokens
         self._tabs: Counter[str] = Counter()  # open connections by person
         self._login_checks: set[Callable[[], None]] = set()  # of the open connections
+
+    def close(self) -> None:
+        """Start no more work for any connection."""
+        self.threads.close()
+        self.resuming.close()
 
     def recheck_logins(self) -> None:
         """Close the connections of users who have logged out. From any thread."""
@@ -232,8 +238,9 @@ class _Connection:
         self._session, self._tokens = session, sorted({self.token, token})
         endpoint.connections.update(dict.fromkeys(self._tokens, self))
         parking = session.parkings
-        # In a thread: it waits until a running task has stored what it is about to send.
-        attached = await endpoint.threads.run(
+        # In a thread, because it waits until a running task has stored what it is about to send;
+        # not in those of requests, which may all be loading models.
+        attached = await endpoint.resuming.run(
             self._person, lambda: session.attach(self._outbox.put, parking)
         )
         if not attached and self._session is session:
@@ -291,6 +298,9 @@ class _Connection:
             end(str(message.get("kind")))
         elif kind == "resume":
             await self._resume(str(message.get("session")))
+        elif kind == "ping":
+            # Here, not in a thread: a page whose ping is late takes its connection for lost.
+            self._outbox.put(self._endpoint.reply(message, self._history) | _reply_to(message))
         elif kind in _TASK_KINDS:
             number = _int_field(message, "number") if "number" in message else None
             token = self._picture_token if kind == "picture" else self.token
@@ -313,7 +323,6 @@ class _Connection:
             request.add_done_callback(self._requests.discard)
 
     async def _request(self, message: Message) -> None:
-        reply: Message = {"type": "reply", "id": message.get("id")}
         try:
             answer = await self._endpoint.threads.run(self._person, lambda: self._answer(message))
         except EdgeError as error:
@@ -321,13 +330,17 @@ class _Connection:
         except Exception as error:  # without a reply the page would wait forever
             print_traceback(error)
             answer = {"error": unexpected(error)}
-        self._outbox.put(answer | reply)
+        self._outbox.put(answer | _reply_to(message))
 
     def _answer(self, message: Message) -> Message:
         sharing = self._endpoint.sharing
         if sharing.handles(message.get("type")):
             return sharing.reply(message, self._user, self._websocket, self._session)
         return self._endpoint.reply(message, self._history)
+
+
+def _reply_to(request: Message) -> Message:
+    return {"type": "reply", "id": request.get("id")}
 
 
 def _speakers(message: Message) -> list[str]:

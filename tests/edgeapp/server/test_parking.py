@@ -7,12 +7,14 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Origin
 
+from edgeapp.model_pool import ModelPool
 from edgeapp.server.parking import Parking
 from edgeapp.server.sessions import Session, Sessions, TaskCancelled, TooManySessions
 from edgeapp.server.tasks.live_task import LiveTask
@@ -287,6 +289,36 @@ def test_captions_survive_a_connection_that_is_lost_while_it_resumes_them(
         go_on.set()
         third.send(json.dumps({"type": "stop", "kind": "live"}))
         assert not next_of(third, "idle")["cancelled"]
+
+
+def test_pings_and_resuming_do_not_wait_for_models_that_load(
+    thread_server: Callable[..., str], hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The page takes a connection whose pings are late for lost, and asks to resume it."""
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def load(self: ModelPool, name: str, task: str) -> None:
+        begun.release()
+        assert go_on.wait(60)
+
+    monkeypatch.setattr(ModelPool, "load", load)
+    monkeypatch.setattr(LiveTask, "run", lambda self, send: go_on.wait(60))
+    url = thread_server()
+    try:
+        with page_connection(url) as first:
+            token = next_of(first, "hello")["session"]
+            first.send(json.dumps({"type": "live", "rate": 16_000, "resumable": True}))
+            for number in range(3):  # more than one person gets threads
+                first.send(json.dumps({"type": "load", "name": "demo", "id": number}))
+            assert begun.acquire(timeout=20)
+            assert begun.acquire(timeout=20)
+            first.send(json.dumps({"type": "ping", "id": 9}))
+            assert next_of(first, "reply") == {"type": "reply", "id": 9, "compiling": False}
+        with page_connection(url) as second:
+            second.send(json.dumps({"type": "resume", "session": token}))
+            assert next_of(second, "live_resumed", "not_resumed")["type"] == "live_resumed"
+    finally:
+        go_on.set()
 
 
 @contextmanager
