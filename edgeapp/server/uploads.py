@@ -153,7 +153,7 @@ class Uploads:
 async def _store(request: Request, path: Path, limit: int) -> int | None:
     """Write a request's body to a file; its size in bytes, None if that is over the limit."""
     size = 0
-    with path.open("xb") as file:
+    with await asyncio.to_thread(path.open, "xb") as file:
         async for block in request.stream():
             size += len(block)
             if size > limit:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
+import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +31,7 @@ from pipelines import TextLanguage, rank_text_languages
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-__all__ = ["LibreTranslate", "MAX_CHARACTERS", "check_pair", "detected_language"]
+__all__ = ["LibreTranslate", "MAX_CHARACTERS", "checked_languages"]
 
 MAX_CHARACTERS = 200_000  # of all texts of a request
 _MAX_TEXTS = 256
@@ -82,6 +84,7 @@ class LibreTranslate:
         self._service = service
         self._folder = make_temporary_folder("translated")
         self._downloads: dict[str, _Download] = {}  # by token, the oldest first
+        self._lock = threading.Lock()  # held while a file is added or forgotten
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -103,15 +106,10 @@ class LibreTranslate:
         values = await _body(request)
         person = self._person(request, values.get("api_key"))
         asked = _asked(values)
-        pairs = translatable_pairs()
-        found: list[TextLanguage] = []
-        if asked.source == _AUTO:
-            found = [
-                detected_language(text, asked.html, pairs, asked.target) for text in asked.texts
-            ]
+        found = await self._service.threads.run(
+            person, lambda: checked_languages(asked.texts, asked.html, asked.source, asked.target)
+        )
         codes = [language.code for language in found] or [asked.source] * len(asked.texts)
-        for code in dict.fromkeys(codes):
-            check_pair(pairs, code, asked.target)
         results: list[Any] = [None] * len(codes)
         pivots = set()
         for code in dict.fromkeys(codes):  # one piece of work for each language
@@ -142,14 +140,14 @@ class LibreTranslate:
 
     async def _detect(self, request: Request) -> Response:
         values = await _body(request)
-        self._person(request, values.get("api_key"))
+        person = self._person(request, values.get("api_key"))
         text = values.get("q")
         if not isinstance(text, str) or not text.strip():
             raise ApiError(400, "Invalid request: missing q parameter")
         if len(text) > MAX_CHARACTERS:
             raise _too_long(len(text))
-        ranked = [each for each in rank_text_languages(text) if each.probability >= 0.01]
-        return JSONResponse([_as_detected(each) for each in ranked])
+        ranked = await self._service.threads.run(person, lambda: rank_text_languages(text))
+        return JSONResponse([_as_detected(each) for each in ranked if each.probability >= 0.01])
 
     async def _translate_file(self, request: Request) -> Response:
         service = self._service
@@ -166,13 +164,9 @@ class LibreTranslate:
                     f"Invalid request: file format {suffix or form.name!r} is not supported; "
                     f"there are {', '.join(_FILE_SUFFIXES)}",
                 )
-            pairs = translatable_pairs()
-            source, target = _languages_of(values)
-            if source == _AUTO:
-                html = suffix in (".html", ".htm")
-                text = decode_text(form.path.read_bytes(), form.name, markup=html)[0][:20_000]
-                source = detected_language(text, html, pairs, target).code
-            check_pair(pairs, source, target)
+            source, target = await service.threads.run(
+                person, lambda: _languages_of_file(form.path, form.name, values)
+            )
         except BaseException:
             form.remove()
             raise
@@ -180,14 +174,14 @@ class LibreTranslate:
         items = await service.start(request, person, Priority.BATCH, work, form.remove)
         content = b"".join(await unless_client_leaves(request, collect(items)))
         name = f"{Path(form.name).stem}_{target}{suffix}"
-        token = self._store(content, name)
+        token = await service.threads.run(person, lambda: self._store(content, name))
         url = request.url_for("download_file", token=token, name=name)
         return JSONResponse({"translatedFileUrl": str(url)})
 
     async def _download(self, request: Request) -> Response:
-        self._forget_old()
         download = self._downloads.get(request.path_params["token"])
-        if download is None or download.name != request.path_params["name"]:
+        old = download is None or download.made_at < time.monotonic() - _DOWNLOAD_S
+        if download is None or old or download.name != request.path_params["name"]:
             raise ApiError(404, "this file is not here any more; translate it again")
         # As an attachment: a browser must not show a translated page as one of this server.
         return FileResponse(
@@ -195,14 +189,15 @@ class LibreTranslate:
         )
 
     async def _languages(self, request: Request) -> Response:
+        pairs = await self._pairs(request)
         return JSONResponse([
             {"code": source, "name": language_name(source), "targets": sorted({*targets, source})}
-            for source, targets in sorted(translatable_pairs().items())
+            for source, targets in sorted(pairs.items())
         ])  # fmt: skip
 
     async def _settings(self, request: Request) -> Response:
         required = self._service.options.login_required
-        pairs = translatable_pairs()
+        pairs = await self._pairs(request)
         source = "en" if "en" in pairs else next(iter(sorted(pairs)), "en")
         target = next(iter(sorted(pairs.get(source, ()))), source)
         return JSONResponse({
@@ -218,6 +213,10 @@ class LibreTranslate:
             "suggestions": False,
             "supportedFilesFormat": list(_FILE_SUFFIXES),
         })  # fmt: skip
+
+    async def _pairs(self, request: Request) -> dict[str, set[str]]:
+        person = self._service.logins.person_of(request)
+        return await self._service.threads.run(person, translatable_pairs)
 
     def _translation(self, source: str, target: str) -> TextTranslation:
         return TextTranslation(self._service.pool, self._service.metrics, source, target)
@@ -240,12 +239,16 @@ class LibreTranslate:
         raise ApiError(403, "an API key is required: a token of this server, as api_key")
 
     def _store(self, content: bytes, name: str) -> str:
-        """Keep a translated file for a while; the token with which it can be fetched."""
-        self._forget_old()
+        """Keep a translated file for a while; the token with which it can be fetched.
+
+        From any thread.
+        """
         token = secrets.token_urlsafe(24)
         path = self._folder / token
         path.write_bytes(content)
-        self._downloads[token] = _Download(path, name, time.monotonic())
+        with self._lock:
+            self._forget_old()
+            self._downloads[token] = _Download(path, name, time.monotonic())
         return token
 
     def _forget_old(self) -> None:
@@ -315,6 +318,48 @@ def _languages_of(values: dict[str, Any]) -> tuple[str, str]:
             raise ApiError(400, f"Invalid request: missing {name} parameter")
         codes.append(value.strip().lower())
     return codes[0], codes[1]
+
+
+def _languages_of_file(path: Path, name: str, values: dict[str, Any]) -> tuple[str, str]:
+    """The languages that a file is to be translated from and into. It is read to detect one.
+
+    Raises:
+        ApiError: They are missing, or the installed models do not translate between them.
+    """
+    source, target = _languages_of(values)
+    html = name.lower().endswith((".html", ".htm"))
+    text = ""
+    if source == _AUTO:
+        text = decode_text(path.read_bytes(), name, markup=html)[0][:20_000]
+    found = checked_languages((text,), html, source, target)
+    return (found[0].code if found else source), target
+
+
+def checked_languages(
+    texts: Sequence[str], html: bool, source: str, target: str
+) -> list[TextLanguage]:
+    """Detect the languages of texts, and check that they can be translated.
+
+    It reads the installed models, and may take seconds: not for the event loop.
+
+    Args:
+        texts: At least one.
+        html: They are HTML.
+        source: The code of their language, or "auto".
+        target: The code of the language to translate into.
+
+    Returns:
+        The language of each text if they were to be detected, else no languages.
+
+    Raises:
+        ApiError: The installed models do not translate between two of the languages.
+    """
+    pairs, found = translatable_pairs(), list[TextLanguage]()
+    if source == _AUTO:
+        found = [detected_language(text, html, pairs, target) for text in texts]
+    for code in dict.fromkeys(language.code for language in found) or (source,):
+        check_pair(pairs, code, target)
+    return found
 
 
 def detected_language(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -63,7 +64,7 @@ class OpenAIAudio:
         form = await service.uploads.read(request, person)
         try:
             wanted = TranscriptionRequest.from_fields(form.fields, endpoint)
-            model = installed_model(wanted.model, "asr")
+            model = await service.threads.run(person, lambda: installed_model(wanted.model, "asr"))
             if not form.size:
                 raise ApiError(400, f"{form.name} is empty", code="invalid_audio", param="file")
         except BaseException:
@@ -81,19 +82,20 @@ class OpenAIAudio:
         fields = log_fields(request)
         fields["audio_s"], fields["model"] = round(started.duration, 2), started.model
         texts = [each for each in segments if not isinstance(each, RecognitionStarted)]
-        return complete_reply(wanted, task, started, texts)
+        # In a thread: subtitles of hours take a second.
+        return await asyncio.to_thread(complete_reply, wanted, task, started, texts)
 
     async def _models(self, request: Request) -> Response:
-        from pipelines.hub import list_models
-
-        models = [_described(DEFAULT_MODEL, None)]
-        models += [_described(model.name, model) for model in list_models()]
+        service = self._service
+        models = await service.threads.run(service.logins.person_of(request), _all_described)
         return JSONResponse({"object": "list", "data": models})
 
     async def _model(self, request: Request) -> Response:
-        name = request.path_params["name"]
-        model = installed_model(name, None)
-        return JSONResponse(_described(name if model is None else model.name, model))
+        service, name = self._service, request.path_params["name"]
+        described = await service.threads.run(
+            service.logins.person_of(request), lambda: _described(name, installed_model(name, None))
+        )
+        return JSONResponse(described)
 
 
 def installed_model(name: str, task: Literal["asr", "translation"] | None) -> ModelInfo | None:
@@ -137,10 +139,19 @@ def installed_model(name: str, task: Literal["asr", "translation"] | None) -> Mo
     return found
 
 
+def _all_described() -> list[dict[str, Any]]:
+    from pipelines.hub import list_models
+
+    models = [_described(model.name, model) for model in list_models()]
+    return [_described(DEFAULT_MODEL, None), *models]
+
+
 def _described(name: str, model: ModelInfo | None) -> dict[str, Any]:
-    """A model as OpenAI lists it. `task` is ours."""
+    """A model as OpenAI lists it, the default one by the name that the client gave. `task` is
+    ours."""
     created, owner = 0, "edgeapp"
     if model is not None:
+        name = model.name
         created = int(model.folder.stat().st_mtime)
         owner = (model.repository or "edgeapp").partition("/")[0]
     task = "asr" if model is None else model.task

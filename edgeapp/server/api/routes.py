@@ -21,6 +21,7 @@ from edgeapp.server.api.status import status_routes
 from edgeapp.server.api.uploads import FormUploads
 from edgeapp.server.api.work_queue import MAX_WAITING, WorkQueue
 from edgeapp.server.api.work_thread import RunningWork
+from edgeapp.server.fairness import FairThreads
 from edgeapp.server.sessions import Sessions
 
 if TYPE_CHECKING:
@@ -52,9 +53,8 @@ def make_service(
     }
     files = max(4, options.sessions)
     uploads = FormUploads(options.upload_mb, files, files // 2 if options.shared else files)
-    return ApiService(
-        pool, options, logins, queue, RunningWork(), uploads, Metrics(gauges)
-    )  # fmt: skip
+    metrics, threads = Metrics(gauges), FairThreads()
+    return ApiService(pool, options, logins, queue, RunningWork(), uploads, metrics, threads)
 
 
 def api_routes(service: ApiService, sessions: Sessions) -> list[BaseRoute]:

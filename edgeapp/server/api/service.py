@@ -15,6 +15,7 @@ from edgeapp.server.api.metrics import Metrics
 from edgeapp.server.api.uploads import FormUploads
 from edgeapp.server.api.work_queue import Place, WorkQueue
 from edgeapp.server.api.work_thread import RunningWork, Work, in_thread, unless_client_leaves
+from edgeapp.server.fairness import FairThreads
 
 if TYPE_CHECKING:
     from edgeapp.server.options import ServerOptions
@@ -39,6 +40,7 @@ class ApiService:
         running: Their work.
         uploads: Their files.
         metrics: What was done.
+        threads: For what reads the disk or takes long beside that work.
     """
 
     pool: ModelPool
@@ -48,6 +50,7 @@ class ApiService:
     running: RunningWork
     uploads: FormUploads
     metrics: Metrics
+    threads: FairThreads
 
     async def start(
         self,
@@ -114,6 +117,7 @@ class ApiService:
         """Cancel all work and delete all files."""
         self.queue.close()
         self.running.cancel_all()
+        self.threads.close()
         self.uploads.remove_all()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import copyfile
 from typing import TYPE_CHECKING
@@ -68,7 +68,7 @@ def translatable_pairs() -> dict[str, set[str]]:
     }
 
 
-@dataclass(frozen=True)
+@dataclass
 class TextTranslation:
     """The translation of a request.
 
@@ -77,12 +77,15 @@ class TextTranslation:
         metrics: Where it is counted.
         source: Code of the language of the text.
         target: Code of the language to translate into.
+        pivot: The language that the translation goes through, known with the first result; None:
+            it is direct.
     """
 
     pool: ModelPool
     metrics: Metrics
     source: str
     target: str
+    pivot: str | None = field(default=None, init=False)
 
     def texts(
         self, texts: Sequence[str], *, html: bool, alternatives: int
@@ -132,12 +135,6 @@ class TextTranslation:
 
         return run
 
-    @property
-    def pivot(self) -> str | None:
-        """The language that the translation goes through; None: it is direct."""
-        with ExitStack() as stack:
-            return PIVOT if len(self._steps(stack)) > 1 else None
-
     def _steps(self, stack: ExitStack) -> list[_Step]:
         """The translators to use one after the other; they cannot be unloaded meanwhile."""
         if self.source == self.target:
@@ -150,6 +147,7 @@ class TextTranslation:
                 raise
             pairs = [(self.source, PIVOT), (PIVOT, self.target)]
             translators = [self.pool.translator(None, *pair) for pair in pairs]
+            self.pivot = PIVOT
         from pipelines import TranslateOptions
 
         stack.enter_context(self.pool.using(*translators))

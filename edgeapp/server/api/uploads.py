@@ -139,9 +139,9 @@ class FormUploads:
             file = form.get(field)
             if not isinstance(file, UploadFile):
                 raise ApiError(400, f"the form has no file in its field {field!r}", param=field)
-            await asyncio.to_thread(_copy, file, path)
+            size = await asyncio.to_thread(_copy, file, path)
             pairs = [(k, v) for k, v in form.multi_items() if isinstance(v, str)]
-            return tuple(pairs), _plain_name(file.filename), path.stat().st_size
+            return tuple(pairs), _plain_name(file.filename), size
         except OSError as error:
             raise ApiError(
                 507, f"the file cannot be stored here: {error.strerror}", retry_after_s=60
@@ -205,9 +205,11 @@ class _Bounded:
         return message
 
 
-def _copy(file: UploadFile, path: Path) -> None:
+def _copy(file: UploadFile, path: Path) -> int:
+    """Store a file; returns its size in bytes."""
     with path.open("xb") as target:
         shutil.copyfileobj(file.file, target, _MB)
+        return target.tell()
 
 
 def _plain_name(name: str | None) -> str:

@@ -16,11 +16,11 @@ from gradio.events import api
 from edgeapp.priorities import Priority
 from edgeapp.server.api.calls import Calls
 from edgeapp.server.api.errors import ApiError, api_error_of
-from edgeapp.server.api.libretranslate import MAX_CHARACTERS, check_pair, detected_language
+from edgeapp.server.api.libretranslate import MAX_CHARACTERS, checked_languages
 from edgeapp.server.api.openai_audio import installed_model
 from edgeapp.server.api.recognition import Recognition, RecognitionStarted
 from edgeapp.server.api.service import ApiService
-from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
+from edgeapp.server.api.text_translation import TextTranslation
 from edgeapp.server.api.transcription_replies import segment_content
 from edgeapp.server.api.transcription_request import TranscriptionRequest
 from edgeapp.server.api.uploads import UploadedForm
@@ -104,7 +104,7 @@ class GradioEndpoints:
         (seconds) and the segments; words adds the times of words. task translate gives English
         text. The model whisper-1 is the best one here, others are those of /models; an empty
         language is detected."""
-        form = self._take(recording, request)
+        form, service = self._take(recording, request), self._service
         try:
             wanted = TranscriptionRequest.from_fields(
                 [
@@ -116,11 +116,12 @@ class GradioEndpoints:
                 ],
                 "transcriptions",
             )
-            found = installed_model(wanted.model, "asr")
+            found = await service.threads.run(
+                self._person(request), lambda: installed_model(wanted.model, "asr")
+            )
         except ApiError as error:
             form.remove()
             raise _gradio_error(error) from None
-        service = self._service
         recognition = Recognition(
             service.pool, service.metrics, wanted, None if found is None else found.name, task,
             form.path, form.name, 60 * service.options.minutes,
@@ -158,13 +159,13 @@ class GradioEndpoints:
                 raise ApiError(
                     400, f"a text of {len(text)} characters; {MAX_CHARACTERS} are the limit"
                 )
-            pairs = translatable_pairs()
             html = format == "html"
-            if source == "auto":
-                source = detected_language(text, html, pairs, target).code
-            check_pair(pairs, source, target)
+            found = await self._service.threads.run(
+                self._person(request), lambda: checked_languages((text,), html, source, target)
+            )
         except ApiError as error:
             raise _gradio_error(error) from None
+        source = found[0].code if found else source
         translation = TextTranslation(self._service.pool, self._service.metrics, source, target)
         lines = [text] if html else text.splitlines(keepends=True)
         work = translation.texts(

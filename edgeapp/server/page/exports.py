@@ -44,7 +44,7 @@ class Exports:
             return _error(413, "this transcript is too large to export")
         person = self._person_of(request)
         async with self._turns.of(person):
-            with tempfile.TemporaryFile() as body:
+            with await asyncio.to_thread(tempfile.TemporaryFile) as body:
                 size = await _receive(request, body)
                 if size is None:
                     return _error(413, "this transcript is too large to export")
@@ -69,7 +69,7 @@ async def _receive(request: Request, body: BinaryIO) -> int | None:
             size += len(block)
             if size > _MAX_BYTES:
                 return None
-            body.write(block)
+            await asyncio.to_thread(body.write, block)
     except ClientDisconnect:
         return None
     body.seek(0)
@@ -79,7 +79,7 @@ async def _receive(request: Request, body: BinaryIO) -> int | None:
 async def _render_in_process(request: Request, body: BinaryIO) -> Response:
     # The child finds the modules where this process does, and nowhere else.
     path = os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder)  # noqa: PTH100
-    rendered = tempfile.TemporaryFile()  # noqa: SIM115 - the response closes it
+    rendered = await asyncio.to_thread(tempfile.TemporaryFile)  # the response closes it
     try:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-P", "-m", "edgeapp.server.transcripts",

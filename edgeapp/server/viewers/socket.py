@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from starlette.responses import FileResponse, HTMLResponse
+from starlette.responses import FileResponse
 from starlette.websockets import WebSocketDisconnect
 
 from edgeapp.server.access.addresses import visitor_key
@@ -51,7 +51,7 @@ class ViewerSocket:
     async def page(self, request: Request) -> Response:
         """GET /view/TOKEN and /overlay/TOKEN."""
         if self._broadcasts.find(request.path_params["token"]) is None:
-            return HTMLResponse((STATIC / "ended.html").read_text("utf-8"), 404)
+            return FileResponse(STATIC / "ended.html", 404)
         # Not from the browser's cache: the captions may have ended.
         return FileResponse(STATIC / "view.html", headers={"cache-control": "no-store"})
 
