@@ -18,6 +18,7 @@ __all__ = [
     "Work",
     "WorkCancelled",
     "collect",
+    "gathered",
     "in_thread",
     "unless",
     "unless_client_leaves",
@@ -166,6 +167,38 @@ async def collect(items: AsyncGenerator[T, None]) -> list[T]:
     """All items of a generator, which is closed if this call is cancelled."""
     async with aclosing(items):
         return [item async for item in items]
+
+
+async def gathered(items: AsyncGenerator[T, None], pace_s: float) -> AsyncGenerator[list[T], None]:
+    """The items of a generator in groups, which come no faster than a pace. No item waits longer.
+
+    Args:
+        items: Closed with this generator.
+        pace_s: The time between two groups, in seconds. The last one may come sooner.
+    """
+    loop = asyncio.get_running_loop()
+    group: list[T] = []
+    due = loop.time()
+    async with aclosing(items):
+        coming = asyncio.ensure_future(anext(items))
+        try:
+            while True:
+                await asyncio.wait((coming,), timeout=due - loop.time() if group else None)
+                if coming.done():
+                    if coming.exception() is not None:
+                        break
+                    group.append(coming.result())
+                    coming = asyncio.ensure_future(anext(items))
+                if group and loop.time() >= due:
+                    yield group
+                    group, due = [], loop.time() + pace_s
+            if group:
+                yield group
+            with suppress(StopAsyncIteration):
+                coming.result()
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
 
 
 async def _disconnected(request: Request) -> None:

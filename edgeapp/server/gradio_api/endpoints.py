@@ -24,7 +24,7 @@ from edgeapp.server.api.text_translation import TextTranslation
 from edgeapp.server.api.transcription_replies import segment_content
 from edgeapp.server.api.transcription_request import TranscriptionRequest
 from edgeapp.server.api.uploads import UploadedForm
-from edgeapp.server.api.work_thread import ClientLeft, Work
+from edgeapp.server.api.work_thread import ClientLeft, Work, gathered
 from edgeapp.server.gradio_api.live_work import LiveWork
 from edgeapp.server.gradio_api.uploads import GradioUploads
 from edgeapp.server.page.model_list import model_list
@@ -34,6 +34,7 @@ __all__ = ["GradioEndpoints"]
 
 Json = dict[str, Any]
 _FASTEST = 100.0
+_PACE_S = 1.0  # between two results of a call: each repeats the whole text
 _KINDS: dict[Any, tuple[Any, str]] = {
     str: (str, "text"), bool: (bool, "true or false"), float: ((int, float), "a number"),
 }  # fmt: skip
@@ -100,10 +101,10 @@ class GradioEndpoints:
         prompt: str = "",
         words: bool = False,
     ) -> AsyncGenerator[Result, None]:
-        """Speech to text. Sends the text so far after each segment, with language, duration
-        (seconds) and the segments; words adds the times of words. task translate gives English
-        text. The model whisper-1 is the best one here, others are those of /models; an empty
-        language is detected."""
+        """Speech to text. Sends the text so far, at most once a second, with language, duration
+        (seconds) and the segments that are new; the last result has all segments. words adds the
+        times of words. task translate gives English text. The model whisper-1 is the best one
+        here, others are those of /models; an empty language is detected."""
         form, service = self._take(recording, request), self._service
         try:
             wanted = TranscriptionRequest.from_fields(
@@ -127,21 +128,26 @@ class GradioEndpoints:
             form.path, form.name, 60 * service.options.minutes,
         )  # fmt: skip
         text, details = "", Json()
-        async for item in self._items(request, Priority.BATCH, recognition.run, form.remove):
-            if isinstance(item, RecognitionStarted):
-                details = {"language": item.language, "duration": item.duration,
-                           "model": item.model, "segments": []}  # fmt: skip
-            else:
+        segments: list[Json] = []
+        async for items in self._results(request, Priority.BATCH, recognition.run, form.remove):
+            new = []
+            for item in items:
+                if isinstance(item, RecognitionStarted):
+                    details = {"language": item.language, "duration": item.duration,
+                               "model": item.model}  # fmt: skip
+                    continue
                 text += item.text
-                content = segment_content(item)
+                new.append(segment_content(item))
                 if words:
-                    content["words"] = [
+                    new[-1]["words"] = [
                         {"word": word.word.strip(), "start": word.start, "end": word.end,
                          "probability": word.probability}
                         for word in item.words
                     ]  # fmt: skip
-                details = details | {"segments": [*details["segments"], content]}
-            yield text.strip(), details
+            segments += new
+            # Gradio visits each value of a result in the event loop: all segments come once.
+            yield text.strip(), details | {"segments": new}
+        yield text.strip(), details | {"segments": segments}
 
     async def translate(
         self,
@@ -151,9 +157,9 @@ class GradioEndpoints:
         source: str = "auto",
         format: Literal["text", "html"] = "text",
     ) -> AsyncGenerator[Result, None]:
-        """Text to text. Sends the translation so far after each line, with source, target and via,
-        the language between them where no installed model translates directly. Languages are codes
-        such as en; auto detects the source. HTML keeps its tags."""
+        """Text to text. Sends the translated lines so far, at most once a second, with source,
+        target and via, the language between them where no installed model translates directly.
+        Languages are codes such as en; auto detects the source. HTML keeps its tags."""
         try:
             if len(text) > MAX_CHARACTERS:
                 raise ApiError(
@@ -173,14 +179,15 @@ class GradioEndpoints:
         )
         details: Json = {"source": source, "target": target, "via": None}
         done, rest = "", iter(lines)
-        async for result in self._items(request, Priority.INTERACTIVE, work):
-            details["via"] = details["via"] or await asyncio.to_thread(lambda: translation.pivot)
-            for line in rest:
-                if line.strip():
-                    ending = line[len(line.rstrip("\r\n")) :]
-                    done += result.text.rstrip("\r\n") + ending
-                    break
-                done += line
+        async for results in self._results(request, Priority.INTERACTIVE, work):
+            for result in results:
+                for line in rest:
+                    if line.strip():
+                        ending = line[len(line.rstrip("\r\n")) :]
+                        done += result.text.rstrip("\r\n") + ending
+                        break
+                    done += line
+            details["via"] = translation.pivot
             yield done, details
         yield done + "".join(rest), details
 
@@ -193,8 +200,9 @@ class GradioEndpoints:
         speed: float = 0.0,
     ) -> AsyncGenerator[Result, None]:
         """Live captions of a recording, as a microphone would give them. Sends the final text so
-        far and the newest event of live captions; the last one is of type end. speed 1 is real
-        time, 0 as fast as possible. A microphone needs the WebSocket /v1/live."""
+        far and the newest event of live captions, at most once a second; earlier has the events
+        before it that were not sent yet. The last event is of type end. speed 1 is real time, 0 as
+        fast as possible. A microphone needs the WebSocket /v1/live."""
         choice = ModelChoice(language=language or None, target=translate_to or None)
         form = self._take(recording, request)
         work = LiveWork(
@@ -202,10 +210,10 @@ class GradioEndpoints:
             choice, min(max(speed, 0.0), _FASTEST),
         )  # fmt: skip
         text = ""
-        async for event in self._items(request, Priority.INTERACTIVE, work.run, form.remove):
-            if event["type"] == "committed":
-                text += event["text"]
-            yield text.strip(), event
+        async for events in self._results(request, Priority.INTERACTIVE, work.run, form.remove):
+            text += "".join(event["text"] for event in events if event["type"] == "committed")
+            *earlier, newest = events
+            yield text.strip(), newest | {"earlier": earlier}
 
     async def models(self) -> list[Json]:
         """The installed models: name, task, languages, size in bytes, and whether it is loaded."""
@@ -223,21 +231,21 @@ class GradioEndpoints:
             raise _gradio_error(error) from None
         return form
 
-    async def _items(
+    async def _results(
         self,
         request: gr.Request,
         priority: int,
         work: Work[T],
         ended: Callable[[], None] = lambda: None,
-    ) -> AsyncGenerator[T, None]:
-        """The items of work, until the client leaves."""
+    ) -> AsyncGenerator[list[T], None]:
+        """The items of work, until the client leaves: those of a second together."""
         service = self._service
         with self.calls.running(request.session_hash or "") as call:
             try:
                 items = await service.start_call(call, self._person(request), priority, work, ended)
-                async with aclosing(items):
-                    async for item in items:
-                        yield item
+                async with aclosing(gathered(items, _PACE_S)) as groups:
+                    async for group in groups:
+                        yield group
             except ClientLeft:
                 return
             except Exception as error:

@@ -18,6 +18,7 @@ import uvicorn
 
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.access.tokens import TokenFile
+from edgeapp.server.gradio_api import endpoints
 from edgeapp.server.options import ServerOptions
 from edgeapp.server.serve import server_config
 from edgeapp.server.transport.connections import Connections, LimitedListener
@@ -124,9 +125,31 @@ def test_a_recording_is_transcribed(page: tuple[str, Any], tmp_path: Path) -> No
     with_client.close()
 
 
-def test_results_stream_and_errors_are_one_line(page: tuple[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("endpoint", ["/transcribe", "/live"])
+def test_results_come_no_faster_than_a_pace_and_the_last_one_is_complete(
+    page: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str
+) -> None:
+    """Each repeats the text, and Gradio visits all of its values in the event loop."""
+    monkeypatch.setattr(endpoints, "_PACE_S", 3600.0)
+    caller = client(page[0], tmp_path)
+    job = caller.submit(recording=question(), api_name=endpoint)
+    text, last = job.result(120)
+    assert SPOKEN in text
+    assert len(job.outputs()) <= 3, "the first item, the rest, and all segments"
+    if endpoint == "/live":
+        assert last["type"] == "end"
+        assert "committed" in [event["type"] for event in last["earlier"]]
+    else:
+        assert "".join(each["text"] for each in last["segments"]).strip() == text
+    caller.close()
+
+
+def test_results_stream_and_errors_are_one_line(
+    page: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from gradio_client.exceptions import AppError
 
+    monkeypatch.setattr(endpoints, "_PACE_S", 0.0)
     caller = client(page[0], tmp_path)
     lines = "Good morning.\n\nWhere is the station?\n"
     job = caller.submit(text=lines, target="de", api_name="/translate")
@@ -150,7 +173,10 @@ def test_results_stream_and_errors_are_one_line(page: tuple[str, Any], tmp_path:
     caller.close()
 
 
-def test_live_sends_the_events_of_a_session(page: tuple[str, Any], tmp_path: Path) -> None:
+def test_live_sends_the_events_of_a_session(
+    page: tuple[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoints, "_PACE_S", 0.0)
     caller = client(page[0], tmp_path)
     job = caller.submit(recording=question(), translate_to="", api_name="/live")
     text, last = job.result(120)
