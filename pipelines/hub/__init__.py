@@ -28,6 +28,7 @@ from pipelines.hub.details import (
 )
 from pipelines.hub.download import PullPlan, PullProgress, folder_or_pull, plan_pull, pull
 from pipelines.hub.search import FoundModel, search_hub
+from pipelines.hub.stamp import Stamp, models_stamp
 
 __all__ = [
     "RECOMMENDED_READER",
@@ -41,6 +42,7 @@ __all__ = [
     "PullPlan",
     "PullProgress",
     "ResolvedModel",
+    "Stamp",
     "assets_folder",
     "bundled_folder",
     "cache_folder",
@@ -51,6 +53,7 @@ __all__ = [
     "incomplete_models",
     "list_models",
     "model_details",
+    "models_stamp",
     "plan_pull",
     "pull",
     "read_json",

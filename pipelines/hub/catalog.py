@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +27,7 @@ from pipelines.hub.deletion import delete_cached
 from pipelines.hub.foreign import foreign_folder, foreign_origin, holds_foreign_model
 from pipelines.hub.names import is_repository, repository_of, short_name, similar_names
 from pipelines.hub.other_programs import find_elsewhere, other_models
+from pipelines.hub.stamp import Stamp, models_stamp
 
 __all__ = [
     "ModelInfo",
@@ -146,7 +148,16 @@ def resolved(
 
 
 def list_models() -> list[ModelInfo]:
-    """The bundled models, then the usable models in the cache, sorted by repository."""
+    """The bundled models, then the usable models in the cache, sorted by repository.
+
+    The list is remembered until a file of a model changes.
+    """
+    return list(_list_models(models_stamp()))
+
+
+@lru_cache(maxsize=1)
+def _list_models(stamp: Stamp) -> tuple[ModelInfo, ...]:
+    """The list of the models whose files have a stamp."""
     models = []
     for name, bundled in BUNDLED.items():
         try:
@@ -162,7 +173,7 @@ def list_models() -> list[ModelInfo]:
             continue
         info = ModelInfo(model.name, model.task, size, folder, "cache", repository)
         models.append(replace(info, native=is_native(folder)))
-    return [*models, *_foreign_models()]
+    return (*models, *_foreign_models())
 
 
 def incomplete_models() -> list[str]:

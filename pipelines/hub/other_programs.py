@@ -18,7 +18,7 @@ from pipelines.hub.assets import Task
 from pipelines.hub.cache import snapshots
 from pipelines.hub.foreign import holds_foreign_model
 
-__all__ = ["OtherModel", "find_elsewhere", "other_models"]
+__all__ = ["OtherModel", "find_elsewhere", "other_folders", "other_models"]
 
 # Repositories of faster-whisper's models; {} is the size as in openai/whisper-{}.
 _REPOSITORIES = (
@@ -97,15 +97,23 @@ def _ggml_folders() -> tuple[Path, ...]:
 
 
 def _argos_packages() -> Iterator[OtherModel]:
-    chosen = os.environ.get("ARGOS_PACKAGES_DIR")
-    folder = Path(chosen) if chosen else user_data_path("argos-translate") / "packages"
-    for path in _files(folder, "*"):
+    for path in _files(_argos_folder(), "*"):
         # Packages have been named en_de and translate-en_de-1_0.
         match = _PACKAGE.fullmatch(path.name) or _PACKAGE.fullmatch(f"translate-{path.name}-")
         if match and holds_foreign_model(path):
             yield OtherModel(
                 f"opus-mt-{match[1]}-{match[2]}", "translation", "Argos Translate", path
             )
+
+
+def other_folders() -> tuple[Path, ...]:
+    """The folders of other programs' models outside the Hugging Face cache; some may be missing."""
+    return _openai_folder(), *_ggml_folders(), _argos_folder()
+
+
+def _argos_folder() -> Path:
+    chosen = os.environ.get("ARGOS_PACKAGES_DIR")
+    return Path(chosen) if chosen else user_data_path("argos-translate") / "packages"
 
 
 def _files(folder: Path, pattern: str) -> list[Path]:

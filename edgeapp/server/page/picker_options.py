@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from pipelines import (
     pair_in_name,
     two_letter,
 )
-from pipelines.hub import ModelInfo, choose_default, list_models, read_json
+from pipelines.hub import ModelInfo, Stamp, choose_default, list_models, models_stamp, read_json
 
 __all__ = [
     "ModelChoice",
@@ -146,10 +147,16 @@ class ModelChoice:
 def picker_options(preferred: str | None = None) -> PickerOptions:
     """The options that the installed models allow.
 
+    They are remembered until a file of a model changes; to find that out reads the disk, too.
+
     Args:
         preferred: The recognizer of the user's settings, in place of an automatic choice.
     """
-    models = list_models()
+    return _options_of(tuple(list_models()), models_stamp(), preferred)
+
+
+@lru_cache(maxsize=2)  # with and without the settings' recognizer
+def _options_of(models: Sequence[ModelInfo], stamp: Stamp, preferred: str | None) -> PickerOptions:
     recognizers = tuple(
         RecognizerOption(model.name, _languages(model), model.source == "bundled")
         for model in models

@@ -42,6 +42,10 @@ class Audience(Protocol):
     @property
     def ended(self) -> bool: ...
 
+    def refresh(self) -> None:
+        """Read from the disk what `begin` needs."""
+        ...
+
     def begin(self, language: str | None, target: str | None, lines: CaptionLines) -> None:
         """A session in `language`, translated into `target`, is shown from here on."""
         ...
@@ -184,6 +188,8 @@ class LiveTask:
                 "live", language=live.language, target=self._choice.target, model=live.model_name
             ) as journal,
         ):
+            if (audience := self._audience) is not None:
+                audience.refresh()
             began = {"type": "live_listening", "language": live.language, "model": live.model_name}
             with self._lock:
                 self._began, self._language = began, live.language
@@ -223,7 +229,12 @@ class LiveTask:
             })  # fmt: skip
 
     def share(self, audience: Audience) -> None:
-        """Show the captions to an audience, from now on. From any thread."""
+        """Show the captions to an audience, from now on. From any thread.
+
+        It reads the disk if the session has begun.
+        """
+        if self._began is not None:
+            audience.refresh()
         with self._lock:
             if self._audience is not audience:
                 self._audience = audience

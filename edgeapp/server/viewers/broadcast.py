@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from edgeapp.server.page.picker_options import language_name, picker_options
+from edgeapp.server.page.picker_options import TranslatorOption, language_name, picker_options
 from edgeapp.server.tasks.caption_lines import CaptionLines
 from edgeapp.server.viewers.channel import Channel, TranslatedChannel
 from pipelines import OptionError
@@ -49,6 +49,7 @@ class Broadcast:
         self._language: str | None = None
         self._target: str | None = None  # of the speaker's page
         self._live = self._closed = False
+        self._pairs: tuple[TranslatorOption, ...] = ()  # of the installed models
         self._channels: dict[str, Channel] = {}  # by target language; "": what was said
         self._viewers: dict[Send, str] = {}  # with the language that each has chosen
 
@@ -61,6 +62,13 @@ class Broadcast:
     def viewers(self) -> int:
         """The number of viewers."""
         return len(self._viewers)
+
+    def refresh(self) -> None:
+        """Look up the languages of the installed models, which reads the disk.
+
+        To be called before a lock is taken for which captions wait.
+        """
+        self._pairs = picker_options().pairs
 
     def begin(self, language: str | None, target: str | None, lines: CaptionLines) -> None:
         """A session of the speaker begins, or is shared from here on.
@@ -76,8 +84,9 @@ class Broadcast:
             for channel in self._channels.values():
                 channel.close()
             self._channels.clear()
+            languages = self._languages()
             for viewer in list(self._viewers):
-                self._enter(viewer)
+                self._enter(viewer, languages)
 
     def put(self, event: SessionEvent) -> None:
         """Pass an event of the session on."""
@@ -105,12 +114,13 @@ class Broadcast:
         Raises:
             OptionError: There are too many viewers.
         """
+        self.refresh()
         with self._lock:
             if viewer not in self._viewers and len(self._viewers) >= _MAX_VIEWERS:
                 raise OptionError(f"{_MAX_VIEWERS} people are watching already: try again later")
             self._drop(viewer)
             self._viewers[viewer] = target
-            self._enter(viewer)
+            self._enter(viewer, self._languages())
 
     def leave(self, viewer: Send) -> None:
         """Send no more to a viewer."""
@@ -125,9 +135,13 @@ class Broadcast:
                 viewer({"type": "view_ended"})
                 self._drop(viewer)
 
-    def _enter(self, viewer: Send) -> None:
-        """Put a viewer into the channel of their language. The lock is held."""
-        languages = self._languages()
+    def _enter(self, viewer: Send, languages: Sequence[str]) -> None:
+        """Put a viewer into the channel of their language. The lock is held.
+
+        Args:
+            viewer: Sends a message to the viewer.
+            languages: Those that can be chosen beside the spoken one.
+        """
         target = self._viewers[viewer]
         full = target not in self._channels and len(self._channels) > _MAX_LANGUAGES
         if full or target not in languages:
@@ -182,8 +196,7 @@ class Broadcast:
         """The languages that can be chosen beside the spoken one."""
         if self._language is None:
             return []
-        pairs = picker_options().pairs
-        codes = {pair.target for pair in pairs if pair.source in (None, self._language)}
+        codes = {pair.target for pair in self._pairs if pair.source in (None, self._language)}
         return sorted(codes - {self._language}, key=language_name)
 
 
@@ -230,7 +243,8 @@ class Broadcasts:
                 )
             made = Broadcast(self._pool, user, time.time() + LASTS_S)
             self._open[made.token] = made
-            return made
+        made.refresh()
+        return made
 
     def end(self, broadcast: Broadcast) -> None:
         """End a broadcast now."""

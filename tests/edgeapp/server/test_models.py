@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
 
 import edgeapp.server
 from edgeapp.model_pool import ModelPool
+from edgeapp.server.api.text_translation import translatable_pairs
 from edgeapp.server.options import ServerOptions
 from edgeapp.server.page.model_list import download_plan, model_list
 from edgeapp.server.page.page_api import PageApi
@@ -21,8 +23,9 @@ from edgeapp.server.viewers.broadcast import Broadcasts
 from edgeapp.server.viewers.sharing import Sharing
 from edgeapp.settings import Settings
 from edgeapp.ui import STATIC
+from pipelines import json_files
 from pipelines.errors import OptionError, UnsupportedTask
-from pipelines.hub import ModelInfo, PullPlan
+from pipelines.hub import ModelInfo, PullPlan, bundled_folder
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -41,6 +44,43 @@ def test_picker_options(hub_cache: Path) -> None:
     ]
     assert known.as_message()["languages"] == {"de": "German", "en": "English"}
     assert language_name("xx") == "xx"
+
+
+def test_models_are_read_again_only_when_one_of_their_files_has_changed(
+    pool: ModelPool, hub_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Viewers, lists and requests of programs ask all the time."""
+    read: list[Path] = []
+    original = json_files._read_json
+
+    def counted(path: Path, largest: int) -> Any:
+        read.append(path)
+        return original(path, largest)
+
+    def names() -> tuple[set[str], int]:
+        """What is listed, and how many files were read for it."""
+        read.clear()
+        listed = {row["name"] for row in model_list(pool)}
+        assert listed >= {pair.model for pair in picker_options().pairs}
+        assert translatable_pairs()
+        return listed, len(read)
+
+    monkeypatch.setattr(json_files, "_read_json", counted)
+    bundled, _ = names()
+    assert names() == (bundled, 0)
+    snapshots = hub_cache / "models--someone--opus-mt-de-fr" / "snapshots"
+    snapshots.mkdir(parents=True)
+    copytree(bundled_folder("demo-en-de"), snapshots / ("a" * 40))
+    listed, files = names()
+    assert listed == bundled | {"someone/opus-mt-de-fr"}
+    assert files
+    assert names() == (listed, 0)
+    (snapshots / ("a" * 40) / "source.spm").unlink()
+    listed, files = names()
+    assert listed == bundled
+    assert files
+    (snapshots / ("a" * 40) / "config.json").write_text("{}", "utf-8")
+    assert names()[1]
 
 
 @pytest.mark.slow

@@ -197,6 +197,37 @@ def test_a_broadcast_goes_on_with_the_next_session(shared: Broadcast) -> None:
     assert viewer.messages[-1]["languages"] == [["en", "English"]]
 
 
+def test_captions_wait_neither_for_viewers_who_choose_nor_for_the_models_on_the_disk(
+    shared: Broadcast, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewers = [Viewer() for _ in range(20)]
+    for viewer in viewers:
+        shared.join(viewer, "de")
+    reading, go_on = threading.Semaphore(0), threading.Event()
+    read = broadcasts_module.picker_options
+
+    def slow() -> PickerOptions:
+        reading.release()
+        assert go_on.wait(20)
+        return read()
+
+    monkeypatch.setattr(broadcasts_module, "picker_options", slow)
+    choosing = threading.Thread(target=shared.join, args=(viewers[0], "es"))
+    choosing.start()
+    try:
+        assert reading.acquire(timeout=20)
+        say(shared, "One.")
+        viewers[1].wait(lambda: viewers[1].meant == ["de: ONE."])
+        shared.end_session()
+        shared.begin("en", None, CaptionLines())
+        assert [viewer.messages[-1]["target"] for viewer in viewers] == ["de"] * 20
+    finally:
+        go_on.set()
+        choosing.join(20)
+    viewers[0].wait(lambda: viewers[0].messages[-1].get("target") == "es")
+    assert not reading.acquire(blocking=False), "once for the one who chose, for no session"
+
+
 def test_a_translation_that_fails_is_said_and_the_speech_goes_on(shared: Broadcast) -> None:
     viewer = Viewer()
     shared.join(viewer, "fr")
