@@ -18,7 +18,6 @@ from edgeapp.batch.outputs import check_no_collisions, plan_translations
 from edgeapp.batch.remote_file import RemoteFiles, is_address
 from edgeapp.batch.texts.html_job import HTML_SUFFIXES
 from edgeapp.batch.texts.line_formats import WRITERS
-from edgeapp.batch.texts.subtitle_job import UNREADABLE_SUFFIXES as UNREADABLE
 from edgeapp.batch.texts.text_kind import ApplicableOptions
 from edgeapp.batch.texts.text_source import TextSource
 from edgeapp.batch.texts.translation_job import LineTranslator
@@ -68,6 +67,7 @@ from edgeapp.commands.options.common import (
 )
 from edgeapp.commands.options.completion import complete_languages
 from edgeapp.console import print_draft_report, print_note
+from edgeapp.documents.structure import STRUCTURED_SUFFIXES
 from edgeapp.documents.subtitle_file import is_subtitle_file
 from edgeapp.exit_codes import exit_with_code
 from edgeapp.settings import Settings
@@ -78,6 +78,7 @@ from pipelines import OptionError
 __all__ = ["translate"]
 
 _AUTO = "auto"
+_FILE_SUFFIXES = {*TEXT_SUFFIXES, *HTML_SUFFIXES, *STRUCTURED_SUFFIXES}
 
 
 def translate(
@@ -257,8 +258,8 @@ def translate(
 ) -> None:
     """Translate text: exactly one output line for each input line, in every format.
 
-    Subtitles (srt, vtt, ass, ttml …), also from a pipe, are translated by whole sentences and keep
-    their times: film.srt becomes film.de.srt. HTML keeps its tags.
+    Subtitles (srt, vtt, ass, ttml, lrc, smi …), also from a pipe, are translated by whole sentences
+    and keep their times: film.srt becomes film.de.srt. HTML keeps its tags.
 
     On stdout each line is written as soon as it is translated, subtitles when all are. A run with
     files as results that was ended goes on where it was if the same command is given again;
@@ -405,7 +406,7 @@ def _may_be_a_file(name: str) -> bool:
     """Whether an argument is, or ends like, the name of a file."""
     # Not Path.exists, which raises for a text that is too long for a name.
     exists = os.path.exists(name)  # noqa: PTH110
-    return exists or Path(name).suffix.lower() in {*TEXT_SUFFIXES, *HTML_SUFFIXES, *UNREADABLE}
+    return exists or Path(name).suffix.lower() in _FILE_SUFFIXES
 
 
 def _is_a_word(name: str) -> bool:

@@ -1,8 +1,8 @@
 """Subtitle files: cues with their times, and everything around them as it stands in the file.
 
 Only the text of a cue is ever replaced. Numbers, times, positions, styles and comments of srt, vtt,
-ass and MicroDVD files stay as they are; other formats are read and written by pysubs2. Files are
-written in UTF-8, with the line ending that the file mostly has.
+ass, MicroDVD, lrc and SAMI files stay as they are; other formats are read and written by pysubs2.
+Files are written in UTF-8, with the line ending that the file mostly has.
 """
 
 from __future__ import annotations
@@ -47,9 +47,24 @@ _BEGINNINGS = {
     "srt": re.compile(rf"\s*\d+[ \t]*\r?\n[ \t]*{_TIME}{_ARROW}"),
     "ass": re.compile(r"\s*\[script info\]", re.IGNORECASE),
     "ttml": re.compile(r"\s*(<\?xml[^>]*>\s*)?<tt[\s>]"),
+    "smi": re.compile(r"\s*<sami\b", re.IGNORECASE),
+    "sub": re.compile(r"\s*\{\d+\}\{\d*\}"),
+    "mpl": re.compile(r"\s*\[\d+\]\[\d+\]"),
+    # With decimals: "[12:30] Anna: Hello." is a line of a chat.
+    "lrc": re.compile(r"\s*(?:\[[a-z#]+:[^\]\n]*\]\s*)*\[\d+:\d\d[.:]\d+\]", re.IGNORECASE),
 }
 _MICRODVD_LINE = re.compile(r"^ *\{ *(-?\d+) *\} *\{ *(-?\d*) *\}(.*)$", re.MULTILINE)
 _MPL_LINE = re.compile(r"^ *\[-?\d+\] *\[-?\d+\]", re.MULTILINE)
+_LRC_TAG = r"\[(-?)(?:(\d+):)?(\d+):(\d{1,2})(?:[.,:](\d+))?\]"
+_LRC_LINE = re.compile(rf"^[ \t]*{_LRC_TAG}(?:[ \t]*{_LRC_TAG})*[ \t]*(.*)$", re.MULTILINE)
+_LRC_OTHER = re.compile(r"[ \t]*\[[A-Za-z#][^\]]*\]")  # artist, title, offset …
+_SAMI_SYNC = re.compile(r"<sync\b[^>]*?\bstart\s*=\s*[\"']?\s*(-?\d+)[^>]*>", re.IGNORECASE)
+_SAMI_BLOCK_END = re.compile(r"<sync\b|</sync\b|</body\b|</sami\b|\Z", re.IGNORECASE)
+_SAMI_PARAGRAPH = re.compile(
+    r"<p\b(?:[^>]*?\bclass\s*=\s*[\"']?([\w-]+))?[^>]*>\s*(.*?)\s*(?=<p\b|</p\b|\Z)",
+    re.IGNORECASE | re.DOTALL,
+)
+_LAST_CUE_S = 5.0  # of formats that say when a cue begins, but not when it ends
 _FRAME_RATE = 25.0  # frames per second, where a MicroDVD file names none
 _ASS_TIME = re.compile(_TIME)
 _ASS_DIALOGUE = re.compile(r"^Dialogue:[ \t]*", re.MULTILINE)
@@ -97,7 +112,7 @@ def is_subtitle_file(name: str) -> bool:
 
 
 def subtitle_format(head: bytes) -> str | None:
-    """The format of subtitles by the first bytes of a file: srt, vtt, ass, ttml; else None."""
+    """The format of subtitles by the first bytes of a file: srt, vtt, ass …; else None."""
     text = text_of_head(head)
     return next((name for name, begins in _BEGINNINGS.items() if begins.match(text)), None)
 
@@ -300,6 +315,63 @@ def _frame_rate(first: re.Match[str]) -> float | None:
     return rate if first[1] == first[2] == "1" and 0 < rate < math.inf else None
 
 
+def _parse_lrc(text: str, format: str) -> SubtitleFile:
+    """Lyrics: lines that begin with one time or several; a cue lasts until the next one begins."""
+    lines = list(_LRC_LINE.finditer(text))
+    _check_lines(text, re.compile(f"{_LRC_LINE.pattern}|{_LRC_OTHER.pattern}", re.MULTILINE))
+    texts = [(line.start(line.lastindex or 0), line.end()) for line in lines]
+    starts = [_seconds(line[1], line[2], line[3], line[4], line[5]) for line in lines]
+    return _without_ends(text, "lrc", starts, texts)
+
+
+def _without_ends(
+    text: str, format: str, starts: Sequence[float], spans: Sequence[tuple[int, int]]
+) -> SubtitleFile:
+    """Return subtitles whose cues end when others begin.
+
+    Args:
+        text: The file.
+        format: Its format.
+        starts: When each cue begins, in seconds.
+        spans: (start, end) of each cue's text in `text`.
+    """
+    ordered = sorted({*starts})
+    following = dict(zip(ordered, ordered[1:], strict=False))
+    cues = tuple(
+        Cue(start, following.get(start, start + _LAST_CUE_S), text[begin:end])
+        for start, (begin, end) in zip(starts, spans, strict=True)
+    )
+    edges = [0, *(edge for span in spans for edge in span), len(text)]
+    between = tuple(text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
+    return SubtitleFile(format, cues, between)
+
+
+def _parse_sami(text: str, format: str) -> SubtitleFile:
+    """SAMI: paragraphs at points of time, some of several languages, each a class of its own."""
+    syncs = list(_SAMI_SYNC.finditer(text))
+    begun = {sync.start() for sync in syncs}
+    for tag in re.finditer(r"<sync\b", text, re.IGNORECASE):
+        if tag.start() not in begun:
+            raise _not_understood(text, tag.start())
+    found: list[tuple[str, float, tuple[int, int]]] = []
+    for sync in syncs:
+        end = _SAMI_BLOCK_END.search(text, sync.end())
+        block = text[sync.end() : len(text) if end is None else end.start()]
+        for paragraph in _SAMI_PARAGRAPH.finditer(block):
+            span = (sync.end() + paragraph.start(2), sync.end() + paragraph.end(2))
+            found.append(((paragraph[1] or "").lower(), int(sync[1]) / 1000, span))
+    classes = dict.fromkeys(
+        name for name, _, (begin, end) in found if re.search(r"[^\W\d_]", text[begin:end])
+    )
+    classes.pop("", None)
+    if len(classes) > 1:
+        first, *others = (name.upper() for name in classes)
+        print_note(f"only the cues of {first} are used; those of {', '.join(others)} stay")
+    chosen = {"", next(iter(classes), "")}
+    used = [(start, span) for name, start, span in found if name in chosen]
+    return _without_ends(text, "smi", [start for start, _ in used], [span for _, span in used])
+
+
 def _parse_other(text: str, format: str) -> SubtitleFile:
     """Formats that pysubs2 reads: its texts have the markup of ass."""
     from pysubs2 import SSAFile
@@ -331,5 +403,20 @@ _PARSERS: dict[str, Callable[[str, str], SubtitleFile]] = {
     "ass": _parse_ass,
     "ssa": _parse_ass,
     "sub": _parse_microdvd,
+    "lrc": _parse_lrc,
+    "smi": _parse_sami,
+    "sami": _parse_sami,
 }
-SUBTITLE_SUFFIXES = (".srt", ".vtt", ".ass", ".ssa", ".sub", ".ttml", ".dfxp", ".mpl")
+SUBTITLE_SUFFIXES = (
+    ".srt",
+    ".vtt",
+    ".ass",
+    ".ssa",
+    ".sub",
+    ".ttml",
+    ".dfxp",
+    ".mpl",
+    ".lrc",
+    ".smi",
+    ".sami",
+)

@@ -22,6 +22,8 @@ _ANGLE_TAG = r"</?[a-zA-Z][^<>\n]*>|<\d[\d:.]*>|</?>"
 _BLOCK = r"\{[^{}\n]*\}"
 _ASS_CLOSING = re.compile(r"\{(?:\\(?:[ibus]0|r\w*))+\}")
 _DRAWING = re.compile(r"\{[^{}]*\\p[1-9]")
+_WITH_ENTITIES = ("vtt", "smi")  # formats that write & as &amp;
+_HTML_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _TIME_TAG = re.compile(r"<\d|\{(?:\\[kK][fot]?\d+)+\}")  # of words, or syllables of karaoke
 
 
@@ -105,7 +107,9 @@ def render_cue(
             rendered.append(utterance.raw)
             continue
         room = max(10, width - display_width(_bare(utterance.lead)))
-        shown = lay_out(words_to_break(text.replace("-->", "->")), room, lines)
+        shown = text.replace("-->", "->")
+        if format != "lrc":  # where a line break ends the cue
+            shown = lay_out(words_to_break(shown), room, lines)
         tagged = "".join(_with_tags(shown, text, tags, format))
         rendered.append(utterance.lead + tagged.replace("\n", separator) + utterance.tail)
     return separator.join(rendered)
@@ -113,11 +117,13 @@ def render_cue(
 
 def line_break(format: str) -> str:
     """What separates the lines of a cue."""
-    return {"srt": "\n", "vtt": "\n", "sub": "|"}.get(format, "\\N")
+    return {"srt": "\n", "vtt": "\n", "lrc": "\n", "sub": "|", "smi": "<br>"}.get(format, "\\N")
 
 
 def _lines(raw: str, format: str) -> list[str]:
     separator = line_break(format)
+    if format == "smi":  # where a line feed is a space
+        return [" ".join(line.split("\n")) for line in _HTML_BREAK.split(raw)]
     return re.split(r"\\N|\\n|\n", raw) if separator == "\\N" else raw.split(separator)
 
 
@@ -126,11 +132,11 @@ def _bare(line: str) -> str:
 
 
 def _escaped(character: str, format: str) -> str:
-    return html.escape(character, quote=False) if format == "vtt" else character
+    return html.escape(character, quote=False) if format in _WITH_ENTITIES else character
 
 
 def _unescaped(text: str, format: str) -> str:
-    return html.unescape(text) if format == "vtt" else text.replace("\\h", " ")
+    return html.unescape(text) if format in _WITH_ENTITIES else text.replace("\\h", " ")
 
 
 def _utterance(lines: list[str], format: str) -> Utterance:

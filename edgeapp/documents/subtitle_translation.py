@@ -108,6 +108,8 @@ def _continues(
     interrupted = before.endswith(_ELLIPSES) and (
         utterance.text.startswith(_ELLIPSES) or utterance.text[0].islower()
     )
+    if file.format == "lrc" and not utterance.text[0].islower():
+        return False  # a line of a song is a unit, although few end with a full stop
     return (
         (interrupted or not ends_sentence(before))
         and not utterance.labelled
@@ -147,11 +149,16 @@ def translate_subtitles(
         for fragment, text, tags in _put_back(file, passage, translation, style):
             parts[fragment.cue][fragment.index] = (fragment.utterance, text, tags)
     texts = []
-    for cue, cue_parts in zip(file.cues, parts, strict=True):
-        lines = max(1, style.max_lines // len(cue_parts)) if cue_parts else 1
+    for number, (cue, cue_parts) in enumerate(zip(file.cues, parts, strict=True)):
+        if not any(utterance.text for utterance, _, _ in cue_parts):
+            texts.append(cue.text)
+            continue
+        lines = max(1, style.max_lines // len(cue_parts))
         text = render_cue(cue_parts, file.format, style.max_line_width, lines)
         if bilingual and text != cue.text:
-            text = cue.text.rstrip() + line_break(file.format) + text
+            # A second line of lyrics has the times of the first.
+            times = file.between[number].rpartition("\n")[2] if file.format == "lrc" else ""
+            text = cue.text.rstrip() + line_break(file.format) + times + text
         texts.append(text)
     yield file.render(texts)
 

@@ -23,13 +23,7 @@ from pipelines import OptionError
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translator
 
-__all__ = ["SubtitleJob", "UNREADABLE_SUFFIXES"]
-
-UNREADABLE_SUFFIXES = frozenset(
-    ".csv .docx .epub .ini .json .jsonl .md .odt .pdf .po .pptx .rst .rtf .tex .toml "
-    ".tsv .xlf .xliff .xlsx .xml .yaml .yml".split()
-)
-"""Suffixes of files with structure that line by line translation would spoil."""
+__all__ = ["SubtitleJob"]
 
 
 @dataclass

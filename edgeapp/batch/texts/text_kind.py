@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from edgeapp.batch.texts.html_job import HTML_SUFFIXES
-from edgeapp.batch.texts.subtitle_job import UNREADABLE_SUFFIXES
 from edgeapp.batch.texts.text_source import OpenText, TextSource
+from edgeapp.documents.structure import STRUCTURED_SUFFIXES, structure_of
 from edgeapp.documents.subtitle_file import is_subtitle_file, subtitle_format
+from edgeapp.documents.text_encoding import text_of_head
 from pipelines import InputError, OptionError
 
 __all__ = ["ApplicableOptions", "first_cues", "kind_of", "subtitles_in"]
@@ -50,7 +51,7 @@ def kind_of(name: str) -> str:
         return "subtitles"
     if Path(name).suffix.lower() in HTML_SUFFIXES:
         return "html"
-    if (suffix := Path(name).suffix.lower()) in UNREADABLE_SUFFIXES:
+    if (suffix := Path(name).suffix.lower()) in STRUCTURED_SUFFIXES:
         raise InputError(
             f"{name}: a {suffix} file has a structure that translation line by line would spoil; "
             "--as-text does it all the same"
@@ -62,13 +63,19 @@ def subtitles_in(source: TextSource, opened: OpenText) -> str | None:
     """The format of the subtitles that an input without the name of a subtitle file holds.
 
     Raises:
-        InputError: It is a regular file, whose name should say so.
+        InputError: It is a regular file, whose name should say so; or it has another structure.
     """
     form = subtitle_format(opened.head)
     if form is not None and opened.size is not None:
         raise InputError(
             f"{source.name} holds {form} subtitles: rename it to {Path(source.name).stem}.{form}, "
             "or translate its lines with --as-text"
+        )
+    name = source.name if opened.size is not None else ""
+    if form is None and (structure := structure_of(name, text_of_head(opened.head))):
+        raise InputError(
+            f"{source.shown} holds {structure}, whose structure translation line by line would "
+            "spoil; --as-text does it all the same"
         )
     return form
 
