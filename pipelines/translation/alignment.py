@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from pipelines.translation.results import Alignment, SentenceTranslation, Span
+from pipelines.translation.text.invisible import visible
 
 if TYPE_CHECKING:
     from pipelines.translation.decode import RunningSentence, SentenceDecoder
@@ -82,19 +83,21 @@ def join_alignments(
     """
     if any(part.alignment is None for part in parts):
         return None
-    sources, targets = words_of(source), words_of(text)
+    seen = visible(source)  # without what the sentences lack
+    sources, targets = words_of(seen.text), words_of(text)
     links: set[tuple[int, int]] = set()
     source_start = text_start = 0
     for part in parts:
         assert part.alignment is not None
-        source_start = max(source.find(part.source, source_start), source_start)
+        source_start = max(seen.text.find(part.source, source_start), source_start)
         text_start = max(text.find(part.text, text_start), text_start)
         in_source = [_overlaps(s, source_start, sources) for s in part.alignment.source_words]
         in_text = [_overlaps(s, text_start, targets) for s in part.alignment.target_words]
         links |= {(i, j) for a, b in part.alignment.links for i in in_source[a] for j in in_text[b]}
         source_start += len(part.source)
         text_start += len(part.text)
-    return Alignment(sources, targets, tuple(sorted(links)))
+    original = tuple(seen.original_span(*word) for word in sources)
+    return Alignment(original, targets, tuple(sorted(links)))
 
 
 def _links(weights: Tensor) -> tuple[tuple[int, int], ...]:

@@ -30,6 +30,7 @@ from pipelines.engine import (
 from pipelines.translation.generation_config import GenerationDefaults
 from pipelines.translation.repetition import RepetitionDetector, max_target_tokens
 from pipelines.translation.results import SentenceTranslation
+from pipelines.translation.text.invisible import Isolate
 from pipelines.translation.text.passthrough import without_added_stop
 from pipelines.translation.tokenizers.base import StreamingDetokenizer, TextTokenizer
 
@@ -78,6 +79,7 @@ class SentenceRequest:
         choices: How the tokens are chosen, apart from beams.
         word_alignments: Whether the result gets a word alignment.
         is_part: It is a part of a sentence that was split, and is not split further.
+        isolates: Parts of it that controls of direction enclosed; put back unless it streams.
     """
 
     source: str
@@ -92,6 +94,7 @@ class SentenceRequest:
     choices: SentenceChoices = SentenceChoices()
     word_alignments: bool = False
     is_part: bool = False
+    isolates: tuple[Isolate, ...] = ()
 
 
 @dataclass(frozen=True)

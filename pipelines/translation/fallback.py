@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
 from collections.abc import Generator
 from dataclasses import replace
 from typing import TypeAlias, TypeVar
@@ -18,6 +20,7 @@ from pipelines.translation.decode import (
     StableTextStream,
 )
 from pipelines.translation.results import SentenceTranslation
+from pipelines.translation.text.invisible import with_isolates
 from pipelines.translation.text.sentences import split_to_fit
 from pipelines.translation.tokenizers.base import encode_normalized
 
@@ -27,7 +30,9 @@ T = TypeVar("T")
 _Retry: TypeAlias = Generator[str | Pending, None, T]
 """A part of a task that yields no text of its own."""
 
-_LONG_NUMBER = re.compile(r"[0-9]{4,}")
+# Groups of digits with one separator between each; after a space there are three.
+_NUMBER = re.compile(r"\d+(?:[.,'’:/٫٬-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
+_THOUSANDS = re.compile(r"(?<!\d)\d{1,3}(?:([.,'’ \u00a0\u202f٬])\d{3})(?:\1\d{3})*(?!\d)")
 # Sentences with fewer source tokens are not split.
 _MIN_TOKENS_TO_SPLIT = 12
 
@@ -46,9 +51,11 @@ def translate_sentence(
     Yields:
         The text, then the complete translation.
     """
+    isolates = () if live else request.isolates
     if not request.source_ids:
-        yield request.source
         copied = _copied_source(request, request.warnings)
+        copied = replace(copied, text=with_isolates(copied.text, isolates))
+        yield copied.text
         yield with_alignment(decoder, RunningSentence(request), copied)
         return
     source = decoder.drafting.source(request.source_ids)
@@ -59,9 +66,10 @@ def translate_sentence(
     result = decoder.accept(request, first)
     if result is None:
         result = yield from _retry(decoder, sentence, first, stable_text.shown)
+    result = replace(result, text=with_isolates(result.text, isolates))
     yield stable_text.finish(result.text)
     result = with_alignment(decoder, sentence, result)
-    warnings = (*request.warnings, *result.warnings, *_missing_numbers(result))
+    warnings = (*request.warnings, *result.warnings, *_lost_numbers(result))
     yield replace(result, warnings=warnings)
 
 
@@ -183,11 +191,33 @@ def _encode(decoder: SentenceDecoder, request: SentenceRequest, text: str) -> li
     )
 
 
-def _missing_numbers(result: SentenceTranslation) -> tuple[str, ...]:
-    """A warning for numbers of 4 digits or more (years, telephone numbers) that were lost."""
-    letters = "".join(filter(str.isalnum, result.text))
-    lost = [number for number in _LONG_NUMBER.findall(result.source) if number not in letters]
-    return (f"the translation lacks {', '.join(lost)}",) if lost else ()
+def _lost_numbers(result: SentenceTranslation) -> tuple[str, ...]:
+    """A warning for numbers that the translation lacks: years, amounts, times, telephone numbers.
+
+    A single number of up to three digits may become a word.
+    """
+    lost = Counter(_numbers(result.source))
+    for number in _numbers(result.text):
+        lost[number] -= 1
+    names = [
+        match[0]
+        for match in _NUMBER.finditer(result.source)
+        if len(match[0]) > 3 or not match[0].isdigit()
+        if lost[_value(match[0])] > 0
+    ]
+    return (f"the translation lacks {', '.join(dict.fromkeys(names))}",) if names else ()
+
+
+def _numbers(text: str) -> list[tuple[str, ...]]:
+    return [_value(match[0]) for match in _NUMBER.finditer(text)]
+
+
+def _value(number: str) -> tuple[str, ...]:
+    """Return the groups of digits of a number, without separators of thousands, which differ by
+    language."""
+    digits = "".join(str(unicodedata.digit(c)) if c.isdecimal() else c for c in number)
+    merged = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), digits)
+    return tuple(re.findall(r"\d+", merged))
 
 
 def _copied_source(request: SentenceRequest, warnings: tuple[str, ...]) -> SentenceTranslation:

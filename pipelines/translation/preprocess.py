@@ -14,7 +14,8 @@ from pipelines.languages import (
     two_letter,
 )
 from pipelines.translation.decode import SentenceChoices, SentenceRequest
-from pipelines.translation.text.passthrough import split_passthrough
+from pipelines.translation.text.invisible import visible
+from pipelines.translation.text.passthrough import is_link, split_passthrough
 from pipelines.translation.text.sentences import SentenceSpan, split_sentences, split_to_fit
 from pipelines.translation.tokenizers.base import (
     TextTokenizer,
@@ -201,16 +202,19 @@ class Preprocessor:
 
     def _sentence_requests(self, body: str, target: str | None) -> Iterator[SentenceRequest]:
         language = self.sentence_language
-        for span in split_sentences(body, language, lines_only=not self.split_sentences):
+        seen = visible(body)
+        spans = split_sentences(seen.text, language, lines_only=not self.split_sentences)
+        for span, isolates in seen.with_marks(spans):
             for part, keep in split_passthrough(span, language, self._has_unknown):
                 # Without letters (numbers, marks) there is nothing to translate.
                 if keep or not any(char.isalpha() for char in part.text):
-                    yield self._request_to_copy(part)
-                else:
-                    yield from self._requests_to_translate(part, target)
+                    yield replace(self._request_to_copy(part), isolates=isolates)
+                    continue
+                for request in self._requests_to_translate(part, target):
+                    yield replace(request, isolates=isolates)
 
     def _request_to_copy(self, span: SentenceSpan) -> SentenceRequest:
-        unknown = any(char.isalpha() for char in span.text) and self._has_unknown(span.text)
+        unknown = not is_link(span.text) and self._has_unknown(span.text)
         warnings = ("not in the model's vocabulary; kept as it is",) if unknown else ()
         return SentenceRequest(
             span.text,

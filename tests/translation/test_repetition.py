@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.engine import Engine, NoRepeatNgram, Request
-from pipelines.translation import Translation, Translator
+from pipelines.translation import SentenceTranslation, Translation, Translator
+from pipelines.translation.fallback import _lost_numbers
 from pipelines.translation.repetition import RepetitionDetector, max_target_tokens
 from tests.translation.scripted import Script, ScriptedEngine, scripted
 
@@ -257,3 +258,30 @@ def test_numbers_that_get_lost_are_reported(demo: Translator, say: Say) -> None:
     translation, _ = _translate(demo, script, "He came in 1985.")
     assert translation.warnings == ('"He came in 1985.": the translation lacks 1985',)
     assert _translate(demo, script, "He came in 1984.")[0].warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("source", "translated", "lost"),
+    [
+        ("1,000,000 dollars", "1.000 Dollar", "1,000,000"),
+        ("1,000,000 dollars", "1.000.000 Dollar", ""),
+        ("1,000,000 dollars", "1 000 000 Dollar", ""),
+        ("1000000 dollars", "1'000'000 Dollar", ""),
+        ("1.234,56", "1,234.56", ""),
+        ("1.234,56", "1.234", "1.234,56"),
+        ("3.9 per cent", "39 Prozent", "3.9"),
+        ("3.9 per cent", "3,9 Prozent", ""),
+        ("555 123 456", "555 123 465", "555 123 456"),
+        ("at 10:30", "um 10.30 Uhr", ""),
+        ("at 10:30", "um halb elf", "10:30"),
+        ("on 5/12/2020", "am 5.12.2020", ""),
+        ("5 of them", "fünf davon", ""),
+        ("2,500 and 2,500", "2.500", "2,500"),
+        ("\u0661\u0662\u0663\u0664", "1234", ""),
+    ],
+)
+def test_numbers_with_separators_are_there_or_named(
+    source: str, translated: str, lost: str
+) -> None:
+    warnings = _lost_numbers(SentenceTranslation(source, translated))
+    assert warnings == ((f"the translation lacks {lost}",) if lost else ())

@@ -1,4 +1,4 @@
-"""Warnings about a text: the first of each kind as it comes, the others counted at the end."""
+"""Warnings about a text: the first of each kind as it comes, the others with their places."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from edgeapp.exit_codes import named
 
 __all__ = ["RepeatedWarnings"]
 
-_PLACES = 5  # named at the end
 _EXCERPT = re.compile(r'^".*": ', re.DOTALL)
+_LOST = re.compile(r"(?<=the translation lacks ).*")
 _NUMBER = re.compile(r"\d+(, \d+)*")
 
 
@@ -34,7 +34,7 @@ class RepeatedWarnings:
             warning: One line, which may begin with the sentence in quotation marks.
             place: Where it is in the input, such as "line 3".
         """
-        kind = _NUMBER.sub("…", _EXCERPT.sub("", warning))
+        kind = _NUMBER.sub("…", _LOST.sub("…", _EXCERPT.sub("", warning)))
         if kind in self._places:
             self._places[kind].append(place)
             return
@@ -55,9 +55,17 @@ class RepeatedWarnings:
 
 
 def _counted(places: list[str]) -> str:
-    """How often, and where first: "3 more (line 5, line 9, line 12)"."""
-    named = [place for place in places[:_PLACES] if place]
-    if not named:
-        return f"{len(places):,} more"
-    rest = " …" if len(places) > len(named) else ""
-    return f"{len(places):,} more ({', '.join(named)}{rest})"
+    """How often, and where: "4 more (line 5, line 9-11)". Each place is named."""
+    named = [(unit, int(number)) for unit, _, number in (p.rpartition(" ") for p in places if p)]
+    runs: list[list[tuple[str, int]]] = []
+    for unit, number in dict.fromkeys(named):
+        if runs and runs[-1][-1] == (unit, number - 1):
+            runs[-1].append((unit, number))
+        else:
+            runs.append([(unit, number)])
+    shown = [
+        f"{unit} {first}" + (f"-{run[-1][1]}" if len(run) > 1 else "")
+        for run in runs
+        for unit, first in run[:1]
+    ]
+    return f"{len(places):,} more" + (f" ({', '.join(shown)})" if shown else "")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pipelines.languages import two_letter
 from pipelines.translation.text.sentences import SentenceSpan
 
-__all__ = ["plain_quotes", "split_passthrough", "without_added_stop"]
+__all__ = ["is_link", "plain_quotes", "split_passthrough", "without_added_stop"]
 
 _BULLET = r"[-–—*•‣◦▪·>#+]+|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{2,4})\)"
 _MARKER = re.compile(rf"(?:(?:{_BULLET})\s+)+(?=\S)")
@@ -21,12 +21,21 @@ _ORDINAL_DOT = frozenset("bs cs da de et eu fi hr hu is lb lt lv nb nn no pl sk 
 
 _LINK = re.compile(
     r">>[\w-]{2,20}<<"
-    r"|(?:https?://|www\.)[^\s<>\"]*[\w/]"
+    r"|(?:https?://|ftp://|file://|mailto:|www\.)[^\s<>\"]*[\w/]"
     r"|\b[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}\w{2,}"
+    r"|\b(?:[a-z0-9-]{1,63}\.){1,8}(?:com|org|net|edu|gov|io|dev)\b(?:/[^\s<>\"]*[\w/])?"
     # Keys, checksums, ASCII art: longer than words are.
-    r"|[a-z0-9+/=_]{50,}",
+    r"|[a-z0-9+/=_]{50,}"
+    # Placeholders: {name}, {{name}}, ${name}, %{name}, {n, plural, …}; %s, %1$s, %(name)s, %.2f.
+    r"|[$%#]?\{\{?\s?[\w.:@$#\[\]-]{0,60}\s?\}?\}"
+    r"|\{\s?\w{1,40}\s?,\s?\w{1,20}[^{}\n]{0,80}(?:\{[^{}\n]{0,200}\}[^{}\n]{0,80}){0,12}\}"
+    r"|%(?:\d{1,2}\$|\(\w{1,40}\))?[-+#0]{0,3}\d{0,3}(?:\.\d{1,2})?(?:hh?|ll?|z|q)?[sdiufFeEgGxXoc@]"
+    r"(?![a-z0-9])"
+    # Tags: <x/>, <b>, </g>, <x id="1"/>.
+    r"|</?[a-z][\w:.-]{0,40}(?:\s{1,3}[\w:.-]{1,40}=(?:\"[^\"<>]{0,200}\"|'[^'<>]{0,200}'))*\s?/?>",
     re.IGNORECASE,
 )
+_AFTER_LINK = re.compile(r"[,;:](?=\s)")  # the model drops it at the beginning of a text
 _WORD = re.compile(r"\S+")
 _EDGES = re.compile(r"[\W_]*(?=[^\W_])|[\W_]*$")
 
@@ -44,6 +53,11 @@ def plain_quotes(text: str) -> str:
     return text.translate(_PLAIN)
 
 
+def is_link(text: str) -> bool:
+    """Whether a text is only links, placeholders and marks, which are copied for what they are."""
+    return not any(map(str.isalpha, _LINK.sub("", text)))
+
+
 def without_added_stop(source: str, translation: str) -> str:
     """Remove a full stop at the end of a translation that its source (a heading) lacks."""
     *_, word = translation.split() or [""]
@@ -58,8 +72,8 @@ def split_passthrough(
     """Split a sentence into parts to translate and parts to copy.
 
     To copy: list markers, quotes and brackets around a whole sentence, links, e-mail addresses,
-    ">>xxx<<" codes, words outside the vocabulary, and marks outside the vocabulary at the edges of
-    other words.
+    placeholders such as {name} and %s, tags, ">>xxx<<" codes, words outside the vocabulary, and
+    marks outside the vocabulary at the edges of other words.
 
     Args:
         span: The sentence.
@@ -113,7 +127,8 @@ def _untranslatable(
 ) -> Iterator[tuple[int, int]]:
     """The spans of links, and of words and marks outside the vocabulary."""
     for match in _LINK.finditer(text, start, stop):
-        yield match.span()
+        after = _AFTER_LINK.match(text, match.end(), stop)
+        yield match.start(), match.end() if after is None else after.end()
     rest = text[:start] + _LINK.sub(lambda match: " " * len(match[0]), text[start:stop])
     if not has_unknown(rest[start:]):
         return

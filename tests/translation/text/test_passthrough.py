@@ -87,12 +87,12 @@ def test_quotes_and_brackets_around_a_sentence(expected: str) -> None:
         "I like pizza {🍕.}",
         "I like pizza{🍕}",
         "I like {漢字} and pizza.",
-        "Write to {name@example.org}, please.",
+        "Write to {name@example.org,} please.",
         "See {https://www.example.com/?q=a&b=c#d}.",
         "{(www.example.com/a)}",
         "Tom {&} Mary",
         "{**}Important{:**} do not touch.",
-        "{<b>Hello</b>} my friend",
+        "{<b>}Hello{</b>} my friend",
         "{жук 漢字} is new",
         "{C:\\me\\file.txt}",
         "{>>fra<<} Yes.",
@@ -146,3 +146,33 @@ def test_no_full_stop_where_there_was_none() -> None:
 
 def test_plain_quotes() -> None:
     assert plain_quotes("“It’s ‘fine’,” „so“") == '"It\'s \'fine\'," "so"'
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [
+        "Hello «{name},» how are you?",
+        "«%s» files of «%1$s» and «%-5.2f»",
+        "«%(name)s» has «${count}» of «%{total}» and «{{ n }}, {0}»",
+        '«<x/>» Click «<b>»here«</b>» or «<g id="1">»there«</g>»',
+        "«{count, plural, one {# file} other {# files}}» left",
+        "Ask «a.b+c@example.co.uk» or see «ftp://example.org/a_b» and «example.com/x?y=1»",
+    ],
+)
+def test_placeholders_tags_and_addresses_are_copied(expected: str) -> None:
+    sentence = expected.replace("«", "").replace("»", "")
+    parts = split_passthrough(SentenceSpan("", sentence), "en", lambda text: False)
+    assert (
+        "".join(
+            span.leading_space + (f"«{span.text}»" if keep else span.text) for span, keep in parts
+        )
+        == expected
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["I am 100% sure.", "50% discount", "{I like bread}", "a < b and c > d", "e.g. no"]
+)
+def test_marks_that_are_no_placeholders_are_translated(text: str) -> None:
+    parts = list(split_passthrough(SentenceSpan("", text), "en", lambda text: False))
+    assert parts == [(SentenceSpan("", text), False)]

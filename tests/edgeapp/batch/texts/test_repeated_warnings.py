@@ -17,8 +17,16 @@ def test_like_warnings_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.splitlines() == [
         'edgeapp: talk.txt, line 1: "In 1: a "song".": the translation lacks 1',
         'edgeapp: talk.txt, line 7: "Who?": the translation did not end and was cut',
-        "edgeapp: talk.txt: 999 more (line 2, line 3, line 4, line 5, line 6 …): "
-        "the translation lacks …",
+        "edgeapp: talk.txt: 999 more (line 2-1000): the translation lacks …",
+    ]
+
+
+def test_each_line_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with RepeatedWarnings("talk.txt") as warnings:
+        for number in (1, 3, 5, 6, 7, 9):
+            warnings.add(f"the translation lacks {number},000 and {{x}}", f"line {number}")
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "edgeapp: talk.txt: 5 more (line 3, line 5-7, line 9): the translation lacks …"
     ]
 
 
