@@ -203,6 +203,9 @@ class Preprocessor:
     def _sentence_requests(self, body: str, target: str | None) -> Iterator[SentenceRequest]:
         language = self.sentence_language
         seen = visible(body)
+        if body.strip() and not seen.text.strip():
+            yield self._request_to_copy(SentenceSpan("", body))
+            return
         spans = split_sentences(seen.text, language, lines_only=not self.split_sentences)
         for span, isolates in seen.with_marks(spans):
             for part, keep in split_passthrough(span, language, self._has_unknown):
