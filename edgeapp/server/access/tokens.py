@@ -9,11 +9,15 @@ import re
 import secrets
 import tempfile
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
+from edgeapp.file_lock import try_lock
 from pipelines import InputError, OptionError, OutputError
 
 __all__ = ["AccessToken", "TokenFile"]
@@ -21,6 +25,7 @@ __all__ = ["AccessToken", "TokenFile"]
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _PREFIX = "edge-"  # so that a search for leaked secrets finds them
 _MAX_SECRET = 512  # characters
+_LOCKED_S, _LOCK_CHECKED_S = 10.0, 0.01  # how long a change waits for those of other processes
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,13 @@ class TokenFile:
             raise OptionError(
                 f"{name!r} is no name for a token: use 1 to 64 letters, digits, points, _ and -"
             )
-        tokens = self.tokens
-        if any(token.name == name for token in tokens):
-            raise OptionError(f"there is a token named {name} already; revoke it first")
-        secret = _PREFIX + secrets.token_urlsafe(32)
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        self._write((*tokens, AccessToken(name, _digest(secret), created)))
+        with self._changing():
+            tokens = self.tokens
+            if any(token.name == name for token in tokens):
+                raise OptionError(f"there is a token named {name} already; revoke it first")
+            secret = _PREFIX + secrets.token_urlsafe(32)
+            created = datetime.now(UTC).isoformat(timespec="seconds")
+            self._write((*tokens, AccessToken(name, _digest(secret), created)))
         return secret
 
     def revoke(self, name: str) -> None:
@@ -101,11 +107,12 @@ class TokenFile:
             InputError: There is none of this name.
             OutputError: The file cannot be written.
         """
-        tokens = self.tokens
-        kept = tuple(token for token in tokens if token.name != name)
-        if len(kept) == len(tokens):
-            raise InputError(f"there is no token named {name}")
-        self._write(kept)
+        with self._changing():
+            tokens = self.tokens
+            kept = tuple(token for token in tokens if token.name != name)
+            if len(kept) == len(tokens):
+                raise InputError(f"there is no token named {name}")
+            self._write(kept)
 
     def name_of(self, secret: str) -> str | None:
         """The name of the token with this secret; None: there is none.
@@ -134,6 +141,33 @@ class TokenFile:
             raise InputError(f"{self._path} is no file of tokens: {error}") from error
         return tokens
 
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Keep other threads and processes from changing the file.
+
+        The lock is a file of its own, which stays: the file of tokens is replaced.
+
+        Raises:
+            OutputError: Another process changes it all the time, or it cannot be locked.
+        """
+        path = self._path.with_name(f"{self._path.name}.lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise OutputError(f"{path} cannot be written: {error.strerror}") from error
+        try:
+            deadline = time.monotonic() + _LOCKED_S
+            while not try_lock(lock):
+                if time.monotonic() > deadline:
+                    raise OutputError(f"{path} is locked by another process; try again")
+                time.sleep(_LOCK_CHECKED_S)
+            with self._lock:
+                self._stamp = None  # several changes within a tick of the clock may look alike
+            yield
+        finally:
+            os.close(lock)
+
     def _write(self, tokens: tuple[AccessToken, ...]) -> None:
         """Replace the file at once; only this user can read it."""
         content = json.dumps([asdict(token) for token in tokens], indent=2) + "\n"
@@ -143,6 +177,8 @@ class TokenFile:
             try:
                 with os.fdopen(file, "w", encoding="utf-8") as stream:
                     stream.write(content)
+                    stream.flush()
+                    os.fsync(stream.fileno())  # a revoked token stays so after a power cut
                 Path(name).replace(self._path)
             except BaseException:
                 Path(name).unlink(missing_ok=True)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 import stat
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +22,7 @@ from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.options import ServerOptions
 from edgeapp.server.serve import serve
 from edgeapp.settings import Settings
-from pipelines.errors import InputError, OptionError
+from pipelines.errors import InputError, OptionError, OutputError
 from tests.edgeapp.server.conftest import serving_routes
 
 AWAY: dict[str, Any] = {"host": "0.0.0.0"}
@@ -41,11 +43,11 @@ def bearer(secret: str) -> dict[str, str]:
 
 def test_tokens_are_stored_as_hashes_that_only_the_user_can_read(tokens: TokenFile) -> None:
     secret = tokens.add("laptop")
-    (path,) = tokens._path.parent.iterdir()
-    assert secret not in path.read_text("utf-8")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for path in tokens._path.parent.iterdir():
+        assert secret not in path.read_text("utf-8")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert tokens.name_of(secret) == "laptop"
-    assert TokenFile(path).name_of(secret) == "laptop"
+    assert TokenFile(tokens._path).name_of(secret) == "laptop"
     for wrong in ("", "laptop", secret[:-1], secret + "x", "x" * 100_000):
         assert tokens.name_of(wrong) is None
     for name in ("laptop", "", "a b", "../x", "x" * 65):
@@ -53,6 +55,57 @@ def test_tokens_are_stored_as_hashes_that_only_the_user_can_read(tokens: TokenFi
             tokens.add(name)
     with pytest.raises(InputError):
         tokens.revoke("phone")
+
+
+CHANGES = """
+import sys
+from pathlib import Path
+from edgeapp.server.access.tokens import TokenFile
+name, tokens = sys.argv[1], TokenFile(Path(sys.argv[2]))
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(12):
+    tokens.add(f"{name}-{number}")
+    if number % 2:
+        tokens.revoke(f"{name}-{number}")
+"""
+
+
+def test_no_change_of_the_tokens_is_lost_between_processes(tokens: TokenFile) -> None:
+    """A revoked token stays revoked while others are made."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", CHANGES, name, str(tokens._path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("a", "b", "c")
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        assert [process.wait(60) for process in processes] == [0, 0, 0]
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
+    kept = {f"{name}-{number}" for name in "abc" for number in range(0, 12, 2)}
+    assert {token.name for token in tokens.tokens} == kept
+
+
+def test_a_change_does_not_wait_for_ever(
+    tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edgeapp.server.access.tokens._LOCKED_S", 0.05)
+    with tokens._changing(), pytest.raises(OutputError, match="locked by another process"):
+        TokenFile(tokens._path).add("laptop")
+    assert tokens.name_of(tokens.add("laptop")) == "laptop"
 
 
 def test_a_damaged_file_lets_nobody_in(
