@@ -34,7 +34,12 @@ _SLICE = 4_096  # bytes of WebSocket frames that are parsed before other connect
 
 
 class _RequestParser(h11.Connection):
-    """An HTTP/1.1 parser that refuses bodies of many small chunks, which take seconds to parse."""
+    """An HTTP/1.1 parser that refuses ambiguous and expensive bodies.
+
+    A body of many small chunks takes seconds to parse. A proxy may find another end than h11 of one
+    with a Transfer-Encoding beside a Content-Length or in HTTP/1.0, so that the visitor smuggles a
+    request past it.
+    """
 
     _chunks = _chunked_bytes = 0  # of the request
 
@@ -42,6 +47,10 @@ class _RequestParser(h11.Connection):
         event = super().next_event()
         if isinstance(event, h11.Request):
             self._chunks = self._chunked_bytes = 0
+            names = {name for name, _ in event.headers}
+            chunked = b"transfer-encoding" in names
+            if chunked and (b"content-length" in names or event.http_version < b"1.1"):
+                raise h11.RemoteProtocolError("the length of the body is ambiguous")
         elif isinstance(event, h11.Data) and (event.chunk_start or self._chunks):
             # A body with a Content-Length has no chunk that starts.
             self._chunks += event.chunk_start

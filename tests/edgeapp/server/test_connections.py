@@ -88,6 +88,39 @@ def test_300_half_sent_requests_stop_neither_others_nor_their_sender(
         assert attacks.still_open(lines) <= 128
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "HTTP/1.1\r\nContent-Length: 4\r\nTransfer-Encoding: chunked",
+        "HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4",
+        "HTTP/1.0\r\nTransfer-Encoding: chunked",
+        "HTTP/1.1\r\nContent-Length: 4\r\nContent-Length: 5",
+        "HTTP/1.1\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+        "HTTP/1.1\r\nTransfer-Encoding: chunked, identity",
+        "HTTP/1.1\r\nTransfer-Encoding : chunked",
+        "HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0",
+    ],
+)
+def test_no_request_is_smuggled_in_a_body_of_ambiguous_length(
+    thread_server: Callable[..., str], head: str
+) -> None:
+    """A proxy that reads the other length would take the second request for a part of the first."""
+    log: list[str] = []
+    parts = urlsplit(thread_server(log=log.append))
+    with socket.create_connection((parts.hostname or "", parts.port or 0), 30) as line:
+        hidden = "0\r\n\r\nGET /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+        protocol, _, fields = head.partition("\r\n")
+        line.sendall(
+            f"POST /translate {protocol}\r\nHost: 127.0.0.1\r\n{fields}\r\n\r\n{hidden}".encode()
+        )
+        reply = b""
+        while some := line.recv(1 << 16):  # the server closes the connection
+            reply += some
+    assert reply.split(b" ", 2)[1] in (b"400", b"501")
+    assert reply.count(b"HTTP/1.1 ") == 1
+    assert log == []
+
+
 def test_connections_in_all_are_limited(thread_server: Callable[..., str]) -> None:
     url = thread_server(connections=Connections(in_all=40, per_address=30))
     with ExitStack() as stack:
