@@ -8,6 +8,8 @@ import typer
 
 from edgeapp.commands.options.common import ComputeType, Debug, Device, Threads, settings_from_flags
 from edgeapp.commands.options.server import (
+    AllowHost,
+    AllowOrigin,
     Auth,
     History,
     Host,
@@ -34,6 +36,8 @@ def serve(
     ] = False,
     auth: Auth = None,
     no_auth: NoAuth = False,
+    allow_host: AllowHost = None,
+    allow_origin: AllowOrigin = None,
     ssl_certfile: SslCertfile = None,
     ssl_keyfile: SslKeyfile = None,
     max_sessions: MaxSessions = 4,
@@ -58,6 +62,8 @@ def serve(
             settings_from_flags(device, compute_type, threads),
             keep_history=keep_history,
             auth=auth,
+            allow_host=allow_host,
+            allow_origin=allow_origin,
             trusted_proxy=trusted_proxy,
             memory_limit=memory_limit,
             host=host,

@@ -8,6 +8,8 @@ import typer
 
 from edgeapp.commands.options.common import ComputeType, Debug, Device, Threads, settings_from_flags
 from edgeapp.commands.options.server import (
+    AllowHost,
+    AllowOrigin,
     Auth,
     History,
     Host,
@@ -33,6 +35,8 @@ def ui(
     lan: Lan = False,
     auth: Auth = None,
     no_auth: NoAuth = False,
+    allow_host: AllowHost = None,
+    allow_origin: AllowOrigin = None,
     ssl_certfile: SslCertfile = None,
     ssl_keyfile: SslKeyfile = None,
     open_browser: Annotated[
@@ -59,6 +63,8 @@ def ui(
             settings_from_flags(device, compute_type, threads),
             keep_history=keep_history,
             auth=auth,
+            allow_host=allow_host,
+            allow_origin=allow_origin,
             trusted_proxy=trusted_proxy,
             memory_limit=memory_limit,
             lan=lan,

@@ -56,7 +56,11 @@ def make_app(
         app = CompressedPage(_app_with_page(own, options))
     # Outside the application's own middleware: replies to uncaught errors get the headers too.
     secured = SecurityMiddleware(
-        app, user_of=own.user_of, loopback=options.loopback, proxies=options.proxies
+        app,
+        own.service.logins,
+        hosts=options.host_names,
+        allow_origins=options.allow_origins,
+        proxies=options.proxies,
     )
     return RequestLog(secured, own.service.metrics, program_route), own
 

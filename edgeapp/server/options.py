@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from edgeapp.server.access.addresses import TrustedProxies, is_loopback
+from edgeapp.server.access.hosts import HostNames
 from pipelines import OptionError
 
 __all__ = ["ServerOptions", "read_logins"]
@@ -21,6 +22,8 @@ class ServerOptions:
         port: The TCP port, 0 for any free one.
         logins: (user, password) pairs.
         open_to_all: Off loopback, too, neither a login nor a token is needed.
+        allow_hosts: Further names of this machine, as in a Host header, in lower case.
+        allow_origins: Origins whose pages may use the routes of programs, in lower case.
         ssl_certfile: The TLS certificate, for https.
         ssl_keyfile: The key of the certificate.
         sessions: The number of sessions that may have running tasks at the same time.
@@ -40,6 +43,8 @@ class ServerOptions:
     port: int = 7860
     logins: tuple[tuple[str, str], ...] = ()
     open_to_all: bool = False
+    allow_hosts: frozenset[str] = frozenset()
+    allow_origins: frozenset[str] = frozenset()
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
     sessions: int = 4
@@ -68,6 +73,13 @@ class ServerOptions:
     def loopback(self) -> bool:
         """Whether only this machine can reach the page: not through a proxy either."""
         return is_loopback(self.host) and not self.proxies.networks
+
+    @property
+    def host_names(self) -> HostNames:
+        """The names under which requests reach this machine."""
+        return HostNames(
+            loopback=self.loopback, login_required=self.login_required, allowed=self.allow_hosts
+        )
 
     @property
     def login_required(self) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route, WebSocketRoute
 from starlette.staticfiles import StaticFiles
@@ -45,14 +45,12 @@ class AppRoutes:
 
     Attributes:
         routes: The routes.
-        user_of: The user of a request, None if a login is missing. The login counts as used.
         service: What the interfaces for programs share.
         make_login_link: Makes the secret of a link, /enter/SECRET, that logs a user in once.
         close: To be called when the server has ended.
     """
 
     routes: list[BaseRoute]
-    user_of: Callable[[HTTPConnection], str | None]
     service: ApiService
     make_login_link: Callable[[str], str]
     close: Callable[[], None]
@@ -123,7 +121,7 @@ def app_routes(
         Route("/favicon.ico", _favicon),
         Mount("/edgeapp/static", StaticFiles(directory=STATIC)),
     ]
-    return AppRoutes(routes, logins.use, service, logins.links.make, close)
+    return AppRoutes(routes, service, logins.links.make, close)
 
 
 async def _sample(request: Request) -> Response:

@@ -128,6 +128,7 @@ def server_config(app: ASGIApp, connections: Connections, **options: Any) -> uvi
         app,
         # Warnings are about invalid requests: whoever sends them would fill the log.
         log_level="error",
+        access_log=False,  # its lines would have query strings, and those keys
         loop="asyncio",  # it accepts connections as `LimitedListener` does
         http=http_protocol(connections),
         ws=WebSocketProtocol,

@@ -11,6 +11,8 @@ import typer
 from edgeapp.settings import Settings, tls_folder
 
 __all__ = [
+    "AllowHost",
+    "AllowOrigin",
     "Auth",
     "History",
     "Host",
@@ -44,6 +46,24 @@ NoAuth = Annotated[
     typer.Option(
         "--no-auth",
         help="Let other machines in without a login or a token (`edgeapp tokens`).",
+    ),
+]
+AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="NAME",
+        help="Further name under which this machine is reached, such as host.docker.internal; "
+        "may be repeated.",
+    ),
+]
+AllowOrigin = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-origin",
+        metavar="ORIGIN",
+        help="Website whose pages may use the interfaces for programs, such as "
+        "http://localhost:3000; may be repeated. Others need a token.",
     ),
 ]
 SslCertfile = Annotated[
@@ -99,6 +119,8 @@ def run_server(
     *,
     keep_history: bool | None,
     auth: str | None,
+    allow_host: list[str] | None,
+    allow_origin: list[str] | None,
     trusted_proxy: list[str] | None,
     memory_limit: str | None,
     lan: bool = False,
@@ -110,6 +132,8 @@ def run_server(
         settings: With the flags for computing.
         keep_history: Value of --history.
         auth: Value of --auth.
+        allow_host: Values of --allow-host.
+        allow_origin: Values of --allow-origin.
         trusted_proxy: Values of --trusted-proxy.
         memory_limit: Value of --memory-limit.
         lan: Value of --lan.
@@ -125,11 +149,15 @@ def run_server(
         options |= _lan_options(options)
     from edgeapp.memory_limit import parse_size
     from edgeapp.server.access.addresses import TrustedProxies
+    from edgeapp.server.access.hosts import parse_host_names
+    from edgeapp.server.access.origins import parse_origins
     from edgeapp.server.options import ServerOptions, read_logins
     from edgeapp.server.serve import serve
 
     chosen = ServerOptions(
         logins=read_logins(auth),
+        allow_hosts=parse_host_names(allow_host or ()),
+        allow_origins=parse_origins(allow_origin or ()),
         proxies=TrustedProxies.parse(trusted_proxy or settings.trusted_proxy.split(",")),
         memory_bytes=parse_size(memory_limit),
         **options,

@@ -26,7 +26,10 @@ from pipelines import InputError
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection, Request
 
-__all__ = ["Logins", "TooManyAttempts", "bearer_token"]
+__all__ = ["NEEDS_TOKEN", "Logins", "TooManyAttempts", "bearer_token", "chosen_subprotocol"]
+
+# In the scope of a request: true if it needs a token whatever the server's options say.
+NEEDS_TOKEN = "edgeapp.needs_token"
 
 _COOKIE = "edgeapp"
 _TOKEN_USER = "token "  # before the token's name; no user with a password has such a name
@@ -91,7 +94,11 @@ class Logins:
         login = self._logins.get(connection.cookies.get(_COOKIE, ""))
         if login is not None and login.valid(time.monotonic()) and self._may_come_in(login.user):
             return login.user
-        return None if self._required else ""
+        return None if self.required_of(connection) else ""
+
+    def required_of(self, connection: HTTPConnection) -> bool:
+        """Return whether a request needs a login or a token."""
+        return self._required or bool(connection.scope.get(NEEDS_TOKEN))
 
     def use(self, connection: HTTPConnection) -> str | None:
         """As `user_of`, for something that the user does: the login does not count as idle.
@@ -115,13 +122,20 @@ class Logins:
                 name = self._tokens.name_of(secret)
         return None if name is None else _TOKEN_USER + name
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is a token of a program."""
+        with suppress(InputError):  # the file is damaged
+            return self._tokens is not None and bool(self._tokens.tokens)
+        return False
+
     def count_wrong_token(self, connection: HTTPConnection) -> None:
-        """Note that a wrong token came from an address.
+        """Note that a wrong token came from an address, if the server requires a login or a token.
 
         Raises:
             TooManyAttempts: Many did. Right tokens from the same address are still accepted.
         """
-        if self._token_attempts.begin(_address(connection)) is None:
+        if self._required and self._token_attempts.begin(_address(connection)) is None:
             raise TooManyAttempts
 
     def person_of(self, connection: HTTPConnection) -> str:
@@ -231,6 +245,19 @@ def bearer_token(connection: HTTPConnection) -> str:
         if offered.strip().startswith(_KEY_PROTOCOL):
             return offered.strip().removeprefix(_KEY_PROTOCOL)
     return ""
+
+
+def chosen_subprotocol(connection: HTTPConnection) -> str | None:
+    """Return the subprotocol to answer a WebSocket with: an offered one that is not a token.
+
+    A browser ends a connection whose server answers none of the offered ones.
+    """
+    offered = [name for name in connection.scope.get("subprotocols", ()) if _is_public(name)]
+    return "realtime" if "realtime" in offered else next(iter(offered), None)
+
+
+def _is_public(subprotocol: str) -> bool:
+    return not subprotocol.lower().startswith(_KEY_PROTOCOL)
 
 
 def _address(connection: HTTPConnection) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from edgeapp.server.access.addresses import lan_address
+from edgeapp.server.access.hosts import machine_names
 from pipelines import OutputError
 
 if TYPE_CHECKING:
@@ -42,9 +43,8 @@ class OwnCertificate:
 
 def names_of_this_machine() -> tuple[str, ...]:
     """The names and addresses under which browsers open a page of this machine."""
-    name = socket.gethostname()
     addresses = [lan_address(family) for family in (socket.AF_INET, socket.AF_INET6)]
-    names = ["localhost", name, f"{name}.local", "127.0.0.1", "::1", *filter(None, addresses)]
+    names = ["localhost", *machine_names(), "127.0.0.1", "::1", *filter(None, addresses)]
     return tuple(dict.fromkeys(each for each in names if _general_name(each) is not None))
 
 

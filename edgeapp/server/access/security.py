@@ -1,4 +1,4 @@
-"""Security middleware: checks path, method, host, origin and login of every request.
+"""Security middleware: checks host, path, origin, method and login of every request.
 
 Gradio declares about ninety routes (files of its cache, uploads, calls, a proxy, icons of any
 size). The page uses four of them, its named endpoints seven. `ALLOWED_ROUTES` lists these and
@@ -12,17 +12,23 @@ has percent-decoded once.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import HTTPConnection
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 
-from edgeapp.server.access.addresses import TrustedProxies, is_loopback
-from edgeapp.server.access.auth import TooManyAttempts
+from edgeapp.server.access.addresses import TrustedProxies
+from edgeapp.server.access.auth import Logins, TooManyAttempts
+from edgeapp.server.access.hosts import HostNames
+from edgeapp.server.access.origins import (
+    CrossOrigin,
+    Origins,
+    foreign_origin,
+    is_preflight,
+    preflight_headers,
+)
 from edgeapp.server.replies import error_reply
 
 if TYPE_CHECKING:
@@ -39,6 +45,7 @@ __all__ = [
 
 CLOSE_FORBIDDEN = 4403  # WebSocket close code: a page of another site, or a missing login
 
+_PREFLIGHT = 204  # the status of the reply to a preflight that is permitted
 _DENIAL = "websocket.http.response"  # the extension with which a handshake is refused
 
 
@@ -53,6 +60,8 @@ class AllowedRoute:
         document: A link on another site may lead here.
         program: The name of a route for programs, which is in logs and metrics. A WebSocket of
             programs may have no Origin.
+        cross_origin: Where pages of other sites that use the route send their token. None: they
+            cannot use it.
         gradio: Served by Gradio; the query string is removed, unless `query` matches all of it.
         query: The query string that may reach Gradio.
     """
@@ -62,6 +71,7 @@ class AllowedRoute:
     public: bool = False
     document: bool = False
     program: str | None = None
+    cross_origin: CrossOrigin | None = None
     gradio: bool = False
     query: re.Pattern[bytes] | None = None
 
@@ -72,6 +82,21 @@ def _route(path: str, methods: str, **options: Any) -> AllowedRoute:
 
 def _program(path: str, methods: str, name: str, **options: Any) -> AllowedRoute:
     return _route(path, methods, program=name, **options)
+
+
+def _v1(path: str, methods: str, name: str, **options: Any) -> AllowedRoute:
+    return _program(path, methods, name, cross_origin=CrossOrigin.HEADER, **options)
+
+
+def _libretranslate(
+    path: str,
+    methods: str,
+    name: str,
+    *,
+    cross_origin: CrossOrigin = CrossOrigin.ANYWHERE,
+    document: bool = False,
+) -> AllowedRoute:
+    return _program(path, methods, name, public=True, cross_origin=cross_origin, document=document)
 
 
 _ENDPOINTS = "(transcribe|translate|live|models)"
@@ -96,24 +121,27 @@ ALLOWED_ROUTES = (
     _route(r"/edgeapp/sound/[0-9]{1,18}", "GET HEAD"),
     _route(r"/edgeapp/upload/[\w-]{1,64}", "PUT"),
     # Programs.
-    _program(r"/v1/models", "GET HEAD", "/v1/models"),
-    _program(r"/v1/models/[\w./-]{1,200}", "GET HEAD", "/v1/models/{model}"),
-    _program(r"/v1/audio/transcriptions", "POST", "/v1/audio/transcriptions"),
-    _program(r"/v1/audio/translations", "POST", "/v1/audio/translations"),
-    _program(r"/v1/openapi\.json", "GET HEAD", "/v1/openapi.json"),
-    _program(r"/v1/docs", "GET HEAD", "/v1/docs", document=True),
-    _program(r"/v1/realtime", "WEBSOCKET", "/v1/realtime"),
-    _program(r"/v1/live", "WEBSOCKET", "/v1/live"),
+    _v1(r"/v1/models", "GET HEAD", "/v1/models"),
+    _v1(r"/v1/models/[\w./-]{1,200}", "GET HEAD", "/v1/models/{model}"),
+    _v1(r"/v1/audio/transcriptions", "POST", "/v1/audio/transcriptions"),
+    _v1(r"/v1/audio/translations", "POST", "/v1/audio/translations"),
+    _v1(r"/v1/openapi\.json", "GET HEAD", "/v1/openapi.json"),
+    _v1(r"/v1/docs", "GET HEAD", "/v1/docs", document=True),
+    _v1(r"/v1/realtime", "WEBSOCKET", "/v1/realtime"),
+    _v1(r"/v1/live", "WEBSOCKET", "/v1/live"),
     # LibreTranslate's clients send their key in the body, which the handlers check.
-    _program(r"/translate", "POST", "/translate", public=True),
-    _program(r"/detect", "POST", "/detect", public=True),
-    _program(r"/translate_file", "POST", "/translate_file", public=True),
-    _program(
-        r"/download_file/[\w-]{1,64}/[^/\x00-\x1f]{1,200}", "GET", "/download_file", public=True
+    _libretranslate(r"/translate", "POST", "/translate"),
+    _libretranslate(r"/detect", "POST", "/detect"),
+    _libretranslate(r"/translate_file", "POST", "/translate_file"),
+    # The secret in the address is the permission, for who follows a link as well.
+    _libretranslate(
+        r"/download_file/[\w-]{1,64}/[^/\x00-\x1f]{1,200}", "GET", "/download_file", document=True
     ),
-    _program(r"/languages", "GET HEAD", "/languages", public=True),
-    _program(r"/frontend/settings", "GET HEAD", "/frontend/settings", public=True),
-    _program(r"/health", "GET HEAD", "/health", public=True),
+    _libretranslate(r"/languages", "GET HEAD", "/languages", cross_origin=CrossOrigin.NOWHERE),
+    _libretranslate(
+        r"/frontend/settings", "GET HEAD", "/frontend/settings", cross_origin=CrossOrigin.NOWHERE
+    ),
+    _libretranslate(r"/health", "GET HEAD", "/health", cross_origin=CrossOrigin.NOWHERE),
     _program(r"/metrics", "GET HEAD", "/metrics"),
     # Gradio's named endpoints. Recordings are uploaded to EdgeApp's own route.
     _program(r"/config", "GET", "/config", gradio=True),
@@ -176,39 +204,49 @@ class SecurityMiddleware:
 
     Args:
         app: The application behind it.
-        user_of: The user of a connection, None if a login is missing.
-        loopback: Only this machine reaches the server: accept only its names as host.
+        logins: Who sends a request.
+        hosts: The names of this machine.
+        allow_origins: Origins whose pages may use the routes of programs.
         proxies: Reverse proxies whose headers say where a request comes from.
     """
 
     def __init__(
         self,
         app: ASGIApp,
+        logins: Logins,
         *,
-        user_of: Callable[[HTTPConnection], str | None],
-        loopback: bool,
-        proxies: TrustedProxies | None = None,
+        hosts: HostNames,
+        allow_origins: frozenset[str],
+        proxies: TrustedProxies,
     ) -> None:
-        self.app, self._user_of, self._loopback = app, user_of, loopback
-        self._proxies = proxies or TrustedProxies()
+        self.app, self._logins, self._hosts, self._proxies = app, logins, hosts, proxies
+        self._origins = Origins(logins, allow_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
         scope = self._proxies.resolve(scope)
+        route = _find_route(scope)
+        origin = _sender(HTTPConnection(scope), route)
+        added = dict(SECURITY_HEADERS)
+        if scope["path"].startswith("/edgeapp/static/"):
+            added["cache-control"] = "no-cache"  # revalidated at each use, by ETag
+        shared = route is not None and route.cross_origin is not None
+        if shared and origin is not None:
+            scope = self._origins.without_cookies(scope, origin)
+            added |= self._origins.reply_headers(origin)
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] in ("http.response.start", f"{_DENIAL}.start"):
                 headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers[name] = value
-                if scope["path"].startswith("/edgeapp/static/"):
-                    headers["cache-control"] = "no-cache"  # revalidated at each use, by ETag
+                headers.update(added)
+                if shared:
+                    headers.add_vary_header("Origin")
             await send(message)
 
-        route = _find_route(scope)
-        status, reason = self._check(HTTPConnection(scope), route)
+        connection = HTTPConnection(scope)
+        status, reason = self._check(connection, route, origin)
         if not status:
             if route is not None and route.gradio:
                 known = route.query and route.query.fullmatch(scope["query_string"])
@@ -219,6 +257,9 @@ class SecurityMiddleware:
             await send({"type": "websocket.close", "code": CLOSE_FORBIDDEN, "reason": reason})
         elif status == 401 and scope["path"] == "/":
             await RedirectResponse("/login", 303)(scope, receive, send_with_headers)
+        elif status == _PREFLIGHT and route is not None:
+            permission = Response(None, 204, preflight_headers(connection, route.methods))
+            await permission(scope, receive, send_with_headers)
         else:
             headers = {}
             if status == 405 and route is not None:
@@ -230,22 +271,33 @@ class SecurityMiddleware:
             reply = error_reply(scope["path"], status, reason, headers=headers)
             await reply(scope, receive, send_with_headers)
 
-    def _check(self, connection: HTTPConnection, route: AllowedRoute | None) -> tuple[int, str]:
-        """(0, "") for a request that is allowed, else the HTTP status and the reason."""
-        host = connection.headers.get("host", "")
-        if self._loopback and not is_loopback(_without_port(host)):
-            # DNS rebinding: a website whose name resolves to this machine.
-            return 400, f"{host[:100]} is not this machine's own name"
+    def _check(
+        self, connection: HTTPConnection, route: AllowedRoute | None, origin: str | None
+    ) -> tuple[int, str]:
+        """Return (0, "") for a request that is allowed, else the HTTP status and the reason.
+
+        Args:
+            connection: The request.
+            route: Its route.
+            origin: The origin of the page of another site that sends it; None: there is none.
+        """
+        if reason := self._hosts.refusal(connection.headers.get("host", "")):
+            return 400, reason
         if route is None:
             return 404, "not found"
-        # Browsers let any website send requests to any host; only EdgeApp's own page may.
-        if _is_cross_site(connection, host, route):
-            return 403, "this is for EdgeApp's own page"
         method = _method(connection.scope)
-        if method not in route.methods:
-            return 405, f"{method[:20]} is not allowed here"
         try:
-            if not route.public and self._user_of(connection) is None:
+            # Browsers let any website send requests to any host.
+            if origin is not None:
+                if route.cross_origin is None:
+                    return 403, "this is for EdgeApp's own page"
+                if is_preflight(connection) and self._origins.answered(origin):
+                    return _PREFLIGHT, ""
+                if reason := self._origins.refusal(connection, origin, route.cross_origin):
+                    return 403, reason
+            if method not in route.methods:
+                return 405, f"{method[:20]} is not allowed here"
+            if not route.public and self._logins.use(connection) is None:
                 return 401, "log in first, or send a token: Authorization: Bearer …"
         except TooManyAttempts:
             return 429, "too many wrong tokens; wait for a minute"
@@ -270,21 +322,17 @@ def _method(scope: Scope) -> str:
     return "WEBSOCKET" if scope["type"] == "websocket" else str(scope["method"])
 
 
-def _is_cross_site(connection: HTTPConnection, host: str, route: AllowedRoute) -> bool:
-    """Whether a page of another site sends the request or embeds the resource."""
-    headers = connection.headers
-    origin = headers.get("origin")
-    if origin is not None:
-        return urlsplit(origin).netloc != host
-    if connection.scope["type"] == "websocket":
-        return route.program is None  # browsers always send the origin of a WebSocket
-    if headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
-        return False
+def _sender(connection: HTTPConnection, route: AllowedRoute | None) -> str | None:
+    """Return the origin of the page of another site that sends a request or embeds the resource.
+
+    Returns:
+        "" if the browser does not name it; None: there is no such page, or its link may lead here.
+    """
+    headers, websocket = connection.headers, connection.scope["type"] == "websocket"
+    if websocket and "origin" not in headers and (route is None or route.program is None):
+        return ""  # browsers always send the origin of a WebSocket
+    origin = foreign_origin(connection)
     link = headers.get("sec-fetch-mode") == "navigate"
-    return not (route.document and link and headers.get("sec-fetch-dest") == "document")
-
-
-def _without_port(host: str) -> str:
-    """The host of a Host header; an IPv6 address without its brackets."""
-    name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    return name[1:-1] if name.startswith("[") and name.endswith("]") else name
+    if link and headers.get("sec-fetch-dest") == "document" and "origin" not in headers:
+        return None if route is not None and route.document else origin
+    return origin

@@ -17,6 +17,7 @@ from typing import Any
 from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from edgeapp.server.access.auth import chosen_subprotocol
 from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.api.errors import ApiError, api_error_of
 from edgeapp.server.api.openai_audio import DEFAULT_MODEL, installed_model
@@ -65,7 +66,7 @@ class LiveSocket:
 
     async def serve(self, websocket: WebSocket) -> None:
         """Serve one connection until it is closed."""
-        await websocket.accept()
+        await websocket.accept(chosen_subprotocol(websocket))
         connection = _Connection(self, websocket)
         try:
             await connection.begin()

@@ -75,8 +75,9 @@ def serving_routes(
     own = app_routes(pool, chosen, folder / "history.db", tokens)
     secured = SecurityMiddleware(
         Starlette(routes=own.routes),
-        user_of=own.user_of,
-        loopback=chosen.loopback,
+        own.service.logins,
+        hosts=chosen.host_names,
+        allow_origins=chosen.allow_origins,
         proxies=chosen.proxies,
     )
     app = RequestLog(secured, own.service.metrics, program_route, log)

@@ -23,8 +23,9 @@ from uvicorn.server import ServerState
 from websockets.protocol import State
 
 from edgeapp.model_pool import ModelPool
-from edgeapp.server.access.addresses import is_loopback
+from edgeapp.server.access.addresses import TrustedProxies, is_loopback
 from edgeapp.server.access.auth import Logins
+from edgeapp.server.access.hosts import parse_host_names
 from edgeapp.server.access.security import SecurityMiddleware
 from edgeapp.server.options import ServerOptions, read_logins
 from edgeapp.server.routes import app_routes
@@ -54,7 +55,11 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Client]]:
         broken = Route("/favicon.ico", _fail)
         app = Starlette(routes=[page, broken, *own.routes])
         secured = SecurityMiddleware(
-            app, user_of=own.user_of, loopback=chosen.loopback, proxies=chosen.proxies
+            app,
+            own.service.logins,
+            hosts=chosen.host_names,
+            allow_origins=chosen.allow_origins,
+            proxies=chosen.proxies,
         )
         made = TestClient(
             secured,
@@ -141,6 +146,80 @@ def test_a_loopback_server_accepts_its_own_names(serve: Callable[..., Client], h
     for name in (address, f"{address}:7860", "LOCALHOST:7860"):
         assert client.get("/", headers={"host": name}).status_code == 200, name
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
+
+
+MACHINE = "laptop.example.lan"
+OWN_NAMES = ("localhost", "127.0.0.1", "[::1]", MACHINE, "laptop", "laptop.local")
+ADDRESSES = ("192.168.0.7", "10.0.0.1", "[fd00::1]", "0.0.0.0")
+FOREIGN_NAMES = ("evil.example", "127.0.0.1.evil.example", "laptop.evil.example",
+                 "host.docker.internal", "localhost.evil.example", "2130706433")  # fmt: skip
+MALFORMED_HOSTS = (
+    "127.0.0.1:80@evil.com", "evil.com@127.0.0.1", "127.0.0.1:80:80", "127.0.0.1:", "127.0.0.1:x",
+    "127.0.0.1/x", "127.0.0.1#x", "127.0.0.1\\x", "127.0.0.1, evil.com", "127.0.0.1 evil.com",
+    "[::1", "::1", "[::1]x", "[evil.com]", "127.0.0.1:999999", "a" * 300, "http://127.0.0.1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "accepted", "refused_names"),
+    [
+        ({}, OWN_NAMES[:3], (*OWN_NAMES[3:], *ADDRESSES, *FOREIGN_NAMES)),
+        ({"host": "0.0.0.0", "open_to_all": True}, (*OWN_NAMES, *ADDRESSES), FOREIGN_NAMES),
+        (
+            {"proxies": TrustedProxies.parse(["127.0.0.1"]), "open_to_all": True},
+            (*OWN_NAMES, *ADDRESSES),
+            FOREIGN_NAMES,
+        ),
+        # A website whose name leads here has no cookie of this server.
+        ({"host": "0.0.0.0"}, (*OWN_NAMES, *ADDRESSES, *FOREIGN_NAMES), ()),
+    ],
+    ids=["loopback", "open to all", "proxy, open to all", "login required"],
+)
+def test_a_website_whose_name_leads_here_is_not_this_machine(
+    serve: Callable[..., Client],
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    accepted: tuple[str, ...],
+    refused_names: tuple[str, ...],
+) -> None:
+    """DNS rebinding: Host and Origin agree, so that the page would pass for EdgeApp's own."""
+    monkeypatch.setattr(
+        "edgeapp.server.access.hosts.socket.gethostname", lambda: "Laptop.Example.LAN"
+    )
+    client = serve(**options)
+    allowing = serve(**options, allow_hosts=parse_host_names(["Host.Docker.Internal"]))
+
+    def status(client: Client, name: str) -> int:
+        headers = {"host": name, "origin": f"http://{name.lower()}"}
+        return int(client.get("/health", headers=headers).status_code)
+
+    for name in accepted:
+        for spelled in (name, f"{name}:7860", name.upper()):
+            assert status(client, spelled) == 200, spelled
+    for name in refused_names:
+        for spelled in (name, f"{name}:7860"):
+            assert status(client, spelled) == 400, spelled
+    for name in (*MALFORMED_HOSTS, *([] if options.get("host") and not refused_names else [""])):
+        assert status(client, name) == 400, name
+        assert status(allowing, name) == 400, name
+    assert status(allowing, "host.docker.internal:8000") == 200
+    for near in ("x.host.docker.internal", "host.docker.internal.evil.example", "docker.internal"):
+        assert status(allowing, near) == (400 if refused_names else 200), near
+    if refused_names:
+        answer = client.get("/v1/models", headers={"host": "host.docker.internal:8000"})
+        assert "--allow-host host.docker.internal" in answer.json()["error"]["message"]
+        with pytest.raises(WebSocketDisconnect) as closed:  # noqa: SIM117
+            with client.websocket_connect(SOCKET, headers={
+                "host": "evil.example", "origin": "http://evil.example"
+            }):  # fmt: skip
+                pass
+        assert getattr(closed.value, "status_code", 0) == 400
+
+
+@pytest.mark.parametrize("text", ["", "*", "*.example", "a:80", "http://a", "a/b", "a b", "a@b"])
+def test_what_is_no_host_name_is_not_allowed(text: str) -> None:
+    with pytest.raises(OptionError, match="--allow-host takes a name without a port"):
+        parse_host_names([text])
 
 
 def test_a_name_that_only_looks_like_loopback_is_not() -> None:

@@ -14,6 +14,7 @@ from starlette.routing import BaseRoute, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from edgeapp.memory_limit import MemoryLimitReached
+from edgeapp.server.access.auth import chosen_subprotocol
 from edgeapp.server.access.security import CLOSE_FORBIDDEN
 from edgeapp.server.api.errors import ApiError, api_error_of
 from edgeapp.server.api.openai_audio import DEFAULT_MODEL, installed_model
@@ -68,8 +69,7 @@ class RealtimeSocket:
 
     async def serve(self, websocket: WebSocket) -> None:
         """Serve one session until it is closed."""
-        offered = websocket.scope.get("subprotocols", [])
-        await websocket.accept("realtime" if "realtime" in offered else None)
+        await websocket.accept(chosen_subprotocol(websocket))
         if websocket.query_params.get("intent") != "transcription":
             refusal = ApiError(400, "only transcription sessions exist: ?intent=transcription")
             await self._refuse(websocket, refusal, _POLICY_VIOLATION)
