@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -18,10 +20,11 @@ from edgeapp.documents.html.translation import html_text
 from edgeapp.documents.subtitle_file import SUBTITLE_SUFFIXES
 from edgeapp.documents.text_encoding import decode_text
 from edgeapp.priorities import Priority
+from edgeapp.server.access.auth import bearer_token
 from edgeapp.server.api.errors import ApiError, with_error_replies
 from edgeapp.server.api.service import ApiService, log_fields
 from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
-from edgeapp.server.api.uploads import check_length
+from edgeapp.server.api.uploads import FormUploads, UploadedForm, check_length
 from edgeapp.server.api.work_thread import ClientLeft, collect, unless_client_leaves
 from edgeapp.server.client_json import read_json
 from edgeapp.server.page.picker_options import language_name
@@ -38,9 +41,13 @@ _MAX_TEXTS = 256
 _MAX_ALTERNATIVES = 4
 _MAX_BODY_BYTES = 2 << 20
 _MAX_FILE_MB = 8
+# Files that are stored before their key is known: in all, and of one address.
+_STRANGERS_FILES, _STRANGERS_FILES_PER_ADDRESS = 8, 2
 _FILE_SUFFIXES = (".txt", ".html", ".htm", *SUBTITLE_SUFFIXES)
 _DOWNLOAD_S = 600.0  # a translated file is kept for so long
 _MAX_DOWNLOADS = 64
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f]")
+_MAX_STEM = 150  # characters of a translated file's name; a route allows 200
 _AUTO = "auto"
 _DETECTED = 8  # languages that are considered
 
@@ -82,6 +89,7 @@ class LibreTranslate:
 
     def __init__(self, service: ApiService) -> None:
         self._service = service
+        self._strangers = FormUploads(_MAX_FILE_MB, _STRANGERS_FILES, _STRANGERS_FILES_PER_ADDRESS)
         self._folder = make_temporary_folder("translated")
         self._downloads: dict[str, _Download] = {}  # by token, the oldest first
         self._lock = threading.Lock()  # held while a file is added or forgotten
@@ -151,12 +159,8 @@ class LibreTranslate:
 
     async def _translate_file(self, request: Request) -> Response:
         service = self._service
-        form = await service.uploads.read(
-            request, service.logins.person_of(request), megabytes=_MAX_FILE_MB
-        )
+        form, values, person = await self._receive_file(request)
         try:
-            values = dict(form.fields)
-            person = self._person(request, values.get("api_key"))
             suffix = Path(form.name).suffix.lower()
             if suffix not in _FILE_SUFFIXES:
                 raise ApiError(
@@ -173,10 +177,38 @@ class LibreTranslate:
         work = self._translation(source, target).file(form.path, form.name)
         items = await service.start(request, person, Priority.BATCH, work, form.remove)
         content = b"".join(await unless_client_leaves(request, collect(items)))
-        name = f"{Path(form.name).stem}_{target}{suffix}"
+        stem = _CONTROL_CHARACTERS.sub("_", Path(form.name).stem)[:_MAX_STEM]
+        name = f"{stem}_{target}{suffix}"
         token = await service.threads.run(person, lambda: self._store(content, name))
-        url = request.url_for("download_file", token=token, name=name)
+        url = request.url_for("download_file", token=token, name=quote(name, safe=""))
         return JSONResponse({"translatedFileUrl": str(url)})
+
+    async def _receive_file(self, request: Request) -> tuple[UploadedForm, dict[str, Any], str]:
+        """Return a form with a file, its fields, and whose it is.
+
+        A key in the header or the query is checked before the file is stored. A file whose key is
+        in the form counts among those of strangers until the key has arrived.
+
+        Raises:
+            ApiError: A token is required, and is missing or wrong; or it is not such a form.
+            TooManyAttempts, ClientLeft: As for other requests.
+        """
+        logins, uploads = self._service.logins, self._service.uploads
+        query = _fields(request.query_params.multi_items())
+        key = query.get("api_key")
+        known = bool(key or bearer_token(request)) or logins.user_of(request) is not None
+        if known:
+            person = self._person(request, key)
+            form = await uploads.read(request, person, megabytes=_MAX_FILE_MB)
+        else:
+            form = await self._strangers.read(request, logins.person_of(request))
+        try:
+            values = _fields(form.fields) | query
+            person = self._person(request, values.get("api_key"))
+            return (form if known else uploads.adopt(form, person)), values, person
+        except BaseException:
+            form.remove()
+            raise
 
     async def _download(self, request: Request) -> Response:
         download = self._downloads.get(request.path_params["token"])
@@ -196,7 +228,7 @@ class LibreTranslate:
         ])  # fmt: skip
 
     async def _settings(self, request: Request) -> Response:
-        required = self._service.options.login_required
+        required = self._service.logins.required_of(request)
         pairs = await self._pairs(request)
         source = "en" if "en" in pairs else next(iter(sorted(pairs)), "en")
         target = next(iter(sorted(pairs.get(source, ()))), source)
@@ -260,27 +292,36 @@ class LibreTranslate:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    """The fields of a request, from JSON or a form.
+    """Return the fields of a request: of its query string, and of JSON or a form.
+
+    As in LibreTranslate, the query goes before a form. JSON goes before the query.
 
     Raises:
         ApiError: It is neither, or too large.
     """
+    query = _fields(request.query_params.multi_items())
+    if "content-length" not in request.headers and "transfer-encoding" not in request.headers:
+        return query  # there is no body
     check_length(request, _MAX_BODY_BYTES)
     try:
-        if request.headers.get("content-type", "").startswith("application/json"):
-            values = read_json(await request.body())
-        else:
+        if not request.headers.get("content-type", "").startswith("application/json"):
             form = await request.form(max_files=0, max_fields=64, max_part_size=_MAX_BODY_BYTES)
-            values = dict(form.multi_items())
-            many = [value for name, value in form.multi_items() if name == "q"]
-            values |= {"q": many} if len(many) > 1 else {}
+            return _fields(form.multi_items()) | query
+        values = read_json(await request.body())
     except ClientDisconnect:
         raise ClientLeft from None
     except ValueError:
         raise ApiError(400, "Invalid JSON format") from None
     if not isinstance(values, dict):
         raise ApiError(400, "Invalid JSON format")
-    return values
+    return query | values
+
+
+def _fields(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Return fields by name. Several `q` are a list of texts."""
+    pairs = list(pairs)
+    texts = [value for name, value in pairs if name == "q"]
+    return dict(pairs) | ({"q": texts} if len(texts) > 1 else {})
 
 
 def _asked(values: dict[str, Any]) -> _Asked:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from shutil import copyfile
 from typing import TYPE_CHECKING
 
 from edgeapp.batch.texts.html_job import HTML_SUFFIXES
 from edgeapp.documents.html.translation import translate_html
-from edgeapp.documents.subtitle_file import is_subtitle_file, read
+from edgeapp.documents.subtitle_file import is_subtitle_file, parse
 from edgeapp.documents.subtitle_translation import translate_subtitles
 from edgeapp.documents.text_encoding import UTF_8, decode_text
 from edgeapp.model_pool import ModelPool
@@ -120,13 +119,7 @@ class TextTranslation:
             with ExitStack() as stack:
                 steps = self._steps(stack)
                 if is_subtitle_file(name):
-                    # The suffix says the format of a subtitle file.
-                    copy = path.with_suffix(Path(name).suffix.lower())
-                    try:
-                        copyfile(path, copy)
-                        yield self._subtitles(copy, steps, cancelled)
-                    finally:
-                        copy.unlink(missing_ok=True)
+                    yield self._subtitles(path.read_bytes(), name, steps, cancelled)
                     return
                 html = name.lower().endswith(HTML_SUFFIXES)
                 text, encoding = decode_text(path.read_bytes(), name, markup=html)
@@ -221,13 +214,14 @@ class TextTranslation:
             yield _chained(first, second)
 
     def _subtitles(
-        self, path: Path, steps: Sequence[_Step], cancelled: Callable[[], bool]
+        self, content: bytes, name: str, steps: Sequence[_Step], cancelled: Callable[[], bool]
     ) -> bytes:
+        """Return the translation of a subtitle file; the suffix of its name says the format."""
         if not steps:
-            return path.read_bytes()
-        content = b""
+            return content
+        file = parse(content, Path(name).suffix.lower().removeprefix("."), name)
         for done in translate_subtitles(
-            read(path), lambda texts: self._lines(texts, steps, cancelled, alignments=True)
+            file, lambda texts: self._lines(texts, steps, cancelled, alignments=True)
         ):
             if isinstance(done, bytes):
                 content = done

@@ -7,7 +7,7 @@ import secrets
 import shutil
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,6 +118,16 @@ class FormUploads:
             raise
         self._release(person, length - bounded.received)
         return UploadedForm(fields, path, name, size, self, person, bounded.received)
+
+    def adopt(self, form: UploadedForm, person: str) -> UploadedForm:
+        """Return the form of another store, counted here as a person's from now on.
+
+        Raises:
+            ApiError: Too many files wait here.
+        """
+        self._reserve(person, form._reserved)
+        form._uploads._release(form._person, form._reserved)
+        return replace(form, _uploads=self, _person=person)
 
     def remove_all(self) -> None:
         """Delete all files."""

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+import socket
+import tempfile
+import time
 import urllib.error
 from collections.abc import Callable
+from contextlib import ExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from edgeapp.server.access.tokens import TokenFile
 from edgeapp.server.api.text_translation import translatable_pairs
+from edgeapp.server.api.uploads import FormUploads
 from edgeapp.server.page.picker_options import PickerOptions, TranslatorOption
 from tests.edgeapp.server.api.conftest import Api
 
@@ -61,6 +68,41 @@ def test_html_keeps_its_tags(api: Api) -> None:
     text = answer["translatedText"]
     assert '<a href="/s?a=1&amp;b=2">Bahnhof</a>?</p>' in text
     assert text.endswith("<script>if (a<b) c()</script>")
+
+
+def test_fields_in_the_query(api: Api) -> None:
+    """As deep_translator and Android apps send them."""
+    text = api.post("translate", json=QUESTION).json()["translatedText"]
+    assert "Bahnhof" in text
+    answers = (
+        api.post("translate", params=QUESTION),
+        api.post("translate", params=QUESTION, headers={"content-type": "application/json"},
+                 content=b"{}"),
+        api.post("translate", params=QUESTION, data={"q": "No.", "source": "xx", "target": "xx"}),
+        api.post("translate", params={"source": "en"}, data={**QUESTION, "source": "xx"}),
+        api.post("translate", params={"q": "No.", "source": "xx"}, json=QUESTION),
+    )  # fmt: skip
+    for answer in answers:
+        assert answer.status_code == 200, answer.text
+        assert answer.json() == {"translatedText": text}
+    many = api.post("translate", params={**QUESTION, "q": ["Good morning.", QUESTION["q"]]}).json()
+    assert many["translatedText"][1] == text
+    german = {"q": "Ich möchte gerne wissen, wo der nächste Bahnhof ist."}
+    assert api.post("detect", params=german).json()[0]["language"] == "de"
+    file = {"file": ("a.txt", b"Where is the station?")}
+    done = api.post("translate_file", params={"source": "en", "target": "de"}, files=file)
+    assert "Bahnhof" in httpx.get(done.json()["translatedFileUrl"]).text
+
+
+def test_a_request_without_a_body_lacks_its_text(api: Api) -> None:
+    parts = urlsplit(api.url)
+    for path in ("/translate", "/detect"):
+        connection = HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        connection.putrequest("POST", path)
+        connection.endheaders()  # no Content-Length either
+        answer = connection.getresponse()
+        assert (answer.status, b"missing q" in answer.read()) == (400, True)
+        connection.close()
 
 
 @pytest.mark.parametrize(
@@ -120,6 +162,90 @@ def test_files(api: Api, name: str, content: str, expected: str) -> None:
     assert done.headers["content-disposition"].startswith("attachment")
     assert httpx.get(url[:-8] + "x").status_code == 404
     assert post("a.pdf").status_code == 400
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a b.txt", "a?b#c.txt", "100%.txt", "%2e%2e.txt", "Wörter.txt", "日本.txt", "a;b&c=d.txt",
+     "x" * 190 + ".txt", "..txt", "tab\there.txt"],
+)  # fmt: skip
+def test_the_address_of_a_translated_file_can_be_fetched(api: Api, name: str) -> None:
+    form = {"source": "de", "target": "de"}
+    answer = api.post("translate_file", files={"file": (name, b"Gut.")}, data=form)
+    assert answer.status_code == 200, answer.text
+    url = answer.json()["translatedFileUrl"]
+    assert url.isascii()
+    assert " " not in url
+    done = httpx.get(url)
+    assert (done.status_code, done.content) == (200, b"Gut.")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.srt", b"no cue"), ("a.srt", b"\0" * 9), ("a.ass", b"x"), ("a.ttml", b"<tt>"),
+     ("a.txt", b"\x81"), ("a.html", b"\x81")],
+)  # fmt: skip
+def test_errors_name_the_file_and_no_path_of_the_server(
+    api: Api, name: str, content: bytes
+) -> None:
+    form = {"source": "en", "target": "de"}
+    answer = api.post("translate_file", files={"file": (name, content)}, data=form)
+    assert answer.status_code == 400, answer.text
+    message = answer.json()["error"]
+    assert name in message
+    assert tempfile.gettempdir() not in message
+    assert "edgeapp-run" not in message
+
+
+def test_files_of_strangers_take_no_place_of_others(
+    thread_server: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key in the header or the query is checked before a file is stored; one in the form after,
+    and until then the file counts among those of strangers."""
+    tokens = TokenFile(tmp_path / "tokens.json")
+    secret = tokens.add("phone")
+    read: list[str] = []
+    real = FormUploads.read
+
+    async def noting(self: Any, request: Any, person: str, **options: Any) -> Any:
+        read.append(person)
+        return await real(self, request, person, **options)
+
+    monkeypatch.setattr(FormUploads, "read", noting)
+    url = thread_server(host="0.0.0.0", tokens=tokens).replace("0.0.0.0", "127.0.0.1")
+
+    def post(key: str = "", **options: Any) -> int:
+        form = {"source": "de", "target": "de"} | ({"api_key": key} if key else {})
+        file = {"file": ("a.txt", bytes(7 << 20))}
+        answer = httpx.post(f"{url}translate_file", files=file, data=form, timeout=60, **options)
+        return answer.status_code
+
+    wrong, right = ({"authorization": f"Bearer {key}"} for key in ("wrong", secret))
+    assert post(headers=wrong) == 403
+    assert post(params={"api_key": "wrong"}) == 403
+    assert read == [], "nothing was stored"
+    assert post(headers=right) == 200
+    assert post(params={"api_key": secret}) == 200
+    assert read == ["user token phone"] * 2
+    assert post() == post("wrong") == 403
+    assert post(secret) == 200
+    assert read[2:] == ["127.0.0.1"] * 3
+    # Two of this address arrive and do not end.
+    head = (
+        "POST /translate_file HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 8000000\r\n"
+        "Content-Type: multipart/form-data; boundary=x\r\n\r\n--x"
+    )
+    parts = urlsplit(url)
+    with ExitStack() as stack:
+        for count in (6, 7):
+            line = socket.create_connection((parts.hostname or "", parts.port or 0), 30)
+            stack.enter_context(line).sendall(head.encode())
+            deadline = time.monotonic() + 30
+            while len(read) < count:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        assert post(secret) == 429, "its key may be anything until it has arrived"
+        assert post(headers=right) == 200
 
 
 def test_a_key_in_the_body_is_a_token(thread_server: Callable[..., str], tmp_path: Path) -> None:
