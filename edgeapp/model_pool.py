@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from edgeapp.console import print_note
 from edgeapp.exit_codes import pull_command
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pipelines.hub import ResolvedModel
 
 __all__ = ["Drafts", "ModelPool", "NO_DRAFTS", "language_code_of"]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,11 @@ class ModelPool:
         self.settings = settings
         self.memory_limit = memory_limit or MemoryLimit()
         self._listed_only = listed_only
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()  # of the dictionaries: no model is loaded under it
+        self._loading = threading.Lock()  # held while a model is loaded or unloaded
+        self._starting = threading.Lock()  # held while the engine is made
+        self._loads: dict[tuple[object, ...], threading.Event] = {}  # set at the end of each
+        self._unloading: set[LoadedModel] = set()
         self._engine: Engine | None = None
         self._transcribers: dict[tuple[Path, Drafts], Transcriber] = {}  # by folder and drafter
         # By folder, source language (None where the model needs none), use of the shortlist, and
@@ -95,7 +101,7 @@ class ModelPool:
     @property
     def engine(self) -> Engine:
         """The engine of all models, which computes for one of them at a time."""
-        with self._lock:
+        with self._starting:
             if self._engine is None:
                 from pipelines.engine import Engine
 
@@ -139,14 +145,17 @@ class ModelPool:
         else:
             target = "en" if task == "translate" else None
             resolved = choose_default("asr", language, target, preferred=self.settings.model)
-        folder = resolved.folder.resolve()
-        with self._lock:
-            self._print_note_once(resolved, automatic=name is None)
-            _check_task(resolved, "asr", "recognize speech")
-            key = (folder, drafts)
-            if key not in self._transcribers:
-                self._transcribers[key] = self._load_transcriber(resolved, drafts)
-            return self._transcribers[key]
+        self._print_note_once(resolved, automatic=name is None)
+        _check_task(resolved, "asr", "recognize speech")
+        key = (resolved.folder.resolve(), drafts)
+
+        def load() -> Transcriber:
+            made = self._load_transcriber(resolved, drafts)
+            with self._lock:
+                self._transcribers[key] = made
+            return made
+
+        return self._once(("asr", *key), lambda: self._transcribers.get(key), load)
 
     def translator(
         self,
@@ -179,20 +188,28 @@ class ModelPool:
         else:
             preferred = self.settings.translation_model
             resolved = choose_default("translation", source, target, preferred=preferred)
+        self._print_note_once(resolved, automatic=name is None)
+        _check_task(resolved, "translation", "translate text")
         folder = resolved.folder.resolve()
-        with self._lock:
-            self._print_note_once(resolved, automatic=name is None)
-            _check_task(resolved, "translation", "translate text")
-            translator = self._translators.get((folder, None, shortlist, drafts))
+
+        def find() -> Translator | None:
+            found = self._translators.get((folder, None, shortlist, drafts))
             # A model whose input names its language has one translator for each.
-            if translator is None or (source and translator.source_codes):
-                translator = self._translators.get((folder, source, shortlist, drafts))
-            if translator is None:
-                translator = self._load_translator(resolved, source, shortlist, drafts)
-            _check_languages(resolved.name, translator, source, target)
-            key = (folder, source if translator.source_codes else None, shortlist, drafts)
-            self._translators[key] = translator  # only a source language that the model has
-            return translator
+            if found is None or (source and found.source_codes):
+                found = self._translators.get((folder, source, shortlist, drafts))
+            return found
+
+        def load() -> Translator:
+            made = self._load_translator(resolved, source, shortlist, drafts)
+            _check_languages(resolved.name, made, source, target)
+            key = (folder, source if made.source_codes else None, shortlist, drafts)
+            with self._lock:
+                self._translators[key] = made  # only a source language that the model has
+            return made
+
+        translator = self._once(("translation", folder, shortlist, drafts), find, load)
+        _check_languages(resolved.name, translator, source, target)
+        return translator
 
     def reader(self, name: str | None) -> Reader:
         """A model that reads pictures.
@@ -208,16 +225,19 @@ class ModelPool:
 
         self._check_listed(name)
         resolved = choose_default("reading") if name is None else resolve(name)
+        self._print_note_once(resolved, automatic=name is None)
+        _check_task(resolved, "reading", "read pictures")
         folder = resolved.folder.resolve()
-        with self._lock:
-            self._print_note_once(resolved, automatic=name is None)
-            _check_task(resolved, "reading", "read pictures")
-            if folder not in self._readers:
-                self._make_room(resolved)
-                with self._measured():
-                    made = Reader(resolved.folder, engine=self.engine, name=resolved.name)
+
+        def load() -> Reader:
+            self._make_room(resolved)
+            with self._measured():
+                made = Reader(resolved.folder, engine=self.engine, name=resolved.name)
+            with self._lock:
                 self._readers[folder] = made
-            return self._readers[folder]
+            return made
+
+        return self._once(("reading", folder), lambda: self._readers.get(folder), load)
 
     def load(self, name: str, task: str) -> None:
         """Load a model before it is needed.
@@ -242,12 +262,18 @@ class ModelPool:
         Raises:
             ModelError: The model is not loaded, or is in use.
         """
+        with self._loading:
+            self._unload(folder)
+
+    def _unload(self, folder: Path) -> None:
+        """`unload`, by a thread that may load and unload models."""
         with self._lock:
             model = next((m for m in self.loaded if m.folder == folder), None)
             if model is None:
                 raise ModelError(f"{folder.name} is not loaded")
             if self._use_counts[folder]:
                 raise ModelError(f"{folder.name} is in use: end what runs on it first")
+            self._unloading.add(model)
             self._transcribers = {
                 key: made for key, made in self._transcribers.items() if made.model is not model
             }
@@ -257,7 +283,11 @@ class ModelPool:
             self._readers = {
                 key: made for key, made in self._readers.items() if made.model is not model
             }
+        try:
             self.engine.unload(model)
+        finally:
+            with self._lock:
+                self._unloading.discard(model)
 
     @contextmanager
     def using(self, *models: Transcriber | Translator | Reader) -> Iterator[None]:
@@ -268,8 +298,9 @@ class ModelPool:
         """
         folders = [each.model.folder for each in models]
         with self._lock:
+            usable = set(self.loaded) - self._unloading
             for each in models:
-                if each.model not in self.loaded:
+                if each.model not in usable:
                     raise ModelError(f"{self.name_of(each)} was unloaded meanwhile: try again")
             self._use_counts.update(folders)
         try:
@@ -322,6 +353,33 @@ class ModelPool:
         LiveTranscriber(recognizer).feed(noise)
         next(iter(recognizer.stream(noise)))
 
+    def _once(
+        self, key: tuple[object, ...], find: Callable[[], T | None], load: Callable[[], T]
+    ) -> T:
+        """What is loaded, or is loaded now.
+
+        Args:
+            key: While one thread loads, others with the same key wait for it. If it fails, the
+                next one tries again.
+            find: Looks for it in the dictionaries.
+            load: Loads it and stores it there. One thread at a time: it makes room first.
+        """
+        while True:
+            with self._lock:
+                if (found := find()) is not None:
+                    return found
+                if (ended := self._loads.get(key)) is None:
+                    self._loads[key] = ended = threading.Event()
+                    break
+            ended.wait()
+        try:
+            with self._loading:
+                return load()
+        finally:
+            with self._lock:
+                del self._loads[key]
+            ended.set()
+
     def _load_transcriber(self, resolved: ResolvedModel, drafts: Drafts) -> Transcriber:
         from pipelines import Transcriber
 
@@ -366,14 +424,16 @@ class ModelPool:
         for model in self.loaded:
             if limit.free_bytes >= need:
                 break
-            if not self._use_counts[model.folder]:
-                self.unload(model.folder)
+            with suppress(ModelError):  # it is in use
+                self._unload(model.folder)
         limit.check(need, resolved.name)
 
     def _print_note_once(self, resolved: ResolvedModel, *, automatic: bool) -> None:
         choice = (resolved.folder.resolve(), automatic)
-        if resolved.note and choice not in self._noted:
+        with self._lock:
+            noted = choice in self._noted
             self._noted.add(choice)
+        if resolved.note and not noted:
             command = f": {pull_command(resolved.better)}" if resolved.better else ""
             print_note(resolved.note + command)
 

@@ -91,7 +91,8 @@ class Engine:
         self._scheduler = Scheduler(self.threads, self._move_to_cpu)
         self._models: dict[tuple[Path, tuple[int, ...] | None], LoadedModel] = {}
         self._wrapped: weakref.WeakSet[LoadedModel] = weakref.WeakSet()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the two above
+        self._loading = threading.Lock()  # held while a model is loaded
 
     @property
     def device(self) -> str:
@@ -155,14 +156,16 @@ class Engine:
         path = Path(folder).expanduser().resolve()
         if not path.is_dir():
             raise CheckpointError(f"{folder} is not a folder")
-        with self._lock:
-            key = path, None if shortlist is None else tuple(sorted(set(shortlist)))
-            if key not in self._models:
+        key = path, None if shortlist is None else tuple(sorted(set(shortlist)))
+        with self._loading:
+            with self._lock:
+                model = self._models.get(key)
+            if model is None:
                 backend = self._scheduler.run(lambda: self._build(*key))
-                self._models[key] = LoadedModel(
-                    backend, self._scheduler, self._max_batch, self._budget
-                )
-            return self._models[key]
+                model = LoadedModel(backend, self._scheduler, self._max_batch, self._budget)
+                with self._lock:
+                    self._models[key] = model
+            return model
 
     def wrap(self, module: Any) -> LoadedModel:
         """Use a transformers module that is in memory already, encoder-decoder or decoder-only.

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from edgeapp.memory_limit import MemoryLimitReached
 from edgeapp.model_pool import ModelPool
 from edgeapp.settings import Settings
 from pipelines import Transcriber, Translator
@@ -109,6 +113,81 @@ def test_threads_share_a_model(task: str, hub_cache: Path) -> None:
     assert len(models) == 4
     assert all(each is models[0] for each in models)
     assert len(pool.loaded) == 1
+
+
+class Held:
+    """A step that waits until it is let go, and counts how often it has begun."""
+
+    def __init__(self, step: Callable[..., Any]) -> None:
+        self._step, self.begun, self.go_on = step, threading.Semaphore(0), threading.Event()
+        self.times = 0
+
+    def __get__(self, owner: Any, kind: Any) -> Callable[..., Any]:
+        return partial(self, owner)
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        self.times += 1
+        self.begun.release()
+        assert self.go_on.wait(60)
+        return self._step(*arguments, **options)
+
+
+def in_threads(*calls: Callable[[], Any]) -> list[Future[Any]]:
+    executor = ThreadPoolExecutor(len(calls))
+    try:
+        return [executor.submit(call) for call in calls]
+    finally:
+        executor.shutdown(wait=False)
+
+
+def test_a_model_that_is_loaded_does_not_wait_for_one_that_loads(
+    hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Start, the end of another session, and the list of models."""
+    pool = ModelPool(Settings(threads=1))
+    recognizer = pool.transcriber("demo", None)
+    session = pool.using(recognizer)
+    session.__enter__()
+    build = Held(Engine._build)
+    monkeypatch.setattr(Engine, "_build", build)
+    (loading,) = in_threads(lambda: pool.translator("demo-en-de", None, None))
+    try:
+        assert build.begun.acquire(timeout=60)
+
+        def start_and_end() -> int:
+            with pool.using(pool.transcriber("demo", None)):
+                session.__exit__(None, None, None)
+                return len(pool.loaded)
+
+        (other,) = in_threads(start_and_end)
+        assert other.result(60) == 1
+        assert not loading.done()
+    finally:
+        build.go_on.set()
+    assert pool.name_of(loading.result(60)) == "demo-en-de"
+    assert pool.use_count(recognizer.model.folder) == 0
+
+
+def test_a_load_that_fails_is_tried_again_by_the_next(
+    hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool, failures = ModelPool(Settings(threads=1)), [MemoryLimitReached("it does not fit")]
+    original = ModelPool._load_translator
+
+    def load(*arguments: Any) -> Translator:
+        if failures:
+            raise failures.pop()
+        return original(*arguments)
+
+    held = Held(load)
+    monkeypatch.setattr(ModelPool, "_load_translator", held)
+    waiting = in_threads(*[lambda: pool.translator("demo-en-de", "en", None)] * 3)
+    assert held.begun.acquire(timeout=60)
+    held.go_on.set()
+    made = [future for future in waiting if future.exception(60) is None]
+    assert len(made) == 2, "one was told that it does not fit"
+    assert made[0].result() is made[1].result()
+    assert held.times == 2
 
 
 def add_to_cache(hub_cache: Path, repository: str, folder: Path) -> None:
