@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -111,10 +112,12 @@ class History:
         language: str | None = None,
         target: str | None = None,
         model: str | None = None,
+        background: bool = False,
     ) -> Iterator[Journal]:
         """A journal that writes a record while it grows.
 
-        Everything added survives kill -9. Without any text added, no record is created.
+        Everything added survives kill -9; in the background, once it is written, which begins at
+        once. Without any text added, no record is created.
 
         Args:
             kind: of the record.
@@ -122,9 +125,10 @@ class History:
             language: code of the source language, if known.
             target: code of the language translated into.
             model: name of the model.
+            background: adding a cue never waits for the file.
         """
         heading = Heading(self._owner, kind, title, language, target, model, datetime.now(UTC))
-        journal = Journal(self._store, heading, self._warn_once)
+        journal = Journal(self._store, heading, self._warn_once, background=background)
         try:
             yield journal
         finally:
@@ -303,6 +307,11 @@ class History:
         if self._store.run(lambda db: db.execute(waiting, (before,)).fetchone()[0], writes=False):
             self._delete("WHERE deleted <= ?", before)
 
+    def empty_trash_soon(self, older_than_s: float) -> None:
+        """As `empty_trash`, in another thread, for which `close` waits."""
+        if self._store is not None:
+            self._store.in_background(lambda: self.empty_trash(older_than_s))
+
     def keep_sound(self, record: int, recording: Path, suffix: str = "") -> bool:
         """Move a recording into the history, to be played with its record.
 
@@ -385,25 +394,27 @@ class History:
     def _delete(self, where: str, *values: int | str) -> bool:
         if self._store is None:
             return False
-        indexed = self._store.indexed
+        store = self._store
+        chosen = store.run(
+            lambda db: db.execute(f"SELECT id, sound FROM records {where}", values).fetchall(),
+            writes=False,
+        )
 
-        def work(db: sqlite3.Connection) -> tuple[int, list[str]]:
-            rows = db.execute(f"SELECT sound FROM records {where}", values)
-            sounds = [row[0] for row in rows if row[0] is not None]
-            if indexed:
+        def delete(db: sqlite3.Connection, record: int) -> int:
+            if store.indexed:
                 db.execute(
-                    "INSERT INTO found (found, rowid, plain) SELECT 'delete', id, plain "
-                    f"FROM entries WHERE record IN (SELECT id FROM records {where})",
-                    values,
+                    "INSERT INTO found (found, rowid, plain) SELECT 'delete', id, plain FROM "
+                    f"entries WHERE record IN (SELECT id FROM records {where} AND id = ?)",
+                    (*values, record),
                 )
-                # The index keeps deleted text until its segments are merged.
-                db.execute("INSERT INTO found (found) VALUES ('optimize')")
-            return db.execute(f"DELETE FROM records {where}", values).rowcount, sounds
+            gone = db.execute(f"DELETE FROM records {where} AND id = ?", (*values, record))
+            return gone.rowcount
 
-        deleted, sounds = self._store.run(work)
-        self._store.wipe()
-        self._sounds.remove(sounds)
-        return deleted > 0
+        # One after the other, so that cues of others are written between.
+        deleted = [row for row in chosen if store.run(partial(delete, record=row[0]))]
+        store.wipe()
+        self._sounds.remove([sound for _, sound in deleted if sound is not None])
+        return bool(deleted)
 
     def _change(self, statement: str, *values: object) -> bool:
         if self._store is None:

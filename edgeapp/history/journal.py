@@ -62,15 +62,29 @@ class Journal:
     If the record is deleted meanwhile, later cues are discarded.
     """
 
-    def __init__(self, store: Store | None, heading: Heading, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: Store | None,
+        heading: Heading,
+        warn: Callable[[str], None],
+        *,
+        background: bool = False,
+    ) -> None:
         """
         Args:
             store: None: nothing is written.
             heading: of the record.
             warn: called with a message if writing fails.
+            background: cues are written in a thread of the journal's own, at once, so that adding
+                one never waits for the file; else before `add` returns.
         """
         self._store, self._heading, self._warn = store, heading, warn
-        self._lock = threading.Lock()
+        self._background = background
+        self._writer: threading.Thread | None = None
+        self._closed = False
+        self._lock = threading.Lock()  # of what is not written yet, for which captions wait
+        self._changed = threading.Condition(self._lock)
+        self._writing = threading.Lock()  # held while the file is written
         self._pending: list[Entry] = []  # not written yet
         self._language, self._duration_s = heading.language, 0.0
         self._id: int | None = None
@@ -102,8 +116,16 @@ class Journal:
                 if cue.text.strip():
                     self._pending.append(entry_of(cue, translated=translated))
                 self._duration_s = max(self._duration_s, cue.end)
-            if time.monotonic() >= self._retry_at:
-                self._write()
+            if self._background:
+                if self._writer is None:
+                    self._writer = threading.Thread(
+                        target=self._write_in_background, name="edgeapp-history", daemon=True
+                    )
+                    self._writer.start()
+                self._changed.notify()
+            ready = not self._background and time.monotonic() >= self._retry_at
+        if ready:
+            self._write()
 
     def describe(self, *, language: str | None = None, duration_s: float = 0.0) -> None:
         """Set the language and extend the duration; written with the next cue or by `close`."""
@@ -114,29 +136,47 @@ class Journal:
     def close(self) -> None:
         """Write the remaining cues."""
         with self._lock:
+            self._closed = True
+            self._changed.notify()
+        if self._writer is not None:
+            self._writer.join()
+        self._write()
+
+    def _write_in_background(self) -> None:
+        while True:
+            with self._lock:
+                self._changed.wait_for(lambda: self._closed or self._pending)
+                while not self._closed and (left := self._retry_at - time.monotonic()) > 0:
+                    self._changed.wait(left)
+                if self._closed:
+                    return
             self._write()
 
     def _write(self) -> None:
-        if self._store is None or (self._id is None and not self._pending):
-            return
-        try:
-            record = self._store.run(self._save)
-        except OutputError as error:
-            self._warn(str(error))
-            self._retry_at = time.monotonic() + _RETRY_S
-            return
-        if record is None:  # deleted by the user: it must not be created again
-            self._store = None
-        else:
-            self._id, self._file = record, self._store.identity
-        self._pending.clear()
+        with self._writing:
+            with self._lock:
+                store, entries = self._store, list(self._pending)
+            if store is None or (self._id is None and not entries):
+                return
+            try:
+                record = store.run(lambda db: self._save(db, store, entries))
+            except OutputError as error:
+                self._warn(str(error))
+                self._retry_at = time.monotonic() + _RETRY_S
+                return
+            with self._lock:
+                if record is None:  # deleted by the user: it must not be created again
+                    self._store = None
+                    self._pending.clear()
+                else:
+                    self._id, self._file = record, store.identity
+                    del self._pending[: len(entries)]
 
-    def _save(self, db: sqlite3.Connection) -> int | None:
-        """Write the pending cues; returns the id of the record, None if it was deleted."""
-        assert self._store is not None
+    def _save(self, db: sqlite3.Connection, store: Store, entries: list[Entry]) -> int | None:
+        """Write cues; returns the id of the record, None if it was deleted."""
         record = self._id
         # If the file was moved aside, the record continues in the new file.
-        if record is None or self._file != self._store.identity:
+        if record is None or self._file != store.identity:
             record = self._insert_record(db)
         else:
             updated = db.execute(
@@ -145,8 +185,8 @@ class Journal:
             )
             if not updated.rowcount:
                 return None
-        for entry in self._pending:
-            insert_entry(db, record, entry, indexed=self._store.indexed)
+        for entry in entries:
+            insert_entry(db, record, entry, indexed=store.indexed)
         return record
 
     def _insert_record(self, db: sqlite3.Connection) -> int | None:

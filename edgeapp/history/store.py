@@ -8,11 +8,13 @@ from __future__ import annotations
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import quote
 
 from edgeapp.history.recovery import read_rows, restore_rows
 from edgeapp.history.schema import (
@@ -32,6 +34,8 @@ from pipelines import OutputError
 __all__ = ["Store"]
 
 T = TypeVar("T")
+_MERGED_PAGES = 64  # of the index, written in one transaction
+_PAUSE_S = 0.001
 
 
 class _NewerFile(Exception):
@@ -58,6 +62,8 @@ class Store:
         """
         self.path, self._warn = path, warn
         self._lock = threading.RLock()
+        self._beginning = threading.Lock()  # held while work in the background begins
+        self._worker: threading.Thread | None = None
         self._connection: sqlite3.Connection | None = None
         self.identity: tuple[int, int] | None = None
         self.indexed = has_trigrams()
@@ -75,12 +81,17 @@ class Store:
         Raises:
             OutputError: the file cannot be used.
         """
-        with self._lock, self._errors():
-            try:
-                return self._transaction(work, writes)
-            except sqlite3.DatabaseError as error:
-                self._repair(error)
-                return self._transaction(work, writes)
+        with self._errors():
+            if not writes and self._is_open():
+                # Beside writers. What fails is tried again below, where the file is repaired.
+                with suppress(sqlite3.DatabaseError):
+                    return self._read(work)
+            with self._lock:
+                try:
+                    return self._transaction(work, writes)
+                except sqlite3.DatabaseError as error:
+                    self._repair(error)
+                    return self._transaction(work, writes)
 
     def check(self) -> bool:
         """Read every page, and repair what is damaged.
@@ -103,16 +114,68 @@ class Store:
                 return False
 
     def wipe(self) -> None:
-        """Remove deleted text from the file and its write-ahead log."""
+        """Remove deleted text from the file and its write-ahead log, in steps: others write between
+        them."""
         # Not possible while other connections are open; the next deletion does it then.
-        with self._lock, suppress(OutputError), self._errors():
-            connection = self._connect()
-            if not connection.execute("SELECT EXISTS (SELECT 1 FROM records)").fetchone()[0]:
-                connection.execute("VACUUM")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        with suppress(OutputError), self._errors():
+            if self.indexed:
+                self._merge_index()
+            with self._lock:
+                connection = self._connect()
+                if not connection.execute("SELECT EXISTS (SELECT 1 FROM records)").fetchone()[0]:
+                    connection.execute("VACUUM")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Run `work` in a thread, unless earlier work still runs there. Its OutputErrors are
+        dropped."""
+
+        def run() -> None:
+            with suppress(OutputError):
+                work()
+
+        with self._beginning:
+            if self._worker is None or not self._worker.is_alive():
+                self._worker = threading.Thread(target=run, name="edgeapp-trash", daemon=True)
+                self._worker.start()
 
     def close(self) -> None:
-        """Close the file; the next use opens it again."""
+        """Close the file, when the work in the background has ended; the next use opens it."""
+        with self._beginning:
+            worker = self._worker
+        if worker is not None:
+            worker.join()
+        self._disconnect()
+
+    def _merge_index(self) -> None:
+        """Merge the segments of the index, which keep deleted text until then."""
+        pages = -_MERGED_PAGES  # less than zero: begin to merge all of them
+
+        def step(db: sqlite3.Connection) -> bool:
+            before = db.total_changes
+            db.execute("INSERT INTO found (found, rank) VALUES ('merge', ?)", (pages,))
+            return db.total_changes - before >= 2  # else there was no more to do
+
+        while self.run(step):
+            pages = _MERGED_PAGES
+            time.sleep(_PAUSE_S)  # in which a thread that waits takes the lock
+
+    def _is_open(self) -> bool:
+        """Whether the file at the path is the one that was opened and prepared."""
+        return self._connection is not None and _identity(self.path) == self.identity
+
+    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on a connection of its own, for which no writer waits."""
+        # "rw": a file that was moved away meanwhile is not created again.
+        uri = f"file:{quote(str(self.path.absolute()))}?mode=rw"
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        with closing(connection):
+            connection.text_factory = _decoded
+            connection.execute("PRAGMA query_only=ON")
+            connection.execute("BEGIN")
+            return work(connection)
+
+    def _disconnect(self) -> None:
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -126,9 +189,9 @@ class Store:
 
     def _connect(self) -> sqlite3.Connection:
         # The file may have been deleted, or moved aside by another process.
-        if self._connection is not None and _identity(self.path) == self.identity:
+        if self._connection is not None and self._is_open():
             return self._connection
-        self.close()
+        self._disconnect()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             self._connection = self._open()
@@ -161,7 +224,7 @@ class Store:
                 with suppress(PermissionError):  # another user's file, writable for us
                     self.path.chmod(0o600)
             # Invalid UTF-8 from a damaged file is replaced instead of raising.
-            connection.text_factory = lambda text: text.decode("utf-8", "replace")
+            connection.text_factory = _decoded
             self._prepare(connection)
         except BaseException:
             connection.close()
@@ -252,7 +315,7 @@ class Store:
             Its new path; None if another process has moved it already.
         """
         identity = self.identity
-        self.close()
+        self._disconnect()
         if identity is None or _identity(self.path) != identity:
             return None
         aside = next(
@@ -285,6 +348,10 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
+
+
+def _decoded(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _is_damaged(error: sqlite3.DatabaseError) -> bool:

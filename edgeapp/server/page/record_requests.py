@@ -25,7 +25,7 @@ _UNDO_S = 60.0
 
 
 def _list_records(message: Message, history: History) -> Message:
-    history.empty_trash(_UNDO_S)
+    history.empty_trash_soon(_UNDO_S)
     search, offset = text_field(message, "search", _MAX_SEARCH), message.get("offset", 0)
     if len(search.split()) > _MAX_SEARCH_WORDS:
         raise OptionError(f"search for at most {_MAX_SEARCH_WORDS} words at once")

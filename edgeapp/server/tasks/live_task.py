@@ -185,7 +185,11 @@ class LiveTask:
         with (
             self._pool.using(*live.models),
             self._history.recording(
-                "live", language=live.language, target=self._choice.target, model=live.model_name
+                "live",
+                language=live.language,
+                target=self._choice.target,
+                model=live.model_name,
+                background=True,
             ) as journal,
         ):
             if (audience := self._audience) is not None:
@@ -208,7 +212,7 @@ class LiveTask:
                         continue
                     with self._lock:
                         messages = list(lines.update(event))
-                        _store(messages, journal)  # stored before it is shown
+                        _store(messages, journal)
                         if self._audience is not None:
                             self._audience.put(event)
                         for message in messages:

@@ -8,12 +8,14 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from edgeapp.history import History, SpokenCue, TranslatedCue
+from edgeapp.history import History, SpokenCue, TranslatedCue, store
 from edgeapp.history.recovery import read_rows
 from edgeapp.history.schema import MIGRATIONS
 from edgeapp.subtitles.formats import Cue, Transcript, render
@@ -22,8 +24,9 @@ from tests.edgeapp.history.records import add_file
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
-    return History(tmp_path / "folder" / "history.db", pytest.fail)
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "folder" / "history.db", pytest.fail) as opened:
+        yield opened
 
 
 def talk(history: History, title: str = "talk.flac") -> int:
@@ -207,11 +210,107 @@ def test_a_killed_process_keeps_its_record(tmp_path: Path) -> None:
         assert process.stdout is not None
         said = [process.stdout.readline() for _ in range(30)]
         process.send_signal(signal.SIGKILL)
-    history = History(path, pytest.fail)
+    with History(path, pytest.fail) as history:
+        record = history.open(history.list()[0].id)
+        assert record is not None
+        assert len(record.transcript.segments) >= int(said[-1]) + 1
+        assert history.search("sentence 29")
+
+
+_LIVE_SPEAKER = """
+import sys, time
+from pathlib import Path
+from edgeapp.history import History
+from edgeapp.subtitles.formats import Cue
+with History(Path(sys.argv[1])).recording("live", background=True) as journal:
+    for second in range(30):
+        journal.add(Cue(second, second + 1, f"sentence {second}."))
+    print("said", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_cues_in_the_background_are_written_at_once_and_survive_a_kill(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+    with (
+        History(path, pytest.fail) as history,
+        subprocess.Popen(
+            [sys.executable, "-c", _LIVE_SPEAKER, path], stdout=subprocess.PIPE, env=environment
+        ) as process,
+    ):
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"said\n"
+        deadline = time.monotonic() + 30
+        while not history.search("sentence 29"):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        record = history.open(history.list()[0].id)
+        assert record is not None
+        said = [cue.text.strip() for cue in record.transcript.segments]
+        assert said == [f"sentence {second}." for second in range(30)]
+
+
+def test_cues_in_the_background_do_not_wait_for_the_file(history: History) -> None:
+    """A search, or the removal of a large record, may hold it for seconds."""
+    kept = talk(history)
+    held, go_on = threading.Event(), threading.Event()
+
+    def hold(db: object) -> None:
+        held.set()
+        assert go_on.wait(60)
+
+    assert history._store is not None
+    holding = threading.Thread(target=history._store.run, args=(hold,))
+    holding.start()
+    try:
+        assert held.wait(20)
+        with history.recording("live", background=True) as journal:
+            for second in range(20):
+                journal.add(Cue(second, second + 1, f"sentence {second}."))
+            journal.translate(Cue(0.0, 1.0, "Satz 0."))
+            assert journal.id is None
+            # Neither does reading.
+            assert [one.id for one in history.search("morning")] == [kept]
+            assert history.open(kept) is not None
+            go_on.set()
+    finally:
+        go_on.set()
+        holding.join(20)
     record = history.open(history.list()[0].id)
     assert record is not None
-    assert len(record.transcript.segments) >= int(said[-1]) + 1
-    assert history.search("sentence 29")
+    said = [cue.text.strip() for cue in record.transcript.segments]
+    assert said == [f"sentence {second}." for second in range(20)], "its end writes the rest"
+    assert record.translation == "Satz 0."
+
+
+def test_others_write_while_a_record_is_removed_from_a_large_history(
+    history: History, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with history.recording("file") as journal:
+        texts = [f"word {second * 7919 % 10_007}" for second in range(6_000)]
+        journal.extend([Cue(second, second + 1, text) for second, text in enumerate(texts)])
+    secret = history.add_text("a very secret thing", "geheim")
+    assert secret is not None
+    other, written = talk(history), list[int]()
+
+    def between(seconds: float) -> None:
+        history.rename(other, f"meanwhile {len(written)}")
+        written.append(1)
+
+    monkeypatch.setattr(store, "_MERGED_PAGES", 4)
+    monkeypatch.setattr(store.time, "sleep", between)
+    assert history.delete(secret)
+    monkeypatch.undo()
+    assert len(written) > 5, "in steps"
+    assert [one.id for one in history.search("meanwhile")] == [other]
+    assert len(history.search("word 7919")) == 1
+    history.close()
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "folder").iterdir())
+    assert b"secret" not in stored
+    assert b"Good morning" in stored
 
 
 def test_only_its_owner_may_read_it(history: History, tmp_path: Path) -> None:
@@ -303,6 +402,7 @@ def test_the_oldest_sounds_give_way_to_new_ones(tmp_path: Path) -> None:
     assert sounds_in(tmp_path) == [400_001, 400_002]
     assert not history.keep_sound(records[0], recording(tmp_path, 2_000_000)), "over the quota"
     assert sounds_in(tmp_path) == [400_001, 400_002]
+    history.close()
 
 
 def test_a_discarded_record_can_be_restored_until_the_trash_is_emptied(

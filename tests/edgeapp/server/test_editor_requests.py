@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgeapp.history import History
+from edgeapp.history.store import Store
 from edgeapp.model_pool import ModelPool
+from edgeapp.server.page import record_requests
 from edgeapp.server.page.page_api import PageApi
 from edgeapp.server.page.sentence_requests import carry_links
 from edgeapp.server.page.sounds import media_suffix
@@ -29,13 +32,41 @@ def api() -> PageApi:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> History:
-    return History(tmp_path / "history.db", pytest.fail)
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "history.db", pytest.fail) as opened:
+        yield opened
 
 
 @pytest.fixture
 def ask(api: PageApi, history: History) -> Ask:
     return lambda kind, **fields: api.reply({"type": kind, **fields}, history)
+
+
+def test_the_list_of_records_does_not_wait_for_the_trash(
+    ask: Ask, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    removed = history.add_text("a secret", "")
+    kept = history.add_text("a letter", "")
+    assert ask("delete", record=removed)["deleted"] == (removed,)
+    monkeypatch.setattr(record_requests, "_UNDO_S", 0.0)
+    begun, go_on = threading.Event(), threading.Event()
+    wipe = Store.wipe
+
+    def slow(self: Store) -> None:
+        begun.set()
+        assert go_on.wait(60)
+        wipe(self)
+
+    monkeypatch.setattr(Store, "wipe", slow)
+    try:
+        listed = [ask("history", search="")["records"] for _ in range(3)]
+        assert begun.wait(20)
+        listed.append(ask("history", search="")["records"])
+    finally:
+        go_on.set()
+    assert [[record["id"] for record in records] for records in listed] == [[kept]] * 4
+    history.close()  # when the trash is empty
+    assert history.restore((removed or 0,)) == 0
 
 
 def test_corrections_keep_the_times_of_words(ask: Ask, history: History) -> None:

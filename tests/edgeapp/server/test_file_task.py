@@ -126,6 +126,7 @@ def test_speech_in_the_target_language_is_shown_and_stored_as_its_own_translatio
     assert sound is not None
     assert sound.name.endswith(".flac")
     assert sound.read_bytes() == (assets_folder() / "samples" / "question.flac").read_bytes()
+    history.close()
 
 
 @pytest.mark.slow
@@ -142,6 +143,7 @@ def test_doubtful_words_of_the_translation_are_sent_and_stored(
     assert record is not None
     stored = [getattr(cue, "doubts", None) for cue in record.transcript.translation]
     assert stored == [cue["doubts"] for cue in cues]
+    history.close()
 
 
 def test_a_task_that_was_cancelled_before_it_began(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 
 from edgeapp.history import History
+from edgeapp.history.store import Store
 from edgeapp.live.events import (
     SessionEnded,
     SpeakerEvent,
@@ -245,6 +248,52 @@ def test_committed_text_is_stored_when_the_tab_is_closed(
     with pytest.raises(TaskCancelled):
         task.run(lambda message: None)
     assert [cue.text for cue in kept] == ["Half a sentence"]
+
+
+def test_captions_do_not_wait_for_the_history(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Another thread may write, search or remove for seconds."""
+    sentences = [f" This is sentence {number}." for number in range(20)]
+    shown: list[str] = []
+    go_on = threading.Event()
+    run = Store.run
+
+    def slow(self: Store, *arguments: Any, **options: Any) -> Any:
+        assert go_on.wait(60)
+        return run(self, *arguments, **options)
+
+    class Session:
+        def run(self, source: object) -> Iterator[object]:
+            for number, text in enumerate(sentences):
+                yield SpeechStarted(number)
+                yield CommittedText(text, number, number + 0.9)
+                yield SpeechEnded(number + 0.9)
+            assert len([text for text in shown if "sentence" in text]) == len(sentences)
+            go_on.set()
+            yield SessionEnded(20.0)
+
+    def send(message: dict[str, Any]) -> None:
+        if message["type"] == "live_cue":
+            shown.append(message["text"])
+
+    @contextmanager
+    def using(*models: object) -> Iterator[None]:
+        yield
+
+    setup = SimpleNamespace(models=(), language="en", model_name="demo", session=Session())
+    monkeypatch.setattr(
+        "edgeapp.server.tasks.live_task.make_live_setup", lambda pool, choice, speakers: setup
+    )
+    monkeypatch.setattr(Store, "run", slow)
+    pool: Any = SimpleNamespace(using=using, memory_limit=MemoryLimit())
+    choice: Any = SimpleNamespace(target=None)
+    with History(tmp_path / "history.db", pytest.fail) as history:
+        LiveTask(pool, history, choice, 16_000).run(send)
+        (summary,) = history.list()
+        record = history.open(summary.id)
+    assert record is not None
+    assert [cue.text for cue in record.transcript.segments] == sentences, "none is lost"
 
 
 def test_captions_of_two_speakers_that_are_cancelled_end_as_cancelled(
