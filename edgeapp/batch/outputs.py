@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from edgeapp.documents.subtitle_file import is_subtitle_file
-from edgeapp.file_lock import is_at, try_lock
+from edgeapp.file_lock import is_at, is_locked, try_lock
+from edgeapp.file_names import beside, fitting
 from edgeapp.output_errors import output_errors
 from pipelines import OptionError, OutputError
 
@@ -22,6 +23,7 @@ __all__ = [
     "output_names",
     "plan_translations",
     "prepare_folder",
+    "reserved",
     "write_atomically",
 ]
 
@@ -121,7 +123,7 @@ def plan_translations(
 
 
 def _translation_path(folder: Path, stem: str, suffix: str, language: str) -> Path:
-    return folder / f"{stem}.{language}{suffix}"
+    return fitting(folder / f"{stem}.{language}{suffix}", f".{language}{suffix}")
 
 
 def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> None:
@@ -139,6 +141,37 @@ def check_no_collisions(outputs: Sequence[Path], inputs: Sequence[str] = ()) -> 
         if path in taken:
             raise OptionError(f"two inputs would be written to {path}: rename one of them")
         taken.add(path)
+
+
+@contextmanager
+def reserved(paths: Iterable[Path]) -> Iterator[None]:
+    """A context in which no other process reserves the same files, by hidden files beside them.
+
+    Raises:
+        OutputError: Another process has reserved one, or it could not be written.
+    """
+    with ExitStack() as stack:
+        for path in sorted(paths):
+            stack.enter_context(_reserved(path))
+        yield
+
+
+@contextmanager
+def _reserved(path: Path) -> Iterator[None]:
+    name = beside(path, ".lock", ".")
+    with output_errors(path):
+        file = os.open(name, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    try:
+        # A process that has just ended deletes the file: a lock of it is worth nothing then.
+        if is_locked(file) or not is_at(file, name):
+            raise OutputError(f"{path} is being written by another run: -o names another place")
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # Windows deletes no open file
+                name.unlink()
+    finally:
+        os.close(file)
 
 
 def write_atomically(
@@ -189,7 +222,7 @@ def _open_temporary(path: Path) -> tuple[Path, BinaryIO]:
     """
     flags = os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     for number in range(_TEMPORARY_NAMES):
-        temporary = path.with_name(f".{path.name}.{number}.tmp")
+        temporary = beside(path, f".{number}.tmp", ".")
         try:
             file, is_new = os.open(temporary, flags | os.O_CREAT | os.O_EXCL, 0o666), True
         except FileExistsError:
@@ -205,5 +238,5 @@ def _open_temporary(path: Path) -> tuple[Path, BinaryIO]:
         if is_new:
             temporary.unlink(missing_ok=True)
             break
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = beside(path, f".{secrets.token_hex(4)}.tmp", ".")
     return temporary, temporary.open("xb")  # where there are no locks

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from edgeapp.batch.journal.decisions import Decision
-from edgeapp.batch.journal.job_journal import JobJournal
-from edgeapp.batch.outputs import write_atomically
+from edgeapp.batch.journal.job_journal import JobJournal, Origin
+from edgeapp.batch.outputs import reserved, write_atomically
 from pipelines import OutputError
 
 __all__ = ["ResultWriter"]
@@ -25,10 +25,20 @@ class ResultWriter:
     Args:
         journal: Knows what was written by earlier runs; None: no existing file is known.
         overwrite: Replace files of any origin.
+        origin: The input that the results are made from; None if that is not known.
     """
 
-    def __init__(self, journal: JobJournal | None = None, overwrite: bool = False) -> None:
-        self._journal, self._overwrite = journal, overwrite
+    def __init__(
+        self,
+        journal: JobJournal | None = None,
+        overwrite: bool = False,
+        origin: Origin | None = None,
+    ) -> None:
+        self._journal, self._overwrite, self._origin = journal, overwrite, origin
+
+    def of(self, origin: Origin) -> ResultWriter:
+        """Return a writer of the results of an input."""
+        return ResultWriter(self._journal, self._overwrite, origin)
 
     def check(self, paths: Iterable[Path]) -> None:
         """Check that files can be replaced; before any work is done.
@@ -36,7 +46,8 @@ class ResultWriter:
         An empty file can be: mktemp makes such.
 
         Raises:
-            OutputError: One exists and was not written by an earlier run, or was edited since.
+            OutputError: One exists and was not written by an earlier run, was edited since, or
+                holds the result of another input.
         """
         for path in paths:
             if self._overwrite or not path.is_file() or not path.stat().st_size:
@@ -46,9 +57,28 @@ class ResultWriter:
                 problem = "exists, and no run in the journal has written it"
             elif _digest_of(path) not in known:
                 problem = "was edited since it was written"
+            elif (other := self._other_origin(path)) is not None:
+                problem = f"holds the result of {other}"
             else:
                 continue
             raise OutputError(f"{path} {problem}: --overwrite replaces it, -o names another place")
+
+    def _other_origin(self, path: Path) -> str | None:
+        if self._journal is None or self._origin is None:
+            return None
+        return self._journal.other_origin(path, self._origin)
+
+    @contextmanager
+    def reserve(self, paths: Iterable[Path]) -> Iterator[None]:
+        """Check that files can be replaced, and reserve them until the end of the context.
+
+        Raises:
+            OutputError: As `check`, or another run works on one of them.
+        """
+        files = list(paths)
+        with reserved(files):
+            self.check(files)
+            yield
 
     def plan(self, source: str, decision: Decision, verb: str, paths: Iterable[Path]) -> str:
         """A line that says what a run would do with an input, or why it would refuse."""
@@ -92,7 +122,7 @@ class ResultWriter:
             write_atomically(path, content)
             return
         # Noted before the file is there: a run that is killed in between knows its file again.
-        write_atomically(path, content, partial(journal.note_file, path))
+        write_atomically(path, content, partial(journal.note_file, path, origin=self._origin))
         journal.forget_earlier_files(path)
 
     def note(self, path: Path, written: Path) -> None:
@@ -104,7 +134,7 @@ class ResultWriter:
         """
         digest = _digest_of(written)
         if self._journal is not None and digest is not None:
-            self._journal.note_file(path, digest)
+            self._journal.note_file(path, digest, self._origin)
 
 
 def _digest_of(path: Path) -> str | None:

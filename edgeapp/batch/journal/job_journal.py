@@ -20,12 +20,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
 
+from edgeapp.batch.journal.part_file import content_digest
 from edgeapp.batch.journal.pieces import Piece
 from edgeapp.file_lock import is_at, try_lock
 from edgeapp.output_errors import output_errors
 from pipelines import OutputError
 
-__all__ = ["Job", "JobJournal", "JobRecord", "State"]
+__all__ = ["Job", "JobJournal", "JobRecord", "Origin", "State"]
 
 _KEEP_DAYS = 30  # of jobs that no run has gone on with
 _KEEP_FILES_DAYS = 365
@@ -40,11 +41,15 @@ CREATE TABLE IF NOT EXISTS pieces (
     PRIMARY KEY (key, number)
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS files (
-    path TEXT, digest TEXT, written REAL, PRIMARY KEY (path, digest)
+    path TEXT, digest TEXT, written REAL, source TEXT, source_digest TEXT,
+    PRIMARY KEY (path, digest)
 ) WITHOUT ROWID;
 """
 # Columns that a journal of an earlier version lacks.
-_ADDED = {"lines": "INTEGER", "choices": "TEXT DEFAULT '{}'"}
+_ADDED = {
+    "jobs": {"lines": "INTEGER", "choices": "TEXT DEFAULT '{}'"},
+    "files": {"source": "TEXT", "source_digest": "TEXT"},
+}
 
 
 class State(StrEnum):
@@ -89,6 +94,36 @@ class JobRecord:
     outputs: dict[str, str]
     lines: int | None
     choices: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An input, as the input of results.
+
+    Attributes:
+        name: Its absolute path; its address; "-" for stdin.
+        path: The file that it can be read from; None: it can be read once only.
+    """
+
+    name: str
+    path: Path | None = None
+
+    @classmethod
+    def of(cls, path: str, shown: str) -> Origin:
+        """Return the origin for an input that is read from `path`, and named `shown`."""
+        if path == "-" or not os.path.isfile(path):  # noqa: PTH113  # not for any length of a name
+            return cls("-")
+        absolute = Path(path).absolute()
+        return cls(str(absolute) if shown == path else shown, absolute)
+
+    @property
+    def digest(self) -> str | None:
+        """SHA-256 of its content, or None."""
+        if self.path is None:
+            return None
+        with suppress(OSError):
+            return content_digest(self.path)
+        return None
 
 
 _COLUMNS = ", ".join(field.name for field in fields(JobRecord))
@@ -169,18 +204,29 @@ class JobJournal:
         with self._lock(key) as free:
             return not free
 
-    def note_file(self, path: Path, digest: str) -> None:
+    def note_file(self, path: Path, digest: str, origin: Origin | None = None) -> None:
         """Remember what is about to be written to a file.
 
         Args:
             path: The file.
             digest: SHA-256 of the content.
+            origin: The input that it is made from; None if that is not known.
 
         Raises:
             OutputError: The journal cannot be written.
         """
-        values = (_storable(str(path.absolute())), digest, time.time())
-        self.execute("INSERT OR REPLACE INTO files VALUES (?, ?, ?)", values)
+        name = None if origin is None else _storable(origin.name)
+        self.execute(
+            "INSERT OR REPLACE INTO files (path, digest, written, source, source_digest) "
+            "VALUES (?, ?, ?, ?, ?)",
+            (
+                _storable(str(path.absolute())),
+                digest,
+                time.time(),
+                name,
+                None if origin is None else origin.digest,
+            ),
+        )
 
     def forget_earlier_files(self, path: Path) -> None:
         """Forget all that was written to a file but the last."""
@@ -196,6 +242,25 @@ class JobJournal:
         where = (_storable(str(path.absolute())),)
         rows = self.execute("SELECT digest FROM files WHERE path = ?", where)
         return {digest for (digest,) in rows}
+
+    def other_origin(self, path: Path, origin: Origin) -> str | None:
+        """Return the name of the input whose result a file holds, or None.
+
+        None stands for the input itself, at its path or under another name, and for a file whose
+        input is not known: one that an earlier version has written.
+
+        Args:
+            path: The file.
+            origin: The input that would replace it.
+        """
+        row = self.execute(
+            "SELECT source, source_digest FROM files WHERE path = ? ORDER BY written DESC LIMIT 1",
+            (_storable(str(path.absolute())),),
+        )
+        if not row or row[0][0] in (None, _storable(origin.name)):
+            return None
+        source, digest = row[0]
+        return None if digest is not None and digest == origin.digest else str(source)
 
     def delete(self, key: str) -> None:
         """Delete a job."""
@@ -255,10 +320,11 @@ class JobJournal:
 
     def _add_columns(self) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
-        there = {row[1] for row in self._connection.execute("PRAGMA table_info(jobs)")}
-        for name, kind in _ADDED.items():
-            if name not in there:
-                self._connection.execute(f"ALTER TABLE jobs ADD COLUMN {name} {kind}")
+        for table, columns in _ADDED.items():
+            there = {row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")}
+            for name, kind in columns.items():
+                if name not in there:
+                    self._connection.execute(f"ALTER TABLE {table} ADD COLUMN {name} {kind}")
         self._connection.execute("COMMIT")
 
     @contextmanager

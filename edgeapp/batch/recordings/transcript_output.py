@@ -13,6 +13,7 @@ from edgeapp.batch.outputs import (
     output_names,
     prepare_folder,
 )
+from edgeapp.file_names import fitting
 from edgeapp.subtitles.formats import FORMATS, MORE_FORMATS, formats_of
 from pipelines import OptionError
 
@@ -148,11 +149,11 @@ class TranscriptOutput:
         if self.folder is None:
             return
         for fmt in self.formats:
-            original = self.file or self.folder / f"{name}.{fmt}"
+            original = self.file or fitting(self.folder / f"{name}.{fmt}", f".{fmt}")
             yield OutputFile(fmt, False, original)
             if self.target is not None and fmt != "json":
-                translated = f"{name}.{self.target}{original.suffix}"
-                yield OutputFile(fmt, True, self.folder / translated)
+                ending = f".{self.target}{original.suffix}"
+                yield OutputFile(fmt, True, fitting(self.folder / f"{name}{ending}", ending))
 
 
 def _format_in_name(output: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
 from edgeapp.batch.journal.downloads import download_plan, present
-from edgeapp.batch.journal.job_journal import Job, JobRecord, State
+from edgeapp.batch.journal.job_journal import Job, JobRecord, Origin, State
 from edgeapp.batch.journal.part_file import job_key
 from edgeapp.batch.journal.pieces import TranscriptPiece
 from edgeapp.batch.outputs import write_atomically
@@ -26,6 +26,7 @@ from edgeapp.batch.result_writer import ResultWriter
 from edgeapp.batch.run_progress import FileOutcome, ProgressOutput, RunProgress
 from edgeapp.console import format_clock, print_draft_report, print_note
 from edgeapp.exit_codes import InputFailures
+from edgeapp.file_names import beside
 from edgeapp.subtitles.formats import Cue, Transcript, render
 from edgeapp.subtitles.passages import bilingual
 from edgeapp.subtitles.pysubs_formats import karaoke
@@ -197,7 +198,8 @@ class TranscriptionRunner:
             if journal is not None and source != "-" and Path(source).is_file():
                 record = journal.record(self._key(source))
             decision = self._decision(record, source, name)
-            yield self._writer.plan(source, decision, "transcribe", self._renderings(name))
+            writer = self._writer_for(found)
+            yield writer.plan(source, decision, "transcribe", self._renderings(name))
 
     def _decision(self, record: JobRecord | None, source: str, name: str) -> Decision:
         """What to do with a recording of which the journal has a record, or none."""
@@ -259,36 +261,42 @@ class TranscriptionRunner:
         """Transcribe one recording, from where an earlier run stopped."""
         source, shown = found.path, found.shown
         files = self._renderings(name)
-        journal = self.policy.journal
+        journal, writer = self.policy.journal, self._writer_for(found)
         if journal is None or source == "-" or not Path(source).is_file():
             if not self.policy.retry_failed:
-                self._check_outputs(source, files)
-                self._transcribe(found, name, None, single=single)
+                with writer.reserve(files):
+                    self._check_space(source, files)
+                    self._transcribe(found, name, None, single=single)
             return
         key = self._key(source)
         decision = self._decision(journal.record(key), shown, name)
         if decision is Decision.SKIP_DONE:
-            self._writer.check(files)  # A result that was edited is not called done.
+            writer.check(files)  # A result that was edited is not called done.
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:
                 print_note(f"{shown}: {decision.value}; --overwrite does it again")
             return
-        self._check_outputs(source, files)
+        writer.check(files)
         model = self.transcriber.capabilities.name
         with journal.job(key, "transcribe", shown, model, TranscriptPiece) as job:
             if job is None:
                 raise InputError(f"{shown}: another run is at it")
-            if decision is Decision.BEGIN:
-                job.forget()
-            goes_on = decision in (Decision.RESUME, Decision.RETRY)
-            if goes_on and (end_s := _end_of(job.pieces)) > 0:
-                print_note(f"{shown}: resuming at {format_clock(end_s)}")
-            self._transcribe(found, name, job, single=single)
+            with writer.reserve(files):
+                self._check_space(source, files)
+                if decision is Decision.BEGIN:
+                    job.forget()
+                goes_on = decision in (Decision.RESUME, Decision.RETRY)
+                if goes_on and (end_s := _end_of(job.pieces)) > 0:
+                    print_note(f"{shown}: resuming at {format_clock(end_s)}")
+                self._transcribe(found, name, job, single=single)
 
-    def _check_outputs(self, source: str, files: Mapping[Path, str]) -> None:
-        """Check that the results can be written, before any work is done."""
-        self._writer.check(files)
+    def _writer_for(self, found: FoundInput) -> ResultWriter:
+        """The writer of the results of a recording."""
+        return self._writer.of(Origin.of(found.path, found.shown))
+
+    def _check_space(self, source: str, files: Mapping[Path, str]) -> None:
+        """Check that the disks have room for the results, before any work is done."""
         path = Path(source)
         size = path.stat().st_size if source != "-" and path.is_file() else 0
         needed = len(files) * (_MIN_RESULT_BYTES + size // _AUDIO_PER_TEXT)
@@ -346,7 +354,7 @@ class TranscriptionRunner:
             self._write_partial(job, name)
             raise
         try:
-            self._write(job.transcript, name)
+            self._write(job.transcript, name, self._writer_for(found))
         except OutputError as error:
             if entry is not None:
                 entry.stopped(job.duration, error)
@@ -398,16 +406,22 @@ class TranscriptionRunner:
             entry.choose(spoken=spoken, translator=str(translator.model.folder.resolve()))
         return translator
 
-    def _write(self, transcript: Transcript, name: str, suffix: str = "") -> None:
-        """Write a transcript in all formats, to files with `suffix` or to stdout."""
+    def _write(self, transcript: Transcript, name: str, writer: ResultWriter | None) -> None:
+        """Write a transcript in all formats, to files or to stdout.
+
+        Args:
+            transcript: The transcript.
+            name: Base name of the files.
+            writer: Writes the files. None: the transcript is incomplete, and they end with .part.
+        """
         if self.output.folder is not None:
             for file in self.output.files(name):
                 text = self._render(transcript, file.format, file.translated)
-                part = file.path.with_name(file.path.name + ".part")
-                if suffix:
+                part = beside(file.path, ".part")
+                if writer is None:
                     write_atomically(part, text)
                 else:
-                    self._writer.write(file.path, text)
+                    writer.write(file.path, text)
                     part.unlink(missing_ok=True)  # what an interrupted run has left
             return
         for fmt in self.output.formats:
@@ -448,7 +462,7 @@ class TranscriptionRunner:
         """After an error: write what was transcribed, to stdout or to files that end in .part."""
         if self.output.formats and job.transcript.segments:
             try:
-                self._write(job.transcript, name, ".part")
+                self._write(job.transcript, name, None)
             except OutputError as error:  # the first error is raised again by the caller
                 print_note(str(error))
                 return

@@ -12,6 +12,7 @@ from pathlib import Path
 from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.decisions import Decision, JobPolicy
 from edgeapp.batch.journal.downloads import download_plan, present
+from edgeapp.batch.journal.job_journal import Origin
 from edgeapp.batch.journal.pieces import LinesPiece, PassagesPiece
 from edgeapp.batch.outputs import check_no_collisions
 from edgeapp.batch.result_writer import ResultWriter
@@ -161,7 +162,7 @@ class TranslationRunner:
                     job, path = self._job(each, stack)
                     decision = self._decision(job, path, each.source.shown)
                     paths = [] if path is None else [path]
-                    yield self._writer.plan(each.source.shown, decision, "translate", paths)
+                    yield job.writer.plan(each.source.shown, decision, "translate", paths)
             except InputError as error:
                 yield str(error)
 
@@ -173,32 +174,42 @@ class TranslationRunner:
             if self.policy.retry_failed:
                 return
             if path is not None:
-                self._prepare(each.source, path)
+                stack.enter_context(job.writer.reserve([path]))
+                self._check_space(each.source, path)
             job.run(path)
             self._progress.wrote([] if path is None else [path])
             return
         decision = self._decision(job, path, each.source.shown)
         if decision is Decision.SKIP_DONE:
-            self._writer.check([path])  # A result that was edited is not called done.
+            job.writer.check([path])  # A result that was edited is not called done.
         if decision.skips:
             self._progress.skip(decision.value)
             if decision is Decision.SKIP_DONE and self.policy.name_skipped:
                 print_note(f"{each.source.shown}: {decision.value}; --overwrite does it again")
             return
-        self._prepare(each.source, path)
-        self._run_in_journal(job, each.source.shown, path, decision)
+        job.writer.check([path])
+        self._run_in_journal(job, each.source, path, decision)
 
     def _run_in_journal(
-        self, job: TranslationJob | SubtitleJob | HtmlJob, name: str, path: Path, decision: Decision
+        self,
+        job: TranslationJob | SubtitleJob | HtmlJob,
+        source: TextSource,
+        path: Path,
+        decision: Decision,
     ) -> None:
-        journal = self.policy.journal
+        journal, name = self.policy.journal, source.shown
         assert journal is not None, "the caller has looked"
         piece: type[LinesPiece | PassagesPiece]
         piece = LinesPiece if isinstance(job, TranslationJob) else PassagesPiece
         model = self.models.translator.name
-        with journal.job(self._key(job), "translate", name, model, piece) as entry:
+        with ExitStack() as stack:
+            entry = stack.enter_context(
+                journal.job(self._key(job), "translate", name, model, piece)
+            )
             if entry is None:
                 raise InputError(f"{name}: another run is at it")
+            stack.enter_context(job.writer.reserve([path]))
+            self._check_space(source, path)
             failed = any(isinstance(each, LinesPiece) and each.failed for each in entry.stored())
             if decision is Decision.BEGIN or (decision is Decision.RETRY and failed):
                 entry.forget()
@@ -212,9 +223,8 @@ class TranslationRunner:
             self._progress.wrote([path])
             entry.done(None, self._renderings(job, path), job.lines)
 
-    def _prepare(self, source: TextSource, path: Path) -> None:
-        """Check that the result can be written, before any work is done."""
-        self._writer.check([path])
+    def _check_space(self, source: TextSource, path: Path) -> None:
+        """Check that the disk has room for the result, before any work is done."""
         size = Path(source.name).stat().st_size if _is_file(source) else 0
         self._writer.check_space([path.parent], _GROWTH * size)
 
@@ -223,6 +233,8 @@ class TranslationRunner:
     ) -> tuple[TranslationJob | SubtitleJob | HtmlJob, Path | None]:
         """The work on a text, and the path of its result. Loads the model for its language."""
         source = each.source
+        origin = Origin("-") if source.text is not None else Origin.of(source.name, source.shown)
+        writer = self._writer.of(origin)
         film, content, opened = Path(source.name), None, None
         literal = self.as_text or source.text is not None
         kind = "text" if literal else kind_of(source.name)
@@ -252,7 +264,7 @@ class TranslationRunner:
                     self.bilingual,
                     self.style,
                     content,
-                    writer=self._writer,
+                    writer=writer,
                     progress=self._progress,
                     shown=source.shown,
                 ),
@@ -264,7 +276,7 @@ class TranslationRunner:
                     self.models.line_translator,
                     self.models.options,
                     film,
-                    writer=self._writer,
+                    writer=writer,
                     progress=self._progress,
                     shown=source.shown,
                 ),
@@ -281,7 +293,7 @@ class TranslationRunner:
                 self.format,
                 LanguageCheck(language),
                 opened,
-                writer=self._writer,
+                writer=writer,
                 progress=self._progress,
             ),
             path,

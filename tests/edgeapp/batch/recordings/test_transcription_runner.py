@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from edgeapp.batch.journal.job_journal import Job
 from edgeapp.batch.journal.pieces import TranscriptPiece
+from edgeapp.batch.outputs import reserved
 from edgeapp.cli import app
 from pipelines import OutputError
 
@@ -126,3 +128,64 @@ def test_full_disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, err = transcribe("-f", "txt")
     assert (code, err.count("going on without the journal")) == (0, 1)
     assert "train" in (tmp_path / "out" / "question.txt").read_text("utf-8")
+
+
+def _run(*arguments: str) -> tuple[int, str]:
+    command = ["transcribe", *arguments, "-m", "demo", "--threads", "1"]
+    result = CliRunner().invoke(app, command)
+    return result.exit_code, result.stderr
+
+
+@pytest.mark.parametrize("journal", [True, False])
+def test_a_result_of_another_recording_of_the_same_name_is_kept(
+    tmp_path: Path, journal: bool
+) -> None:
+    talk = QUESTION.with_name("talk.flac")
+    for day, sample in (("monday", talk), ("tuesday", QUESTION)):
+        (tmp_path / day).mkdir()
+        shutil.copy(sample, tmp_path / day / "talk.flac")
+    options = ("-f", "txt", "-o", "out", *(() if journal else ("--no-journal",)))
+    assert _run("monday/talk.flac", *options)[0] == 0
+    written = (tmp_path / "out" / "talk.txt").read_bytes()
+    code, err = _run("tuesday/talk.flac", *options)
+    assert code == 1
+    assert "out/talk.txt " in err
+    assert "--overwrite replaces it, -o names another place" in err
+    assert (tmp_path / "out" / "talk.txt").read_bytes() == written
+    if not journal:
+        return
+    assert f"holds the result of {tmp_path}/monday/talk.flac" in err
+    # The same recording under another name, and the same path after a change, replace it.
+    (tmp_path / "monday").rename(tmp_path / "friday")
+    assert _run("friday/talk.flac", *options, "--subtitle-style", "bbc")[0] == 0
+    shutil.copy(QUESTION, tmp_path / "friday" / "talk.flac")
+    assert _run("friday/talk.flac", *options)[0] == 0
+    assert (tmp_path / "out" / "talk.txt").read_bytes() != written
+
+
+def test_of_two_runs_for_one_file_the_second_fails_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipelines.Transcriber.stream", lambda *_, **__: pytest.fail("it worked"))
+    (tmp_path / "out").mkdir()
+    with reserved([tmp_path / "out" / "question.txt"]):
+        for more in ((), ("--no-journal",)):
+            code, err = transcribe("-f", "txt", *more)
+            assert code == 1
+            assert "question.txt is being written by another run" in err
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize("length", [239, 247, 250, 251])
+def test_names_of_255_bytes(tmp_path: Path, length: int) -> None:
+    name = "ж" * (length // 2) + "y" * (length % 2)
+    shutil.copy(QUESTION, tmp_path / f"{name}.wav")
+    command = (f"{name}.wav", "-f", "srt,json", "-o", "out", "--translate-to", "de")
+    assert _run(*command)[0] == 0
+    assert "done already" in _run(*command)[1]
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert len(written) == 3
+    assert all(len(name.encode()) <= 255 for name in written)
+    assert {name.partition(".")[2] for name in written} == {"srt", "de.srt", "json"}
+    if length <= 250:
+        assert f"{name}.srt" in written

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from typer.testing import CliRunner
 
+from edgeapp.batch.outputs import reserved
 from edgeapp.cli import app
 from pipelines import TranslateOptions, Translation, Translator
 
@@ -189,3 +190,30 @@ def test_without_a_journal_no_existing_file_is_replaced(folder: Path) -> None:
         code, _, err = translate(*command)
         assert code == 1
         assert f"{Path(name).stem}.de{Path(name).suffix} exists" in err
+
+
+def test_a_result_of_another_text_of_the_same_name_is_kept(tmp_path: Path) -> None:
+    for day, said in (("monday", "Good morning."), ("tuesday", "Where is the station?")):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "talk.txt").write_text(f"{said}\n", encoding="utf-8")
+    assert translate("monday/talk.txt", "-o", "out/")[0] == 0
+    code, _, err = translate("tuesday/talk.txt", "-o", "out/")
+    assert code == 1
+    assert f"talk.de.txt holds the result of {tmp_path}/monday/talk.txt: --overwrite" in err
+    assert (tmp_path / "out" / "talk.de.txt").read_text("utf-8") == "Guten Morgen!\n"
+    assert translate("tuesday/talk.txt", "-o", "out/", "--no-journal")[0] == 1
+    assert translate("tuesday/talk.txt", "-o", "out/", "--overwrite")[0] == 0
+
+
+def test_a_text_whose_result_another_run_writes_fails_at_once(tmp_path: Path) -> None:
+    (tmp_path / "talk.txt").write_text("Good morning.\n", encoding="utf-8")
+    with reserved([tmp_path / "talk.de.txt"]):
+        for more in ((), ("--no-journal",)):
+            code, _, err = translate("talk.txt", "-o", "talk.de.txt", *more)
+            assert code == 1
+            assert "talk.de.txt is being written by another run" in err
+    name = "ж" * 124 + "y.srt"
+    (tmp_path / name).write_text("1\n00:00:01,000 --> 00:00:02,000\nGood morning.\n")
+    assert translate(name)[0] == 0
+    (written,) = tmp_path.glob("*.de.srt")
+    assert len(written.name.encode()) <= 255
