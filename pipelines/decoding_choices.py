@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from difflib import get_close_matches
+from typing import Any, Protocol, TypeVar
 
 from pipelines.errors import OptionError
 
-__all__ = ["Alternative", "OwnLogitFilter", "check_choices"]
+__all__ = ["Alternative", "OwnLogitFilter", "check_choices", "with_fields"]
+
+Options = TypeVar("Options")  # a frozen dataclass
 
 
 @dataclass(frozen=True)
@@ -63,3 +66,23 @@ def check_choices(
         raise OptionError(f"no_repeat_ngram_size must be 0 or more, not {no_repeat_ngram_size}")
     if not all(isinstance(phrase, str) and phrase.strip() for phrase in phrases):
         raise OptionError("a suppressed or forced phrase needs at least one character")
+
+
+def with_fields(options: Options, overrides: Mapping[str, Any]) -> Options:
+    """Return options with some fields changed.
+
+    Raises:
+        OptionError: There is no such field, or a value is out of its range.
+    """
+    names = [field.name for field in fields(options)]  # type: ignore[arg-type]
+    for name in overrides:
+        if name not in names:
+            raise OptionError(f"no such option: {name}{_hint(name, names)}")
+    return replace(options, **overrides)  # type: ignore[type-var]
+
+
+def _hint(name: str, names: Sequence[str]) -> str:
+    """Return the end of a message about an unknown option: the one that was probably meant."""
+    parts = [each for each in names if each.startswith(name) or name.startswith(f"{each}_")]
+    similar = parts or get_close_matches(name, names, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""

@@ -2,6 +2,7 @@
 
 python -m tests.call_path           # both, with the bundled models in int8
 python -m tests.call_path sentence
+python -m tests.call_path --markdown     # as assets/docs/architecture.md has them
 
 Loading is left out: it happens once.
 """
@@ -15,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-__all__ = ["CallPath", "main", "recording", "sentence"]
+__all__ = ["CallPath", "main", "markdown", "recording", "sentence"]
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
@@ -82,12 +83,28 @@ def recording() -> CallPath:
     return path
 
 
+def markdown(path: CallPath) -> str:
+    """Return the files of a call as lines of text, without the folder of the library."""
+    lines = [""]
+    for file in path.files:
+        short = file.removeprefix("pipelines/") + (" →" if file != path.files[-1] else "")
+        if len(lines[-1]) + len(short) >= 100:
+            lines.append("")
+        lines[-1] += (" " if lines[-1] else "") + short
+    return "\n".join(lines)
+
+
 def main(names: list[str]) -> None:
     """Print the files of each call, and how often each package was entered."""
+    as_markdown = "--markdown" in names
+    names = [name for name in names if name != "--markdown"]
     for name, call in (("sentence", sentence), ("recording", recording)):
         if names and name not in names:
             continue
         path = call()
+        if as_markdown:
+            print(f"{name} ({len(path.files)} files):\n\n```\n{markdown(path)}\n```\n")
+            continue
         print(f"{name}: {len(path.files)} files")
         for file in path.files:
             print(f"  {file}")

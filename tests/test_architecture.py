@@ -8,13 +8,14 @@ import importlib
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
 
 from tests.architecture import Tree, circles, drawing, syntax_of
+from tests.call_path import CallPath, recording, sentence
 from tests.conftest import REPOSITORY
 
 PACKAGES = ("edgeapp", "pipelines")
@@ -45,6 +46,18 @@ def test_the_drawing_is_up_to_date() -> None:
     """`python -m tests.architecture --markdown` makes it anew."""
     page = (REPOSITORY / "assets/docs/architecture.md").read_text(encoding="utf-8")
     assert drawing(TREE) in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("title", "call"), [("sentence", sentence), ("recording", recording)])
+def test_the_call_paths_are_up_to_date(title: str, call: Callable[[], CallPath]) -> None:
+    """`python -m tests.call_path --markdown` prints them anew. Those of the engine depend on the
+    CPU and on its threads."""
+    page = (REPOSITORY / "assets/docs/architecture.md").read_text(encoding="utf-8")
+    block = page.partition(f"**One {title}")[2].split("```")[1]
+    documented = {file for file in block.split() if file.endswith(".py")}
+    gone_through = {file.removeprefix("pipelines/") for file in call().files}
+    assert {file for file in documented ^ gone_through if not file.startswith("engine/")} == set()
 
 
 def test_circles_are_found() -> None:

@@ -70,3 +70,13 @@ def test_a_name_that_is_not_there() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "module 'pipelines' has no attribute 'Nothing'"
+
+
+def test_options_results_and_errors_are_there_without_torch() -> None:
+    names = (
+        "TranscribeOptions, TranslateOptions, TranslateOverrides, ReadOptions, LiveOptions, "
+        "VadOptions, Segment, Translation, TranslationDone, PictureText, load_audio, EdgeError"
+    )
+    code = f"from pipelines import {names}\nimport sys\nprint('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -39,6 +39,7 @@ from pipelines.asr.results import (
 from pipelines.asr.sequential import Clip, DecodeEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
 from pipelines.asr.window import WindowDecoder
+from pipelines.decoding_choices import with_fields
 from pipelines.engine import (
     DraftReport,
     EncodedSource,
@@ -240,10 +241,7 @@ class Transcriber:
             TranscriptionInfo once, then TextDelta, Retract and SegmentDone; with `checkpoints`
             also Checkpoint.
         """
-        try:
-            options = replace(options or TranscribeOptions(), **overrides)
-        except TypeError as error:
-            raise OptionError(f"no such option: {error}") from None
+        options = with_fields(options or TranscribeOptions(), overrides)
         loaded = self._loaded
         loaded.check(options)
         source = _without_tensors(audio)

@@ -1,20 +1,33 @@
 """Translation of text with Marian, NLLB, M2M100, mBART and T5 models.
 
-`Translator` is the interface; `translator.py` says through which files a text passes.
+`Translator` is the interface; `translator.py` says through which files a text passes. Names are
+imported when they are first used, so that options and results are available without torch.
 """
 
-from pipelines.translation.options import TranslateOptions, TranslateOverrides
-from pipelines.translation.parallel import ParallelTranslator
-from pipelines.translation.results import (
-    Alignment,
-    SentenceDone,
-    SentenceTranslation,
-    Translation,
-    TranslationDelta,
-    TranslationDone,
-    TranslationEvent,
-)
-from pipelines.translation.translator import Translator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipelines.translation.options import TranslateOptions, TranslateOverrides
+    from pipelines.translation.parallel import ParallelTranslator
+    from pipelines.translation.results import (
+        Alignment,
+        SentenceDone,
+        SentenceTranslation,
+        Translation,
+        TranslationDelta,
+        TranslationDone,
+        TranslationEvent,
+    )
+    from pipelines.translation.translator import Translator
+
+# Public name → module.
+_HOMES = {
+    "ParallelTranslator": "parallel",
+    "TranslateOptions": "options",
+    "TranslateOverrides": "options",
+    "Translator": "translator",
+}
 
 __all__ = [
     "Alignment",
@@ -29,3 +42,9 @@ __all__ = [
     "TranslationEvent",
     "Translator",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'results')}"), name)

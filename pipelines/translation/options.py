@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypedDict
 
-from pipelines.decoding_choices import OwnLogitFilter, check_choices
+from pipelines.decoding_choices import OwnLogitFilter, check_choices, with_fields
 from pipelines.errors import OptionError
 
 __all__ = ["TranslateOptions", "TranslateOverrides", "with_overrides"]
@@ -91,7 +91,4 @@ def with_overrides(
     Raises:
         OptionError: An override is not a field of TranslateOptions, or out of its range.
     """
-    try:
-        return replace(options or TranslateOptions(), **overrides)
-    except TypeError as error:
-        raise OptionError(f"no such option: {error}") from None
+    return with_fields(options or TranslateOptions(), overrides)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import io
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import get_type_hints
 
 import numpy as np
 import pytest
+import soundfile
 import torch
 
 from pipelines.asr import (
@@ -228,3 +230,18 @@ def test_a_model_is_downloaded_only_on_request(hub: Hub, multilingual: Path) -> 
         with pytest.raises(ModelNotFound, match="no model at"):
             Transcriber(path, download=True, **options)
     assert len(hub.requests) == requests
+
+
+@pytest.mark.slow
+def test_the_bytes_of_a_file_are_a_recording(fitted: Pair, tmp_path: Path) -> None:
+    path = tmp_path / "german.wav"
+    soundfile.write(path, samples_of(RECORDINGS["german"]), RATE)
+    content = path.read_bytes()
+    from_path, from_bytes, from_file = (
+        list(fitted.ours.transcribe(source, temperature=0.0))
+        for source in (path, content, io.BytesIO(content))
+    )
+    assert from_path
+    assert from_path == from_bytes == from_file
+    in_chunks = list(fitted.ours.transcribe(content, temperature=0.0, batch_size=2))
+    assert in_chunks == list(fitted.ours.transcribe(path, temperature=0.0, batch_size=2))

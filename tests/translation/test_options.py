@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import get_type_hints
+from typing import cast, get_type_hints
 
 import pytest
 
@@ -27,6 +27,18 @@ def test_overrides_replace_fields() -> None:
         with_overrides(options, {"beam_size": 0})
     with pytest.raises(OptionError, match="no such option: .*beams"):
         with_overrides(options, {"beams": 4})  # type: ignore[typeddict-unknown-key]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("target_language", "target"), ("source", "source_language"), ("beam_sise", "beam_size")],
+)
+def test_the_error_about_an_unknown_option_names_the_one_that_was_meant(
+    name: str, meant: str
+) -> None:
+    overrides = cast(TranslateOverrides, {name: "de"})
+    with pytest.raises(OptionError, match=rf"^no such option: {name}; did you mean {meant}\?$"):
+        with_overrides(None, overrides)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import io
 import os
 import shutil
 import tempfile
@@ -48,6 +49,7 @@ __all__ = [
     "open_audio",
 ]
 
+_BYTES = (bytes, bytearray, memoryview)
 _SPOOL_BYTES = 32 << 20  # a pipe is buffered in memory up to this size, then in a temporary file
 # For floats, libav's default downmix is louder than for integers, which openai-whisper reads: by
 # 3 dB for two channels, by 11 dB for six. This option makes both equal.
@@ -61,8 +63,9 @@ _MAX_FRAME_SAMPLES = 1 << 24  # of all channels that one frame may decode to
 _MAX_PIXELS = 1 << 26
 _MAX_ALLOCATION_BYTES = 384 << 20  # of one block in libav; a picture of _MAX_PIXELS needs 256 MB
 
-AudioSource: TypeAlias = "str | os.PathLike[str] | IO[bytes] | Block | Iterable[Block]"
-"""A path, a binary file, an array at 16 kHz, a pair (rate, array), or an iterable of blocks."""
+AudioSource: TypeAlias = "str | os.PathLike[str] | bytes | IO[bytes] | Block | Iterable[Block]"
+"""A path, the bytes of a file, a binary file, an array at 16 kHz, a pair (rate, array), or an
+iterable of blocks."""
 
 
 class DamagedAudio(UserWarning):
@@ -71,7 +74,7 @@ class DamagedAudio(UserWarning):
 
 def is_stream(source: AudioSource) -> bool:
     """Whether the source is an iterable of blocks, to be read only as far as needed."""
-    complete = (str, bytes, os.PathLike, np.ndarray, tuple)
+    complete = (str, *_BYTES, os.PathLike, np.ndarray, tuple)
     return not isinstance(source, complete) and not hasattr(source, "read")
 
 
@@ -84,9 +87,10 @@ def load_audio(
     left as they are.
 
     Args:
-        source: a path, a binary file object (also a pipe), an array, a pair (rate in Hz, array),
-            or an iterable of such arrays or pairs. Arrays without a rate are taken as 16 kHz;
-            integers are scaled to -1…1; channels of two-dimensional arrays are averaged.
+        source: a path, the bytes of a file, a binary file object (also a pipe), an array, a pair
+            (rate in Hz, array), or an iterable of such arrays or pairs. Arrays without a rate are
+            taken as 16 kHz; integers are scaled to -1…1; channels of two-dimensional arrays are
+            averaged.
         max_duration_s: maximum duration (s); None: unlimited. Longer recordings are rejected by
             their header before decoding, or else as soon as more has been decoded.
         channel: of a file, this channel alone, from 0; None: all are averaged.
@@ -103,6 +107,8 @@ def load_audio(
         DamagedAudio: the file breaks off or has gaps.
         LoudAudio: the recording was scaled down.
     """
+    if isinstance(source, _BYTES):
+        source = io.BytesIO(source)
     is_file = isinstance(source, (str, os.PathLike)) or hasattr(source, "read")
     if channel is not None and not is_file:
         raise AudioError("a channel can be chosen of files only: give that channel of the array")

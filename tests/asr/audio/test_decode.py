@@ -15,7 +15,7 @@ import pytest
 import soundfile
 from numpy.typing import NDArray
 
-from pipelines.asr.audio.decode import DamagedAudio, load_audio
+from pipelines.asr.audio.decode import DamagedAudio, is_stream, load_audio
 from pipelines.errors import AudioError, LongAudio
 
 RATE = 16_000
@@ -112,6 +112,18 @@ def test_channels_are_mixed_as_loud_as_openai_whisper_reads_them(
         frames += resampler.resample(None)
         theirs = np.concatenate([frame.to_ndarray().reshape(-1) for frame in frames]) / 32768
     np.testing.assert_allclose(load_audio(path), theirs, atol=1e-4)
+
+
+def test_the_bytes_of_a_file_are_decoded_as_the_file_is(tmp_path: Path) -> None:
+    path = write(tmp_path / "talk.flac", tone(2.0), RATE)
+    content, expected = path.read_bytes(), load_audio(path)
+    for source in (content, bytearray(content), memoryview(content), io.BytesIO(content)):
+        np.testing.assert_array_equal(load_audio(source), expected)
+        assert not is_stream(source)
+    with path.open("rb") as file:
+        np.testing.assert_array_equal(load_audio(file), expected)
+    with pytest.raises(AudioError, match="is empty"):
+        load_audio(b"")
 
 
 def test_max_duration_s_is_enforced_during_decoding(tmp_path: Path) -> None:
@@ -322,7 +334,7 @@ def test_files_without_audio_are_errors(
         (np.zeros((2, 2, 2)), "one or two dimensions"),
         ((0, np.zeros(5)), "sample rate"),
         ((1, 2, 3), "pair"),
-        (b"RIFF", "bytes"),
+        (b"RIFF", "is not audio that can be decoded"),
         (5, "int"),
         ([np.zeros(5), (8000, np.zeros(5))], "changes its sample rate"),
         ([np.zeros(5), np.array([np.nan])], "not numbers"),
