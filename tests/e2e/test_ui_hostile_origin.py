@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from edgeapp.server.access.tokens import TokenFile
 from tests.edgeapp.server.conftest import serving_routes
 
 # Each attempt resolves to what it got through or read, or to "blocked".
@@ -130,6 +131,86 @@ def test_nothing_gets_through_and_nothing_is_read(
     assert len(requests) > 15, "the attempts reached the server"
     assert {request["route"] for request in requests} >= {"/translate", "/v1/realtime", "/v1/live"}
     assert {request["status"] for request in requests} <= {403, 405}, requests
+
+
+def test_where_there_is_a_token_a_page_without_it_reads_why_it_is_refused(
+    browser: Any, hostile_site: int, tmp_path: Path
+) -> None:
+    tokens, log = TokenFile(tmp_path / "tokens.json"), []
+    tokens.add("laptop")
+    with serving_routes(tmp_path, log=log.append, tokens=tokens) as url:
+        context = browser.new_context()
+        try:
+            page = context.new_page()
+            page.goto(f"http://127.0.0.1:{hostile_site}/?{url}")
+            got = page.evaluate("all()")
+            page.evaluate("opaque()")
+        finally:
+            context.close()
+    read = {name: what for name, what in got.items() if what != "blocked"}
+    assert set(read) == {"models", "withToken", "languages", "health", "translate", "plain"}
+    for name, what in read.items():
+        assert "a page of http://127.0.0.1" in what or "an API key is required" in what, name
+    statuses = {json.loads(line)["status"] for line in log}
+    assert statuses <= {204, 403, 405}, log
+
+
+FRIENDLY = """async ([target, token]) => {
+  const json = { "content-type": "application/json" };
+  const bearer = { authorization: `Bearer ${token}` };
+  const read = (path, options) => fetch(target + path, options).then((r) => r.json());
+  const text = { q: "Gut.", source: "de", target: "de", api_key: token };
+  const file = new FormData();
+  for (const [name, value] of Object.entries(text)) file.append(name, value);
+  file.append("file", new Blob(["Gut."]), "a b.txt");
+  const stored = await read("translate_file", { method: "post", body: file });
+  const live = await new Promise((done) => {
+    const offered = ["realtime", `openai-insecure-api-key.${token}`];
+    const one = new WebSocket(`${target.replace("http", "ws")}v1/live?rate=16000`, offered);
+    one.onmessage = (event) => {
+      done([one.protocol, JSON.parse(event.data).type]);
+      one.close();
+    };
+    one.onclose = (event) => done(["closed", event.code]);
+  });
+  const absent = await fetch(target + "v1/models/none", { headers: bearer });
+  return {
+    models: (await read("v1/models", { headers: bearer })).object,
+    translated: await read(
+      "translate", { method: "post", headers: json, body: JSON.stringify(text) }),
+    form: await read("translate", { method: "post", body: new URLSearchParams(text) }),
+    query: await read(`languages?api_key=${token}`).then((all) => all.length > 0),
+    file: await fetch(stored.translatedFileUrl, { headers: bearer }).then((r) => r.text()),
+    error: [absent.status, (await absent.json()).error.param, absent.headers.has("x-request-id")],
+    live,
+  };
+}"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "friendly.localhost"])
+def test_a_page_with_a_token_is_a_program(
+    browser: Any, hostile_site: int, tmp_path: Path, host: str
+) -> None:
+    """Preflights, private networks and subprotocols as a real browser has them."""
+    tokens = TokenFile(tmp_path / "tokens.json")
+    secret = tokens.add("laptop")
+    with serving_routes(tmp_path, tokens=tokens) as url:
+        context = browser.new_context()
+        try:
+            page = context.new_page()
+            page.goto(f"http://{host}:{hostile_site}/?{url}")
+            got = page.evaluate(FRIENDLY, [url, secret])
+        finally:
+            context.close()
+    assert got == {
+        "models": "list",
+        "translated": {"translatedText": "Gut."},
+        "form": {"translatedText": "Gut."},
+        "query": True,
+        "file": "Gut.",
+        "error": [404, "model", True],
+        "live": ["realtime", "started"],
+    }
 
 
 def test_a_name_that_leads_here_is_not_this_machine(browser: Any, tmp_path: Path) -> None:
