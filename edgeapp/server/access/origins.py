@@ -132,7 +132,7 @@ def preflight_headers(connection: HTTPConnection, methods: Iterable[str]) -> dic
         methods: The methods of its route.
     """
     permitted = {
-        "access-control-allow-methods": ", ".join(sorted(methods)),
+        "access-control-allow-methods": ", ".join(sorted({*methods} - {"WEBSOCKET"})),
         "access-control-max-age": str(_PREFLIGHT_S),
         "vary": "Access-Control-Request-Headers, Access-Control-Request-Private-Network",
     }

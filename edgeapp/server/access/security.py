@@ -172,6 +172,9 @@ ALLOWED_ROUTES = (
     _route(r"/static/js/iframeResizer\.contentWindow\.min\.js", "GET", gradio=True),
 )
 
+# What OpenAI's clients ask for beyond that. Pages of other sites can read that it is not there.
+_UNKNOWN_V1 = _v1(r"/v1/.*", "GET HEAD POST", "/v1/unknown")
+
 _POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -295,6 +298,8 @@ class SecurityMiddleware:
                     return _PREFLIGHT, ""
                 if reason := self._origins.refusal(connection, origin, route.cross_origin):
                     return 403, reason
+            if route is _UNKNOWN_V1:
+                return 404, "not found"
             if method not in route.methods:
                 return 405, f"{method[:20]} is not allowed here"
             if not route.public and self._logins.use(connection) is None:
@@ -306,16 +311,18 @@ class SecurityMiddleware:
 
 def _find_route(scope: Scope) -> AllowedRoute | None:
     # The router strips root_path from the path before it dispatches. EdgeApp serves at the root.
-    if scope.get("root_path"):
-        return None
-    path = scope["path"]
-    return next((route for route in ALLOWED_ROUTES if route.path.fullmatch(path)), None)
+    return None if scope.get("root_path") else _route_of(scope["path"])
+
+
+def _route_of(path: str) -> AllowedRoute | None:
+    unknown = _UNKNOWN_V1 if path.startswith("/v1/") else None
+    return next((route for route in ALLOWED_ROUTES if route.path.fullmatch(path)), unknown)
 
 
 def program_route(path: str) -> str | None:
     """The name of a program's route, without parameters; None: the path is not a program's."""
-    unknown = "/v1/unknown" if path.startswith("/v1/") else None
-    return next((r.program for r in ALLOWED_ROUTES if r.path.fullmatch(path)), unknown)
+    route = _route_of(path)
+    return None if route is None else route.program
 
 
 def _method(scope: Scope) -> str:

@@ -33,6 +33,7 @@ Asked = tuple[str, str, dict[str, Any], int]
 V1: tuple[Asked, ...] = (
     ("GET", "v1/models", {}, 200), ("GET", "v1/models/none", {}, 404),
     ("GET", "v1/openapi.json", {}, 200), ("GET", "v1/docs", {}, 200),
+    ("POST", "v1/chat/completions", {}, 404),
     ("POST", "v1/audio/transcriptions", {}, 400), ("POST", "v1/audio/translations", {}, 400),
 )  # fmt: skip
 LIBRETRANSLATE: tuple[Asked, ...] = (
