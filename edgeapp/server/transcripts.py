@@ -48,6 +48,9 @@ def render_message(body: bytes) -> bytes:
     """
     try:
         message = read_json(body)
+    except ValueError as error:
+        raise InputError(f"this is not a transcript: {error}"[:300]) from None
+    try:
         if message["format"] == "zip":
             return _zip(message)
         return _file(message, str(message["format"]), str(message.get("which") or ""))
