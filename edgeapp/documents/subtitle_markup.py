@@ -5,8 +5,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 
+from edgeapp.documents.references import unescaped
 from edgeapp.subtitles.line_breaks import display_width, lay_out, words_to_break
 
 __all__ = ["Tag", "Utterance", "line_break", "plain_text", "render_cue", "utterances"]
@@ -14,7 +16,7 @@ __all__ = ["Tag", "Utterance", "line_break", "plain_text", "render_cue", "uttera
 _DASH = re.compile(r"[-–—‐](?![-–—‐])\s*(?=\S)")
 # A speaker's name, or a sound at the beginning of what is said: "MARY: ", "[sighs] ".
 _LABEL = re.compile(r"(?:[A-ZÀ-Þ][A-ZÀ-Þ0-9 .'-]{1,30}:|\[[^\]]{1,40}\]:?|\([^)]{1,40}\)) +(?=\S)")
-_SOUND = re.compile(r"\W*(?:\[[^\]]*\]|\([^)]*\)|（[^）]*）|【[^】]*】)\W*")
+_SOUND_BRACKETS = {"[": "]", "(": ")", "（": "）", "【": "】"}
 _SONG = re.compile(r".*[♪♫♬].*|#\s.*|#.*#", re.DOTALL)
 
 # Angle tags of srt and vtt, voices and times among them; override blocks of ass, also in srt.
@@ -136,7 +138,7 @@ def _escaped(character: str, format: str) -> str:
 
 
 def _unescaped(text: str, format: str) -> str:
-    return html.unescape(text) if format in _WITH_ENTITIES else text.replace("\\h", " ")
+    return unescaped(text) if format in _WITH_ENTITIES else text.replace("\\h", " ")
 
 
 def _utterance(lines: list[str], format: str) -> Utterance:
@@ -156,11 +158,24 @@ def _utterance(lines: list[str], format: str) -> Utterance:
                 closes = tag.startswith("</") or bool(_ASS_CLOSING.fullmatch(tag))
                 tags.append(Tag(len(text), tag, closes))
         text = text.rstrip()
-        tags = [Tag(min(tag.position, len(text)), tag.text, tag.closes) for tag in tags]
+        for index in range(len(tags) - 1, -1, -1):
+            if tags[index].position <= len(text):
+                break
+            tags[index] = replace(tags[index], position=len(text))
     said = bool(re.search(r"[^\W\d_]", text))
-    if not said or _SOUND.fullmatch(text) or _SONG.fullmatch(text) or _DRAWING.search(raw):
+    if not said or _is_sound(text) or _SONG.fullmatch(text) or _DRAWING.search(raw):
         return Utterance(raw)
     return _divided(raw, text, tags)
+
+
+def _is_sound(text: str) -> bool:
+    """Whether all words of a text are in one pair of brackets."""
+    words = [i for i, character in enumerate(text) if character.isalnum() or character == "_"]
+    for opening, closing in _SOUND_BRACKETS.items():
+        start = text.rfind(opening, 0, words[0])
+        if start >= 0 and text.find(closing, start) > words[-1]:
+            return True
+    return False
 
 
 def _pieces(line: str) -> Iterator[tuple[str, str]]:
@@ -187,37 +202,34 @@ def _divided(raw: str, text: str, tags: list[Tag]) -> Utterance:
         if found := pattern.match(text, start):
             start = found.end()
     inside = _inside_pairs(tags, start, len(text))
-    lead, at = "", 0
-    for tag in tags:
-        if tag.position <= start and tag not in inside:
-            lead += text[at : tag.position] + tag.text
+    lead, tail, at = [], [], 0
+    inner: list[Tag] = []
+    for index, tag in enumerate(tags):
+        if index in inside or start < tag.position < len(text):
+            inner.append(Tag(max(0, tag.position - start), tag.text, tag.closes))
+        elif tag.position <= start:
+            lead += [text[at : tag.position], tag.text]
             at = tag.position
-    lead += text[at:start]
-    outside = [tag for tag in tags if tag not in inside and tag.position > start]
-    tail = "".join(tag.text for tag in outside if tag.position >= len(text))
-    inner = [tag for tag in tags if tag in inside or start < tag.position < len(text)]
-    return Utterance(
-        raw,
-        text[start:],
-        lead,
-        tail,
-        tuple(Tag(max(0, tag.position - start), tag.text, tag.closes) for tag in inner),
-    )
+        else:
+            tail.append(tag.text)
+    lead.append(text[at:start])
+    return Utterance(raw, text[start:], "".join(lead), "".join(tail), tuple(inner))
 
 
-def _inside_pairs(tags: list[Tag], start: int, end: int) -> list[Tag]:
-    """Tags at the edge of the text whose partner stands inside it: they enclose a part only."""
-    inside: list[Tag] = []
-    open_tags: list[Tag] = []
-    for tag in tags:
+def _inside_pairs(tags: list[Tag], start: int, end: int) -> set[int]:
+    """Indices of tags at the edge of the text whose partner stands inside it: they enclose a part
+    only."""
+    inside: set[int] = set()
+    open_tags: list[tuple[int, Tag]] = []
+    for index, tag in enumerate(tags):
         if not tag.text.startswith("<"):
             continue
         if not tag.closes:
-            open_tags.append(tag)
+            open_tags.append((index, tag))
         elif open_tags:
-            opening = open_tags.pop()
+            opened, opening = open_tags.pop()
             if not (opening.position <= start and tag.position >= end):
-                inside += [opening, tag]
+                inside |= {opened, index}
     return inside
 
 
@@ -225,8 +237,9 @@ def _with_tags(shown: str, text: str, tags: Sequence[Tag], format: str) -> Itera
     """A laid-out text with tags: positions are counted in characters other than white space."""
     openings: dict[int, str] = {}
     closings: dict[int, str] = {}
+    counts = [0, *accumulate(not character.isspace() for character in text)]
     for tag in tags:
-        count = sum(not character.isspace() for character in text[: tag.position])
+        count = counts[min(tag.position, len(text))]
         target = closings if tag.closes else openings
         target[count] = target.get(count, "") + tag.text
     count = 0

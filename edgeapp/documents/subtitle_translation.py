@@ -7,13 +7,14 @@ decide between places that fit equally well.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from edgeapp.documents.subtitle_file import SubtitleFile
 from edgeapp.documents.subtitle_markup import Tag, Utterance, line_break, render_cue, utterances
-from edgeapp.subtitles.line_breaks import break_cost, display_width, fits, words_to_break
+from edgeapp.subtitles.line_breaks import break_cost, display_width, words_to_break
 from edgeapp.subtitles.segmenter import ends_sentence
 from edgeapp.subtitles.style import DEFAULT_STYLE, SubtitleStyle
 
@@ -25,6 +26,8 @@ __all__ = ["Passage", "passages", "translate_subtitles"]
 _MAX_PAUSE_S = 2.0  # a longer pause ends a sentence, even without punctuation
 _MAX_PASSAGE_S = 30.0
 _MAX_PASSAGE_CHARACTERS = 400
+_MAX_FRAGMENTS = 16  # of a passage
+_MAX_TAGS = 50  # inside an utterance; more are dropped
 _ELLIPSES = ("...", "…")
 
 # Costs of a place where the translation is divided, in links that lead to another cue.
@@ -116,6 +119,8 @@ def _continues(
         and cue.start - last.end <= _MAX_PAUSE_S
         and cue.end - first.start <= _MAX_PASSAGE_S
         and sum(len(f.utterance.text) for f in fragments) < _MAX_PASSAGE_CHARACTERS
+        and len(utterance.text) < _MAX_PASSAGE_CHARACTERS
+        and len(fragments) < _MAX_FRAGMENTS
     )
 
 
@@ -201,11 +206,8 @@ class _Words:
         alignment = translation.alignment
         target = words_to_break(text)
         source_spans = _spans(passage.text)
-        starts = [*passage.starts, len(passage.text) + 1]
-        owner = [
-            next(i for i in range(len(starts) - 1) if start < starts[i + 1])
-            for start, _ in source_spans
-        ]
+        starts = passage.starts
+        owner = [bisect_right(starts, start) - 1 for start, _ in source_spans]
         within: list[list[tuple[int, int]]] = [[] for _ in passage.fragments]
         places: list[tuple[int, int]] = []
         for (start, end), fragment in zip(source_spans, owner, strict=True):
@@ -246,7 +248,9 @@ def _spans(text: str) -> list[tuple[int, int]]:
 
 
 def _overlapping(span: tuple[int, int], spans: Sequence[tuple[int, int]]) -> list[int]:
-    return [i for i, (start, end) in enumerate(spans) if start < span[1] and span[0] < end]
+    """Indices of the spans, which are in order, that a span has a part of."""
+    first = bisect_right(spans, span[0], key=lambda each: each[1])
+    return list(range(first, bisect_left(spans, span[1], key=lambda each: each[0])))
 
 
 def _divide(file: SubtitleFile, passage: Passage, words: _Words, style: SubtitleStyle) -> list[int]:
@@ -273,15 +277,21 @@ def _divide(file: SubtitleFile, passage: Passage, words: _Words, style: Subtitle
         following: dict[int, tuple[float, tuple[int, ...]]] = {}
         for start, (cost, division) in best.items():
             so_far, width = cost, 0
+            lines, length = 0, 0  # of the words from start to end, filled line by line
             last = number == count - 1
             for end in range(start, total + 1):
                 if end > start:
                     so_far += foreign[end - 1]
-                    width += widths[end - 1]
+                    columns = widths[end - 1]
+                    width += columns
+                    if lines and length + columns <= style.max_line_width:
+                        length += columns
+                    else:
+                        lines, length = lines + 1, display_width(words.target[end - 1].lstrip())
                 if last and end < total:
                     continue
                 candidate = so_far + _OVER_SPEED * max(0.0, width - readable)
-                if not fits(words.target[start:end], style.max_line_width, style.max_lines):
+                if lines > style.max_lines:
                     candidate += _OVER_LINES
                 if end == start:
                     candidate += _EMPTY
@@ -302,6 +312,8 @@ def _moved_tags(
     An opening tag goes before the first word that comes from the tagged ones, a closing tag after
     the last. A pair whose words are not in this part of the translation is dropped.
     """
+    if len(utterance.tags) > _MAX_TAGS:
+        return
     spans = words.fragment_words[number]
     stack: list[tuple[int, Tag]] = []
     moved: list[tuple[int, Tag]] = []  # with their order in the source

@@ -23,8 +23,10 @@ __all__ = [
 NEVER = 8.0
 """Cost of a break that a reader stumbles over, such as one between an article and its noun."""
 
-_SENTENCE_END = re.compile(r"[.!?…。！？]+[\"'”’»)\]]*$")
-_CLAUSE_END = re.compile(r"[,;:–—、，；：]+[\"'”’»)\]]*$")
+_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
+_CLAUSE_ENDS = (",", ";", ":", "–", "—", "、", "，", "；", "：")
+_CLOSING_MARKS = "\"'”’»)]"  # may follow the mark that ends a sentence or a clause
+_MAX_BALANCED_LINES = 8  # more lines are filled one by one: they are no subtitle
 _ABBREVIATION = re.compile(r"(?i)^\W*(?:[a-z]|mr|mrs|ms|dr|prof|st|hr|fr|sr|jr|vs|no|nr|ca)\.$")
 
 # Articles, possessives and other words that belong to the word after them.
@@ -96,7 +98,7 @@ def words_to_break(text: str) -> list[str]:
     They are words, and in scripts without spaces single characters. Closing punctuation stays
     with the character before it.
     """
-    return _PART.findall(text)
+    return _PART.findall(text.rstrip())  # the pattern would look at each space behind the last part
 
 
 _WIDE = "\u3000-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f"
@@ -115,9 +117,10 @@ def break_cost(before: str, after: str) -> float:
         after: The first word after it.
     """
     left, right = before.strip(), after.strip()
-    if _SENTENCE_END.search(left) and not _ABBREVIATION.match(left):
+    mark = left.rstrip(_CLOSING_MARKS)
+    if mark.endswith(_SENTENCE_ENDS) and not _ABBREVIATION.match(left):
         return 0.0
-    if _CLAUSE_END.search(left):
+    if mark.endswith(_CLAUSE_ENDS):
         return 0.5
     bare_left, bare_right = _bare(left), _bare(right)
     if bare_left in _DETERMINERS or _ABBREVIATION.match(left):
@@ -146,14 +149,21 @@ def _is_name(word: str) -> bool:
 
 def fits(words: Sequence[str], width: int, lines: int) -> bool:
     """Whether words can be laid out in some lines of a width. A longer word has its own line."""
-    count, length = 0, 0
-    for word in words:
+    return len(_filled_lines(words, width)) <= lines
+
+
+def _filled_lines(words: Sequence[str], width: int) -> list[int]:
+    """Indices of the words that begin each line, if each takes as many words as it holds."""
+    begins: list[int] = []
+    length = 0
+    for index, word in enumerate(words):
         columns = display_width(word)
-        if count and length + columns <= width:
+        if begins and length + columns <= width:
             length += columns
         else:
-            count, length = count + 1, display_width(word.lstrip())
-    return count <= lines
+            begins.append(index)
+            length = display_width(word.lstrip())
+    return begins
 
 
 def has_good_break(words: Sequence[str], width: int) -> bool:
@@ -192,10 +202,11 @@ def lay_out(words: Sequence[str], width: int, lines: int) -> str:
     text = "".join(words).strip()
     if display_width(text) <= width or len(words) < 2:
         return text
-    count = 2
-    while not fits(words, width, count):
-        count += 1
-    breaks = _best_breaks(words, width, max(count, min(lines, 2)))
+    begins = _filled_lines(words, width)
+    if len(begins) > _MAX_BALANCED_LINES:
+        breaks = begins[1:]
+    else:
+        breaks = _best_breaks(words, width, max(2, len(begins)))
     edges = [0, *breaks, len(words)]
     return "\n".join("".join(words[a:b]).strip() for a, b in zip(edges, edges[1:], strict=False))
 

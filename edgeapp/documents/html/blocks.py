@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from html import unescape
-from html.parser import HTMLParser
+
+from edgeapp.documents.html.tokens import Token, attributes, tokens
+from edgeapp.documents.references import unescaped
 
 __all__ = ["Block", "Inline", "parse"]
 
@@ -23,6 +24,10 @@ _VOID = frozenset("area base br col embed hr img input link meta source track wb
 _RAW = frozenset("script style pre textarea svg math noscript template object".split())
 _VERBATIM = frozenset("code kbd samp var tt".split())
 _SPACE = re.compile(r"\s+")
+_REFERENCE = re.compile(r"(&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);?)")
+# Inline elements of a block. Where there are more, another block begins: the time to place
+# them in the translation grows with their square.
+_MAX_ELEMENTS = 100
 
 
 @dataclass
@@ -72,163 +77,134 @@ def parse(html: str) -> list[Block | str]:
     Returns:
         Blocks that have text, and strings, which are markup. In order.
     """
-    parser = _Parser(html)
-    parser.feed(html)
-    parser.close()
-    return parser.finish()
+    builder = _Builder()
+    for token in tokens(html):
+        builder.add(token)
+    return builder.finish()
 
 
-class _Parser(HTMLParser):
-    def __init__(self, html: str) -> None:
-        super().__init__(convert_charrefs=False)
-        self._parts: list[Block | str] = []
+class _Builder:
+    """Collects tokens into blocks. Strings are joined at their end, so that each is copied once."""
+
+    def __init__(self) -> None:
+        self._parts: list[Block | list[str]] = []
         self._pieces: list[str] = []  # of the open block, as written
-        self._block = Block()
+        self._before: list[str] = []  # white space before the open block
+        self._texts: list[str] = []  # of the open block
+        self._length = 0  # of _texts
+        self._elements: list[Inline] = []  # of the open block
         self._open: list[int] = []  # indices of the block's open elements
+        self._open_by_name: dict[str, list[int]] = {}
         self._raw: list[str] = []  # names of open elements whose content is markup
 
-    def finish(self) -> list[Block | str]:
-        self._flush()
-        return self._parts
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        written = self.get_starttag_text() or ""
-        if self._raw or tag in _RAW:
-            if tag in _RAW and not written.endswith("/>"):
-                self._raw.append(tag)
-            self._markup(written)
-        elif tag not in _INLINE:
-            self._markup(written)
+    def add(self, token: Token) -> None:
+        """Append a token."""
+        if token.kind == "start":
+            self._start_tag(token)
+        elif token.kind == "end":
+            self._end_tag(token)
+        elif token.kind == "markup" or self._raw:
+            self._markup(token.written)
         else:
-            kept = dict(attrs)
-            classes = (kept.get("class") or "").split()
-            verbatim = tag in _VERBATIM or kept.get("translate") == "no" or "notranslate" in classes
-            self._pieces.append(written)
-            parent = self._open[-1] if self._open else None
-            element = Inline(written, len(self._block.text), parent, verbatim, tag)
-            self._block.elements.append(element)
-            if tag in _VOID:
-                element.end = element.start
-            else:
-                self._open.append(len(self._block.elements) - 1)
+            for index, piece in enumerate(_REFERENCE.split(token.written)):
+                if piece:
+                    self._text(piece, unescaped(piece) if index % 2 else piece)
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-        if self._open and tag not in _VOID and tag in _INLINE and not self._raw:
-            self._close(self._open[-1], "")
+    def finish(self) -> list[Block | str]:
+        """Return the blocks, and the markup between them."""
+        self._flush()
+        return [part if isinstance(part, Block) else "".join(part) for part in self._parts]
 
-    def handle_endtag(self, tag: str) -> None:
-        written = self._end_tag_text(tag)
+    def _start_tag(self, token: Token) -> None:
+        name, written = token.name, token.written
+        closed = written.endswith("/>")
+        if self._raw or name in _RAW:
+            if name in _RAW and not closed:
+                self._raw.append(name)
+            self._markup(written)
+            return
+        if name not in _INLINE:
+            self._markup(written)
+            return
+        if len(self._elements) >= _MAX_ELEMENTS:
+            self._flush()
+        kept = attributes(written)
+        classes = kept.get("class", "").split()
+        verbatim = name in _VERBATIM or kept.get("translate") == "no" or "notranslate" in classes
+        self._pieces.append(written)
+        parent = self._open[-1] if self._open else None
+        element = Inline(written, self._length, parent, verbatim, name)
+        self._elements.append(element)
+        if closed or name in _VOID:
+            element.end = element.start
+        else:
+            index = len(self._elements) - 1
+            self._open.append(index)
+            self._open_by_name.setdefault(name, []).append(index)
+
+    def _end_tag(self, token: Token) -> None:
+        name, written = token.name, token.written
         if self._raw:
-            if self._raw[-1] == tag:
+            if self._raw[-1] == name:
                 self._raw.pop()
             self._markup(written)
-            return
-        elements = self._block.elements
-        index = next((i for i in reversed(self._open) if elements[i].name == tag), None)
-        if tag not in _INLINE or index is None:
+        elif name in _INLINE and (indices := self._open_by_name.get(name)):
+            self._pieces.append(written)
+            self._close(indices[-1], written)
+        else:
             self._markup(written)  # of a block, or of an element that began before this block
-            return
-        self._pieces.append(written)
-        self._close(index, written)
-
-    def handle_data(self, data: str) -> None:
-        if self._raw:
-            self._markup(data)
-        else:
-            self._text(data, data)
-
-    def handle_entityref(self, name: str) -> None:
-        self._reference(f"&{name}")
-
-    def handle_charref(self, name: str) -> None:
-        self._reference(f"&#{name}")
-
-    def handle_comment(self, data: str) -> None:
-        self._markup(f"<!--{data}-->")
-
-    def handle_decl(self, decl: str) -> None:
-        self._markup(f"<!{decl}>")
-
-    def unknown_decl(self, data: str) -> None:
-        self._markup(f"<![{data}]>")
-
-    def handle_pi(self, data: str) -> None:
-        self._markup(f"<?{data}>")
-
-    def _end_tag_text(self, tag: str) -> str:
-        """The end tag as written; its offset in the input is known, its end is the next >."""
-        position = self._offset()
-        written = self.rawdata[position : self.rawdata.find(">", position) + 1]
-        return written if written.startswith("</") else f"</{tag}>"
-
-    def _offset(self) -> int:
-        line, column = self.getpos()
-        if line == 1:
-            return column
-        if not hasattr(self, "_starts"):
-            self._starts = [0, *(m.end() for m in re.finditer("\n", self.rawdata))]
-        return self._starts[line - 1] + column
-
-    def _reference(self, written: str) -> None:
-        position = self._offset() + len(written)
-        if self.rawdata[position : position + 1] == ";":
-            written += ";"
-        if self._raw:
-            self._markup(written)
-        else:
-            self._text(written, unescape(written))
 
     def _text(self, written: str, text: str) -> None:
-        block = self._block
         self._pieces.append(written)
-        if not block.text.strip() and not text.strip():
-            if block.elements:
-                return
-            block.before += written
-            return
-        if not block.text and not block.elements:
+        if not self._length:
             stripped = text.lstrip()
-            if written == text:
-                block.before += text[: len(text) - len(stripped)]
+            if not self._elements:
+                # A reference counts as a whole: it is one character.
+                before = written if not stripped else text[: len(text) - len(stripped)]
+                if not stripped or written == text:
+                    self._before.append(before)
             text = stripped
+            if not text:
+                return
         collapsed = _SPACE.sub(" ", text)
-        if block.text.endswith(" ") or not block.text:
+        if self._texts and self._texts[-1].endswith(" "):
             collapsed = collapsed.lstrip(" ")
-        block.text += collapsed
+        if collapsed:
+            self._texts.append(collapsed)
+            self._length += len(collapsed)
 
     def _close(self, index: int, written: str) -> None:
         """Close an element, and those inside it that are still open."""
         while self._open and self._open[-1] >= index:
-            element = self._block.elements[self._open.pop()]
-            element.end = len(self._block.text)
-        self._block.elements[index].closing = written
+            element = self._elements[self._open.pop()]
+            element.end = self._length
+            self._open_by_name[element.name].pop()
+        self._elements[index].closing = written
 
     def _markup(self, written: str) -> None:
         self._flush()
-        if self._parts and isinstance(self._parts[-1], str):
-            self._parts[-1] += written
-        else:
-            self._parts.append(written)
+        self._append_markup([written])
+
+    def _append_markup(self, pieces: list[str]) -> None:
+        if self._parts and isinstance(last := self._parts[-1], list):
+            last += pieces
+        elif pieces:
+            self._parts.append(pieces)
 
     def _flush(self) -> None:
         """End the block. One without words is markup."""
-        block, pieces = self._block, self._pieces
-        self._block, self._pieces = Block(), []
-        while self._open:
-            block.elements[self._open.pop()].end = len(block.text)
-        if not any(map(str.isalnum, block.text)):
-            written = "".join(pieces)
-            if self._parts and isinstance(self._parts[-1], str):
-                self._parts[-1] += written
-            elif written:
-                self._parts.append(written)
+        text, pieces = "".join(self._texts), self._pieces
+        block = Block(text.rstrip(), self._elements, "".join(self._before))
+        for index in self._open:
+            self._elements[index].end = len(text)
+        self._pieces, self._before, self._texts, self._length = [], [], [], 0
+        self._elements, self._open, self._open_by_name = [], [], {}
+        if not any(map(str.isalnum, text)):
+            self._append_markup(pieces)
             return
-        stripped = block.text.rstrip()
         written = "".join(pieces)
         block.after = written[len(written.rstrip()) :]
-        block.text = stripped
         for element in block.elements:
-            element.start = min(element.start, len(stripped))
-            element.end = min(element.end, len(stripped))
+            element.start = min(element.start, len(block.text))
+            element.end = min(element.end, len(block.text))
         self._parts.append(block)

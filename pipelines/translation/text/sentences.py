@@ -35,6 +35,7 @@ _HARD_BREAK = re.compile("([\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+)")
 _ODD_SPACE = re.compile(r"[^\S ]")
 _NUMBERING = re.compile(r"\W*\d{1,3}[.)]\s*")
 _ABBREVIATION = re.compile(r"\b\w{1,3}\.(?:\w{1,3}\.)+\s+")
+_MAX_CHARACTER = 64  # code points of one character; a longer row of marks is cut anywhere
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Where to cut a long sentence, best first. The cut is at the end of the match.
@@ -136,8 +137,9 @@ def _best_cut(sentence: str) -> int:
     spaces = [match.end() for match in re.finditer(r"\s+", sentence)]
     if spaces:
         return min(spaces, key=lambda place: abs(place - middle))
-    while middle < len(sentence) - 1 and _continues(sentence, middle):
-        middle += 1
+    for place in range(middle, min(middle + _MAX_CHARACTER, len(sentence) - 1)):
+        if not _continues(sentence, place):
+            return place
     return middle
 
 

@@ -117,3 +117,19 @@ def test_a_character_of_several_code_points_stays_whole() -> None:
     for span in spans:
         assert span.text.count("👧") * len(family) == len(span.text)
     assert all(span.text[0] != "\u0301" for span in split_to_fit("e\u0301" * 50, 7, len))
+
+
+@pytest.mark.parametrize("mark", ["\u0301", "\u200d", "\ufe0f"])
+def test_a_long_row_of_marks_is_cut_in_few_steps(mark: str) -> None:
+    """It is no character, which would be kept whole."""
+    measured = 0
+
+    def measure(text: str) -> int:
+        nonlocal measured
+        measured += len(text)
+        return len(text)
+
+    text = mark * 20_000
+    spans = split_to_fit(text, 100, measure)
+    assert "".join(span.leading_space + span.text for span in spans) == text
+    assert measured <= 20 * len(text)
