@@ -19,6 +19,9 @@ EdgeError
 Every message states what was wrong, with which input, and what to do next.
 """
 
+import copy
+from typing import TypeVar
+
 __all__ = [
     "AudioError",
     "CheckpointError",
@@ -35,7 +38,10 @@ __all__ = [
     "OutputError",
     "RequestError",
     "UnsupportedTask",
+    "own_copy",
 ]
+
+E = TypeVar("E", bound=Exception)
 
 
 class EdgeError(Exception):
@@ -125,3 +131,14 @@ class RequestError(EngineError, ValueError):
 
 class NumericalError(EngineError):
     """The model computed NaN or infinity: damaged weights, or overflow of its compute type."""
+
+
+def own_copy(error: E) -> E:
+    """Return a copy of an error that several callers raise, with the same cause.
+
+    Raising adds the caller's traceback and context to the exception, which would grow, and mix
+    those of several threads.
+    """
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    return own

@@ -56,6 +56,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.engine.kernels",
         "pipelines.engine.state",
         "pipelines.engine.weights",
+        "pipelines.daemon_threads",
         "pipelines.malloc",
         *_LEAVES,
     },
@@ -63,6 +64,7 @@ ALLOWED: Mapping[str, set[str]] = {
         "pipelines.engine.backends",
         "pipelines.engine.model",
         "pipelines.engine.state",
+        "pipelines.daemon_threads",
         *_LEAVES,
     },
     "pipelines.engine.backends": {
@@ -82,6 +84,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.engine.kernels": {
         "pipelines.engine.state",
         "pipelines.engine.weights",
+        "pipelines.daemon_threads",
         "pipelines.malloc",
         *_LEAVES,
     },
@@ -93,6 +96,7 @@ ALLOWED: Mapping[str, set[str]] = {
     "pipelines.decoding_choices": {"pipelines.errors"},
     "pipelines.openmp": set(),
     "pipelines.malloc": set(),
+    "pipelines.daemon_threads": set(),
     "pipelines.notices": {"pipelines.errors"},
     "pipelines.processors": {"pipelines.errors"},
     "pipelines.json_files": {"pipelines.errors"},

@@ -150,6 +150,7 @@ class Transcriber:
     def _loaded(self) -> Recognizer | ChunkRecognizer:
         if self._recognizer is None:
             raise EngineError("the transcriber was closed; make a new one")
+        self._recognizer.engine.check_process()  # before torch computes the features
         return self._recognizer
 
     @property

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import torch
 
+from pipelines.daemon_threads import stop_daemon_threads_at_exit
 from pipelines.engine.backends.base import Backend
 from pipelines.engine.backends.module_loader import load_module
 from pipelines.engine.backends.native import NativeBackend
@@ -88,6 +89,7 @@ class Engine:
         self._max_batch = max_batch
         self._budget = MemoryBudget(cache_budget_bytes)
         keep_freed_memory()
+        stop_daemon_threads_at_exit()
         self._scheduler = Scheduler(self.threads, self._move_to_cpu)
         self._models: dict[tuple[Path, tuple[int, ...] | None], LoadedModel] = {}
         self._wrapped: weakref.WeakSet[LoadedModel] = weakref.WeakSet()
@@ -135,6 +137,10 @@ class Engine:
         """The loaded and wrapped models."""
         with self._lock:
             return (*self._models.values(), *self._wrapped)
+
+    def check_process(self) -> None:
+        """Raise EngineError in a process that was forked from the one that made the engine."""
+        self._scheduler.check_process()
 
     def load(self, folder: str | Path, shortlist: Sequence[int] | None = None) -> LoadedModel:
         """Load the model in a Hugging Face folder; later calls return the same model.
@@ -185,6 +191,7 @@ class Engine:
 
     def unload(self, model: LoadedModel) -> None:
         """Free a model's memory and return it to the system. Its requests that still run fail."""
+        self.check_process()
         with self._lock:
             self._models = {key: kept for key, kept in self._models.items() if kept is not model}
         self._scheduler.run(model.unload)
@@ -214,12 +221,14 @@ class Engine:
 
     def close(self) -> None:
         """Drop all models. Requests that still run fail, and later ones raise EngineError."""
+        if not self._scheduler.is_of_this_process:
+            return  # its locks and threads are those of the process that it was forked from
         self._scheduler.close()
         with self._lock:
             models = [*self._models.values()]
             self._models.clear()
         for model in models:
-            model.stop_ahead()
+            model.unload()
 
     def __enter__(self) -> Engine:
         return self

@@ -56,6 +56,7 @@ class LoadedModel:
     def _require_batch(self) -> Batch:
         """The batch. Raises EngineError after `unload`."""
         if self._batch is None:
+            self._scheduler.check_open()
             raise EngineError(f"{self._folder.name} was unloaded; load it again")
         return self._batch
 
@@ -145,6 +146,7 @@ class LoadedModel:
         """
         if not sources:
             return []
+        self._scheduler.check_process()
         return self._encode_in_parts(
             self._checked_sources(sources), priority, lambda part: self._backend.encode(part)
         )
@@ -296,6 +298,7 @@ class LoadedModel:
 
     def stream(self, request: Request) -> Stream:
         """Start a generation on a source that this model has encoded; see Engine.stream."""
+        self._scheduler.check_process()
         self._check_target(request.encoded, request.prompt)
         for position, token in request.token_probs:
             if not (

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pipelines.engine.decoding.request import Event, Result
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.engine.decoding.scheduler import Scheduler
+from pipelines.errors import own_copy
 
 __all__ = ["Stream"]
 
@@ -38,7 +39,7 @@ class Stream:
             self._scheduler.wait(state)
         if not state.events:
             assert state.error is not None
-            raise state.error
+            raise own_copy(state.error)
         event = state.events.popleft()
         self._exhausted = event.final
         return event

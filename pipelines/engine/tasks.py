@@ -21,6 +21,7 @@ from torch import Tensor
 from pipelines.engine.decoding.request import Event
 from pipelines.engine.state.encoded_source import EncodedSource
 from pipelines.engine.stream import Stream
+from pipelines.errors import own_copy
 
 __all__ = ["MY_TURN", "Pending", "SourceHandle", "Task", "TaskLimits", "events_of", "interleave"]
 
@@ -83,7 +84,7 @@ class SourceHandle:
         self.finish()
         if self._encoded is None:
             assert self._error is not None
-            raise self._error
+            raise own_copy(self._error)
         return self._encoded
 
     def start(self) -> None:

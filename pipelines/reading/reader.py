@@ -123,6 +123,7 @@ class Reader:
         """
         if self._closed:
             raise EngineError(f"this reader of {self.name} is closed; make a new one")
+        self.engine.check_process()
         options = options or ReadOptions()
         prompt = self._prompt(options)
         image = open_picture(picture, options.max_pixels)

@@ -335,6 +335,7 @@ class Translator:
     ) -> Preprocessor:
         if self._closed:
             raise EngineError(f"this translator of {self.name} is closed; make a new one")
+        self.engine.check_process()
         options = with_overrides(options, overrides)
         target = None if options.target is None else self._targets.choose(options.target)
         source = self._sources.choose(options.source_language)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from edgeapp.server.page.picker_options import language_name, picker_options
+from pipelines import EngineError
 
 if TYPE_CHECKING:
     from edgeapp.model_pool import ModelPool
@@ -39,7 +40,7 @@ def model_list(pool: ModelPool, *, folders: bool = False) -> list[dict[str, Any]
             "bytes": model.size_bytes,
             "source": model.source,
             "languages": languages.get(model.name, {"source": [], "target": []}),
-            "loaded": _load_state(loaded[folder], pool) if folder in loaded else None,
+            "loaded": _load_state(loaded.get(folder), pool),
         }
         rows.append(row | {"folder": str(model.folder)} if folders else row)
     return rows
@@ -64,10 +65,16 @@ def download_plan(name: str) -> dict[str, Any]:
     }
 
 
-def _load_state(model: LoadedModel, pool: ModelPool) -> dict[str, Any]:
+def _load_state(model: LoadedModel | None, pool: ModelPool) -> dict[str, Any] | None:
+    if model is None:
+        return None
+    try:
+        compute_type, device = model.compute_type, model.device
+    except EngineError:  # it was unloaded meanwhile
+        return None
     return {
-        "compute_type": model.compute_type,
-        "device": model.device,
+        "compute_type": compute_type,
+        "device": device,
         "bytes": pool.memory_of(model.folder),
         "users": pool.use_count(model.folder),
     }

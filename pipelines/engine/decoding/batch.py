@@ -39,7 +39,8 @@ class Batch:
     cache; request i has slot i of the cross cache, which its sequences share. Slots of finished
     requests are refilled before the next step.
 
-    `add` and `statistics` may be used from any thread, all else only from the thread that steps.
+    `add`, `priority` and `statistics` may be used from any thread, all else only from the thread
+    that steps.
 
     Args:
         backend: The model.
@@ -68,10 +69,12 @@ class Batch:
         return len(self._running) + len(self._waiting)
 
     @property
-    def priority(self) -> int:
-        """The most urgent (lowest) priority among running and waiting requests."""
-        running = [state.request.priority for state in self._running]
-        return min([*running, *self._waiting.priorities])
+    def priority(self) -> int | None:
+        """The most urgent (lowest) priority among running and waiting requests; None if there are
+        none."""
+        # Copies, as another thread may be in a step.
+        running = [state.request.priority for state in list(self._running)]
+        return min([*running, *self._waiting.priorities], default=None)
 
     @property
     def bytes(self) -> int:
@@ -81,7 +84,8 @@ class Batch:
     @property
     def reserved_bytes(self) -> int:
         """Bytes that the caches hold, or may come to need for the running requests."""
-        return max(self.bytes, self._bytes_needed(self._running))
+        # A copy, as another thread may be in a step.
+        return max(self.bytes, self._bytes_needed(list(self._running)))
 
     def _bytes_needed(self, states: Sequence[RequestState]) -> int:
         """Upper bound of the cache bytes that these requests need."""

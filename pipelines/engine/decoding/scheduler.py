@@ -8,6 +8,7 @@ at the same time, which would make their thread pools compete for the cores.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from typing import TypeVar
 
 import torch
 
+from pipelines.daemon_threads import user_of_library
 from pipelines.engine.decoding.batch import Batch
 from pipelines.engine.decoding.request_state import RequestState
 from pipelines.errors import EngineError
@@ -23,6 +25,21 @@ from pipelines.errors import EngineError
 __all__ = ["Scheduler"]
 
 T = TypeVar("T")
+
+# How often a waiting thread looks, in case that Ctrl-C came between the end of a computation and
+# the notification of those that wait for it.
+_LOOK_S = 1.0
+
+
+class _Turn:
+    """The turn of one thread to compute, from before it waits for it until it has ended.
+
+    `ended` is set by one assignment in a `finally`, before which no Ctrl-C can come, so that a
+    turn never outlives its call.
+    """
+
+    def __init__(self) -> None:
+        self.thread, self.ended = threading.get_ident(), False
 
 
 class Scheduler:
@@ -37,16 +54,31 @@ class Scheduler:
     def __init__(self, threads: int, recover: Callable[[Batch], bool]) -> None:
         self._threads = threads
         self._recover = recover
-        # Guards all fields below; notified when a computation is over.
+        # Guards all fields below; notified when a turn has ended.
         self._condition = threading.Condition()
-        self._busy = False
-        self._computing_thread: int | None = None
-        self._jobs: deque[object] = deque()  # those that wait; no step begins while there are any
-        self._batches: list[Batch] = []
+        self._computing: _Turn | None = None
+        self._jobs: deque[_Turn] = deque()  # those that wait; no step begins while there are any
+        self._batches: list[Batch] = []  # with requests
         self._closed = False
+        self._process = os.getpid()
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """Whether this process made the scheduler, rather than the one that it was forked from."""
+        return self._process == os.getpid()
+
+    def check_process(self) -> None:
+        """Raise EngineError in a process that was forked from the one that made the scheduler."""
+        if not self.is_of_this_process:
+            # It lacks the threads of the kernels and of torch, and those that hold locks.
+            raise EngineError(
+                "a model cannot be used in a fork of the process that loaded it; load it in the "
+                'child process, or start that with the "spawn" method'
+            )
 
     def check_open(self) -> None:
-        """Raise EngineError if the scheduler was closed."""
+        """Raise EngineError if the scheduler was closed, as well as `check_process`."""
+        self.check_process()
         if self._closed:
             raise EngineError("the engine was closed; make a new one")
 
@@ -56,41 +88,46 @@ class Scheduler:
         Jobs run in the order of their calls, so that one waits for a single job of a caller that
         runs many. A job called from within a job or step runs at once.
         """
-        if self._computing_thread == threading.get_ident():
+        if self._computes_here():
             return job()
-        place = object()
-        with self._condition:
-            self._jobs.append(place)
-            try:
-                self._condition.wait_for(lambda: not self._busy and self._jobs[0] is place)
-                self._busy = True
-            finally:
-                self._jobs.remove(place)
-                self._condition.notify_all()  # an interrupted wait must not hold up the others
-        with self._computing():
-            return job()
+        turn = _Turn()
+        try:
+            with self._condition:
+                self._jobs.append(turn)
+                self._wait_for(lambda: self._is_idle() and self._next_job() is turn)
+                self._jobs.popleft()
+                self._computing = turn
+            return self._compute(job)
+        finally:
+            turn.ended = True
+            self._notify()
 
     def give_way(self, priority: int) -> None:
         """Compute steps while there are requests more urgent than `priority`, and no job waits.
 
         For callers that divide a long job, between its parts. Within a job or step it does nothing.
         """
-        if self._computing_thread == threading.get_ident():
+        if self._computes_here():
             return
         progress = True
         while progress:
-            with self._condition:
-                self._condition.wait_for(lambda: not self._busy)
-                if self._jobs or not self.has_urgent(priority):
-                    return
-                self._busy = True
-            with self._computing():
-                progress = self._step()
+            turn = _Turn()
+            try:
+                with self._condition:
+                    self._wait_for(self._is_idle)
+                    if self._next_job() is not None or not self.has_urgent(priority):
+                        return
+                    self._computing = turn
+                progress = self._compute(self._step)
+            finally:
+                turn.ended = True
+                self._notify()
 
     def has_urgent(self, priority: int) -> bool:
         """Whether there are requests more urgent than `priority`."""
         with self._condition:
-            return any(len(batch) and batch.priority < priority for batch in self._batches)
+            urgencies = [batch.priority for batch in self._batches]
+        return any(urgency is not None and urgency < priority for urgency in urgencies)
 
     def recover(self, batch: Batch) -> bool:
         """Recover from a job that ran out of GPU memory; returns whether to run it again."""
@@ -123,13 +160,19 @@ class Scheduler:
     def wait(self, state: RequestState) -> None:
         """Return once the request has events; compute steps unless another thread does."""
         while not state.has_events:
-            with self._condition:
-                self._condition.wait_for(lambda: state.has_events or not (self._busy or self._jobs))
-                if state.has_events:
-                    return
-                self._busy = True
-            with self._computing():
-                self._step()
+            turn = _Turn()
+            try:
+                with self._condition:
+                    self._wait_for(
+                        lambda: state.has_events or (self._is_idle() and self._next_job() is None)
+                    )
+                    if state.has_events:
+                        return
+                    self._computing = turn
+                self._compute(self._step)
+            finally:
+                turn.ended = True
+                self._notify()
 
     def close(self) -> None:
         """Fail all requests that have not ended, and accept no more."""
@@ -143,19 +186,39 @@ class Scheduler:
 
         self.run(fail_all)
 
-    @contextmanager
-    def _computing(self) -> Iterator[None]:
-        """The context of every computation; the caller has set `_busy`."""
-        self._computing_thread = threading.get_ident()
-        try:
-            if torch.get_num_threads() != self._threads:
-                torch.set_num_threads(self._threads)
-            with torch.inference_mode():
-                yield
-        finally:
-            with self._condition:
-                self._busy, self._computing_thread = False, None
-                self._condition.notify_all()
+    def _is_idle(self) -> bool:
+        return self._computing is None or self._computing.ended
+
+    def _computes_here(self) -> bool:
+        """Whether this thread is within a job or step."""
+        turn = self._computing
+        return turn is not None and not turn.ended and turn.thread == threading.get_ident()
+
+    def _next_job(self) -> _Turn | None:
+        """The job that waits for the longest time; None if none waits."""
+        while self._jobs and self._jobs[0].ended:  # by Ctrl-C
+            self._jobs.popleft()
+        return self._jobs[0] if self._jobs else None
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        """Release the lock until a condition holds."""
+        while not condition():
+            self._condition.wait(_LOOK_S)
+
+    def _notify(self) -> None:
+        with self._condition:
+            self._condition.notify_all()
+
+    def _compute(self, work: Callable[[], T]) -> T:
+        """Call a function in this thread's turn."""
+        user_of_library()
+        if torch.get_num_threads() != self._threads:
+            torch.set_num_threads(self._threads)
+        with torch.inference_mode():
+            result = work()
+        with self._condition:  # those that are kept would keep the weights of their models
+            self._batches = [batch for batch in self._batches if len(batch)]
+        return result
 
     def _step(self) -> bool:
         """Step the batch that holds the most urgent request; equally urgent batches take turns.
@@ -166,18 +229,18 @@ class Scheduler:
             Whether any could do anything.
         """
         with self._condition:
-            self._batches = [batch for batch in self._batches if len(batch)]
-            assert self._batches, "the request that is waited for is in no batch"
-            order = sorted(self._batches, key=lambda b: b.priority)
-        return any(self._step_batch(batch) for batch in order)
+            urgencies = [(batch.priority, batch) for batch in self._batches]
+        order = [(urgency, batch) for urgency, batch in urgencies if urgency is not None]
+        assert order, "the request that is waited for is in no batch"
+        order.sort(key=lambda pair: pair[0])
+        return any(self._step_batch(batch) for _, batch in order)
 
     def _step_batch(self, batch: Batch) -> bool:
         """Step one batch; returns whether it could do anything."""
         with self._condition:
             if batch not in self._batches:  # closed in the meantime
                 return True
-            self._batches.remove(batch)
-            self._batches.append(batch)
+            self._batches = [*(other for other in self._batches if other is not batch), batch]
         try:
             return batch.step()
         except torch.cuda.OutOfMemoryError as error:

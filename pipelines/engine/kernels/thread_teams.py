@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.daemon_threads import stop_daemon_threads_at_exit
 from pipelines.engine.kernels import abi
 
 __all__ = ["TeamFunctions", "ThreadTeams"]
@@ -54,6 +55,7 @@ class ThreadTeams:
         self._idle: list[_Team] = []
         self._spins = 0  # of a thread before it sleeps; 0: not timed yet
         atexit.register(self._close)
+        stop_daemon_threads_at_exit()  # the teams of their calls are idle then
         if hasattr(os, "register_at_fork"):  # a child process has none of the threads
             os.register_at_fork(after_in_child=self._idle.clear)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import TypeVar
 
 import torch
@@ -40,16 +41,24 @@ class ComputeThreads:
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
 
-    def start(self, job: Callable[[], T]) -> Future[T]:
-        """Run a job on a thread in the background, after those that were started before."""
+    def start(self, job: Callable[[], T]) -> Future[T] | None:
+        """Run a job on a thread in the background, after those that were started before.
+
+        Returns:
+            None while the interpreter ends, when no threads can be started.
+        """
         with self._lock:
-            if self._background is None:
-                self._background = ThreadPoolExecutor(1, "edgeapp-background")
-                self._background.submit(_use_one_thread).result()
-                # That has set what new threads begin with, too.
-                torch.set_num_threads(self.count)
+            try:
+                if self._background is None:
+                    background = ThreadPoolExecutor(1, "edgeapp-background")
+                    background.submit(_use_one_thread).result()
+                    # set_num_threads also changes the default for new threads.
+                    torch.set_num_threads(self.count)
+                    self._background = background
+                future = self._background.submit(_inferring, job)
+            except RuntimeError:
+                return None
             self._unfinished += 1
-        future = self._background.submit(_inferring, job)
         future.add_done_callback(self._count_finished)
         return future
 
@@ -68,12 +77,16 @@ class ComputeThreads:
             self._pool = ThreadPoolExecutor(self.count, thread_name_prefix="edgeapp-worker")
         futures: list[Future[T]] = []
         try:
-            futures.extend(self._pool.submit(_single_threaded, job) for job in jobs)
+            # No threads can be started while the interpreter ends: the rest runs on this one.
+            with suppress(RuntimeError):
+                for job in jobs:
+                    futures.append(self._pool.submit(_single_threaded, job))
             wait(futures)
         finally:  # after Ctrl-C no job may still use what the caller cleans up
             wait(futures)
             torch.set_num_threads(self.count)  # MKL's setting is one for the whole process
-        return [future.result() for future in futures]
+        done = [future.result() for future in futures]
+        return done + [_inferring(job) for job in jobs[len(futures) :]]
 
 
 def _single_threaded(job: Callable[[], T]) -> T:

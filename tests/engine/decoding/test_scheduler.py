@@ -507,3 +507,118 @@ def test_a_request_that_expires_during_pop_stopped_is_popped_next_time() -> None
         waiting.add(row)
     assert waiting.pop_stopped() == rows[:1]
     assert waiting.pop_stopped() == rows[1:]
+
+
+@pytest.mark.parametrize("interrupted", ["job", "step", "parts"])
+def test_an_interrupt_before_the_computation_leaves_the_engine_usable(
+    checkpoints: Folders, jobs: Jobs, monkeypatch: pytest.MonkeyPatch, interrupted: str
+) -> None:
+    """Ctrl-C between taking a turn and computing, for each way to take one."""
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        (request,) = jobs.on(model.encode(token_sources(model, [3])))
+        stream = engine.stream(request)
+        uses = {
+            "job": lambda: model.encode(token_sources(model, [4])),
+            "step": stream.result,
+            "parts": lambda: engine._scheduler.give_way(request.priority + 1),
+        }
+
+        def ctrl_c(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as context:
+            context.setattr(Scheduler, "_compute", ctrl_c)
+            with pytest.raises(KeyboardInterrupt):
+                uses[interrupted]()
+        others: list[tuple[int, ...]] = []
+        thread = threading.Thread(target=lambda: others.append(stream.result().tokens))
+        thread.start()
+        thread.join(60)
+        assert others == jobs.alone[:1]
+
+
+def test_an_interrupted_wait_for_a_turn_holds_up_no_other_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scheduler = Scheduler(threads=1, recover=lambda batch: False)
+
+    def ctrl_c(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as context:
+        context.setattr(Scheduler, "_wait_for", ctrl_c)
+        with pytest.raises(KeyboardInterrupt):
+            scheduler.run(lambda: None)
+    assert scheduler.run(lambda: 7) == 7
+
+
+def test_a_lost_notification_holds_up_a_caller_for_a_moment_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ctrl-C may come after a computation, before those that wait for it are notified."""
+    scheduler = Scheduler(threads=1, recover=lambda batch: False)
+    monkeypatch.setattr(Scheduler, "_notify", lambda self: None)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def first() -> None:
+        begun.set()
+        go_on.wait()
+
+    thread = threading.Thread(target=lambda: scheduler.run(first))
+    thread.start()
+    begun.wait()
+    threading.Timer(0.05, go_on.set).start()
+    assert scheduler.run(lambda: 7) == 7
+    thread.join()
+
+
+def test_the_load_of_a_batch_can_be_read_while_it_changes(
+    engine: Engine, marian: LoadedModel, jobs: Jobs
+) -> None:
+    """Requests that end between two looks at them: what `has_urgent` and /metrics read."""
+    batch = marian._batch
+
+    class Ending(list[Any]):
+        """A list of requests that another thread empties as soon as it is seen not to be empty."""
+
+        def __bool__(self) -> bool:
+            had = len(self) > 0
+            self.clear()
+            return had
+
+        def __len__(self) -> int:
+            return super().__len__()
+
+    with engine.stream(jobs.requests[5]) as stream:
+        next(stream)
+        state = batch._running[0]
+        batch._running = Ending([state])
+        assert batch.reserved_bytes > 0
+        batch._running = [state]
+        assert batch.priority == jobs.requests[5].priority
+    engine.generate(jobs.requests[:1])
+    assert batch.priority is None
+    assert not engine._scheduler.has_urgent(100)
+
+
+def test_each_caller_gets_an_error_of_its_own(checkpoints: Folders, jobs: Jobs) -> None:
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        streams = [
+            engine.stream(request)
+            for request in jobs.on(model.encode(token_sources(model, [3, 8])))
+        ]
+        model._batch._cross.store = _full  # type: ignore[method-assign,union-attr]
+        errors: list[EngineError] = []
+        for stream in (*streams, streams[0]):
+            with pytest.raises(EngineError, match="no room") as raised:
+                stream.result()
+            errors.append(raised.value)
+    assert len({id(error) for error in errors}) == 3
+    assert [error.__context__ for error in errors] == [None] * 3
+    assert {repr(error.__cause__) for error in errors} == {"MemoryError('no room')"}
+
+
+def _full(*_: object) -> None:
+    raise MemoryError("no room")

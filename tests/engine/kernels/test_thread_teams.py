@@ -179,20 +179,6 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), run(3) == right)
 
 
 @pytest.mark.slow
-def test_a_process_ends_with_threads_that_are_idle_or_at_work(library: KernelLibrary) -> None:
-    script = """
-assert run(4) == right
-def work():
-    while True:
-        run(3)
-threading.Thread(target=work, daemon=True).start()
-time.sleep(0.1)
-print("done")
-"""
-    assert _in_a_process(script) == "done"
-
-
-@pytest.mark.slow
 def test_code_that_crashes_or_hangs_is_found_by_a_process_of_its_own(
     library: KernelLibrary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
