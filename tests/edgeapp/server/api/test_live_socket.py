@@ -247,11 +247,14 @@ def test_a_token_is_required_and_a_session_is_its_owners(
         with live(url, f"session={session}", additional_headers=keys["ben"]) as other:
             assert next_event(other)["type"] == "error"
         origin = {"Origin": "https://evil.test"}
+        wrong = {"Authorization": "Bearer wrong"}
         with (
             pytest.raises(InvalidStatus, match="403"),
-            live(url, "rate=16000", additional_headers=keys["anna"] | origin),
+            live(url, "rate=16000", additional_headers=wrong | origin),
         ):
             pass
+        with live(url, "rate=1", additional_headers=keys["anna"] | origin) as other:
+            assert "cannot be used" in next_event(other)["message"], "a token is no forgery"
 
 
 def test_a_session_counts_against_the_memory_limit(
