@@ -38,6 +38,49 @@ _ABBREVIATION = re.compile(r"\b\w{1,3}\.(?:\w{1,3}\.)+\s+")
 _MAX_CHARACTER = 64  # code points of one character; a longer row of marks is cut anywhere
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+# Abbreviations before a name, where sentencex takes their full stop for the end of a sentence. By
+# language: "on." is Onorevole in Italian, and a word in English. Small letters stand for both.
+_BEFORE_NAMES = {
+    language: frozenset(words.split())
+    for language, words in {
+        "bg": "св проф акад ген ул гр",
+        "ca": "sr sra sta dr dra mn fra",
+        "cs": "p ing mgr bc mudr judr phdr dr doc prof sv gen plk",
+        "da": "hr fru frk dr prof sct",
+        "de": "hr fr frl dr prof st hl mag dipl",
+        "el": "κ κα κκ δρ αγ καθ",
+        "es": "sr sra sres sras srta srtas dña dn dr dra dres ing lic arq gral cnel sto sta mons "
+        "excmo excma ilmo ilma pbro",
+        "fi": "hra rva prof tri",
+        "fr": "mme mmes mlle mlles mgr MM Me dr drs pr prof st ste sts stes vve",
+        "hr": "sv gđa gosp dr prof mr ing",
+        "hu": "dr id ifj özv szt prof",
+        "it": "sig sigg sigra signa dott dottssa prof profssa ing avv arch geom rag On Sen mons "
+        "card ss cav comm gen col cap magg",
+        "nl": "mevr mw dhr dr drs ir ing prof ds jhr gebr",
+        "no": "hr fru frk dr prof st",
+        "pl": "ks dr inż mgr prof św ul al gen płk kpt por im bp abp hab",
+        "pt": "sr sra srs sras srta dr dra drs eng arq prof profa exmo exma exa sto sta pe gen cel",
+        "ro": "dl dna d-na sf dr prof ing str",
+        "ru": "св проф акад ген ул им гр тов",
+        "sk": "p ing mgr bc mudr judr phdr dr doc prof sv gen plk",
+        "sl": "sv ga dr prof mag ing",
+        "sr": "sv св g г-ђа dr др prof проф",
+        "sv": "hr fru frk dr prof st",
+        "tr": "dr sn prof av doç hz",
+        "uk": "св проф акад ген вул ім",
+    }.items()
+}
+_BEFORE_NAMES |= {"nb": _BEFORE_NAMES["no"], "nn": _BEFORE_NAMES["no"]}
+# "M.", "J.-C.", "p.": initials and titles of one letter. A small one is a unit after a number, and
+# in Cyrillic often the last word of a sentence ("1950 г.").
+_INITIAL = re.compile(r"(?:[^\W\d_]\.-)?(?:(?=[^\W\d_])[^a-zа-я]|[a-zà-ÿ])\.\s*")
+_TITLE_AND_BEFORE = 60  # characters that are looked at
+_LETTERED = re.compile(  # what a letter is the name of: "Plan B." may end a sentence
+    r"(?i)\b(?:plan|vitamine?|vitamina|hepatitis|typ|type|tipo|klasse|class|classe|clase|grupp?e?"
+    r"|groupe?|grupo|gruppo|opti?on|opción|punkt|point|teil|part|partie|variante|block|note)\s+\Z"
+)
+
 # Where to cut a long sentence, best first. The cut is at the end of the match.
 _CUTS = (
     re.compile(r"[;:][\"'”’»)\]]*(?=\s)|\s(?=[–—]\s)|[；：]"),
@@ -103,22 +146,43 @@ def _segment(line: str, language: str) -> list[str]:
         return [line] if line else []
     # sentencex aborts on some exotic spaces and on surrogates. Only the lengths are used.
     plain = _SURROGATE.sub("\ufffd", _ODD_SPACE.sub(" ", line))
-    return list(_merge_wrong_splits(sentencex.segment(language, plain), line))
+    return list(_merge_wrong_splits(sentencex.segment(language, plain), line, language))
 
 
-def _merge_wrong_splits(pieces: list[str], line: str) -> Iterator[str]:
-    """Undo boundaries that end no sentence: within "ASP.NET", after the "2." of a list, and after
-    "p.m." before a lower-case letter."""
+def _merge_wrong_splits(pieces: list[str], line: str, language: str) -> Iterator[str]:
+    """Undo boundaries that end no sentence: within "ASP.NET" and "J.-C.", after the "2." of a list,
+    after "p.m." before a lower-case letter, and between a title or an initial and the name."""
     start = end = 0
     for index, piece in enumerate(pieces):
         end += len(piece)
         following = pieces[index + 1] if index + 1 < len(pieces) else ""
-        within_name = piece[-1:] == "." and following[:1].isalnum()
+        within_name = piece[-1:] == "." and (following[:1].isalnum() or following[:1] == "-")
         continues = following[:1].islower() and _ABBREVIATION.fullmatch(_last_word(piece))
-        if following and (within_name or continues or _NUMBERING.fullmatch(piece)):
+        if following and (
+            within_name
+            or continues
+            or _NUMBERING.fullmatch(piece)
+            or _before_name(line[max(start, end - _TITLE_AND_BEFORE) : end], language)
+        ):
             continue
         yield line[start:end]
         start = end
+
+
+def _before_name(sentence: str, language: str) -> bool:
+    """Whether a text ends with an abbreviation that a name follows."""
+    word = _last_word(sentence)
+    before = sentence[: len(sentence) - len(word)]
+    bare = word.strip().removesuffix(".").lstrip("(\"'«„“‘[").replace(".", "")
+    bare = bare.rpartition("'")[2].rpartition("’")[2]
+    titles = _BEFORE_NAMES.get(language, frozenset())
+    if bare in titles or (bare[:1].isupper() and bare[:1].lower() + bare[1:] in titles):
+        return True
+    if bare == "I" and language == "en":
+        return False
+    after_number = before.rstrip()[-1:].isdigit() and bare.islower()
+    initial = _INITIAL.fullmatch(word.lstrip("(\"'«„“‘["))
+    return bool(initial) and not after_number and not _LETTERED.search(before)
 
 
 def _last_word(piece: str) -> str:

@@ -133,3 +133,50 @@ def test_a_long_row_of_marks_is_cut_in_few_steps(mark: str) -> None:
     spans = split_to_fit(text, 100, measure)
     assert "".join(span.leading_space + span.text for span in spans) == text
     assert measured <= 20 * len(text)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("fr", "Je parle à M. Dupont demain."),
+        ("fr", "Mme. Curie et le Dr. Martin sont là."),
+        ("fr", "Il est né en 50 av. J.-C. à Rome."),
+        ("fr", "L'affaire de Me. Durand."),
+        ("es", "Vi a D. Juan ayer."),
+        ("es", "Dña. María vive aquí."),
+        ("it", "La chiesa di S. Pietro è grande."),
+        ("it", "L'On. Moro parlò."),
+        ("pt", "A D. Maria saiu."),
+        ("pt", "V. Exa. está aqui."),
+        ("nl", "Ik sprak mevr. De Vries gisteren."),
+        ("pl", "Spotkałem p. Kowalskiego i ks. Jana."),
+        ("ro", "Dl. Popescu și Sf. Ioan."),
+        ("hu", "Dr. Kovács és Szt. István."),
+        ("ru", "Св. Николай и А. С. Пушкин."),
+        ("tr", "Dr. Yılmaz ve Sn. Demir."),
+        ("el", "Ο Αγ. Νικόλαος."),
+        ("fi", "Hra. Virtanen ja P. Korhonen."),
+        ("hr", "Sv. Ivan i g. Horvat."),
+        ("de", "Hr. Müller und J. S. Bach."),
+        ("en", "J. K. Rowling met Mr. T. Jones."),
+    ],
+)
+def test_a_title_or_an_initial_stays_with_the_name(language: str, text: str) -> None:
+    assert [span.text for span in split_sentences(text, language)] == [text]
+    two = f"{text} {text}"
+    assert [span.text for span in split_sentences(two, language)] == [text, text]
+
+
+@pytest.mark.parametrize(
+    ("language", "first"),
+    [
+        ("fr", "Prends de la vitamine C."),
+        ("es", "Es el plan B."),
+        ("pt", "Tem 5 m."),
+        ("it", "Che cosa fanno."),
+        ("fr", "Donne-le-moi."),
+    ],
+)
+def test_a_sentence_may_end_with_a_short_word(language: str, first: str) -> None:
+    texts = [span.text for span in split_sentences(f"{first} Roma.", language)]
+    assert texts == [first, "Roma."]
