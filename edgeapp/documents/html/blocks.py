@@ -7,6 +7,7 @@ written, byte for byte. Scripts, styles and preformatted text are markup.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from edgeapp.documents.html.tokens import Token, attributes, tokens
@@ -23,6 +24,17 @@ samp small span strike strong sub sup time tt u var wbr
 _VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
 _RAW = frozenset("script style pre textarea svg math noscript template object".split())
 _VERBATIM = frozenset("code kbd samp var tt".split())
+# Elements whose end tag may be missing: they end where one of these begins, or what is around them.
+_CELLS, _TERMS = ("td", "th", "tr", "tbody", "tfoot"), ("dt", "dd")
+_ENDED_BY = {
+    "p": ("p", "div", "ul", "ol", "dl", "table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "hr"),
+    "li": ("li",),
+    **dict.fromkeys(_TERMS, _TERMS),
+    **dict.fromkeys(("td", "th"), _CELLS),
+    "tr": _CELLS[2:],
+    "option": ("option", "optgroup"),
+}
+_AROUND = ("ul", "ol", "dl", "table", "select")
 _SPACE = re.compile(r"\s+")
 _REFERENCE = re.compile(r"(&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);?)")
 # Inline elements of a block. Where there are more, another block begins: the time to place
@@ -83,6 +95,12 @@ def parse(html: str) -> list[Block | str]:
     return builder.finish()
 
 
+def _is_kept(values: Mapping[str, str]) -> bool:
+    """Whether the attributes of an element say that its text is not to be translated."""
+    says_no = values.get("translate", "").strip().lower() == "no"
+    return says_no or "notranslate" in values.get("class", "").split()
+
+
 class _Builder:
     """Collects tokens into blocks. Strings are joined at their end, so that each is copied once."""
 
@@ -118,19 +136,18 @@ class _Builder:
     def _start_tag(self, token: Token) -> None:
         name, written = token.name, token.written
         closed = written.endswith("/>")
-        if self._raw or name in _RAW:
-            if name in _RAW and not closed:
+        if self._raw and name in _ENDED_BY.get(self._raw[-1], ()):
+            self._raw.pop()
+        kept = not self._raw and _is_kept(attributes(written))
+        if self._raw or name in _RAW or name not in _INLINE:
+            nested = bool(self._raw) and name in (self._raw[-1], *_AROUND)
+            if (name in _RAW or nested or kept) and name not in _VOID and not closed:
                 self._raw.append(name)
-            self._markup(written)
-            return
-        if name not in _INLINE:
             self._markup(written)
             return
         if len(self._elements) >= _MAX_ELEMENTS:
             self._flush()
-        kept = attributes(written)
-        classes = kept.get("class", "").split()
-        verbatim = name in _VERBATIM or kept.get("translate") == "no" or "notranslate" in classes
+        verbatim = name in _VERBATIM or kept
         self._pieces.append(written)
         parent = self._open[-1] if self._open else None
         element = Inline(written, self._length, parent, verbatim, name)
@@ -145,7 +162,9 @@ class _Builder:
     def _end_tag(self, token: Token) -> None:
         name, written = token.name, token.written
         if self._raw:
-            if self._raw[-1] == name:
+            if self._raw[-1] in _ENDED_BY and name not in (self._raw[-1], *_INLINE):
+                self._raw.pop()  # the end of the element around it is its end, too
+            if self._raw and self._raw[-1] == name:
                 self._raw.pop()
             self._markup(written)
         elif name in _INLINE and (indices := self._open_by_name.get(name)):

@@ -54,6 +54,17 @@ def test_blocks() -> None:
         ("a &lt;b&gt; c", "C &lt;B&gt; A"),
         ("one <code>ls -l</code> two", "TWO <code>ls -l</code> ONE"),
         ('one <span translate="no">two</span>', '<span translate="no">two</span> ONE'),
+        ('<p translate="no">one two</p><p>one two</p>',
+         '<p translate="no">one two</p><p>TWO ONE</p>'),
+        ("<div class='x notranslate'>one <div>two</div> <b>a</b> b</div><br>one two",
+         "<div class='x notranslate'>one <div>two</div> <b>a</b> b</div><br>TWO ONE"),
+        ("<p translate=NO>one two<p>one two", "<p translate=NO>one two<p>TWO ONE"),
+        ("<ul><li translate=no>a b<ul><li>c d</ul><li>one two</ul>one two",
+         "<ul><li translate=no>a b<ul><li>c d</ul><li>TWO ONE</ul>TWO ONE"),
+        ("<ul><li translate=no>a b</ul>one two", "<ul><li translate=no>a b</ul>TWO ONE"),
+        ("<table><tr><td translate=no>a b<td>one two</table>",
+         "<table><tr><td translate=no>a b<td>TWO ONE</table>"),
+        ("<hr translate=no>one two", "<hr translate=no>TWO ONE"),
         ("<script>one two</script><style>p {a: b}</style>",
          "<script>one two</script><style>p {a: b}</style>"),
         ("<pre>one  two</pre>", "<pre>one  two</pre>"),
@@ -102,3 +113,16 @@ def test_the_command_line_reads_html(tmp_path: Path, capsys: pytest.CaptureFixtu
         main(["translate", "--to", "de", "--bilingual", str(page)])
     assert refused.value.code == 2
     assert "--bilingual is for text or subtitles only" in capsys.readouterr().err
+
+
+def test_soft_hyphens_change_no_translation(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text("<p>Die Kin&shy;der <b>kom&#173;men</b> je&shy;de Wo&shy;che.</p>\n", "utf-8")
+    with pytest.raises(SystemExit) as stop:
+        main(["translate", str(page), "-m", "demo-de-en", "-o", "-"])
+    out = capfd.readouterr().out
+    assert (stop.value.code or 0) == 0
+    assert TAG.sub("", out) == "The children are coming every week.\n"
+    assert "<b>coming</b>" in out or "<b>are coming</b>" in out
