@@ -62,12 +62,12 @@ def detect_text_language(text: str) -> TextLanguage | None:
     return best if ahead and best.probability >= _SURE else None
 
 
-def rank_text_languages(text: str, limit: int = 3) -> list[TextLanguage]:
+def rank_text_languages(text: str, limit: int | None = 3) -> list[TextLanguage]:
     """The languages that a text may be in.
 
     Args:
         text: Some words.
-        limit: The number of languages.
+        limit: The number of languages; None: all that can be told apart.
 
     Returns:
         The most likely first; of a short text even the first may be wrong.

@@ -290,9 +290,11 @@ def translate(
             raise OptionError("--n-best is reported in JSON: --format json")
         settings = settings_from_flags(device, compute_type, threads)
         use_model_directory(model_dir)
+        assumed = None
         if source is None and model is None and settings.translation_model is None:
             # Text is in English where nothing else is said, and English needs no translation.
             automatic = target_code == "en"
+            assumed = None if automatic or target_code is None or cluster else "en"
         if [each.source.name for each in inputs] == ["-"] and sys.stdin.isatty():
             print_note("reading from the terminal; press Ctrl-D to end")
         # Takes half a second, while the model is loaded.
@@ -348,6 +350,7 @@ def translate(
                 JobPolicy(journal, overwrite, retry_failed),
                 events,
                 applicable,
+                assumed,
             )
             inputs = runner.without_results(inputs)
             if not automatic:

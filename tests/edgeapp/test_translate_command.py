@@ -306,3 +306,19 @@ def test_bytes_that_cannot_be_decoded_are_an_error_with_their_line(
         code, out, err = run("-m", "demo-de-en", "--as-text", capfd=capfd)
     assert (code, out.count("\n")) == (1, 2)  # what came before is translated
     assert "stdin, line 3: some bytes are not UTF-8 text" in err
+
+
+def test_a_text_that_no_installed_model_translates_is_refused(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "page.html").write_text("<p>Bonjour tout le monde</p>", encoding="utf-8")
+    for text in ("Bonjour tout le monde", "page.html"):
+        code, out, err = run(text, "-t", "de", capfd=capfd)
+        assert (code, out) == (3, "")
+        assert "detected language: French" in err
+        assert "`edgeapp models pull opus-mt-fr-de`" in err
+    # What is not sure, is in English, or in the language of the translation, is taken as before.
+    for text, expected in (("Where is it?", "Wo ist es?"), ("I am here.", "Ich bin hier.")):
+        code, out, err = run(text, "-t", "de", capfd=capfd)
+        assert (code, out.strip()) == (0, expected), err
+    assert run("Das ist ein Test, und er ist gut.", "-t", "de", capfd=capfd)[0] == 0

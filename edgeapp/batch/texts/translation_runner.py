@@ -63,6 +63,8 @@ class TranslationRunner:
     Attributes:
         models: The models.
         automatic: Detect the language of each text, and choose its model.
+        assumed: Code of the language that texts are taken to be in because none was named. A text
+            that is surely in another one gets the model for that. None: it was named.
         debug: Print tracebacks of errors.
         as_text: Translate subtitle files and others line by line.
         document: Join wrapped lines into paragraphs.
@@ -85,6 +87,7 @@ class TranslationRunner:
     policy: JobPolicy = field(default_factory=JobPolicy)
     events: bool = False
     applicable: ApplicableOptions = field(default_factory=ApplicableOptions)
+    assumed: str | None = None
 
     def __post_init__(self) -> None:
         self._progress = RunProgress()
@@ -244,14 +247,16 @@ class TranslationRunner:
                 film, kind = Path(f"{source.shown}.{form}"), "subtitles"
                 content = opened.head + opened.file.read()
         self.applicable.check(source.shown, kind)
-        if self.automatic and kind == "subtitles":
-            self.models.load(_detected(source, first_cues(film, content)), None)
-        elif self.automatic and kind == "html":
-            self.models.load(_detected(source, text_of_html_file(film)), None)
-        elif self.automatic:
-            opened = opened or source.open(stack, with_head=True)
-            head = text_of_head(opened.head).strip()
-            self.models.load(_detected(source, head), None)
+        if self.automatic or self.assumed is not None:
+            if kind == "subtitles":
+                head = first_cues(film, content)
+            elif kind == "html":
+                head = text_of_html_file(film)
+            else:
+                opened = opened or source.open(stack, with_head=True)
+                head = text_of_head(opened.head).strip()
+            language = self._language_of(source, head)
+            self.models.load(None if language == self.assumed else language, None)
         path = None if each.output is None else each.output(self.models.suffix)
         if self.automatic and path is not None:
             check_no_collisions([path], [source.name] if source.text is None else [])
@@ -298,6 +303,22 @@ class TranslationRunner:
             ),
             path,
         )
+
+    def _language_of(self, source: TextSource, head: str) -> str:
+        """The language of an input, told from its first lines.
+
+        Raises:
+            InputError: It cannot be told, and none is assumed.
+        """
+        if self.assumed is None:
+            return _detected(source, head)
+        from pipelines import text_language_other_than
+
+        other = text_language_other_than(head, self.assumed) if head else None
+        if other is None or other.code == self.models.target_code:
+            return self.assumed
+        _note_detected(source, other.code)
+        return other.code
 
     def _decision(
         self, job: TranslationJob | SubtitleJob | HtmlJob, path: Path | None, shown: str
@@ -349,5 +370,9 @@ def _detected(source: TextSource, head: str) -> str:
             f"{source.shown}: the language cannot be told from its first {len(head)} characters; "
             "name it with --from, such as --from en"
         )
-    print_note(f"{source.shown}: detected language: {language_name(found.code)}")
+    _note_detected(source, found.code)
     return found.code
+
+
+def _note_detected(source: TextSource, code: str) -> None:
+    print_note(f"{source.shown}: detected language: {language_name(code)}")

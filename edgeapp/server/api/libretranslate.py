@@ -23,13 +23,17 @@ from edgeapp.priorities import Priority
 from edgeapp.server.access.auth import bearer_token
 from edgeapp.server.api.errors import ApiError, with_error_replies
 from edgeapp.server.api.service import ApiService, log_fields
-from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
+from edgeapp.server.api.text_translation import (
+    TextTranslation,
+    missing_translator,
+    translatable_pairs,
+)
 from edgeapp.server.api.uploads import FormUploads, UploadedForm, check_length
 from edgeapp.server.api.work_thread import ClientLeft, collect, unless_client_leaves
 from edgeapp.server.client_json import read_json
 from edgeapp.server.page.picker_options import language_name
 from edgeapp.temporary_folders import make_temporary_folder
-from pipelines import TextLanguage, rank_text_languages
+from pipelines import TextLanguage, detect_text_language, rank_text_languages
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -377,7 +381,7 @@ def _languages_of_file(path: Path, name: str, values: dict[str, Any]) -> tuple[s
 
 
 def checked_languages(
-    texts: Sequence[str], html: bool, source: str, target: str
+    texts: Sequence[str], html: bool, source: str, target: str, *, among_all: bool = False
 ) -> list[TextLanguage]:
     """Detect the languages of texts, and check that they can be translated.
 
@@ -388,6 +392,8 @@ def checked_languages(
         html: They are HTML.
         source: The code of their language, or "auto".
         target: The code of the language to translate into.
+        among_all: Detect languages that are not installed, too, to name what is missing. Otherwise
+            the installed ones only are thought of, as LibreTranslate does.
 
     Returns:
         The language of each text if they were to be detected, else no languages.
@@ -397,21 +403,45 @@ def checked_languages(
     """
     pairs, found = translatable_pairs(), list[TextLanguage]()
     if source == _AUTO:
-        found = [detected_language(text, html, pairs, target) for text in texts]
+        found = [detected_language(text, html, pairs, target, among_all) for text in texts]
+    if among_all and found:
+        check_pair(pairs, target, target)
+        for language in found:
+            if language.code != target and target not in pairs.get(language.code, ()):
+                raise ApiError(400, missing_translator(language.code, target))
     for code in dict.fromkeys(language.code for language in found) or (source,):
         check_pair(pairs, code, target)
     return found
 
 
 def detected_language(
-    text: str, html: bool, pairs: dict[str, set[str]], target: str
+    text: str, html: bool, pairs: dict[str, set[str]], target: str, among_all: bool = False
 ) -> TextLanguage:
-    """The most likely language of a text among those that can be translated."""
-    ranked = rank_text_languages(html_text(text) if html else text, _DETECTED)
-    best = ranked[0]
-    if best.code == target:
-        return best
-    return next((each for each in ranked if target in pairs.get(each.code, ())), best)
+    """Return the language of a text, of those that are translated into `target`.
+
+    A text in which nothing tells the language has a default, with probability 0: English, or the
+    first language that is translated.
+
+    Args:
+        text: The text; it may be empty.
+        html: It is HTML.
+        pairs: For each source language those that it is translated into.
+        target: The code of the language to translate into.
+        among_all: Look at all languages first. A text that is surely in one of them has that one,
+            whether it can be translated or not.
+    """
+    plain = html_text(text) if html else text
+    sources = [code for code in sorted(pairs) if target in pairs[code]]
+    default = TextLanguage("en" if "en" in (*sources, target) else next(iter(sources), "en"), 0.0)
+    if not any(map(str.isalpha, plain)):
+        return default
+    if among_all and (sure := detect_text_language(plain)) is not None:
+        return sure
+    known = {*sources, target}
+    ranked = [each for each in rank_text_languages(plain, None) if each.code in known]
+    if not ranked or (len(ranked) > 1 and ranked[0].probability < 2 * ranked[1].probability):
+        return default
+    return ranked[0]
 
 
 def _as_detected(language: TextLanguage) -> dict[str, Any]:

@@ -167,7 +167,8 @@ class GradioEndpoints:
                 )
             html = format == "html"
             found = await self._service.threads.run(
-                self._person(request), lambda: checked_languages((text,), html, source, target)
+                self._person(request),
+                lambda: checked_languages((text,), html, source, target, among_all=True),
             )
         except ApiError as error:
             raise _gradio_error(error) from None

@@ -6,6 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from edgeapp.live.doubts import doubtful_words
+from edgeapp.server.api.text_translation import missing_translator, translatable_pairs
 from edgeapp.server.tasks.cancellable_task import CancellableTask
 from pipelines import InputError
 
@@ -48,6 +49,7 @@ class TextTask(CancellableTask):
         from pipelines import TranslateOptions, TranslationDelta, TranslationDone
 
         choice = self._choice
+        _check_language(self._text, choice)
         translator = self._pool.translator(choice.translation_model, choice.language, choice.target)
         options = TranslateOptions(
             target=choice.target if translator.target_codes else None,
@@ -75,3 +77,16 @@ class TextTask(CancellableTask):
             words = translator.word_probabilities(translation)
             spans = doubtful_words(translation.text, words)
             send({"type": "text_doubts", "spans": spans})
+
+
+def _check_language(text: str, choice: ModelChoice) -> None:
+    """Raise InputError if a text is surely in a language that no installed model translates."""
+    from pipelines import text_language_other_than
+
+    if choice.language is None or choice.target is None or not text.strip():
+        return
+    other = text_language_other_than(text, choice.language)
+    if other is None or other.code == choice.target:
+        return
+    if choice.target not in translatable_pairs().get(other.code, ()):
+        raise InputError(missing_translator(other.code, choice.target))

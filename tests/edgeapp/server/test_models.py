@@ -24,7 +24,7 @@ from edgeapp.server.viewers.sharing import Sharing
 from edgeapp.settings import Settings
 from edgeapp.ui import STATIC
 from pipelines import json_files
-from pipelines.errors import OptionError, UnsupportedTask
+from pipelines.errors import InputError, OptionError, UnsupportedTask
 from pipelines.hub import ModelInfo, PullPlan, bundled_folder
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -181,6 +181,14 @@ def test_a_text(pool: ModelPool, hub_cache: Path) -> None:
     (done,) = [message for message in messages if message["type"] == "text_done"]
     assert done["text"] == expected.text
     assert "".join(str(m["text"]) for m in messages if m["type"] == "text_delta") == expected.text
+
+
+def test_a_text_in_a_language_that_is_not_installed_is_refused(
+    pool: ModelPool, hub_cache: Path
+) -> None:
+    task = TextTask(pool, ModelChoice(language="en", target="de"), "Bonjour tout le monde")
+    with pytest.raises(InputError, match=r"is French.*`edgeapp models pull opus-mt-fr-de`"):
+        task.run(lambda _: None)
 
 
 def test_a_cancelled_text(pool: ModelPool, hub_cache: Path) -> None:

@@ -160,6 +160,9 @@ def test_results_stream_and_errors_are_one_line(
     assert translated.startswith(job.outputs()[0][0])
     with pytest.raises(AppError, match="xx is not supported"):
         caller.predict(text="Yes.", target="xx", api_name="/translate")
+    with pytest.raises(AppError, match=r"is French.*`edgeapp models pull opus-mt-fr-de`"):
+        caller.predict(text="Bonjour tout le monde", target="de", api_name="/translate")
+    assert caller.predict(text="OK", target="de", api_name="/translate")[1]["source"] == "en"
     for wrong, said in (
         ({"text": 5}, "'text' must be text"),
         ({"format": "pdf"}, "'format' must be one of text, html"),

@@ -19,9 +19,11 @@ import httpx
 import pytest
 
 from edgeapp.server.access.tokens import TokenFile
+from edgeapp.server.api.libretranslate import detected_language
 from edgeapp.server.api.text_translation import translatable_pairs
 from edgeapp.server.api.uploads import FormUploads
 from edgeapp.server.page.picker_options import PickerOptions, TranslatorOption
+from pipelines import TextLanguage
 from tests.edgeapp.server.api.conftest import Api
 
 pytestmark = pytest.mark.slow
@@ -54,6 +56,39 @@ def test_the_language_is_detected(api: Api) -> None:
     (first, *_) = api.post("detect", data={"q": german}).json()
     assert first["language"] == "de"
     assert set(first) == {"confidence", "language"}
+
+
+@pytest.mark.parametrize("text", ["Hello", "OK", "12345", "", "♪", "…", "👍"])
+def test_a_text_that_tells_no_language_gets_an_answer(api: Api, text: str) -> None:
+    sentence = "Guten Morgen, wie geht es dir heute?"
+    for target in ("de", "en"):
+        one = api.post("translate", json={"q": text, "source": "auto", "target": target})
+        assert one.status_code == 200, one.text
+        assert one.json()["detectedLanguage"]["language"] in ("de", "en")
+        listed = {"q": [sentence, text], "source": "auto", "target": target}
+        many = api.post("translate", json=listed)
+        assert many.status_code == 200, many.text
+        first, second = many.json()["detectedLanguage"]
+        assert first["language"] == "de"
+        assert second == one.json()["detectedLanguage"]
+        if not any(map(str.isalpha, text)):
+            assert second == {"confidence": 0, "language": "en"}
+            assert many.json()["translatedText"][1] == text
+
+
+def test_only_installed_languages_are_guessed(api: Api) -> None:
+    french = {"q": "Bonjour tout le monde", "source": "auto", "target": "de"}
+    answer = api.post("translate", json=french)
+    assert answer.status_code == 200
+    assert answer.json()["detectedLanguage"]["language"] in ("en", "de")
+
+
+def test_without_english_the_default_is_the_first_language_that_reaches_the_target() -> None:
+    pairs = {"it": {"de"}, "es": {"de"}, "fr": {"it"}}
+    assert detected_language("", False, pairs, "de") == TextLanguage("es", 0.0)
+    assert detected_language("<b>!</b>", True, pairs, "it") == TextLanguage("fr", 0.0)
+    sure = detected_language("Bonjour tout le monde", False, pairs, "de", among_all=True)
+    assert sure.code == "fr"
 
 
 def test_alternatives(api: Api) -> None:
