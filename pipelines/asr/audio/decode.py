@@ -29,6 +29,7 @@ from pipelines.asr.audio.arrays import (
     check_format,
     peak_amplitude,
 )
+from pipelines.asr.audio.ogg_links import ogg_links
 from pipelines.asr.audio.resample import frame_samples, read_blocks, resample
 from pipelines.errors import AudioError, LongAudio
 from pipelines.notices import notice
@@ -61,6 +62,7 @@ _MAX_ANNOUNCED_S = 30 * 86_400.0  # 165 GB of samples: a header that announces m
 _MAX_FRAME_SAMPLES = 1 << 24  # of all channels that one frame may decode to
 # libav decodes the first frames while it opens a file, those of covers and videos too.
 _MAX_PIXELS = 1 << 26
+_MAX_STREAMS = 10_000  # of a file; each cover is one
 _MAX_ALLOCATION_BYTES = 384 << 20  # of one block in libav; a picture of _MAX_PIXELS needs 256 MB
 
 AudioSource: TypeAlias = "str | os.PathLike[str] | bytes | IO[bytes] | Block | Iterable[Block]"
@@ -238,9 +240,30 @@ def _name_of(file: object) -> str:
 def _decode_file(
     file: Any, name: str, max_duration_s: float | None, channel: int | None = None
 ) -> Iterator[Samples]:
+    with _seekable(file) as source:
+        links = [_LenientSeek(link) for link in ogg_links(source)]
+        decoded, failed = False, None  # type: bool, AudioError | None
+        for part in links or [source]:
+            try:
+                for block in _decode_container(part, name, max_duration_s, channel):
+                    decoded = True
+                    yield block
+            except LongAudio:
+                raise
+            except AudioError as error:
+                failed = error
+        if failed is not None:
+            if not decoded or not links:
+                raise failed
+            notice(f"{failed}; the other parts of the file are used", DamagedAudio, stacklevel=2)
+
+
+def _decode_container(
+    source: _LenientSeek, name: str, max_duration_s: float | None, channel: int | None
+) -> Iterator[Samples]:
     samples = 0
     try:
-        with _seekable(file) as source, _open(source, name) as container:
+        with _open(source, name) as container:
             stream = _audio_stream(container, name)
             announced_s = _announced_duration(container, stream, name, max_duration_s)
             decoder = _StreamDecoder(container, stream, name, channel)
@@ -262,7 +285,7 @@ def _decode_file(
 
 
 @contextmanager
-def _seekable(file: Any) -> Iterator[Any]:
+def _seekable(file: Any) -> Iterator[_LenientSeek]:
     """The file itself, or a copy of a pipe: some containers keep their index at the end."""
     try:
         seekable = file.seekable()
@@ -308,6 +331,7 @@ def _open(file: Any, name: str) -> Iterator[InputContainer]:
         "protocol_whitelist": "",
         "max_samples": str(_MAX_FRAME_SAMPLES),
         "max_pixels": str(_MAX_PIXELS),
+        "max_streams": str(_MAX_STREAMS),
     }
     try:
         container = av.open(file, mode="r", metadata_errors="ignore", options=options)
@@ -446,6 +470,8 @@ class _StreamDecoder:
             except av.FFmpegError as error:
                 self._mark_damaged(error)
                 return
+            if not packet.size and packet.pts is not None:
+                continue  # nut ends flac with one; the decoder would take it for the end
             try:
                 frames: list[Any] = packet.decode()
             except av.FFmpegError as error:

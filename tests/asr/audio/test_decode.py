@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import tracemalloc
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 from numpy.typing import NDArray
+from PIL import Image
 
 from pipelines.asr.audio.decode import DamagedAudio, is_stream, load_audio
 from pipelines.errors import AudioError, LongAudio
@@ -213,6 +215,60 @@ def test_a_header_written_before_the_length_was_known(tmp_path: Path) -> None:
     for field in (4, 40):
         content[field : field + 4] = b"\xff\xff\xff\x7f"
     assert_tone(load_audio(io.BytesIO(content)), 2.0, 0.001)
+
+
+def chained(folder: Path, *rates: int) -> Path:
+    """A tone of a second at each rate, as one Ogg file."""
+    links = [write(folder / f"{rate}.ogg", tone(1.0, rate), rate) for rate in rates]
+    path = folder / "chained.ogg"
+    path.write_bytes(b"".join(link.read_bytes() for link in links))
+    return path
+
+
+@pytest.mark.parametrize("rates", [(16_000, 16_000), (16_000, 44_100, 8_000)])
+def test_all_links_of_a_chained_ogg_file_are_heard(tmp_path: Path, rates: tuple[int, ...]) -> None:
+    samples = load_audio(chained(tmp_path, *rates))
+    assert len(samples) == pytest.approx(len(rates) * RATE, abs=0.1 * RATE)
+    for second in range(len(rates)):
+        middle = samples[second * RATE + 4_000 : second * RATE + 12_000]
+        assert np.abs(middle).max() == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_link_that_is_damaged_does_not_hide_the_others(tmp_path: Path) -> None:
+    path = chained(tmp_path, 16_000, 44_100)
+    content = path.read_bytes()
+    second = content.rindex(b"\x01vorbis")
+    path.write_bytes(content[:second] + bytes(30) + content[second + 30 :])
+    with pytest.warns(DamagedAudio, match="other parts of the file are used"):
+        assert len(load_audio(path)) == pytest.approx(RATE, abs=0.1 * RATE)
+
+
+def test_flac_in_nut_is_not_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "a.nut"
+    samples = (32767 * tone(1.0)).astype(np.int16)
+    with av.open(str(path), "w", format="nut") as container:
+        stream = container.add_stream("flac", rate=RATE, layout="mono")
+        for start in range(0, RATE, 1_000):
+            block = samples[None, start : start + 1_000]
+            frame = av.AudioFrame.from_ndarray(block, format="s16", layout="mono")
+            frame.sample_rate, frame.pts = RATE, start
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DamagedAudio)
+        assert len(load_audio(path)) == RATE
+
+
+def test_an_mp3_with_thousands_of_covers(tmp_path: Path) -> None:
+    picture = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(picture, "PNG")
+    body = b"\0image/png\0\x03\0" + picture.getvalue()
+    covers = 2_000 * (b"APIC" + len(body).to_bytes(4, "big") + b"\0\0" + body)
+    size = bytes(len(covers) >> shift & 127 for shift in (21, 14, 7, 0))
+    sound = write(tmp_path / "a.mp3", tone(1.0), RATE).read_bytes()
+    path = tmp_path / "covers.mp3"
+    path.write_bytes(b"ID3\x03\0\0" + size + covers + sound)
+    assert len(load_audio(path)) == pytest.approx(RATE, abs=0.1 * RATE)
 
 
 def test_odd_file_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
