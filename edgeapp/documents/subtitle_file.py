@@ -40,7 +40,9 @@ _ARROW = r"[ \t]*(?:[-–—−]+[ \t]?>|→)[ \t]*"  # word processors turn two
 _TIMING_LINE = re.compile(rf"^[ \t]*{_TIME}{_ARROW}{_TIME}(?![\d:,.])[^\n]*$", re.MULTILINE)
 # Lines that give times in a way that _TIMING_LINE does not know.
 _LIKE_TIMING_LINE = re.compile(
-    r"^(?:[^\n]*-->[^\n]*|[ \t]*-?\d+:\d+:\d+[^\w\n]+\d*[^\w\n]+\d+:\d+:\d+[^\n]*)$", re.MULTILINE
+    r"^(?:[^\n]*-->[^\n]*"
+    r"|[ \t]*-?\d+:\d+:\d+(?:[^\w\n]{2,}|[^\w\n]+\d+[^\w\n]+)\d+:\d+:\d+[^\n]*)$",
+    re.MULTILINE,
 )
 _BEGINNINGS = {
     "vtt": re.compile(r"WEBVTT(\s|$)"),
@@ -58,10 +60,10 @@ _MPL_LINE = re.compile(r"^ *\[-?\d+\] *\[-?\d+\]", re.MULTILINE)
 _LRC_TAG = r"\[(-?)(?:(\d+):)?(\d+):(\d{1,2})(?:[.,:](\d+))?\]"
 _LRC_LINE = re.compile(rf"^[ \t]*{_LRC_TAG}(?:[ \t]*{_LRC_TAG})*[ \t]*(.*)$", re.MULTILINE)
 _LRC_OTHER = re.compile(r"[ \t]*\[[A-Za-z#][^\]]*\]")  # artist, title, offset …
-_SAMI_SYNC = re.compile(r"<sync\b[^>]*?\bstart\s*=\s*[\"']?\s*(-?\d+)[^>]*>", re.IGNORECASE)
+_SAMI_SYNC = re.compile(r"<sync\b[^<>]*?\bstart\s*=\s*[\"']?\s*(-?\d+)[^<>]*>", re.IGNORECASE)
 _SAMI_BLOCK_END = re.compile(r"<sync\b|</sync\b|</body\b|</sami\b|\Z", re.IGNORECASE)
 _SAMI_PARAGRAPH = re.compile(
-    r"<p\b(?:[^>]*?\bclass\s*=\s*[\"']?([\w-]+))?[^>]*>\s*(.*?)\s*(?=<p\b|</p\b|\Z)",
+    r"<p\b(?:[^<>]*?\bclass\s*=\s*[\"']?([\w-]+))?[^<>]*>((?:(?!</?p\b).)*)",
     re.IGNORECASE | re.DOTALL,
 )
 _LAST_CUE_S = 5.0  # of formats that say when a cue begins, but not when it ends
@@ -358,7 +360,9 @@ def _parse_sami(text: str, format: str) -> SubtitleFile:
         end = _SAMI_BLOCK_END.search(text, sync.end())
         block = text[sync.end() : len(text) if end is None else end.start()]
         for paragraph in _SAMI_PARAGRAPH.finditer(block):
-            span = (sync.end() + paragraph.start(2), sync.end() + paragraph.end(2))
+            body = paragraph[2].strip()
+            begin = sync.end() + paragraph.start(2) + paragraph[2].find(body)
+            span = (begin, begin + len(body))
             found.append(((paragraph[1] or "").lower(), int(sync[1]) / 1000, span))
     classes = dict.fromkeys(
         name for name, _, (begin, end) in found if re.search(r"[^\W\d_]", text[begin:end])

@@ -27,6 +27,7 @@ _MAX_PAUSE_S = 2.0  # a longer pause ends a sentence, even without punctuation
 _MAX_PASSAGE_S = 30.0
 _MAX_PASSAGE_CHARACTERS = 400
 _MAX_FRAGMENTS = 16  # of a passage
+_MAX_PAIRS = 1_000  # of the parts of two linked words
 _MAX_TAGS = 50  # inside an utterance; more are dropped
 _ELLIPSES = ("...", "…")
 
@@ -219,8 +220,15 @@ class _Words:
             target_spans = _spans(text)
             in_target = [_overlapping(span, target_spans) for span in alignment.target_words]
             for i, j in alignment.links:
-                for source_word in in_source[i]:
-                    for target_word in in_target[j]:
+                sources, linked = in_source[i], in_target[j]
+                if len(sources) * len(linked) > _MAX_PAIRS:
+                    # A word of the model without spaces: its characters are in the same order.
+                    for k, target_word in enumerate(linked):
+                        place = places[sources[k * len(sources) // len(linked)]]
+                        links[target_word].add(place)
+                    continue
+                for source_word in sources:
+                    for target_word in linked:
                         links[target_word].add(places[source_word])
         elif places:
             # Without attention to ask, the words are taken to be in the same order.
