@@ -15,19 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from edgeapp.console import print_note
-from edgeapp.history.journal import (
-    Heading,
-    Journal,
-    Kind,
-    entry_of,
-    insert_entry,
-    to_microseconds,
-)
+from edgeapp.history.corrections import Splice, rewrite, spliced, stored_rows
+from edgeapp.history.journal import Heading, Journal, Kind, to_microseconds
 from edgeapp.history.records import Record, Summary, to_record, to_summary
 from edgeapp.history.sounds import DEFAULT_QUOTA_MB, SoundFolder
 from edgeapp.history.store import Store
 from edgeapp.history.text_folding import fold_text, strip_surrogates
-from edgeapp.subtitles.formats import Cue, Timed
+from edgeapp.subtitles.formats import Cue
 from pipelines import OutputError
 
 __all__ = ["History"]
@@ -211,42 +205,41 @@ class History:
             title, fold_text(title), record, self._owner,
         )  # fmt: skip
 
-    def edit(self, record: int, cues: Sequence[Timed], translation: Sequence[Timed] = ()) -> bool:
-        """Replace all of a record's text.
+    def splice(
+        self, record: int, counts: Sequence[int] | None, splices: Sequence[Splice]
+    ) -> Record | bool:
+        """Replace some cues of a record.
 
         Args:
             record: its id.
-            cues: of the text, with their words if they have any. Those without text are left out.
-            translation: cues of the translation.
+            counts: the numbers of its cues and of those of its translation, as the caller knows
+                them; None if it does not.
+            splices: what is replaced, one after the other.
 
         Returns:
-            Whether the record exists.
+            True: it is done. False: the record does not exist. The record as it is: it has other
+            numbers of cues, and was not changed.
         """
         if self._store is None:
             return False
         store = self._store
-        rows = [(False, cue) for cue in cues] + [(True, cue) for cue in translation]
 
-        def work(db: sqlite3.Connection) -> bool:
+        def work(db: sqlite3.Connection) -> bool | None:
             found = db.execute(
                 f"SELECT 1 FROM records WHERE {_MINE}", (record, self._owner)
             ).fetchone()
             if found is None:
                 return False
-            if store.indexed:
-                db.execute(
-                    "INSERT INTO found (found, rowid, plain) SELECT 'delete', id, plain "
-                    "FROM entries WHERE record = ?",
-                    (record,),
-                )
-            db.execute("DELETE FROM entries WHERE record = ?", (record,))
-            for translated, cue in rows:
-                if cue.text.strip():
-                    entry = entry_of(cue, translated=translated)
-                    insert_entry(db, record, entry, indexed=store.indexed)
+            parts = stored_rows(db, record)
+            if counts is None or list(counts) != [len(rows) for rows in parts]:
+                return None
+            for translated, rows in enumerate(parts):
+                entries = spliced(rows, splices, translated=bool(translated))
+                rewrite(db, record, rows, entries, indexed=store.indexed)
             return True
 
-        return store.run(work)
+        done = store.run(work)
+        return (self.open(record) or False) if done is None else done
 
     def delete(self, record: int) -> bool:
         """Delete a record and its sound; its text is overwritten in the file.

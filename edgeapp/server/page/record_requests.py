@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from edgeapp.history import History, Summary
+from edgeapp.history import History, Splice, Summary
 from edgeapp.server.page.request_fields import non_negative, text_field
 from edgeapp.server.sessions import Message
 from edgeapp.server.transcripts import transcript_of
@@ -58,12 +58,36 @@ def _rename_record(message: Message, history: History) -> Message:
 
 
 def _edit_record(message: Message, history: History) -> Message:
-    """Replace a record's text by the corrected "cues" and "translation"."""
-    record = non_negative(message.get("record"))
-    if not isinstance(message.get("cues"), list):
-        raise OptionError("cues must be a list")
-    transcript = transcript_of(message)
-    return {"done": history.edit(record, transcript.segments, transcript.translation)}
+    """Replace the rows of a record that were corrected.
+
+    "counts": how many cues and translated ones the page believes to be stored, or null; "changes":
+    a list of {"translated", "at", "removed", "rows"}. If there are other numbers, none is changed,
+    and the reply has the "stored" ones.
+    """
+    record, counts = non_negative(message.get("record")), message.get("counts")
+    if counts is not None and not isinstance(counts, list):
+        raise OptionError("counts must be a list")
+    changes = message.get("changes")
+    if not isinstance(changes, list):
+        raise OptionError("changes must be a list")
+    done = history.splice(record, counts, [_splice(change) for change in changes])
+    if isinstance(done, bool):
+        return {"done": done}
+    stored = done.transcript
+    return {
+        "done": True,
+        "stored": {"cues": _cues(stored.segments), "translation": _cues(stored.translation)},
+    }
+
+
+def _splice(change: Any) -> Splice:
+    if not isinstance(change, dict) or not isinstance(rows := change.get("rows"), list):
+        raise OptionError("a change needs rows, a list")
+    translated = bool(change.get("translated"))
+    transcript = transcript_of({"cues": [], "translation": rows} if translated else {"cues": rows})
+    at, removed = non_negative(change.get("at")), non_negative(change.get("removed"))
+    cues = transcript.translation if translated else transcript.segments
+    return Splice(translated, at, removed, tuple(cues))
 
 
 def _delete_record(message: Message, history: History) -> Message:

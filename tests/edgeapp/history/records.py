@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from edgeapp.history import History
-from edgeapp.subtitles.formats import Transcript
+from collections.abc import Sequence
 
-__all__ = ["add_file"]
+from edgeapp.history import History, Splice
+from edgeapp.subtitles.formats import Timed, Transcript
+
+__all__ = ["add_file", "replace_text"]
 
 
 def add_file(
@@ -18,3 +20,18 @@ def add_file(
         journal.extend(transcript.segments, transcript.translation)
     assert journal.id is not None
     return journal.id
+
+
+def replace_text(
+    history: History, record: int, cues: Sequence[Timed], translation: Sequence[Timed] = ()
+) -> bool:
+    """Correct all rows of a record; returns whether it exists."""
+    opened = history.open(record)
+    said, meant = (
+        (opened.transcript.segments, opened.transcript.translation) if opened else ((), ())
+    )
+    splices = (
+        Splice(False, 0, len(said), tuple(cues)),
+        Splice(True, 0, len(meant), tuple(translation)),
+    )
+    return history.splice(record, (len(said), len(meant)), splices) is True

@@ -20,7 +20,7 @@ from edgeapp.history.recovery import read_rows
 from edgeapp.history.schema import MIGRATIONS
 from edgeapp.subtitles.formats import Cue, Transcript, render
 from pipelines import Word
-from tests.edgeapp.history.records import add_file
+from tests.edgeapp.history.records import add_file, replace_text
 
 
 @pytest.fixture
@@ -55,17 +55,17 @@ def test_a_record_is_read_back(history: History) -> None:
 def test_a_corrected_record_is_read_back_and_found(history: History) -> None:
     record = talk(history)
     corrected = (Cue(0.0, 1.5, " Good evening."), Cue(1.5, 2.0, " "))
-    assert history.edit(record, corrected, (Cue(0.0, 1.5, "Guten Abend."),))
+    assert replace_text(history, record, corrected, (Cue(0.0, 1.5, "Guten Abend."),))
     read = history.open(record)
     assert read is not None
     assert (read.text, read.translation) == ("Good evening.", "Guten Abend.")
     assert (read.title, read.duration_s) == ("talk.flac", 3.0), "the rest stays"
     assert [one.id for one in history.search("evening abend")] == [record]
     assert not history.search("closed"), "what was corrected is not found any more"
-    assert not history.of("ben").edit(record, ()), "only its owner corrects it"
+    assert not replace_text(history.of("ben"), record, ()), "only its owner corrects it"
     assert history.open(record) == read
     history.delete(record)
-    assert not history.edit(record, corrected), "a deleted record does not come back"
+    assert not replace_text(history, record, corrected), "a deleted record does not come back"
 
 
 def test_the_newest_come_first_in_pages(history: History) -> None:
@@ -332,7 +332,7 @@ def test_words_keep_their_times(history: History) -> None:
 
     assert words() == [spoken, ()]
     corrected = (spoken[0], Word(" morning.", 0.4, 1.5, 1.0))
-    history.edit(journal.id, (SpokenCue(0.0, 1.5, " Good morning.", corrected),))
+    replace_text(history, journal.id, (SpokenCue(0.0, 1.5, " Good morning.", corrected),))
     assert words() == [corrected]
 
 
@@ -348,7 +348,7 @@ def test_a_translation_keeps_its_doubts(history: History, tmp_path: Path) -> Non
         return [getattr(cue, "doubts", ()) for cue in record.transcript.translation]
 
     assert doubts() == [((6, 12),), ()]
-    history.edit(journal.id or 0, (), (TranslatedCue(0.0, 1.0, "Guten Tag.", ((0, 5),)),))
+    replace_text(history, journal.id or 0, (), (TranslatedCue(0.0, 1.0, "Guten Tag.", ((0, 5),)),))
     assert doubts() == [((0, 5),)]
     with closing(sqlite3.connect(tmp_path / "folder" / "history.db")) as db:
         for damaged in ("[", "7", "[[1]]", '[["a", 2]]', "[[1, Infinity]]"):
@@ -416,7 +416,7 @@ def test_a_discarded_record_can_be_restored_until_the_trash_is_emptied(
     assert [one.id for one in history.list()] == [second]
     assert (history.open(first), history.sound(first)) == (None, None)
     assert not history.search("talk")
-    assert not history.edit(first, ())
+    assert not replace_text(history, first, ())
     history.empty_trash(older_than_s=60)
     assert history.of("ben").restore((first,)) == 0
     assert history.restore((first, 999)) == 1
@@ -451,9 +451,11 @@ def test_a_file_of_the_first_schema_is_migrated(tmp_path: Path) -> None:
         record = history.open(summary.id)
         assert record is not None
         assert (record.title, record.text, record.sound) == ("Tuesday", "Hello.", False)
-        assert history.edit(1, (SpokenCue(0.0, 1.0, " Hi.", (Word(" Hi.", 0.0, 1.0, 1.0),)),))
+        assert replace_text(
+            history, 1, (SpokenCue(0.0, 1.0, " Hi.", (Word(" Hi.", 0.0, 1.0, 1.0),)),)
+        )
     rows = read_rows(path)
-    assert rows.entries[2][-2] == '[[" Hi.",0.0,1.0,1.0]]'
+    assert rows.entries[1][-2] == '[[" Hi.",0.0,1.0,1.0]]'
 
 
 def test_speakers_are_kept(tmp_path: Path) -> None:

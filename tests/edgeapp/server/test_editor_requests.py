@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from edgeapp.history import History
+from edgeapp.history import History, SpokenCue
 from edgeapp.history.store import Store
 from edgeapp.model_pool import ModelPool
 from edgeapp.server.page import record_requests
@@ -20,7 +21,7 @@ from edgeapp.server.page.sounds import media_suffix
 from edgeapp.server.sessions import Sessions
 from edgeapp.settings import Settings
 from edgeapp.subtitles.formats import Cue
-from pipelines import Alignment, EdgeError
+from pipelines import Alignment, EdgeError, Word
 from tests.edgeapp.server import attacks
 
 Ask = Callable[..., dict[str, Any]]
@@ -77,24 +78,103 @@ def test_corrections_keep_the_times_of_words(ask: Ask, history: History) -> None
         {"word": " morning.", "start": 0.4, "end": 1.0, "probability": 1},
     ]
     cue = {"start": 0.0, "end": 1.0, "text": " Good morning.", "words": words}
-    assert ask("edit", record=journal.id, cues=[cue])["done"]
+    change = {"translated": False, "at": 0, "removed": 1, "rows": [cue]}
+    assert ask("edit", record=journal.id, counts=[1, 0], changes=[change]) == {"done": True}
     assert ask("record", record=journal.id)["cues"] == [cue]
     for broken in ({"start": 1}, {**words[0], "probability": 7}, {**words[0], "end": "nan"}, 5):
+        rows = [{**cue, "words": [broken]}]
         with pytest.raises(EdgeError, match="invalid"):
-            ask("edit", record=journal.id, cues=[{**cue, "words": [broken]}])
+            ask("edit", record=journal.id, counts=[1, 0], changes=[{**change, "rows": rows}])
+    for wrong in ({"at": -1}, {"removed": "1"}, {"rows": None}):
+        with pytest.raises(EdgeError):
+            ask("edit", record=journal.id, counts=[1, 0], changes=[{**change, **wrong}])
+
+
+def test_one_correction_in_ten_hours_changes_one_row(
+    ask: Ask, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole transcript would be a message of more than the 4 MB that the server reads."""
+    with history.recording("file", title="ten hours") as journal:
+        for begin in range(0, 36_000, 3_600):
+            journal.extend([
+                SpokenCue(start, start + 3.0, f" Sentence {start} of many.", tuple(
+                    Word(f" word{i}", start + i / 4, start + (i + 1) / 4, 0.9) for i in range(8)
+                ))
+                for start in range(begin, begin + 3_600, 3)
+            ])  # fmt: skip
+    changed: list[int] = []
+    run = Store.run
+
+    def counted(self: Store, work: Any, **options: Any) -> Any:
+        def counting(db: sqlite3.Connection) -> Any:
+            before = db.total_changes
+            try:
+                return work(db)
+            finally:
+                changed.append(db.total_changes - before)
+
+        return run(self, counting, **options)
+
+    stored = ask("edit", record=journal.id, counts=None, changes=[])["stored"]
+    assert len(stored["cues"]) == 12_000
+    corrected = stored["cues"][7_000] | {"text": " Corrected."}
+    change = {"translated": False, "at": 7_000, "removed": 1, "rows": [corrected]}
+    monkeypatch.setattr(Store, "run", counted)
+    assert ask("edit", record=journal.id, counts=[12_000, 0], changes=[change]) == {"done": True}
+    assert max(changed) <= 20, "the row, and the index of the search"
+    monkeypatch.undo()
+    expected = [*stored["cues"][:7_000], corrected, *stored["cues"][7_001:]]
+    assert ask("record", record=journal.id)["cues"] == expected
+    assert ask("history", search="corrected")["records"]
+    assert not ask("history", search='"21000 of"')["records"], "what it was is not found any more"
+    # A page that has counted other rows changes none, and learns what is stored.
+    other = ask("edit", record=journal.id, counts=[11_999, 0], changes=[change])
+    assert other == {"done": True, "stored": {"cues": expected, "translation": []}}
+
+
+def test_rows_are_divided_joined_and_removed(ask: Ask, history: History) -> None:
+    with history.recording("file", target="de") as journal:
+        journal.extend(
+            [Cue(i, i + 1, f" Sentence {i}.") for i in range(6)],
+            [Cue(i, i + 1, f"Satz {i}.") for i in range(6)],
+        )
+
+    def edit(counts: list[int], *changes: tuple[bool, int, int, list[str]]) -> list[list[str]]:
+        """Each change: translated, at, removed, texts. Returns the texts that are stored then."""
+        messages = [
+            {"translated": translated, "at": at, "removed": removed,
+             "rows": [{"start": at + i / 9, "end": at + 1.0, "text": text}
+                      for i, text in enumerate(texts)]}
+            for translated, at, removed, texts in changes
+        ]  # fmt: skip
+        assert ask("edit", record=journal.id, counts=counts, changes=messages) == {"done": True}
+        reply = ask("record", record=journal.id)
+        return [[cue["text"].strip() for cue in reply[name]] for name in ("cues", "translation")]
+
+    said, meant = edit([6, 6], (False, 1, 1, ["Sentence", "one."]), (True, 4, 2, ["Satz 4 und 5."]))
+    assert said == ["Sentence 0.", "Sentence", "one.", *(f"Sentence {i}." for i in range(2, 6))]
+    assert meant == ["Satz 0.", "Satz 1.", "Satz 2.", "Satz 3.", "Satz 4 und 5."]
+    said, _ = edit([7, 5], (False, 1, 2, ["Sentence one."]), (False, 0, 1, []))
+    assert said == ["Sentence one.", *(f"Sentence {i}." for i in range(2, 6))]
+    said, meant = edit([5, 5], (True, 0, 5, []), (False, 5, 0, ["The end.", " "]))
+    assert said[-2:] == ["Sentence 5.", "The end."], "rows without text are left out"
+    assert meant == []
+    assert ask("history", search="sentence 4")["records"]
+    assert not ask("history", search="satz")["records"]
 
 
 def test_corrections_keep_the_doubts_of_a_translation(ask: Ask, history: History) -> None:
     with history.recording("file", language="en", target="de") as journal:
         journal.add(Cue(0.0, 1.0, " Good morning."))
     cue = {"start": 0.0, "end": 1.0, "text": "Guten Morgen.", "doubts": [[6, 12]]}
-    cues = [{"start": 0.0, "end": 1.0, "text": " Good morning."}]
-    assert ask("edit", record=journal.id, cues=cues, translation=[cue])["done"]
+    change = {"translated": True, "at": 0, "removed": 0, "rows": [cue]}
+    assert ask("edit", record=journal.id, counts=[1, 0], changes=[change])["done"]
     (stored,) = ask("record", record=journal.id)["translation"]
     assert stored == {**cue, "doubts": ((6, 12),)}
     for broken in ([6], [[6]], "6", [["a", 1]]):
+        rows = [{**cue, "doubts": broken}]
         with pytest.raises(EdgeError, match="doubts"):
-            ask("edit", record=journal.id, cues=cues, translation=[{**cue, "doubts": broken}])
+            ask("edit", record=journal.id, counts=[1, 1], changes=[{**change, "rows": rows}])
 
 
 def test_a_deleted_record_can_be_restored(ask: Ask, history: History) -> None:

@@ -9,6 +9,7 @@ const model = await load("editor/transcript.js");
 const words = await load("editor/words.js");
 const { fold, occurrencesIn } = await load("editor/search.js");
 const { UndoStack } = await load("editor/undo.js");
+const { messagesBetween, storedRows } = await load("editor/changes.js");
 
 const spoken = (text, start = 0, each = 1, probability = 0.9) =>
   text.split(" ").map((word, i) => ({ word: ` ${word}`, start: start + i * each, end: start + (i + 1) * each, probability }));
@@ -243,4 +244,61 @@ test("doubts stay at their words when the space around a text goes", () => {
   assert.deepEqual([both.text, words(both)], ["eins zwei", ["eins", "zwei"]]);
   const [second] = model.joined(model.withCueText(opened, 0, " "), 1).cues;
   assert.deepEqual([second.text, words(second)], ["zwei", ["zwei"]]);
+});
+
+/** What a server stores after these messages. */
+function stored(before, messages) {
+  const rows = { cues: [...before.cues], translation: [...before.translation] };
+  for (const { counts, changes } of messages) {
+    assert.deepEqual(counts, [rows.cues.length, rows.translation.length]);
+    for (const { translated, at, removed, rows: put } of changes) {
+      (translated ? rows.translation : rows.cues).splice(at, removed, ...put.map((row) => JSON.stringify(row)));
+    }
+  }
+  return rows;
+}
+
+test("of ten hours, only what was corrected is sent, in messages that the server reads", () => {
+  const ten = { cues: [], translation: [] };
+  for (let start = 0; start < 36000; start += 4) {
+    ten.cues.push(segment("One sentence of very many words.", start));
+    ten.translation.push({ start, end: start + 4, text: "Ein Satz von sehr vielen Wörtern." });
+  }
+  const before = storedRows(ten);
+  assert.ok(JSON.stringify(before).length > 4e6);
+  const with_ = (change) => {
+    const texts = { cues: [...ten.cues], translation: [...ten.translation] };
+    change(texts);
+    return storedRows(texts);
+  };
+  const changes = {
+    two: ({ cues, translation }) => {
+      cues[9] = { ...cues[9], text: " Corrected." };
+      translation[8000] = { ...translation[8000], text: "Verbessert." };
+    },
+    emptied: ({ cues }) => (cues[5] = { ...cues[5], text: "  " }),
+    divided: ({ cues }) => cues.splice(100, 1, segment("One sentence", 300), segment("of very many words.", 302)),
+    joined: ({ cues, translation }) => {
+      cues.splice(100, 2, segment("One sentence of very many words. One more.", 300));
+      translation.splice(0, 8000);
+    },
+    all: ({ cues }) => cues.forEach((cue, i) => (cues[i] = { ...cue, text: cue.text.replace("many", "few") })),
+    fewer: ({ cues }) => cues.splice(0, 8000, ...cues.slice(0, 5000).map((cue) => ({ ...cue, text: " x" }))),
+  };
+  for (const [name, change] of Object.entries(changes)) {
+    const after = with_(change);
+    const messages = messagesBetween(before, after);
+    assert.deepEqual(stored(before, messages), after, name);
+    assert.ok(messages.every((message) => JSON.stringify(message).length < 1e6), name);
+    const small = ["two", "emptied", "divided", "joined"].includes(name);
+    if (small) assert.ok(JSON.stringify(messages).length < 4000, name);
+  }
+  assert.deepEqual(messagesBetween(before, before), []);
+});
+
+test("rows are compared as they are stored", () => {
+  const cue = { start: 0, end: 1, text: " Hi.", words: [{ word: " Hi.", start: 0.123456, end: 1, probability: 0.98765 }] };
+  const kept = { start: 0, end: 1, text: " Hi.", words: [{ word: " Hi.", start: 0.12, end: 1, probability: 0.988 }] };
+  const rows = storedRows({ cues: [cue, { start: 1, end: 2, text: " " }], translation: [{ start: 0, end: 1, text: "Ja.", doubts: [] }] });
+  assert.deepEqual(rows, storedRows({ cues: [{ ...kept, tokens: [1], speaker: "" }], translation: [{ start: 0, end: 1, text: "Ja." }] }));
 });

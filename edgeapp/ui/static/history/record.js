@@ -56,7 +56,7 @@ export class RecordView {
     if (isText) this.editor.clear();
     else {
       this.editor.open(cues, translation, record);
-      this.saver.open(record.id);
+      this.saver.open(record.id, false, { cues, translation });
     }
     this.showSound();
     this.place.hidden = false;

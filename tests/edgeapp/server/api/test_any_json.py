@@ -67,7 +67,7 @@ BETA_FIELDS = (
 )  # fmt: skip
 PAGE_MESSAGES: dict[str, tuple[str, ...]] = {
     "history": ("search", "offset"), "record": ("record",), "rename": ("record", "title"),
-    "edit": ("record", "cues", "translation"), "restore": ("records",), "ping": ("id",),
+    "edit": ("record", "counts", "changes"), "restore": ("records",), "ping": ("id",),
     "keep_text": ("text", "translation", "language", "target", "instead"),
     "load": ("name",), "plan": ("name",), "stop": ("kind",), "resume": ("session",),
     "translate_sentences": ("sentences", "language", "target", "translation_model"),
