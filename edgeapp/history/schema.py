@@ -28,7 +28,7 @@ _HEADER_BYTES = 100
 FOREIGN_DATABASE = "is another program's database: choose another history file"
 _LOG_HEADER_BYTES, _FRAME_HEADER_BYTES = 32, 24  # of a write-ahead log
 MAGIC = b"SQLite format 3\0"  # the beginning of every database
-BUSY_TIMEOUT_S = 2.0  # wait for other processes that write; a live session waits meanwhile
+BUSY_TIMEOUT_S = 2.0  # wait for other processes that write
 
 # Statements from each schema version to the next. Append only: files record how many were run.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
