@@ -1,4 +1,4 @@
-"""The places at work, which sessions and requests of programs share: --max-sessions of them."""
+"""The places at work, which sessions and requests of programs share, of a limited number."""
 
 from __future__ import annotations
 
