@@ -181,6 +181,10 @@ class Store:
                 self._connection.close()
             self._connection = self.identity = None
 
+    def __del__(self) -> None:
+        # sqlite3 closes a forgotten connection, too, but warns from Python 3.13 on.
+        self.close()
+
     def _transaction(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
         connection = self._connect()
         connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -13,6 +13,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields
@@ -150,11 +151,9 @@ class JobJournal:
             self._connection = sqlite3.connect(
                 path, timeout=30, isolation_level=None, check_same_thread=False
             )
-            try:
-                self._prepare()
-            except BaseException:
-                self._connection.close()
-                raise
+            # The file is closed in any case: also if an error ends a run before `close`.
+            weakref.finalize(self, self._connection.close)
+            self._prepare()
 
     def _prepare(self) -> None:
         """Make or update the tables, and delete what is old."""

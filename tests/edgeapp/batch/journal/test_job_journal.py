@@ -173,3 +173,10 @@ def test_files_are_known_by_what_was_written_to_them(tmp_path: Path) -> None:
     assert journal.digests_of(path) == {"second"}
     journal.clear()
     assert journal.digests_of(path) == set()
+
+
+def test_a_closed_journal_says_so(tmp_path: Path) -> None:
+    with JobJournal(tmp_path / "jobs.db") as journal:
+        assert journal.records() == []
+    with pytest.raises(OutputError, match="closed database"):
+        journal.records()
