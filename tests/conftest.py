@@ -22,6 +22,8 @@ pytest_plugins = ["tests.tally", "tests.workers"]  # these import this file, not
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
+_SITE = REPOSITORY / "tests" / "fixtures" / "site"  # has the sitecustomize of programs
+
 _home: Path | None = None
 _environment: dict[str, str] = {}
 
@@ -86,6 +88,8 @@ def pytest_configure(config: pytest.Config) -> None:
         MKL_NUM_THREADS="1" if worker else "2",
         OMP_WAIT_POLICY="PASSIVE",
         TOKENIZERS_PARALLELISM="false",
+        # What tests start finds the checkout from any folder.
+        PYTHONPATH=os.pathsep.join([str(_SITE), str(REPOSITORY)]),
     )
     tempfile.tempdir = None  # where TMPDIR says
 

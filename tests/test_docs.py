@@ -94,7 +94,7 @@ def test_python_examples_run(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", script],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "2"},
+        env=os.environ | {"OMP_NUM_THREADS": "2"},
         capture_output=True,
         text=True,
         timeout=250,

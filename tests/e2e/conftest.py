@@ -47,7 +47,6 @@ def _clean(folder: Path) -> dict[str, str]:
         "EDGEAPP_CONFIG": str(folder / "no-config.toml"),
         "HF_HUB_CACHE": str(folder / "no-models"),
         "HF_HUB_OFFLINE": "1",
-        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
     }
 
 

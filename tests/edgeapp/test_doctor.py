@@ -14,7 +14,6 @@ import pytest
 from edgeapp.doctor import checks, examination
 from edgeapp.doctor.findings import Finding, State, as_object, as_text, healthy
 from pipelines.hub import cache_folder
-from tests.conftest import REPOSITORY
 
 
 def doctor(
@@ -33,7 +32,7 @@ def doctor(
         cwd=folder,
         env=os.environ
         | {
-            "PYTHONPATH": os.pathsep.join([str(modules), str(REPOSITORY)]),
+            "PYTHONPATH": os.pathsep.join([str(modules), os.environ["PYTHONPATH"]]),
             "EDGEAPP_CONFIG": str(folder / "config.toml"),
             "HF_HUB_CACHE": str(folder / "models"),
             **environment,

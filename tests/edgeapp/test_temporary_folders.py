@@ -29,13 +29,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def start() -> tuple[subprocess.Popen[str], Path]:
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])}
     process = subprocess.Popen(
         [sys.executable, "-c", _RUN],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env=environment,
     )
     assert process.stdout is not None
     return process, Path(process.stdout.readline().strip())

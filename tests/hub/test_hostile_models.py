@@ -265,7 +265,6 @@ def test_the_exit_code_of_a_bad_model(
     done = subprocess.run(
         [sys.executable, "-m", "edgeapp", *map(str, command), "-m", str(folder)],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[2])},
         capture_output=True,
         text=True,
         timeout=LONGEST_S * 5,

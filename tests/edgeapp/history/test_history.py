@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sqlite3
 import subprocess
@@ -203,9 +202,8 @@ with History(Path(sys.argv[1])).recording("live") as journal:
 
 def test_a_killed_process_keeps_its_record(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     with subprocess.Popen(
-        [sys.executable, "-c", _SPEAKER, path], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", _SPEAKER, path], stdout=subprocess.PIPE, text=True
     ) as process:
         assert process.stdout is not None
         said = [process.stdout.readline() for _ in range(30)]

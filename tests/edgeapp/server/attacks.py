@@ -8,7 +8,6 @@ process of its own, so that it takes no time from the process that measures.
 from __future__ import annotations
 
 import json
-import os
 import socket
 import statistics
 import subprocess
@@ -18,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPResponse
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -425,11 +423,7 @@ def attacking(name: str, url: str) -> Iterator[Callable[[float], bool]]:
     Yields:
         Whether it still runs; for `waits`.
     """
-    root = Path(__file__).resolve().parents[3]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.edgeapp.server.attacks", name, url],
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
+    process = subprocess.Popen([sys.executable, "-m", "tests.edgeapp.server.attacks", name, url])
     try:
         yield lambda seconds: process.poll() is None and seconds < _TIMEOUT_S
     finally:

@@ -32,13 +32,11 @@ from tests.fixtures.browser import serving
 
 def server_environment(folder: Path) -> dict[str, str]:
     """The environment of a server with the bundled models only, and a history of its own."""
-    root = Path(__file__).resolve().parents[3]
     return dict(os.environ) | {
         "EDGEAPP_CONFIG": str(folder / "none.toml"),
         "EDGEAPP_HISTORY": str(folder / "history.db"),
         "HF_HUB_CACHE": str(folder / "no-models"),
         "HF_HUB_OFFLINE": "1",
-        "PYTHONPATH": str(root),
     }
 
 
