@@ -136,17 +136,7 @@ class ModelPool:
             ModelError: The model is not installed, recognizes no speech, or has another
                 vocabulary than the draft model.
         """
-        from pipelines.hub import choose_default, resolve
-
-        self._check_listed(name)
-        # At each call: a better model may have been downloaded since the last one.
-        if name is not None:
-            resolved = resolve(name)
-        else:
-            target = "en" if task == "translate" else None
-            resolved = choose_default("asr", language, target, preferred=self.settings.model)
-        self._print_note_once(resolved, automatic=name is None)
-        _check_task(resolved, "asr", "recognize speech")
+        resolved = self.find_recognizer(name, language, task, drafts)
         key = (resolved.folder.resolve(), drafts)
 
         def load() -> Transcriber:
@@ -180,16 +170,7 @@ class ModelPool:
             UnsupportedTask: It translates from or into another language.
             OptionError: It has no shortlist.
         """
-        from pipelines.hub import choose_default, resolve
-
-        self._check_listed(name)
-        if name is not None:
-            resolved = resolve(name)
-        else:
-            preferred = self.settings.translation_model
-            resolved = choose_default("translation", source, target, preferred=preferred)
-        self._print_note_once(resolved, automatic=name is None)
-        _check_task(resolved, "translation", "translate text")
+        resolved = self.find_translator(name, source, target, drafts)
         folder = resolved.folder.resolve()
 
         def find() -> Translator | None:
@@ -201,14 +182,14 @@ class ModelPool:
 
         def load() -> Translator:
             made = self._load_translator(resolved, source, shortlist, drafts)
-            _check_languages(resolved.name, made, source, target)
+            _check_translator(made, resolved.name, source, target)
             key = (folder, source if made.source_codes else None, shortlist, drafts)
             with self._lock:
                 self._translators[key] = made  # only a source language that the model has
             return made
 
         translator = self._once(("translation", folder, shortlist, drafts), find, load)
-        _check_languages(resolved.name, translator, source, target)
+        _check_translator(translator, resolved.name, source, target)
         return translator
 
     def reader(self, name: str | None) -> Reader:
@@ -220,16 +201,12 @@ class ModelPool:
         Raises:
             ModelError: The model is not installed, or reads no pictures.
         """
-        from pipelines import Reader
-        from pipelines.hub import choose_default, resolve
-
-        self._check_listed(name)
-        resolved = choose_default("reading") if name is None else resolve(name)
-        self._print_note_once(resolved, automatic=name is None)
-        _check_task(resolved, "reading", "read pictures")
+        resolved = self.find_reader(name)
         folder = resolved.folder.resolve()
 
         def load() -> Reader:
+            from pipelines import Reader
+
             self._make_room(resolved)
             with self._measured():
                 made = Reader(resolved.folder, engine=self.engine, name=resolved.name)
@@ -238,6 +215,75 @@ class ModelPool:
             return made
 
         return self._once(("reading", folder), lambda: self._readers.get(folder), load)
+
+    def find_recognizer(
+        self,
+        name: str | None,
+        language: str | None,
+        task: str = "transcribe",
+        drafts: Drafts = NO_DRAFTS,
+    ) -> ResolvedModel:
+        """Find the model of `transcriber` and check its name and task, without importing torch.
+
+        A command finds all its models before it loads one, so that a wrong name is an error at
+        once. The arguments and errors are those of `transcriber`.
+        """
+        from pipelines.hub import choose_default, resolve
+
+        self._check_listed(name)
+        # At each call: a better model may have been downloaded since the last one.
+        if name is not None:
+            resolved = resolve(name)
+        else:
+            target = "en" if task == "translate" else None
+            resolved = choose_default("asr", language, target, preferred=self.settings.model)
+        self._print_note_once(resolved, automatic=name is None)
+        _check_task(resolved, "asr", "recognize speech")
+        _draft_folder(drafts, "asr", "recognize speech")
+        return resolved
+
+    def find_translator(
+        self,
+        name: str | None,
+        source: str | None,
+        target: str | None,
+        drafts: Drafts = NO_DRAFTS,
+    ) -> ResolvedModel:
+        """Find the model of `translator` and check its name, task and, if its name tells them, its
+        languages, without importing torch.
+
+        The arguments and errors are those of `translator`.
+        """
+        from pipelines import pair_in_name
+        from pipelines.hub import choose_default, resolve
+
+        self._check_listed(name)
+        if name is not None:
+            resolved = resolve(name)
+        else:
+            preferred = self.settings.translation_model
+            resolved = choose_default("translation", source, target, preferred=preferred)
+        self._print_note_once(resolved, automatic=name is None)
+        _check_task(resolved, "translation", "translate text")
+        if resolved.source in ("bundled", "cache"):  # the name of a folder may be anything
+            own = pair_in_name(resolved.name) or (None, None)
+            single = own[1] is not None and len(own[1]) == 2
+            _check_languages(resolved.name, own, source, target if single else None)
+        _draft_folder(drafts, "translation", "translate text")
+        return resolved
+
+    def find_reader(self, name: str | None) -> ResolvedModel:
+        """Find the model of `reader` and check its name and task, without importing torch.
+
+        The arguments and errors are those of `reader`.
+        """
+        from pipelines.hub import choose_default, resolve
+
+        self._check_listed(name)
+        resolved = choose_default("reading") if name is None else resolve(name)
+        self._print_note_once(resolved, automatic=name is None)
+        _check_task(resolved, "reading", "read pictures")
+        return resolved
 
     def load(self, name: str, task: str) -> None:
         """Load a model before it is needed.
@@ -480,13 +526,28 @@ def _check_task(resolved: ResolvedModel, task: str, ability: str) -> None:
         )
 
 
-def _check_languages(
-    name: str, translator: Translator, source: str | None, target: str | None
+def _check_translator(
+    translator: Translator, name: str, source: str | None, target: str | None
 ) -> None:
-    """Raise UnsupportedTask for a language pair that the model was not trained for."""
+    """Raise UnsupportedTask for a language pair that a loaded model was not trained for."""
     if source and translator.source_codes:
         translator.translate_lines([], source_language=source)  # checks the language at once
-    own_source, own_target = translator.source_language, translator.target_language
+    own = translator.source_language, translator.target_language
+    _check_languages(name, own, source, None if translator.target_codes else target)
+
+
+def _check_languages(
+    name: str, own: tuple[str | None, str | None], source: str | None, target: str | None
+) -> None:
+    """Raise UnsupportedTask for a language pair that the model was not trained for.
+
+    Args:
+        name: The model.
+        own: The languages from and into which it translates, as far as they are known.
+        source: The language of the text, or None.
+        target: The wanted language, or None, also for a model with several.
+    """
+    own_source, own_target = own
     # A group such as "mul" or "ROMANCE" may contain the source language.
     single = own_source is not None and len(own_source) == 2
     if source and single and own_source != source:
@@ -494,7 +555,7 @@ def _check_languages(
             f"{name} translates from {own_source}, not from {source}; "
             f"a model such as opus-mt-{source}-{target or own_target} does"
         )
-    if target and own_target and not translator.target_codes and own_target != target:
+    if target and own_target and own_target != target:
         raise UnsupportedTask(
             f"{name} translates into {own_target}, not into {target}; "
             f"a model such as opus-mt-{source or own_source}-{target} does"

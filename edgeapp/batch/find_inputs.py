@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -48,7 +49,11 @@ class FoundInput:
 
 
 def find_inputs(
-    names: Iterable[str], suffixes: frozenset[str], remote: RemoteFiles | None = None
+    names: Iterable[str],
+    suffixes: frozenset[str],
+    remote: RemoteFiles | None = None,
+    *,
+    hint: str = "",
 ) -> list[FoundInput]:
     """The inputs that names on a command line stand for, without repetitions.
 
@@ -57,9 +62,10 @@ def find_inputs(
             taken, at any depth; patterns with *, ? or [ ]; http and https addresses.
         suffixes: Suffixes in lower case, with the dot.
         remote: Makes the files at addresses; None: an address is an input with a problem.
+        hint: Appended to the problem of a file that does not exist.
 
     Returns:
-        The inputs in order; a folder or a pattern that stands for no file is one with a problem.
+        The inputs in order; a name that stands for no file is one with a problem.
     """
     found: dict[str, FoundInput] = {}
     for name in names:
@@ -78,6 +84,8 @@ def find_inputs(
             inside = [FoundInput(match) for match in matches if Path(match).is_file()]
             if not inside:
                 inside = [FoundInput(name, problem=f"{name}: no file matches this pattern")]
+        elif name != "-" and not os.path.exists(name):  # noqa: PTH110  # a name may be too long
+            inside = [FoundInput(name, problem=f"{name}: there is no such file{hint}")]
         else:
             inside = [FoundInput(name)]
         for each in inside:

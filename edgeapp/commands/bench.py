@@ -116,11 +116,18 @@ def generate(
     """
     with exit_with_code(debug):
         settings = settings_from_flags(device, compute_type, threads)
-        from edgeapp.bench import generate as bench
-        from edgeapp.model_pool import ModelPool
+        from edgeapp.model_pool import Drafts, ModelPool
 
         pool = ModelPool(settings)
-        if file is not None and str(file) != "-" and _is_recording(file):
+        is_recording = file is not None and str(file) != "-" and _is_recording(file)
+        if is_recording:
+            pool.find_recognizer(model, "en" if model is None else None, drafts=Drafts(drafter))
+        else:
+            source, target = ("en", "de") if model is None else (None, None)
+            pool.find_translator(model, source, target, Drafts(drafter))
+        from edgeapp.bench import generate as bench
+
+        if file is not None and is_recording:
             from edgeapp.bench.generate_audio import TranscriptionComparison, windows
 
             audio_comparison = TranscriptionComparison(
@@ -187,22 +194,20 @@ def live(
     """
     with exit_with_code(debug):
         settings = settings_from_flags(device, compute_type, threads)
+        from edgeapp.bench.word_lag import read_recording
+        from edgeapp.model_pool import ModelPool
+        from pipelines import LiveOptions
+        from pipelines.hub import assets_folder
+
+        options = LiveOptions() if min_chunk is None else LiveOptions(min_chunk_s=min_chunk)
+        spoken = read_recording(recording or assets_folder() / "samples" / "story.flac")
+        resolved = ModelPool(settings).find_recognizer(model, "en")
         from edgeapp.bench import captions_report as report
         from edgeapp.bench.captions import TimingEngine, caption
-        from edgeapp.bench.word_lag import read_recording
-        from pipelines import LiveOptions, Transcriber
-        from pipelines.hub import assets_folder, choose_default, resolve
+        from pipelines import Transcriber
 
-        spoken = read_recording(recording or assets_folder() / "samples" / "story.flac")
-        if model:
-            resolved = resolve(model)
-        else:
-            resolved = choose_default("asr", "en", None, preferred=settings.model)
-        if resolved.note:
-            print_note(resolved.note)
         timing = TimingEngine(settings.device, settings.compute_type, settings.threads)
         transcriber = Transcriber(resolved.folder, engine=timing)
-        options = LiveOptions() if min_chunk is None else LiveOptions(min_chunk_s=min_chunk)
         figures = []
         for name in (policy,) if policy else _POLICIES:
             with_policy = replace(options, policy=name)

@@ -201,12 +201,16 @@ def live(
             min_chunk_s=min_chunk,
             policy=policy,
         )
+        pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
+        pool.find_recognizer(model, language, task, drafts)
+        source = "en" if task == "translate" else language
+        if translate_to is not None and (source or translation_model):
+            pool.find_translator(translation_model, source, translate_to)
         with ExitStack() as stack:
             # The microphone opens first: what is said while the models load is transcribed too.
             stop = stack.enter_context(_signals_stop())
             capture = LiveCapture(stack, from_file, speed, devices, max(1, len(names)))
             stop.use(capture.stop)
-            pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
             transcriber = pool.transcriber(model, language, task, drafts)
             session = _session(pool, options, transcriber, translate_to, translation_model, names)
             outputs = []

@@ -175,10 +175,12 @@ def convert(
     """Write a model of any program as a folder in transformers' layout."""
     with exit_with_code(debug):
         use_model_directory(model_dir)
-        from pipelines.engine import convert_model
         from pipelines.hub import resolve
 
-        typer.echo(convert_model(resolve(name).folder, target, compute_type))
+        folder = resolve(name).folder
+        from pipelines.engine import convert_model
+
+        typer.echo(convert_model(folder, target, compute_type))
 
 
 @app.command(cls=GroupedCommand)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from edgeapp.batch.find_inputs import PICTURE_SUFFIXES, find_inputs, read_list
-from edgeapp.commands.options.batch import FromList, Overwrite
+from edgeapp.commands.options.batch import FromList, Overwrite, end_without_files
 from edgeapp.commands.options.common import (
     COMPUTING,
     DECODING,
@@ -118,7 +118,6 @@ def read(
             raise OptionError("name the pictures to read: files, folders or patterns")
         settings = settings_from_flags(device, None, threads)
         use_model_directory(model_dir)
-        from edgeapp.batch.picture_runner import PictureRunner
         from edgeapp.model_pool import ModelPool
         from pipelines import ReadOptions
 
@@ -126,6 +125,12 @@ def read(
             lines=lines, prompt=prompt, beam_size=beam_size, batch_size=batch_size
         )
         pool = ModelPool(settings)
+        pool.find_reader(model)
+        if target is not None:
+            pool.find_translator(translation_model, source_code, target)
+        end_without_files(inputs, "lines", debug=debug)
+        from edgeapp.batch.picture_runner import PictureRunner
+
         translator = None
         if target is not None:
             translator = pool.translator(translation_model, source_code, target)

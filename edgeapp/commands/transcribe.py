@@ -21,6 +21,7 @@ from edgeapp.commands.options.batch import (
     NoJournal,
     Overwrite,
     RetryFailed,
+    end_without_files,
     open_journal,
     remote_files,
 )
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 __all__ = ["TranscribeCommand", "transcribe"]
 
 _WORDS, _SILENCE = "Words and subtitles", "Silence"
+_RETRY_FAILED = "--retry-failed needs the journal: results in files (-o), and no --no-journal"
 
 
 class TranscribeCommand(GroupedCommand):
@@ -470,25 +472,35 @@ def transcribe(
             batch_size=_batch_size(_boolean(batched), batch_size, vad_filter == "False"),
             **{name: value for name, value in optional.items() if value is not None},
         )
-        destination.prepare()
-        if output is None and destination.folder is not None:
-            print_note(f"results go to this folder: {destination.listing()}; -o names another")
-        pool = ModelPool(settings)
-        drafts = drafts_from_flags(draft_model, draft)
-        if cluster is not None and (draft_model or draft):
-            raise OptionError("--draft and --draft-model do nothing on the machines of a cluster")
-        machines = _machines(cluster, destination, settings, model, options.language, task)
-        transcriber = machines or pool.transcriber(model, options.language, task, drafts)
-        if machines is None and target is not None and options.language is not None:
-            # The language is known: load the translator now, so that errors come early.
-            source = "en" if task == "translate" else options.language
-            if source != target:  # else no translator is needed
-                pool.translator(translation_model, source, target)
         in_files = destination.folder is not None
         if events and (not in_files or verbose == "True"):
             raise OptionError(
                 "--json needs stdout for itself: write results to files with -o, without --verbose"
             )
+        if retry_failed and (no_journal or not in_files):
+            raise OptionError(_RETRY_FAILED)
+        drafts = drafts_from_flags(draft_model, draft)
+        if cluster is not None and (draft_model or draft):
+            raise OptionError("--draft and --draft-model do nothing on the machines of a cluster")
+        if cluster is not None and not in_files:
+            raise OptionError("--cluster needs results in files: -o FOLDER")
+        pool = ModelPool(settings)
+        # The language of the text that is translated into the target.
+        spoken = "en" if task == "translate" else options.language
+        if cluster is None:
+            pool.find_recognizer(model, options.language, task, drafts)
+            if target not in (None, spoken) and (spoken or translation_model):
+                pool.find_translator(translation_model, spoken, target)
+        if not dry_run:
+            end_without_files(found, "audio", events=events, debug=debug)
+        destination.prepare()
+        if output is None and in_files:
+            print_note(f"results go to this folder: {destination.listing()}; -o names another")
+        machines = _machines(cluster, settings, model, options.language, task)
+        transcriber = machines or pool.transcriber(model, options.language, task, drafts)
+        if machines is None and options.language is not None and target not in (None, spoken):
+            # The language is known: load the translator now, so that errors come early.
+            pool.translator(translation_model, spoken, target)
         journal = open_journal(stack, settings, wanted=in_files and not no_journal)
         runner = TranscriptionRunner(
             pool,
@@ -507,9 +519,7 @@ def transcribe(
             translators=cast(TranslatorSource | None, machines),
         )
         if retry_failed and journal is None:
-            raise OptionError(
-                "--retry-failed needs the journal: results in files (-o), and no --no-journal"
-            )
+            raise OptionError(_RETRY_FAILED)
         if dry_run:
             for line in runner.plan(found):
                 typer.echo(line)
@@ -524,7 +534,6 @@ def transcribe(
 
 def _machines(
     address: str | None,
-    destination: TranscriptOutput,
     settings: Settings,
     model: str | None,
     language: str | None,
@@ -533,8 +542,6 @@ def _machines(
     """The machines of a cluster, or None without an address."""
     if address is None:
         return None
-    if destination.folder is None:
-        raise OptionError("--cluster needs results in files: -o FOLDER")
     from edgeapp.cluster.node_worker import ModelChoice
     from edgeapp.cluster.remote_models import Cluster
 

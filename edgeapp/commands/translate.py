@@ -37,6 +37,7 @@ from edgeapp.commands.options.batch import (
     NoJournal,
     Overwrite,
     RetryFailed,
+    end_without_files,
     open_journal,
     remote_files,
 )
@@ -79,6 +80,8 @@ __all__ = ["translate"]
 
 _AUTO = "auto"
 _FILE_SUFFIXES = {*TEXT_SUFFIXES, *HTML_SUFFIXES, *STRUCTURED_SUFFIXES}
+_RETRY_FAILED = "--retry-failed needs the journal: results in files, and no --no-journal"
+_HINT = "; --text translates words of the command line"
 
 
 def translate(
@@ -295,10 +298,18 @@ def translate(
             # Text is in English where nothing else is said, and English needs no translation.
             automatic = target_code == "en"
             assumed = None if automatic or target_code is None or cluster else "en"
-        if [each.source.name for each in inputs] == ["-"] and sys.stdin.isatty():
-            print_note("reading from the terminal; press Ctrl-D to end")
-        # Takes half a second, while the model is loaded.
-        threading.Thread(target=_load_language_detection, daemon=True).start()
+        in_files = all(each.output is not None for each in inputs)
+        if cluster is not None and (
+            automatic or not in_files or workers > 1 or draft_model or draft
+        ):
+            raise OptionError(
+                "--cluster needs results in files (-o) and the language of the texts "
+                "(--from), and takes no --workers and no drafts"
+            )
+        if events and not in_files:
+            raise OptionError("--json needs stdout for itself: write results to files with -o")
+        if retry_failed and (no_journal or not in_files):
+            raise OptionError(_RETRY_FAILED)
         from edgeapp.model_pool import ModelPool
         from pipelines import TranslateOptions
 
@@ -312,31 +323,33 @@ def translate(
             suppress_phrases=tuple(suppress_phrase or ()),
             forced_phrases=tuple(force_phrase or ()),
         )
+        pool, drafts = ModelPool(settings), drafts_from_flags(draft_model, draft)
+        if model is not None or not automatic:
+            pool.find_translator(model, source_code, target_code, drafts)
+        named = [each.found for each in inputs if each.found is not None]
+        if len(named) == len(inputs) and not dry_run:
+            end_without_files(named, "lines", events=events, debug=debug)
+        if [each.source.name for each in inputs] == ["-"] and sys.stdin.isatty():
+            print_note("reading from the terminal; press Ctrl-D to end")
+        # Takes half a second, while the model is loaded.
+        threading.Thread(target=_load_language_detection, daemon=True).start()
         with ExitStack() as stack:
             models = TranslationModels(
                 stack,
-                ModelPool(settings),
+                pool,
                 model,
                 _with_region(target, target_code),
                 target_code,
                 choices,
                 shortlist,
                 workers,
-                drafts_from_flags(draft_model, draft),
+                drafts,
             )
             if not automatic:
                 models.load(source_code, _with_region(source, source_code))
-            in_files = all(each.output is not None for each in inputs)
             if cluster is not None:
-                if automatic or not in_files or workers > 1 or draft_model or draft:
-                    raise OptionError(
-                        "--cluster needs results in files (-o) and the language of the texts "
-                        "(--from), and takes no --workers and no drafts"
-                    )
                 choice = (model, source_code, target_code, shortlist)
                 models.use_machines(_machines(stack, cluster, settings, choice, models))
-            if events and not in_files:
-                raise OptionError("--json needs stdout for itself: write results to files with -o")
             journal = open_journal(stack, settings, wanted=in_files and not no_journal)
             runner = TranslationRunner(
                 models,
@@ -356,9 +369,7 @@ def translate(
             if not automatic:
                 _check_outputs(inputs, models.suffix)
             if retry_failed and journal is None:
-                raise OptionError(
-                    "--retry-failed needs the journal: results in files, and no --no-journal"
-                )
+                raise OptionError(_RETRY_FAILED)
             if dry_run:
                 for line in runner.plan(inputs):
                     typer.echo(line)
@@ -438,7 +449,7 @@ def _inputs(
         if " " in name.strip() and not _may_be_a_file(name):
             sources.append((TextSource("text", name), None))
         else:
-            found = find_inputs([name], TEXT_SUFFIXES, remote)
+            found = find_inputs([name], TEXT_SUFFIXES, remote, hint=_HINT)
             sources += [(_source_of(each), each) for each in found]
     sources += [(TextSource("text", text), None) for text in texts]
     sources = sources or [(TextSource("-"), None)]

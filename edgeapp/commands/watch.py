@@ -107,15 +107,15 @@ def watch(
                 f"{outside} is inside of {inside}: without the journal, which is switched off, "
                 "results would be taken for new files"
             )
+        worker = _Worker(
+            stack, settings, journal, outside, model, translation_model, language, target,
+            output_format, debug,
+        )  # fmt: skip
         suffixes = MEDIA_SUFFIXES | (TEXT_SUFFIXES if target is not None else frozenset())
         if target is None:
             print_note("only recordings are done: --translate-to adds texts and subtitles")
         files = FolderWatch(inside, suffixes, settle, partial(_is_input, inside, outside, journal))
         print_note(f"watching {inside}; Ctrl-C ends it")
-        worker = _Worker(
-            stack, settings, journal, outside, model, translation_model, language, target,
-            output_format, debug,
-        )  # fmt: skip
         try:
             code = _watch(files, worker, once)
         except KeyboardInterrupt:
@@ -163,9 +163,14 @@ class _Worker:
         debug: bool,
     ) -> None:
         from edgeapp.model_pool import NO_DRAFTS, ModelPool
-        from pipelines import TranslateOptions
+        from pipelines import TranscribeOptions, TranslateOptions
 
+        self._options = TranscribeOptions(language=language, batch_size=BATCH_SIZE)
+        TranscriptOutput.of(f"{outside}/", formats, (), target)  # raises OptionError now
         self._pool: ModelPool = ModelPool(settings)
+        self._pool.find_recognizer(model, language)
+        if target is not None and translation_model is not None:
+            self._pool.find_translator(translation_model, None, target)
         self._policy = JobPolicy(journal, name_skipped=False, name_done=True)
         self._outside, self._target, self._formats, self._debug = outside, target, formats, debug
         self._model, self._translation_model, self._language = model, translation_model, language
@@ -186,15 +191,12 @@ class _Worker:
         return max(codes)
 
     def _transcribe(self, files: Sequence[FoundInput]) -> int:
-        from pipelines import TranscribeOptions
-
         output = TranscriptOutput.of(f"{self._outside}/", self._formats, files, self._target)
         output.prepare()
-        options = TranscribeOptions(language=self._language, batch_size=BATCH_SIZE)
         runner = TranscriptionRunner(
             self._pool,
             self._pool.transcriber(self._model, self._language, "transcribe"),
-            options,
+            self._options,
             self._target,
             self._translation_model,
             output,

@@ -54,7 +54,7 @@ def test_a_word_that_names_no_file_gives_a_hint(capfd: pytest.CaptureFixture[str
     code, out, err = run("Hello", "-m", "demo-en-de", capfd=capfd)
     assert (code, out) == (1, "")
     assert err.count("\n") == 1
-    assert "Hello cannot be read" in err
+    assert "Hello: there is no such file; --text" in err
     assert "--text" in err
 
 

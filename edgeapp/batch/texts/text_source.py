@@ -88,7 +88,4 @@ class TextSource:
             head = read_head(file) if with_head else b""
             return OpenText(file, head, path.stat().st_size, encoding)
         except OSError as error:
-            hint = ""
-            if isinstance(error, FileNotFoundError):
-                hint = "; --text translates words of the command line"
-            raise InputError(f"{path} cannot be read: {error.strerror}{hint}") from error
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error

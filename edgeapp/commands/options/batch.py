@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from edgeapp.batch.find_inputs import FoundInput
 from edgeapp.batch.journal.job_journal import JobJournal
 from edgeapp.batch.remote_file import RemoteFiles
+from edgeapp.batch.run_progress import ProgressOutput, RunProgress
 from edgeapp.commands.options.common import INPUT_OUTPUT
 from edgeapp.console import print_note
+from edgeapp.exit_codes import InputFailures
 from edgeapp.settings import Settings, journal_file
-from pipelines import OptionError, OutputError
+from pipelines import InputError, OptionError, OutputError
 
 __all__ = [
     "AllowPrivate",
@@ -24,6 +28,7 @@ __all__ = [
     "NoJournal",
     "Overwrite",
     "RetryFailed",
+    "end_without_files",
     "open_journal",
     "remote_files",
 ]
@@ -97,6 +102,35 @@ def remote_files(allow_urls: bool, allow_private: bool) -> RemoteFiles | None:
     if allow_private and not allow_urls:
         raise OptionError("--allow-private does nothing without --allow-urls")
     return RemoteFiles(allow_private) if allow_urls else None
+
+
+def end_without_files(
+    inputs: Sequence[FoundInput],
+    unit: Literal["audio", "lines"],
+    *,
+    events: bool = False,
+    debug: bool = False,
+) -> None:
+    """End the command if no input is a file, with a line for each, before a model is loaded.
+
+    Args:
+        inputs: The inputs.
+        unit: As for `RunProgress`.
+        events: Print the events of the failures on stdout.
+        debug: Print tracebacks.
+
+    Raises:
+        typer.Exit: No input is a file.
+    """
+    if any(each.problem is None for each in inputs):
+        return
+    failures = InputFailures(len(inputs), debug)
+    output = ProgressOutput.EVENTS if events else ProgressOutput.NONE
+    with RunProgress([each.shown for each in inputs], unit, output) as progress:
+        for each in inputs:
+            with failures.catch(each.shown), progress.file(each.shown):
+                raise InputError(each.problem or "")
+    raise typer.Exit(failures.exit_code())
 
 
 def open_journal(stack: ExitStack, settings: Settings, *, wanted: bool) -> JobJournal | None:
