@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 # Runs the commands of stdin one after another. Each must be refused before torch is imported.
 RUN = """
 import contextlib, io, json, sys
@@ -160,7 +162,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     commands = [command.split() for command in REFUSED]
     done = subprocess.run(
         [sys.executable, "-c", RUN], input=json.dumps(commands), cwd=folder, capture_output=True,
-        text=True, timeout=300,
+        text=True, timeout=850,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return dict(zip(REFUSED, json.loads(done.stdout), strict=True))

@@ -230,11 +230,10 @@ with History(Path(sys.argv[1])).recording("live", background=True) as journal:
 
 def test_cues_in_the_background_are_written_at_once_and_survive_a_kill(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
     with (
         History(path, pytest.fail) as history,
         subprocess.Popen(
-            [sys.executable, "-c", _LIVE_SPEAKER, path], stdout=subprocess.PIPE, env=environment
+            [sys.executable, "-c", _LIVE_SPEAKER, path], stdout=subprocess.PIPE
         ) as process,
     ):
         assert process.stdout is not None
