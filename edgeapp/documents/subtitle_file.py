@@ -212,9 +212,9 @@ def _check_for_other_timings(text: str, format: str, timings: Sequence[re.Match[
     for line in _LIKE_TIMING_LINE.finditer(text):
         if line.start() in understood:
             continue
-        before = text[: line.start()].rstrip("\n").rpartition("\n")[2].strip()
-        follows_text = text[: line.start()].endswith(f"{before}\n") and not before.isdigit()
-        if format == "vtt" or re.search(r"\d", line[0]) or not (before and follows_text):
+        end = max(0, line.start() - 1)  # of the line before
+        before = text[text.rfind("\n", 0, end) + 1 : end].strip()
+        if format == "vtt" or re.search(r"\d", line[0]) or not before or before.isdigit():
             raise _not_understood(text, line.start())
 
 

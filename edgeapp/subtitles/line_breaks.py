@@ -87,7 +87,7 @@ def display_width(text: str) -> int:
 
 @lru_cache(maxsize=4096)
 def _columns(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
@@ -95,16 +95,38 @@ def _columns(character: str) -> int:
 def words_to_break(text: str) -> list[str]:
     """The parts between which a line may break; a part begins with the space before it.
 
-    They are words, and in scripts without spaces single characters. Closing punctuation stays
-    with the character before it.
+    They are words, and in scripts without spaces single characters with the marks that belong to
+    them: in Thai, Lao and Khmer what is written around a consonant. Marks that begin no line stay
+    with the character before them, and those that end none with the one after them.
     """
     return _PART.findall(text.rstrip())  # the pattern would look at each space behind the last part
 
 
 _WIDE = "\u3000-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f"
-_CLOSING = "、。，．！？：；）」』】〉》〕ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ"
+# Marks that begin no line, and those that end none: JIS X 4051, "kinsoku shori".
+_CLOSING = (
+    "、。，．！？：；）］｝」』】〉》〕〗〙〟”’｡､｣%％‰℃!?…‥・ゝゞヽヾー々〻"
+    "ぁぃぅぇぉっゃゅょゎゕゖァィゥェォッャュョヮヵヶ\u3099\u309aㇰ-ㇿ～〜"
+)
+_OPENING = "（［｛「『【〈《〔〖〘〝“‘｢＄￥￡#＃"
+_MARKS = (  # that belong to the character before them
+    "\u0300-\u036f\u200d\ufe00-\ufe0f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc"
+    "\u0ec8-\u0ece\u17b4-\u17d3\u17dd"
+)
+# Thai, Lao and Khmer have no spaces between words. Lines break between clusters: vowels that are
+# written before a consonant, the consonant, and what is written around it; in Khmer with
+# subscripts.
+_CLUSTER = (
+    "[\u0e40-\u0e44\u0ec0-\u0ec4]?[\u0e01-\u0e2e\u0e81-\u0eae\u0edc-\u0edf]"
+    "[\u0e30-\u0e3a\u0e45-\u0e4e\u0eb0-\u0ebc\u0ec6-\u0ece]*[\u0e2f\u0eaf]?"
+    "|[\u1780-\u17b3](?:\u17d2[\u1780-\u17b3]|[\u17b4-\u17d1\u17dd])*[\u17d4-\u17da]*"
+)
+_UNSPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1780-\u17dd"
 _PART = re.compile(
-    rf"\s*(?:[（「『【〈《〔]*[{_WIDE}][{_CLOSING}]*|[^\s{_WIDE}]+[{_CLOSING}]*|[{_WIDE}])"
+    rf"\s*[\u200b]?(?:[{_OPENING}]*(?:(?![{_OPENING}])[{_WIDE}]|{_CLUSTER})[{_MARKS}{_CLOSING}]*"
+    rf"|(?:(?![{_OPENING}])[^\s{_WIDE}{_UNSPACED}])+[{_MARKS}{_CLOSING}]*"
+    rf"|[{_OPENING}]+[{_MARKS}]*(?:[^\s{_WIDE}{_UNSPACED}]+[{_MARKS}{_CLOSING}]*)?"
+    rf"|[^\s][{_MARKS}{_CLOSING}]*)"
 )
 
 

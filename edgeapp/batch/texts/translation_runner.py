@@ -255,8 +255,8 @@ class TranslationRunner:
             else:
                 opened = opened or source.open(stack, with_head=True)
                 head = text_of_head(opened.head).strip()
-            language = self._language_of(source, head)
-            self.models.load(None if language == self.assumed else language, None)
+            detected = self._language_of(source, head)
+            self.models.load(None if detected == self.assumed else detected, None)
         path = None if each.output is None else each.output(self.models.suffix)
         if self.automatic and path is not None:
             check_no_collisions([path], [source.name] if source.text is None else [])

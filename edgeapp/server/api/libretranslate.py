@@ -23,15 +23,11 @@ from edgeapp.priorities import Priority
 from edgeapp.server.access.auth import bearer_token
 from edgeapp.server.api.errors import ApiError, with_error_replies
 from edgeapp.server.api.service import ApiService, log_fields
-from edgeapp.server.api.text_translation import (
-    TextTranslation,
-    missing_translator,
-    translatable_pairs,
-)
+from edgeapp.server.api.text_translation import TextTranslation, translatable_pairs
 from edgeapp.server.api.uploads import FormUploads, UploadedForm, check_length
 from edgeapp.server.api.work_thread import ClientLeft, collect, unless_client_leaves
 from edgeapp.server.client_json import read_json
-from edgeapp.server.page.picker_options import language_name
+from edgeapp.server.page.picker_options import language_name, missing_translator
 from edgeapp.temporary_folders import make_temporary_folder
 from pipelines import TextLanguage, detect_text_language, rank_text_languages
 

@@ -17,13 +17,13 @@ from edgeapp.model_pool import ModelPool
 from edgeapp.priorities import Priority
 from edgeapp.server.api.errors import ApiError
 from edgeapp.server.api.metrics import Metrics
-from edgeapp.server.page.picker_options import language_name, picker_options
+from edgeapp.server.page.picker_options import picker_options
 from pipelines import ModelNotFound, UnsupportedTask
 
 if TYPE_CHECKING:
     from pipelines import TranslateOptions, Translation, Translator
 
-__all__ = ["TextResult", "TextTranslation", "missing_translator", "translatable_pairs"]
+__all__ = ["TextResult", "TextTranslation", "translatable_pairs"]
 
 PIVOT = "en"
 _ALTERNATIVE_BEAMS = (4, 2, 6, 8)  # sizes of the searches that give other translations
@@ -46,15 +46,6 @@ class TextResult:
 class _Step:
     translator: Translator
     options: TranslateOptions
-
-
-def missing_translator(source: str, target: str) -> str:
-    """Return what to tell a person whose text is in a language that is not translated here."""
-    languages = f"{language_name(source)} into {language_name(target)}"
-    return (
-        f"the text is {language_name(source)}, and no translator from {languages} is on this "
-        f"server; `edgeapp models pull opus-mt-{source}-{target}` downloads one"
-    )
 
 
 def translatable_pairs() -> dict[str, set[str]]:

@@ -29,6 +29,7 @@ __all__ = [
     "RecognizerOption",
     "TranslatorOption",
     "language_name",
+    "missing_translator",
     "picker_options",
 ]
 
@@ -250,3 +251,12 @@ def _multilingual_pairs(
 def _vocabulary(folder: Path) -> dict[str, Any]:
     separate = folder / "target_vocab.json"
     return read_json(separate if separate.is_file() else folder / "vocab.json")
+
+
+def missing_translator(source: str, target: str) -> str:
+    """Return what to tell a person whose text is in a language that is not translated here."""
+    languages = f"{language_name(source)} into {language_name(target)}"
+    return (
+        f"the text is {language_name(source)}, and no translator from {languages} is on this "
+        f"server; `edgeapp models pull opus-mt-{source}-{target}` downloads one"
+    )

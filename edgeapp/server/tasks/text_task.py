@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from edgeapp.live.doubts import doubtful_words
-from edgeapp.server.api.text_translation import missing_translator, translatable_pairs
+from edgeapp.server.page.picker_options import missing_translator, picker_options
 from edgeapp.server.tasks.cancellable_task import CancellableTask
 from pipelines import InputError
 
@@ -88,5 +88,6 @@ def _check_language(text: str, choice: ModelChoice) -> None:
     other = text_language_other_than(text, choice.language)
     if other is None or other.code == choice.target:
         return
-    if choice.target not in translatable_pairs().get(other.code, ()):
+    installed = {(pair.source, pair.target) for pair in picker_options().pairs}
+    if (other.code, choice.target) not in installed:
         raise InputError(missing_translator(other.code, choice.target))

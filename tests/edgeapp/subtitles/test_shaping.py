@@ -214,3 +214,40 @@ def test_times_in_hundredths_are_no_violation() -> None:
     cues = [Cue(0.0, 1.92, "One."), Cue(2.0, 3.0, "Two.")]
     assert [each.rule for each in violations(cues, style)] == ["gap"]
     assert not list(violations(cues, style, "ass"))
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("今日は「とても」いい。（はい）", "今|日|は|「と|て|も」|い|い。|（は|い）"),
+        ("キャンディーを買った！", "キャ|ン|ディー|を|買っ|た！"),
+        ("他说：“你好”，然后", "他|说：|“你|好”，|然|后"),
+        ("100%の人", "100%|の|人"),
+        ("がか\u3099", "が|か\u3099"),
+        ("เราไปเที่ยวทะเล", "เรา|ไป|เที่|ย|ว|ทะ|เล"),
+        ("ສະບາຍດີ", "ສະ|ບາ|ຍ|ດີ"),
+        ("ខ្ញុំចង់ទៅផ្សារ", "ខ្ញុំ|ច|ង់|ទៅ|ផ្សា|រ"),
+        ("“Quote” (yes) #tag", "“Quote”| (yes)| #tag"),
+    ],
+)
+def test_lines_break_where_a_script_allows_it(text: str, parts: str) -> None:
+    assert words_to_break(text) == parts.split("|")
+
+
+@pytest.mark.parametrize("sentence", ["เราไปเที่ยวทะเลกันเถอะ", "ເຮົາໄປຕະຫຼາດ", "ខ្ញុំចង់ទៅផ្សារនៅថ្ងៃនេះ"])
+def test_lines_of_scripts_without_spaces_are_no_longer_than_others(sentence: str) -> None:
+    laid_out = lay_out(words_to_break(sentence * 4), 42, 2)
+    assert laid_out.replace("\n", "") == sentence * 4
+    assert all(display_width(line) <= 42 for line in laid_out.split("\n"))
+
+
+@given(
+    st.text(
+        alphabet="a e\u0301日本「」。กำเ\u0e34ខ្\u17d2ញ\U0001f469\u200d\U0001f467\ufe0f", max_size=40
+    )
+)
+def test_no_character_is_lost_and_no_cluster_is_cut(text: str) -> None:
+    parts = words_to_break(text)
+    assert "".join(parts) == text.rstrip()
+    for part in parts[1:]:
+        assert part[0] not in "\u0301\u0e34\u17d2\u200d\ufe0f。」", parts
