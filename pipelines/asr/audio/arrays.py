@@ -20,6 +20,7 @@ __all__ = [
     "SampleBuffer",
     "Samples",
     "as_mono",
+    "cancels",
     "check_format",
     "peak_amplitude",
 ]
@@ -31,6 +32,7 @@ MAX_AMPLITUDE = 16.0  # +24 dB. Larger samples are not floats in -1…1
 # The lowest rate bounds the growth by resampling: 16 samples of each.
 _MIN_RATE, _MAX_RATE = 1_000, 768_000  # Hz
 _MAX_CHANNELS = 64
+_CANCELLED = 0.01  # energy of the mean of two channels that are opposite, of that of the louder one
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono, 16 kHz, -1…1."""
@@ -182,7 +184,8 @@ def as_mono(block: Block, name: str, channel_axis: int | None = None) -> tuple[i
     """Convert an array, or a pair (rate, array), to mono float32.
 
     Signed integers are scaled by their full range, unsigned ones around its middle; channels are
-    averaged. A mono float32 array is returned as it is.
+    averaged. Of two that cancel each other, the louder one is taken. A mono float32 array is
+    returned as it is.
 
     Args:
         block: [n], [n, channels] or [channels, n].
@@ -213,10 +216,26 @@ def as_mono(block: Block, name: str, channel_axis: int | None = None) -> tuple[i
         axis = int(np.argmin(array.shape)) if channel_axis is None else channel_axis
         check_format(int(rate), array.shape[axis], name)
         with np.errstate(over="ignore", invalid="ignore"):  # peak_amplitude rejects the result
-            return int(rate), _to_float(array).mean(axis=axis, dtype=np.float32)
+            channels = _to_float(array)
+            mono: Samples = channels.mean(axis=axis, dtype=np.float32)
+            if array.shape[axis] == 2:
+                energies = np.square(channels, dtype=np.float64).sum(axis=1 - axis)
+                if cancels(energies, float(np.square(mono, dtype=np.float64).sum())):
+                    mono = np.ascontiguousarray(channels.take(int(energies.argmax()), axis))
+            return int(rate), mono
     if array.ndim != 1:
         raise AudioError(f"{name} must have one or two dimensions, not {array.ndim}")
     return int(rate), _to_float(array)
+
+
+def cancels(energies: NDArray[np.float64], mixed: float) -> bool:
+    """Return whether channels cancel each other: their mean is 20 dB below the louder one.
+
+    Args:
+        energies: Sum of squares of each channel.
+        mixed: Sum of squares of their mean.
+    """
+    return bool(mixed < _CANCELLED * energies.max(initial=0.0))
 
 
 def _to_float(array: NDArray[Any]) -> Samples:

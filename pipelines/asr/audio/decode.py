@@ -6,6 +6,7 @@ import ctypes
 import errno
 import io
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -26,6 +27,7 @@ from pipelines.asr.audio.arrays import (
     SampleBuffer,
     Samples,
     as_mono,
+    cancels,
     check_format,
     peak_amplitude,
 )
@@ -44,6 +46,7 @@ __all__ = [
     "AudioFile",
     "AudioSource",
     "DamagedAudio",
+    "OppositeChannels",
     "decode_path",
     "is_stream",
     "load_audio",
@@ -59,11 +62,21 @@ _MIXING = {"rematrix_maxval": "1.0"}
 # file is then not reported as damaged.
 _MAX_CREDIBLE_S = 6 * 3600.0
 _MAX_ANNOUNCED_S = 30 * 86_400.0  # 165 GB of samples: a header that announces more is rejected
+# Gaps between presentation times become silence, as players leave one: from the first of these on,
+# and as long as all of a file together are at most the last. Others are damaged times.
+_LEAST_GAP_S, _MAX_GAPS_S = 0.1, 6 * 3600.0
+# Formats whose files hold presentation times; in others times are counted, or begin anew.
+_TIMED_FORMATS = frozenset(
+    {"matroska", "webm", "mov", "mp4", "mpegts", "mpeg", "flv", "avi", "asf"}
+)
+_COMPARED_S = 10.0  # sound by which two channels are compared
 _MAX_FRAME_SAMPLES = 1 << 24  # of all channels that one frame may decode to
 # libav decodes the first frames while it opens a file, those of covers and videos too.
 _MAX_PIXELS = 1 << 26
 _MAX_STREAMS = 10_000  # of a file; each cover is one
 _MAX_ALLOCATION_BYTES = 384 << 20  # of one block in libav; a picture of _MAX_PIXELS needs 256 MB
+
+_DURATION = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")  # as Matroska's writers note it
 
 AudioSource: TypeAlias = "str | os.PathLike[str] | bytes | IO[bytes] | Block | Iterable[Block]"
 """A path, the bytes of a file, a binary file, an array at 16 kHz, a pair (rate, array), or an
@@ -72,6 +85,10 @@ iterable of blocks."""
 
 class DamagedAudio(UserWarning):
     """A file could be decoded only in part; that part is used."""
+
+
+class OppositeChannels(UserWarning):
+    """Two channels of opposite sign, whose mean would be silence; one of them is used."""
 
 
 def is_stream(source: AudioSource) -> bool:
@@ -108,6 +125,7 @@ def load_audio(
     Warns:
         DamagedAudio: the file breaks off or has gaps.
         LoudAudio: the recording was scaled down.
+        OppositeChannels: two channels cancel each other, and the louder one is used.
     """
     if isinstance(source, _BYTES):
         source = io.BytesIO(source)
@@ -206,8 +224,7 @@ def open_audio(path: str | os.PathLike[str]) -> AudioFile:
     with _opened(name, name) as file, _open(_LenientSeek(file), name) as container:
         stream = _audio_stream(container, name)
         _announced_duration(container, stream, name, None)
-        announced_s = float(stream.duration * (stream.time_base or 0)) if stream.duration else 0.0
-        announced_s = announced_s or (container.duration or 0) / 1e6
+        announced_s = _track_duration(container, stream) or (container.duration or 0) / 1e6
         codec = stream.codec_context.name
     return AudioFile(name, announced_s or None, codec.startswith("pcm_f"))
 
@@ -362,7 +379,10 @@ def _limit_allocations() -> None:
 
 def _audio_stream(container: InputContainer, name: str) -> AudioStream:
     """The audio track that is decoded. Raises AudioError if there is none."""
-    stream = container.streams.best("audio")
+    # libav passes over a track of which it has read no sound in the first seconds.
+    stream = container.streams.best("audio") or next(
+        (each for each in container.streams.audio if each.codec_context is not None), None
+    )
     # A damaged track has no context: libav found no decoder for it.
     if stream is None or stream.codec_context is None:
         raise AudioError(_no_track(container, name))
@@ -388,7 +408,7 @@ def _announced_duration(
     context = stream.codec_context
     if context.sample_rate:  # some codecs state it in their frames only
         check_format(context.sample_rate, context.channels, name)
-    announced_s = float(stream.duration * (stream.time_base or 0)) if stream.duration else 0.0
+    announced_s = _track_duration(container, stream)
     max_s = max(announced_s, (container.duration or 0) / 1e6)  # libav counts it in microseconds
     if max_s > _MAX_ANNOUNCED_S:
         raise AudioError(
@@ -398,6 +418,58 @@ def _announced_duration(
     if max_duration_s is not None and max_s > max_duration_s:
         raise LongAudio.of(name, max_duration_s, max_s)
     return announced_s if announced_s <= _MAX_CREDIBLE_S else 0.0
+
+
+def _track_duration(container: InputContainer, stream: AudioStream) -> float:
+    """The duration (s) of a track by its metadata or header; 0.0 if neither has it.
+
+    Matroska states its end in the metadata; by its header, libav takes that of the whole file.
+    """
+    match = _DURATION.fullmatch(stream.metadata.get("DURATION", ""))
+    if match is not None:
+        hours, minutes, seconds = match.groups()
+        end_s = 3600 * int(hours) + 60 * int(minutes) + float(seconds)
+        return max(0.0, end_s - (container.start_time or 0) / 1e6)
+    return float(stream.duration * (stream.time_base or 0)) if stream.duration else 0.0
+
+
+def _has_pictures(container: InputContainer) -> bool:
+    """Whether the file is a film: it has a video track that is no cover."""
+    import av
+
+    cover = av.stream.Disposition.attached_pic
+    return any(not stream.disposition & cover for stream in container.streams.video)
+
+
+class _Timeline:
+    """Finds the silence before a frame by its presentation time.
+
+    Sound that starts later than the film's picture begins with silence. Sound alone begins at 0.
+    """
+
+    def __init__(self, container: InputContainer) -> None:
+        self._timed = not _TIMED_FORMATS.isdisjoint(container.format.name.split(","))
+        # Presentation time (s) of the output's start; None: the first frame's.
+        self._origin: float | None = None
+        if self._timed and container.start_time is not None and _has_pictures(container):
+            self._origin = container.start_time / 1e6
+        self._position = 0.0  # seconds of sound and silence so far
+        self._gaps = 0.0
+
+    def silence_before(self, frame: AudioFrame) -> float:
+        """Return the seconds of silence before a frame, and count the frame."""
+        gap = 0.0
+        if self._timed and frame.time is not None:
+            origin = frame.time - self._position if self._origin is None else self._origin
+            drift = frame.time - origin - self._position
+            if _LEAST_GAP_S < drift <= _MAX_GAPS_S - self._gaps:
+                gap = drift
+                self._gaps += gap
+            elif abs(drift) > _LEAST_GAP_S:  # times that begin anew, or are damaged
+                origin += drift
+            self._origin = origin
+        self._position += gap + frame.samples / frame.sample_rate
+        return gap
 
 
 class _StreamDecoder:
@@ -423,17 +495,53 @@ class _StreamDecoder:
     def __iter__(self) -> Iterator[Samples]:
 
         resampler, layout = None, None  # type: AudioResampler | None, object
-        for frame in self._frames():
+        timeline = _Timeline(self._container)
+        for frame in self._with_a_channel(self._frames()):
             now = (frame.format.name, frame.layout.name, frame.sample_rate)
             if now != layout:  # the format may change within a spliced file
                 check_format(frame.sample_rate, frame.layout.nb_channels, self._name)
                 yield from self._resample(resampler, None)
                 resampler = self._resampler_of(frame)
                 layout = now
+            if (silence_s := timeline.silence_before(frame)) > 0:
+                yield from self._resample(resampler, None)
+                resampler = self._resampler_of(frame)
+                yield from _silence(silence_s)
             for part in _split_frame(frame):
                 part.pts = None  # the resampler would fill or reject gaps between timestamps
                 yield from self._resample(resampler, part)
         yield from self._resample(resampler, None)
+
+    def _with_a_channel(self, frames: Iterator[AudioFrame]) -> Iterator[AudioFrame]:
+        """The frames; if they have two channels that cancel each other, the louder one is chosen
+        before the first frame is given."""
+        if self._channel is not None:
+            yield from frames
+            return
+        first: list[AudioFrame] = []
+        energies, mixed, seconds = np.zeros(2), 0.0, 0.0
+        for frame in frames:
+            first.append(frame)
+            if frame.layout.nb_channels != 2:
+                break
+            channels = frame.to_ndarray().astype(np.float64)
+            channels = channels if frame.format.is_planar else channels.reshape(-1, 2).T
+            channels = channels - channels.mean(axis=1, keepdims=True)
+            energies += np.square(channels).sum(axis=1)
+            mixed += float(np.square(channels.mean(axis=0)).sum())
+            seconds += frame.samples / frame.sample_rate
+            if seconds >= _COMPARED_S:
+                break
+        if cancels(energies, mixed):
+            self._channel = int(energies.argmax())
+            notice(
+                f"{self._name} has two channels of opposite sign, which would cancel each other: "
+                "only the louder one is read",
+                OppositeChannels,
+                stacklevel=2,
+            )
+        yield from first
+        yield from frames
 
     def _resampler_of(self, frame: AudioFrame) -> AudioResampler:
         """For frames of this layout.
@@ -503,6 +611,14 @@ class _StreamDecoder:
                 "export it as mono or stereo"
             ) from None
         yield from (frame_samples(each, self._channel or 0) for each in mixed)
+
+
+def _silence(seconds: float) -> Iterator[Samples]:
+    """Silence in blocks of at most MAX_BLOCK samples."""
+    left = round(seconds * SAMPLE_RATE)
+    while left > 0:
+        yield np.zeros(min(left, MAX_BLOCK), np.float32)
+        left -= MAX_BLOCK
 
 
 def _split_frame(frame: AudioFrame) -> Iterator[AudioFrame]:
