@@ -170,6 +170,12 @@ class TranscriptionJob:
             for source in self._joiner.flush():
                 self._put(source, view)
         self._take_translations(view, all=True)
+        if not any(segment.text.strip() for segment in self._segments):
+            view.warned(
+                "no speech was found"
+                if self.options.batch_size == 1
+                else "no speech was found; with a batch size of 1 no part is left out as silence"
+            )
         if checkpoint is not None:
             self._keep_piece(checkpoint)  # the last cues
         return self.transcript

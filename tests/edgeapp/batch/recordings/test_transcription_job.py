@@ -51,6 +51,18 @@ def test_text_is_shown_as_it_is_decoded() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("texts", [(), ("", " ")])
+def test_it_is_said_that_nothing_was_heard(texts: tuple[str, ...]) -> None:
+    transcriber: Any = FakeTranscriber("en", *texts)
+    view = RecordingView()
+    TranscriptionJob(transcriber, TranscribeOptions()).run("talk.wav", view)
+    assert view.calls[-1] == ("warned", ("no speech was found",))
+    again = RecordingView()
+    TranscriptionJob(transcriber, TranscribeOptions(batch_size=8)).run("talk.wav", again)
+    message = "no speech was found; with a batch size of 1 no part is left out as silence"
+    assert again.calls[-1] == ("warned", (message,))
+
+
 def test_speech_in_the_target_language_needs_no_translator() -> None:
     """One of a folder of recordings in several languages."""
 
