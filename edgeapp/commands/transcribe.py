@@ -270,11 +270,20 @@ def transcribe(
         _decoding(
             "--batch-size",
             help="Chunks decoded in parallel, cut at pauses, without previous text; 1: window "
-            "after window, exactly as openai-whisper, once the loudness of the whole is known.",
+            "after window, as openai-whisper, once the loudness of the whole is known.",
             show_default=str(BATCH_SIZE),
             **_INT,
         ),
     ] = None,
+    openai_rules: Annotated[
+        Switch,
+        _decoding(
+            "--openai-rules",
+            help="True: of failed temperatures the last is kept, not the best, and times are not "
+            "bounded, as in openai-whisper.",
+            **_SWITCH,
+        ),
+    ] = "False",
     seed: Annotated[int, _decoding("--seed", help="Random seed of sampling.")] = 0,
     no_speech_threshold: Annotated[
         float | None,
@@ -468,6 +477,7 @@ def transcribe(
             no_repeat_ngram_size=no_repeat_ngram_size,
             suppress_phrases=tuple(suppress_phrase or ()),
             forced_phrases=tuple(force_phrase or ()),
+            openai_rules=openai_rules == "True",
             seed=seed,
             batch_size=_batch_size(_boolean(batched), batch_size, vad_filter == "False"),
             **{name: value for name, value in optional.items() if value is not None},

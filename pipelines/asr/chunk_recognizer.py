@@ -14,13 +14,13 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.chunks import Chunk
 from pipelines.asr.audio.features import FRAMES_PER_SECOND
 from pipelines.asr.capabilities import Capabilities
+from pipelines.asr.fallback import compression_ratio
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.plain_decoder import PlainDecoder
 from pipelines.asr.plain_tokenizer import PlainTokenizer, TransformersTokenizer
 from pipelines.asr.results import Segment, SegmentDone, TextDelta
 from pipelines.asr.sequential import DecodeTask
 from pipelines.asr.sound_input import RawSound, TransformersFeatures
-from pipelines.asr.window import compression_ratio
 from pipelines.engine import (
     Drafting,
     EncodedSource,
@@ -31,10 +31,11 @@ from pipelines.engine import (
     Pending,
     RepetitionPenalty,
     Request,
+    SuppressTokens,
     events_of,
     load_draft_model,
 )
-from pipelines.errors import CheckpointError, ModelError, UnsupportedTask
+from pipelines.errors import CheckpointError, ModelError, OptionError, UnsupportedTask
 from pipelines.hub import read_json
 from pipelines.languages import language_in_name
 
@@ -130,7 +131,12 @@ class ChunkRecognizer:
         return self._plain_tokenizer
 
     def check(self, options: TranscribeOptions) -> None:
-        """Check that the model can do what the options request. Raises UnsupportedTask."""
+        """Check that the model can do what the options request.
+
+        Raises:
+            UnsupportedTask: It lacks the task or an option.
+            OptionError: `suppress_tokens` holds an id outside the vocabulary.
+        """
         name = self.capabilities.name
         if options.task == "translate":
             raise UnsupportedTask(f"{name} only transcribes; translate its text instead")
@@ -138,6 +144,13 @@ class ChunkRecognizer:
         if wanted:
             raise UnsupportedTask(
                 f"{name} is a model without {wanted[0].replace('_', ' ')}; a Whisper model has it"
+            )
+
+        vocab_size = self.model.architecture.vocab_size
+        if outside := [i for i in options.suppress_tokens if not -1 <= i < vocab_size]:
+            raise OptionError(
+                f"suppress_tokens: {outside[0]} is no token of {name}, whose ids end at "
+                f"{vocab_size - 1}"
             )
 
     def given_language(self, options: TranscribeOptions) -> str:
@@ -222,16 +235,24 @@ class ChunkRecognizer:
     def _options(self, options: TranscribeOptions, seconds: float) -> GenerationOptions:
         architecture = self.model.architecture
         limit = max(_MIN_TOKENS, round(seconds * self._tokens_per_s))
+        temperature = options.temperatures[0]  # no thresholds that the next one could follow on
         return GenerationOptions(
             max_new_tokens=min(limit, architecture.max_target_positions - 1),
             eos_ids=architecture.eos_ids,
-            beam_size=options.beam_size or 1,
+            temperature=temperature,
+            best_of=(options.best_of or 1) if temperature else 1,
+            beam_size=1 if temperature else options.beam_size or 1,
+            patience=options.patience or 1.0,
+            length_penalty=options.length_penalty,
+            seed=options.seed,
             logit_filters=self._filters(options),
             logprobs=True,
         )
 
     def _filters(self, options: TranscribeOptions) -> tuple[LogitFilter, ...]:
         filters: list[LogitFilter] = []
+        if suppressed := tuple(i for i in options.suppress_tokens if i >= 0):
+            filters.append(SuppressTokens(suppressed))
         if options.repetition_penalty != 1:
             filters.append(RepetitionPenalty(options.repetition_penalty))
         if options.no_repeat_ngram_size:

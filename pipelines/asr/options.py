@@ -30,7 +30,9 @@ class TranscribeOptions:
         language: Code ("de") or English name ("German"). None: detected in the first window.
         task: "transcribe", or "translate" into English.
         temperature: One sampling temperature, or several for temperature fallback: the next one
-            is used when a window's text fails a threshold.
+            is used when a window's text fails a threshold. If all fail, the best attempt is kept:
+            the most probable of those that are not repetitive, else of all. Repetitive text that is
+            probable, and no longer than the sound allows, was said, and does not fail.
         beam_size: Number of beams at temperature 0. None: greedy decoding.
         best_of: Number of samples above temperature 0, of which the best is taken. None: 1.
         patience: Beam search stops after `beam_size * patience` finished hypotheses. None: 1.
@@ -46,7 +48,7 @@ class TranscribeOptions:
         condition_on_previous_text: Give the text so far as the prompt of the next window.
         initial_prompt: Text before the first window: names, spelling, style.
         carry_initial_prompt: Text before every window: the text so far has what room is left.
-        prefix: Text with which the first window begins; it is not in the result.
+        prefix: Text with which the first window begins, and the result.
         hotwords: Names and terms to prefer: text before every window, besides the text so far.
             Without effect on the window that `prefix` begins.
         clip_timestamps: Seconds of the parts to decode: start, end, start, end …; the last end may
@@ -85,7 +87,7 @@ class TranscribeOptions:
         forced_phrases: Texts that the first window contains, if its length allows.
         logit_filters: Your own filters, applied after all others (`pipelines.engine.LogitFilter`).
         seed: Makes sampling above temperature 0 repeatable. None: random.
-        batch_size: 1: one window after the other, exactly as openai-whisper. Above 1: the
+        batch_size: 1: one window after the other, as openai-whisper. Above 1: the
             recording is cut at pauses into chunks, and up to this many are decoded in parallel.
             Each chunk begins with `initial_prompt`, and `condition_on_previous_text` does not
             reach into the next one. On a CPU it is encoded with some silence behind it instead of
@@ -93,6 +95,9 @@ class TranscribeOptions:
             without speech are left out. A stream of blocks is read ahead.
         chunk_s: Longest chunk in seconds, for `batch_size` above 1. None: the model's window.
         priority: Of the requests, on a shared engine: a lower number goes first.
+        openai_rules: Keep openai-whisper's rules where others serve better. When all temperatures
+            fail, its text is the last attempt's, not the best one's; repetitive text always fails;
+            and times may lie after the end of the recording, or before those of the segment before.
 
     Raises:
         OptionError: A value is out of its range, or a combination makes no sense.
@@ -141,6 +146,7 @@ class TranscribeOptions:
     batch_size: int = 1
     chunk_s: float | None = None
     priority: int = 2
+    openai_rules: bool = False
 
     def __post_init__(self) -> None:
         if self.task not in ("transcribe", "translate"):
@@ -281,3 +287,4 @@ class TranscribeOverrides(TypedDict, total=False):
     batch_size: int
     chunk_s: float | None
     priority: int
+    openai_rules: bool

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from pipelines.asr.fallback import WindowResult, compression_ratio
 from pipelines.asr.plain_tokenizer import PlainTokenizer
-from pipelines.asr.window import LiveWindowResult, WindowResult, compression_ratio
+from pipelines.asr.window import LiveWindowResult
 from pipelines.engine import (
     Drafting,
     EncodedSource,

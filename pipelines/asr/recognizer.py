@@ -248,6 +248,7 @@ class Recognizer:
             resume_from,
             checkpoints,
             options.token_logprobs,
+            not options.openai_rules,
         )
         known = [] if first_window is None else [first_window]
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 from torch import Tensor
 
 from pipelines.asr.audio.features import FRAMES_PER_SECOND, WindowFeatures
+from pipelines.asr.fallback import WindowResult
 from pipelines.asr.hallucinations import WindowTimes, last_word_end, skip_hallucinations
 from pipelines.asr.results import (
     Checkpoint,
@@ -20,7 +21,7 @@ from pipelines.asr.results import (
 )
 from pipelines.asr.timestamps import TokenSpan, split_at_timestamps
 from pipelines.asr.tokenizer import WhisperTokenizer
-from pipelines.asr.window import WindowDecoder, WindowResult
+from pipelines.asr.window import WindowDecoder, WindowSound
 from pipelines.asr.word_timestamps import WordAligner
 from pipelines.engine import EncodedSource, Pending, SourceHandle, Task
 from pipelines.errors import NumericalError
@@ -79,6 +80,8 @@ class SequentialPlan:
         resume_from: Where an earlier run stopped.
         checkpoints: Yield a Checkpoint after each window.
         token_logprobs: Segments carry the log-probability of each token of their text.
+        bounded: No segment begins before the end of the one before it, or ends after the sound of
+            its window. False: as openai-whisper.
     """
 
     clips: tuple[Clip, ...] = ((0, None),)
@@ -94,18 +97,19 @@ class SequentialPlan:
     resume_from: Checkpoint | None = None
     checkpoints: bool = False
     token_logprobs: bool = False
+    bounded: bool = True
 
 
 class _History:
     """The text so far, as far as it is the prompt of the next window."""
 
-    def __init__(self, plan: SequentialPlan, max_prompt: int) -> None:
+    def __init__(self, plan: SequentialPlan, room: int) -> None:
         """
         Args:
             plan: Has the initial prompt, and what an earlier run said.
-            max_prompt: Tokens that a prompt can have.
+            room: Tokens of previous text that a prompt can have.
         """
-        self._plan, self._max_prompt = plan, max_prompt
+        self._plan, self._room = plan, room
         resumed = plan.resume_from
         self.initial = plan.initial_prompt if resumed is None or resumed.initial_prompt else ()
         self.text = list(resumed.prompt) if resumed is not None else []
@@ -114,8 +118,8 @@ class _History:
         """The tokens before the next window; the decoder takes the last of them that fit."""
         if not self._plan.carry_initial_prompt:
             return [*self.initial, *self.text]
-        room = self._max_prompt - len(self._plan.initial_prompt)
-        return [*self._plan.initial_prompt, *self.text[-room:]]
+        room = self._room - len(self._plan.initial_prompt)
+        return [*self._plan.initial_prompt, *(self.text[-room:] if room > 0 else ())]
 
     def forget(self) -> None:
         """Begin the prompt anew."""
@@ -150,7 +154,8 @@ def decode_windows(
     prefix = plan.prefix if resumed is None else ()
     forced_phrases = plan.forced_phrases if resumed is None else ()
     history: _History | None = None
-    early_ends = 0
+    given_s = last_speech  # the end of the last segment
+    early_ends, is_rest = 0, False  # the window is the rest of a chunk whose text ended early
     while clip_index < len(plan.clips):
         begin, end = plan.clips[clip_index]
         seek = max(seek, begin)
@@ -159,6 +164,7 @@ def decode_windows(
             clip_index += 1
             if clip_index < len(plan.clips):
                 seek = plan.clips[clip_index][0]
+                given_s = seek / FRAMES_PER_SECOND  # parts may be in any order
             continue
         if end is not None and seek + frames > end:
             frames = end - seek
@@ -169,11 +175,12 @@ def decode_windows(
         encoded = source.encoded
         tools = tools_for(encoded)
         decoder, aligner = tools.decoder, tools.aligner
-        history = history or _History(plan, decoder.max_prompt)
+        history = history or _History(plan, decoder.max_previous)
         try:
             result = yield from decoder.decode(
-                encoded,
-                history.prompt(),
+                WindowSound(encoded, frames, speech_only=plan.early_end_s is not None),
+                # The text before it would be said again, if the rest is only noise.
+                plan.initial_prompt if is_rest else history.prompt(),
                 None if plan.seed is None else plan.seed + seek,
                 prefix,
                 forced_phrases,
@@ -184,7 +191,7 @@ def decode_windows(
                 f"the speech from {start_s:.1f} to {end_s:.1f} s could not be recognized: {error}"
             ) from error
         prefix = forced_phrases = ()
-        if decoder.is_silent(result):
+        if decoder.is_silent(result) or (is_rest and decoder.fallback.is_noise(result, frames)):
             if decoder.is_visible(result):
                 yield Retract()
             seek += frames
@@ -205,11 +212,12 @@ def decode_windows(
             ]
         single = [t >= tokenizer.special.timestamp_begin for t in result.tokens[-2:]]
         ended = single == [False, True]
+        is_rest = False
         if ended and plan.early_end_s is not None and early_ends < _MOST_EARLY_ENDS:
             spoken = round(spans[-1].end * FRAMES_PER_SECOND)
             least = round(plan.early_end_s * FRAMES_PER_SECOND)
             if least <= spoken <= frames - least:
-                advance, early_ends = spoken, early_ends + 1
+                advance, early_ends, is_rest = spoken, early_ends + 1, True
         next_seek = seek + advance
         if aligner is not None:
             segments = aligner.add(segments, encoded, frames, last_speech)
@@ -235,10 +243,13 @@ def decode_windows(
             last_word = last_word_end(segments)
             last_speech = last_speech if last_word is None else last_word
         for segment in map(_without_empty_text, segments):
+            if plan.bounded:
+                segment = _bounded(segment, given_s, (seek + frames) / FRAMES_PER_SECOND)
+                given_s = segment.end
             history.text.extend(segment.tokens)
             yield SegmentDone(segment)
         count += len(segments)
-        if not plan.condition or result.temperature > 0.5:
+        if not plan.condition or not decoder.fallback.is_reliable(result):
             history.forget()
         seek = next_seek
         if plan.checkpoints:
@@ -282,6 +293,21 @@ def _token_logprobs(
             for token, logprob in zip(span.tokens, logprobs, strict=False)
             if token < tokenizer.special.eot
         )
+
+
+def _bounded(segment: Segment, low: float, high: float) -> Segment:
+    """Return the segment with its times, and those of its words, within a span and in order."""
+
+    def within(start: float, end: float) -> tuple[float, float]:
+        start = min(max(start, low), high)
+        return start, min(max(end, start), high)
+
+    start, end = within(segment.start, segment.end)
+    words = []
+    for word in segment.words:
+        word_start, low = within(word.start, word.end)
+        words.append(replace(word, start=word_start, end=low))
+    return replace(segment, start=start, end=end, words=tuple(words))
 
 
 def _without_empty_text(segment: Segment) -> Segment:

@@ -32,12 +32,15 @@ class WhisperTimestamps:
         no_timestamps: Id of the token that switches timestamps off, which is suppressed.
         max_initial_index: The first timestamp is at most `begin + max_initial_index`. None: no
             limit.
+        last_index: No timestamp is after `begin + last_index`, where the sound ends; the text ends
+            with that one. None: no limit.
     """
 
     begin: int
     eot: int
     no_timestamps: int | None
     max_initial_index: int | None = 50
+    last_index: int | None = None
 
     def bind(self, prompt: Sequence[int], vocab_size: int, device: torch.device) -> BoundFilter:
         """The filter for one generation; see `pipelines.engine.LogitFilter`.
@@ -50,18 +53,21 @@ class WhisperTimestamps:
                 f"timestamps from id {self.begin} on do not fit end of text {self.eot} "
                 f"and a vocabulary of {vocab_size}"
             )
-        latest: int | None = None  # the last timestamp generated
-        counted = 0  # how many generated tokens `latest` accounts for
+        last_allowed = None if self.last_index is None else self.begin + self.last_index
+        given = _given_text(prompt, self.eot, self.begin)
+        latest: int | None = None  # the last timestamp so far
+        counted = 0  # how many tokens of the text `latest` accounts for
 
         def bound(logits: Tensor, generated: Sequence[int]) -> None:
             nonlocal latest, counted
-            for token in generated[counted:]:
+            text_so_far = (*given, *generated) if given else generated
+            for token in text_so_far[counted:]:
                 latest = token if token >= self.begin else latest
-            counted = len(generated)
+            counted = len(text_so_far)
             if self.no_timestamps is not None:
                 logits[self.no_timestamps] = -torch.inf
-            last = bool(generated) and generated[-1] >= self.begin
-            before = len(generated) < 2 or generated[-2] >= self.begin
+            last = bool(text_so_far) and text_so_far[-1] >= self.begin
+            before = len(text_so_far) < 2 or text_so_far[-2] >= self.begin
             if last and before:
                 logits[self.begin :] = -torch.inf  # the pair is complete: text follows
             elif last:
@@ -70,20 +76,33 @@ class WhisperTimestamps:
                 # The second of a pair may repeat the first; a segment is never empty.
                 lowest = latest if last and not before else latest + 1
                 logits[self.begin : lowest] = -torch.inf
-            if not generated:
+            if not text_so_far:
                 logits[: self.begin] = -torch.inf
                 if self.max_initial_index is not None:
                     logits[self.begin + self.max_initial_index + 1 :] = -torch.inf
+                if last_allowed is not None:
+                    logits[max(last_allowed, self.begin + 1) :] = -torch.inf  # text fits before it
             # Comparing logits compares probabilities: both lack the same normaliser. Masked
             # instead of branched on where that would make a GPU synchronise.
             text = logits[: self.begin]
             # numpy's maximum takes a tenth of the time of torch's.
             highest = float(text.numpy().max()) if text.is_cpu else text.max()
             stamped = logits[self.begin :].logsumexp(-1) > highest
+            if last_allowed is not None:
+                logits[last_allowed + 1 :] = -torch.inf
+                if latest is not None and latest >= last_allowed:
+                    logits[: self.eot] = logits[self.begin :] = -torch.inf
+                    return
             if not logits.is_cpu or stamped:
                 text.masked_fill_(stamped, -torch.inf)
 
         return bound
+
+
+def _given_text(prompt: Sequence[int], eot: int, begin: int) -> tuple[int, ...]:
+    """Return the part of the prompt that begins the text: what follows its last control token."""
+    after = next((i for i in range(len(prompt), 0, -1) if eot <= prompt[i - 1] < begin), None)
+    return () if after is None else tuple(prompt[after:])
 
 
 @dataclass(frozen=True)

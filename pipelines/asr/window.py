@@ -7,12 +7,13 @@ transcribe.py.
 from __future__ import annotations
 
 import math
-import zlib
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from pipelines.asr.audio.features import FRAMES_PER_SECOND
+from pipelines.asr.fallback import Fallback, WindowResult, compression_ratio
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.results import Retract, TextDelta
 from pipelines.asr.timestamps import TIME_PRECISION, WhisperTimestamps
@@ -40,37 +41,24 @@ from pipelines.engine import (
 __all__ = [
     "LiveWindowResult",
     "WindowDecoder",
-    "WindowResult",
-    "compression_ratio",
+    "WindowSound",
 ]
 
 
 @dataclass(frozen=True)
-class WindowResult:
-    """The decoded tokens of a window, and the figures that fallback is decided by.
+class WindowSound:
+    """What is to be decoded: an encoded window, and how much of it is sound.
 
     Attributes:
-        tokens: Generated ids, without end of text.
-        temperature: The sampling temperature.
-        avg_logprob: Sum of log-probabilities of tokens and end of text, divided by the number of
-            tokens + 1.
-        compression_ratio: See `compression_ratio`.
-        no_speech_prob: Probability of the no-speech token; 0 if the vocabulary has none.
-        alternatives: The `n_best` hypotheses, the result first; empty for a single one.
-        logprobs: Log-probability of each token.
+        encoded: The encoded window.
+        frames: Its first frames (10 ms) are sound; the rest is padding.
+        speech_only: The sound is known to be speech up to its end: it is a chunk. Timestamps
+            after the end of the sound are then not allowed.
     """
 
-    tokens: tuple[int, ...]
-    temperature: float
-    avg_logprob: float
-    compression_ratio: float
-    no_speech_prob: float
-    alternatives: tuple[Alternative, ...] = ()
-    logprobs: tuple[float, ...] = ()
-
-    def is_repetitive(self, threshold: float | None) -> bool:
-        """Whether the compression ratio is above the threshold; None is above all."""
-        return threshold is not None and self.compression_ratio > threshold
+    encoded: EncodedSource
+    frames: int
+    speech_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,12 +100,6 @@ class LiveWindowResult:
         return cls(window, times[:count], result.accepted, probabilities)
 
 
-def compression_ratio(text: str) -> float:
-    """UTF-8 length divided by zlib-compressed length. High for repetitive text."""
-    data = text.encode("utf-8")
-    return len(data) / len(zlib.compress(data))
-
-
 class WindowDecoder:
     """Decodes single windows with one language, task and set of options."""
 
@@ -150,18 +132,18 @@ class WindowDecoder:
         self._engine, self._drafting = engine, drafting
         self._tokenizer = tokenizer
         self._options = options
+        self.fallback = Fallback(options)
         self._sot_sequence = tuple(sot_sequence)
         self._max_positions = max_positions
         self._alignment_heads = tuple(alignment_heads)
         hotwords = (options.hotwords or "").strip()
         self._hotwords = tuple(tokenizer.encode(f" {hotwords}") if hotwords else ())
         self._hotwords = self._hotwords[: self.max_prompt]
-        self._logit_filters = self._build_filters(suppressed, last_timestamp)
+        self._last_timestamp = last_timestamp
+        self._logit_filters = self._build_filters(suppressed)
 
-    def _build_filters(
-        self, suppressed: Sequence[int], last_timestamp: int
-    ) -> tuple[LogitFilter, ...]:
-        special, options = self._tokenizer.special, self._options
+    def _build_filters(self, suppressed: Sequence[int]) -> tuple[LogitFilter, ...]:
+        options = self._options
         logit_filters: list[LogitFilter] = []
         # Of the window's text only, as in faster-whisper: names of the prompt may occur again.
         if options.repetition_penalty != 1:
@@ -176,26 +158,53 @@ class WindowDecoder:
         if options.suppress_blank:
             logit_filters.append(SuppressAtBegin(self._tokenizer.blank))
         logit_filters.append(SuppressTokens(tuple(suppressed)))
+        return tuple(logit_filters)
+
+    def _filters(self, last_index: int | None = None) -> tuple[LogitFilter, ...]:
+        """Return the filters of a window.
+
+        Args:
+            last_index: No timestamp is higher; None: the model's window is the limit.
+        """
+        special, options = self._tokenizer.special, self._options
         if options.without_timestamps:
-            return (*logit_filters, *options.logit_filters)
+            return (*self._logit_filters, *options.logit_filters)
         max_initial_index = None
         if options.max_initial_timestamp:  # openai-whisper takes 0 s, like None, as no limit
             max_initial_index = round(options.max_initial_timestamp / TIME_PRECISION)
-            max_initial_index = min(max_initial_index, last_timestamp - special.timestamp_begin)
-        logit_filters.append(
-            WhisperTimestamps(
-                begin=special.timestamp_begin,
-                eot=special.eot,
-                no_timestamps=special.no_timestamps,
-                max_initial_index=max_initial_index,
-            )
+            in_window = self._last_timestamp - special.timestamp_begin
+            max_initial_index = min(max_initial_index, in_window)
+        timestamps = WhisperTimestamps(
+            begin=special.timestamp_begin,
+            eot=special.eot,
+            no_timestamps=special.no_timestamps,
+            max_initial_index=max_initial_index,
+            last_index=last_index,
         )
-        return (*logit_filters, *options.logit_filters)
+        return (*self._logit_filters, timestamps, *options.logit_filters)
+
+    def _last_index(self, sound: WindowSound) -> int | None:
+        """Return the timestamp at the end of a chunk; None where openai-whisper's rules hold."""
+        if not sound.speech_only or self._options.openai_rules:
+            return None
+        return math.ceil(sound.frames / FRAMES_PER_SECOND / TIME_PRECISION)
 
     @property
     def max_prompt(self) -> int:
         """Tokens of previous text that a prompt can have."""
         return self._max_positions // 2 - 1
+
+    @property
+    def max_previous(self) -> int:
+        """Tokens of previous text that a prompt can have beside the hotwords."""
+        return self.max_prompt - len(self._hotwords)
+
+    def given_text(self, prefix: Sequence[int]) -> tuple[int, ...]:
+        """Return the tokens that the text of a window begins with, its first timestamp included."""
+        begin = tuple(prefix[: self.max_prompt])
+        if begin and not self._options.without_timestamps:
+            begin = (self._tokenizer.special.timestamp_begin, *begin)
+        return begin
 
     def prompt(self, previous: Sequence[int], prefix: Sequence[int] = ()) -> tuple[int, ...]:
         """The decoder's prompt: hotwords, the last of the previous tokens that fit, the SOT
@@ -208,11 +217,9 @@ class WindowDecoder:
         """
         special = self._tokenizer.special
         hotwords = () if prefix else self._hotwords
-        begin = tuple(prefix[: self.max_prompt])
+        begin = self.given_text(prefix)
         # Unlike in faster-whisper they share the room of a prompt: the text needs the rest.
-        room = self.max_prompt - len(begin) - len(hotwords)
-        if begin and not self._options.without_timestamps:
-            begin = (special.timestamp_begin, *begin)
+        room = self.max_prompt - len(prefix) - len(hotwords)
         kept = previous[-room:] if room > 0 else ()
         if special.previous is None or not (kept or hotwords):
             return (*self._sot_sequence, *begin)
@@ -220,7 +227,7 @@ class WindowDecoder:
 
     def decode(
         self,
-        encoded: EncodedSource,
+        sound: WindowSound,
         previous: Sequence[int],
         seed: int | None,
         prefix: Sequence[int] = (),
@@ -231,10 +238,10 @@ class WindowDecoder:
         Closing the generator cancels the decoding.
 
         Args:
-            encoded: The encoded window.
+            sound: The window.
             previous: Tokens of the text before the window.
             seed: For sampling; None: random.
-            prefix: Tokens that the text begins with; they are not in the result.
+            prefix: Tokens that the text begins with.
             forced_phrases: Tokens of texts that the result contains, if its length allows.
 
         Yields:
@@ -242,17 +249,28 @@ class WindowDecoder:
             engine must compute a step first.
 
         Returns:
-            The result of the last attempt.
+            The first good attempt, or the best of those that failed.
         """
-        prompt = self.prompt(previous, prefix)
-        temperatures = self._options.temperatures
-        for attempt, temperature in enumerate(temperatures, start=1):
-            result = yield from self._attempt(encoded, prompt, temperature, seed, forced_phrases)
-            if attempt == len(temperatures) or not self._failed(result):
+        prompt, given = self.prompt(previous, prefix), self.given_text(prefix)
+        attempts: list[WindowResult] = []
+        for temperature in self._options.temperatures:
+            if attempts and self.is_visible(attempts[-1]):
+                yield Retract()
+            result = yield from self._attempt(
+                sound, prompt, given, temperature, seed, forced_phrases
+            )
+            if self.fallback.is_good(result, sound.frames):
+                return result
+            attempts.append(result)
+            if not self.fallback.goes_on(attempts):
                 break
+        best = self.fallback.best(attempts)
+        if best is not result:
             if self.is_visible(result):
                 yield Retract()
-        return result
+            if self.is_visible(best):
+                yield TextDelta(self._tokenizer.text(best.tokens))
+        return best
 
     def redecode(
         self,
@@ -282,7 +300,7 @@ class WindowDecoder:
         options = GenerationOptions(
             max_new_tokens=min(self._max_positions // 2, max_tokens + len(prefix)),
             eos_ids=(special.eot,),
-            logit_filters=(*self._logit_filters, ForcedPrefix(tuple(prefix))),
+            logit_filters=(*self._filters(), ForcedPrefix(tuple(prefix))),
             logprobs=True,
         )
         request = Request(
@@ -306,43 +324,26 @@ class WindowDecoder:
         """Whether the result holds text, so that live text has been shown for it."""
         return any(token < self._tokenizer.special.eot for token in result.tokens)
 
-    def is_silent(self, result: WindowResult) -> bool:
-        """Whether to skip the window: no speech is probable, and its text is improbable."""
-        options = self._options
-        if options.no_speech_threshold is None:
-            return False
-        probable_text = (
-            options.logprob_threshold is not None and result.avg_logprob > options.logprob_threshold
-        )
-        return result.no_speech_prob > options.no_speech_threshold and not probable_text
-
     def is_repetitive(self, result: WindowResult) -> bool:
-        """Whether the text's compression ratio is above the threshold."""
-        return result.is_repetitive(self._options.compression_ratio_threshold)
+        """Return whether the text's compression ratio is above the threshold."""
+        return self.fallback.is_repetitive(result)
 
-    def _failed(self, result: WindowResult) -> bool:
-        """Whether to fall back: the text is repetitive or improbable, and the window not silent."""
-        options = self._options
-        improbable = (
-            options.logprob_threshold is not None and result.avg_logprob < options.logprob_threshold
-        )
-        silent = (
-            options.no_speech_threshold is not None
-            and result.no_speech_prob > options.no_speech_threshold
-        )
-        return (self.is_repetitive(result) or improbable) and not (silent and improbable)
+    def is_silent(self, result: WindowResult) -> bool:
+        """Return whether to skip the window: speech is improbable, and so is its text."""
+        return self.fallback.is_silent(result)
 
     def _attempt(
         self,
-        encoded: EncodedSource,
+        sound: WindowSound,
         prompt: tuple[int, ...],
+        given: tuple[int, ...],
         temperature: float,
         seed: int | None,
         forced_phrases: tuple[tuple[int, ...], ...],
     ) -> Generator[TextDelta | Pending, None, WindowResult]:
         """Decode at one temperature."""
         special = self._tokenizer.special
-        logit_filters = self._logit_filters
+        logit_filters = self._filters(self._last_index(sound))
         if forced_phrases:
             logit_filters = (*logit_filters, ForcedPhrases(forced_phrases, (special.eot,)))
         sequences = (self._options.best_of if temperature else self._options.beam_size) or 1
@@ -361,13 +362,15 @@ class WindowDecoder:
             logprobs=True,
         )
         detokenizer = StreamingDetokenizer(self._tokenizer)
+        if delta := detokenizer.feed(given):
+            yield TextDelta(delta)
         request = Request(
-            encoded,
+            sound.encoded,
             prompt,
             options,
             self._no_speech_probe(prompt),
             self._options.priority,
-            drafter=self._drafting.drafter_for(encoded, options),
+            drafter=self._drafting.drafter_for(sound.encoded, options),
         )
         with self._engine.stream(request) as stream:
             for event in events_of(stream):
@@ -377,7 +380,7 @@ class WindowDecoder:
                     yield TextDelta(delta)
             if delta := detokenizer.finish():
                 yield TextDelta(delta)
-            return self._window_result(stream.result(), temperature)
+            return self._window_result(stream.result(), temperature, given)
 
     def _no_speech_probe(self, prompt: Sequence[int]) -> tuple[tuple[int, int], ...]:
         """(prompt index, token id) at which the no-speech probability is read."""
@@ -386,19 +389,28 @@ class WindowDecoder:
             return ()
         return ((list(prompt).index(special.sot), special.no_speech),)
 
-    def _window_result(self, result: Result, temperature: float) -> WindowResult:
+    def _window_result(
+        self, result: Result, temperature: float, given: tuple[int, ...] = ()
+    ) -> WindowResult:
         several = result.hypotheses if self._options.n_best > 1 else ()
         ended = bool(result.tokens) and result.tokens[-1] == self._tokenizer.special.eot
         tokens = result.tokens[:-1] if ended else result.tokens
+        text = self._tokenizer.decode((*given, *tokens)).strip()
         return WindowResult(
-            tokens=tokens,
+            tokens=(*given, *tokens),
             temperature=temperature,
             avg_logprob=sum(result.logprobs) / (len(tokens) + 1),
-            compression_ratio=compression_ratio(self._tokenizer.decode(tokens).strip()),
+            compression_ratio=compression_ratio(text),
             no_speech_prob=result.token_probs[0] if result.token_probs else 0.0,
             alternatives=tuple(
-                Alternative(self._tokenizer.text(each.tokens).strip(), each.score, each.tokens)
+                Alternative(
+                    self._tokenizer.text((*given, *each.tokens)).strip(),
+                    each.score,
+                    (*given, *each.tokens),
+                )
                 for each in several
             ),
-            logprobs=result.logprobs[: len(tokens)],
+            logprobs=(*[0.0] * len(given), *result.logprobs[: len(tokens)]),
+            characters=len(text),
+            ended=ended,
         )

@@ -84,6 +84,8 @@ class OurScript:
     takes_any_shapes = True
     device = "cpu"
 
+    def check_process(self) -> None: ...
+
     def encode(self, sources: Sequence[Tensor], priority: int = 0) -> list[Tensor]:
         return list(sources)
 

@@ -107,6 +107,28 @@ def test_speech_without_a_pause_is_cut(talk: Samples) -> None:
     assert sum(c.end_frame - c.start_frame for c in found) > 0.95 * len(speech) / 160
 
 
+def test_early_speech_begins_with_the_recording(talk: Samples) -> None:
+    """The detector starts cold, and would lose the first word; a full chunk stays within its
+    limit."""
+    start = int(sentences("talk")[0][0] * SAMPLE_RATE)
+    for lead_s in (0.0, 0.3):
+        lead = np.zeros(round(lead_s * SAMPLE_RATE), np.float32)
+        early = np.concatenate([lead, talk[start:]])
+        for max_duration_s in (2.0, 10.0):
+            found = list(split_at_pauses([early], max_duration_s))
+            assert max(c.end_frame - c.start_frame for c in found) <= max_duration_s * 100
+            assert found[0].start_frame <= 30
+        assert found[0].start_frame == 0
+
+
+def test_quiet_speech_gives_the_chunks_of_loud_speech(talk: Samples) -> None:
+    def spans(samples: Samples) -> list[tuple[int, int]]:
+        return [(c.start_frame, c.end_frame) for c in split_at_pauses([samples], 10.0)]
+
+    ordinary = talk * (0.5 / np.abs(talk).max())
+    assert spans((ordinary / 16).astype(np.float32)) == spans(ordinary.astype(np.float32))
+
+
 # --- Recognition ---
 
 
@@ -258,7 +280,11 @@ def test_every_chunk_begins_with_the_initial_prompt(
 
 @pytest.mark.slow
 def test_a_window_that_fails_falls_back(demo: Transcriber, talk: Samples) -> None:
-    options: dict[str, Any] = {"temperature": (0.0, 0.4), "logprob_threshold": 0.0}
+    options: dict[str, Any] = {
+        "temperature": (0.0, 0.4),
+        "logprob_threshold": 0.0,
+        "openai_rules": True,  # else the best attempt is kept, which may be the first
+    }
     screen = Screen().show(demo.stream(talk, batch_size=4, no_speech_threshold=None, **options))
     assert {segment.temperature for segment in screen.segments} == {0.4}
     assert len(screen.rejected) >= 3

@@ -30,7 +30,7 @@ def test_beams_equal_openai_whisper(fitted: Pair, name: str, options: dict[str, 
     with warnings.catch_warnings():  # it sorts tensors with numpy
         warnings.simplefilter("ignore", DeprecationWarning)
         theirs = of_openai(fitted.theirs, samples, temperature=0.0, **options)
-    ours = list(fitted.ours.transcribe(samples, temperature=0.0, **options))
+    ours = list(fitted.ours.transcribe(samples, temperature=0.0, openai_rules=True, **options))
     assert_same(ours, theirs["segments"])
 
 

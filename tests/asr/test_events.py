@@ -28,7 +28,12 @@ from tests.asr.recordings import PHRASES, RECORDINGS, samples_of
 from tests.asr.scripted import Turn, scripted
 
 SOUND = np.zeros(31 * 16_000, np.float32)
-EVERY_TIME = {"temperature": (0.0, 0.4, 0.8), "logprob_threshold": 0.0, "no_speech_threshold": None}
+EVERY_TIME: dict[str, Any] = {
+    "temperature": (0.0, 0.4, 0.8),
+    "logprob_threshold": 0.0,
+    "no_speech_threshold": None,
+    "openai_rules": True,
+}
 
 
 @dataclass

@@ -73,7 +73,7 @@ def assert_same_run(
     """
     transcriber, ours = scripted(real, turns)
     theirs = script_theirs(model, turns)
-    segments = list(transcriber.transcribe(SOUND, language="en", **options))
+    segments = list(transcriber.transcribe(SOUND, language="en", openai_rules=True, **options))
     expected = of_openai(model, SOUND, language="en", **options)
     assert [a.temperature for a in ours.calls] == [a.temperature for a in theirs]
     assert [a.prompt for a in ours.calls] == [a.prompt for a in theirs]

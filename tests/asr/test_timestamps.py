@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -87,3 +87,27 @@ def test_timestamps_beyond_the_window_are_suppressed(
     assert last + 1 < end, "the vocabulary is made for longer windows"
     suppressed = recognizer.suppressed_tokens(TranscribeOptions())
     assert [each for each in suppressed if each >= begin] == list(range(last + 1, end))
+
+
+def limited(generated: list[int], *, wants_time: bool, prompt: Sequence[int] = PROMPT) -> list[int]:
+    """Return the ids that are allowed after some, in a sound that ends at timestamp 4."""
+    logits = torch.zeros(VOCAB)
+    logits[15:] = 5.0 if wants_time else -5.0
+    left = apply_filters([WhisperTimestamps(15, 10, 14, None, 4)], logits, prompt, generated)
+    return [id_ for id_, logit in enumerate(left.tolist()) if logit != -float("inf")]
+
+
+def test_no_timestamp_is_after_the_end_of_the_sound() -> None:
+    assert limited([], wants_time=True) == [15, 16, 17, 18]
+    assert limited([15, 1], wants_time=True) == [16, 17, 18, 19]
+    assert limited([15, 1], wants_time=False) == [*range(14), 16, 17, 18, 19]
+
+
+def test_the_text_ends_with_the_sound() -> None:
+    assert limited([15, 1, 19], wants_time=True) == [10, 11, 12, 13]
+    assert limited([15, 1, 18], wants_time=True) == [18, 19]
+
+
+def test_a_prefix_in_the_prompt_has_begun_the_text() -> None:
+    """So that text follows it, not the first timestamp."""
+    assert limited([], wants_time=False, prompt=(11, 15, 3)) == [*range(14), 16, 17, 18, 19]

@@ -81,7 +81,11 @@ def test_times_equal_openai_whisper(fitted: Pair, name: str, options: dict[str, 
     theirs = of_openai(fitted.theirs, samples, temperature=0.0, word_timestamps=True, **options)[
         "segments"
     ]
-    ours = list(fitted.ours.transcribe(samples, temperature=0.0, word_timestamps=True, **options))
+    ours = list(
+        fitted.ours.transcribe(
+            samples, temperature=0.0, word_timestamps=True, openai_rules=True, **options
+        )
+    )
     assert_same(ours, theirs)
     assert sum(len(segment.words) for segment in ours) > 3
     for mine, other in zip(ours, theirs, strict=True):

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
-from pipelines.asr.window import LiveWindowResult, WindowResult
+from pipelines.asr.fallback import WindowResult
+from pipelines.asr.window import LiveWindowResult
 
 WINDOW_S = 10.0
 WORDS = [f" {name}" for name in "ba be bi bo da de di do ka ke ki ko ma me mi mo".split()]

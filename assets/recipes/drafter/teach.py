@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from pipelines import SAMPLE_RATE, TranscribeOptions, Transcriber
 from pipelines.asr.audio.features import FileFeatures
-from pipelines.asr.window import WindowResult
+from pipelines.asr.fallback import WindowResult
 from pipelines.engine import EncodedSource, Engine
 from pipelines.json_files import read_json_list
 

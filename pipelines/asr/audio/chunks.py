@@ -24,6 +24,11 @@ CHUNK_VAD = VadOptions(
     pre_roll_s=0.2,
     min_silence_s=0.2,  # shorter pauses may lie inside a word
 )
+_FIRST_S = (
+    0.5  # speech that is found this early begins with the recording: the detector starts cold
+)
+# The peak that quiet recordings are raised to for the detector, and by how much at most (dB).
+_PEAK, _MOST_GAIN_DB = 0.5, 30.0
 _HISTORY_S = 2.0  # samples kept during silence: the next utterance may turn out to begin there
 _MIN_FILL = 0.5  # share of the maximum length from which on a chunk may end at a pause
 
@@ -79,6 +84,8 @@ def split_at_pauses(
                 utterance_start = event.sample
             elif isinstance(event, SpeechEnd):
                 assert utterance_start is not None, "speech starts before it ends"
+                if utterance_start < _FIRST_S * SAMPLE_RATE and event.sample <= max_samples:
+                    utterance_start = 0
                 utterances.append((utterance_start, event.sample))
                 utterance_start = None
                 while utterances[-1][1] - utterances[0][0] > max_samples:
@@ -129,19 +136,32 @@ def _rechunk(blocks: Iterable[Samples], size: int) -> Iterator[Samples]:
 
 
 class _BatchedDetector:
-    """Silero's probabilities, computed for a block at once and returned frame by frame."""
+    """Silero's probabilities, computed for a block at once and returned frame by frame.
+
+    Blocks are raised to an ordinary level, by the loudest sample so far: in quiet recordings the
+    detector finds the beginning of speech late, or not at all.
+    """
 
     def __init__(self) -> None:
+        self._peak = 0.0
         self._silero = SileroDetector()
         self._probabilities: deque[float] = deque()
 
     def prefetch(self, block: Samples) -> None:
         """Compute the probabilities of the block's complete frames."""
-        complete = block[: len(block) // FRAME * FRAME]
+        self._peak = max(self._peak, float(np.abs(block).max(initial=0.0)))
+        complete = block[: len(block) // FRAME * FRAME] * self._gain
         self._probabilities.extend(self._silero.probabilities(complete))
 
     def __call__(self, frame: Samples) -> float:
-        return self._probabilities.popleft() if self._probabilities else self._silero(frame)
+        if self._probabilities:
+            return self._probabilities.popleft()
+        return self._silero(frame * self._gain)
+
+    @property
+    def _gain(self) -> np.float32:
+        gain = 1.0 if not self._peak else _PEAK / self._peak
+        return np.float32(min(max(gain, 1.0), 10 ** (_MOST_GAIN_DB / 20)))
 
 
 class _SampleHistory:

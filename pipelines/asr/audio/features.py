@@ -41,6 +41,10 @@ _DYNAMIC_RANGE = 8.0  # powers of ten kept below the loudest frame
 # Silence after a chunk that is encoded without the rest of the window, and the least that is then
 # encoded, in steps: frames. With a least of 5 s a short chunk of German was repeated to the end.
 _CHUNK_SILENCE, _LEAST_CHUNK, _CHUNK_STEP = 300, 1000, 100
+# The loudest frame that a chunk is raised to, and by how much at most: powers of ten. What follows
+# a chunk is encoded as 0.0, which is silence beside speech of an ordinary level, but louder than
+# quiet speech: with 3 s instead of 30 s of it, that was lost.
+_ORDINARY, _MOST_GAIN = 1.0, 4.0
 _MEASURE_FRAMES = 6000  # frames at once when the whole input is measured: 20 MB of temporaries
 
 
@@ -207,7 +211,8 @@ class FileFeatures(_Features):
 class ChunkFeatures:
     """Windows of a chunk of a recording; its frames count from the recording's start.
 
-    The loudest frame of the chunk sets the floor, as if the chunk were a file.
+    The loudest frame of the chunk sets the floor, as if the chunk were a file. A quiet chunk is
+    raised to an ordinary level.
     """
 
     def __init__(
@@ -236,7 +241,10 @@ class ChunkFeatures:
         frames = end_frame - start_frame
         context = _frame_context(samples, offset, start_frame, max(frames, 1))
         self._power = _log_power(context, n_mels)[:, :frames]
-        self._loudest = float(self._power.max()) if frames else _SILENCE
+        loudest = float(self._power.max()) if frames else _SILENCE
+        gain = min(max(_ORDINARY - loudest, 0.0), _MOST_GAIN) if loudest > _SILENCE else 0.0
+        self._power += gain
+        self._loudest = loudest + gain
 
     @property
     def duration(self) -> float:

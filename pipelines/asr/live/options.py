@@ -11,6 +11,17 @@ from pipelines.errors import OptionError
 
 __all__ = ["LiveOptions", "Policy"]
 
+# Options of recordings that live recognition does not follow → their defaults.
+_UNUSED = {
+    "beam_size": None,
+    "best_of": None,
+    "patience": None,
+    "length_penalty": None,
+    "n_best": 1,
+    "prefix": None,
+    "forced_phrases": (),
+}
+
 Policy = Literal["agreement", "attention"]
 
 
@@ -19,7 +30,8 @@ class LiveOptions:
     """How to recognize live speech.
 
     Attributes:
-        transcribe: language, task, prompt and thresholds, as for recordings.
+        transcribe: language, task, prompt and thresholds, as for recordings. Live text is greedy:
+            options of other searches, of `prefix` and of `forced_phrases` are refused.
         vad: voice activity detection. The default pre-roll is long, for quiet microphones.
         min_chunk_s: new audio from one update to the next (s).
         policy: "agreement" commits the words on which two successive updates agree
@@ -41,7 +53,7 @@ class LiveOptions:
             transcribe.priority.
 
     Raises:
-        OptionError: a value is out of range.
+        OptionError: a value is out of range, or an option of `transcribe` has no effect.
     """
 
     transcribe: TranscribeOptions = field(default_factory=TranscribeOptions)
@@ -55,6 +67,13 @@ class LiveOptions:
     priority: int = 0
 
     def __post_init__(self) -> None:
+        for name, usual in _UNUSED.items():
+            if getattr(self.transcribe, name) != usual:
+                raise OptionError(
+                    f"{name} has no effect on live speech, which is decoded greedily; leave it out"
+                )
+        if self.transcribe.temperatures[0] != 0:
+            raise OptionError("temperature must begin with 0: live speech is decoded greedily")
         if not 0.02 <= self.min_chunk_s <= 30:
             raise OptionError(f"min_chunk_s must be 0.02 to 30, not {self.min_chunk_s}")
         if self.policy not in ("agreement", "attention"):

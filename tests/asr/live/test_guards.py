@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipelines.asr.fallback import WindowResult
 from pipelines.asr.live.events import PartialText, SpeechEnded, SpeechStarted, UpdateDecoded
-from pipelines.asr.window import WindowResult
 from tests.asr.live.listening import OPTIONS, every, listen, sentence, text_of
 from tests.asr.tones import BEGIN, WINDOW_S, WORDS, ToneTranscriber, speak
 

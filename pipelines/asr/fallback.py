@@ -1,0 +1,161 @@
+"""Which attempt at a window is kept: temperature fallback.
+
+After openai-whisper's decode_with_fallback, and faster-whisper's choice where all attempts fail.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pipelines.asr.audio.features import FRAMES_PER_SECOND
+from pipelines.asr.options import TranscribeOptions
+from pipelines.decoding_choices import Alternative
+
+__all__ = ["Fallback", "WindowResult", "compression_ratio"]
+
+_MOST_CERTAIN_TEMPERATURE = 0.5  # text of a higher one is no prompt for the next window
+_NO_SPEECH_IN_REST = 0.3  # probability above which what follows an early end of the text is noise
+# Repetitive text that is this probable, and no faster than people speak, was said. A loop runs on
+# to the last token or timestamp: it has more text than fits into the sound, or no end.
+_PROBABLE = -0.5  # mean log-probability
+_FASTEST = 25.0  # characters of text in a second of sound
+_LESS_PROBABLE = 2  # attempts in a row less probable than the best: more heat does not help
+
+
+@dataclass(frozen=True)
+class WindowResult:
+    """The decoded tokens of a window, and the figures that fallback is decided by.
+
+    Attributes:
+        tokens: Generated ids, without end of text.
+        temperature: The sampling temperature.
+        avg_logprob: Sum of log-probabilities of tokens and end of text, divided by the number of
+            tokens + 1.
+        compression_ratio: See `compression_ratio`.
+        no_speech_prob: Probability of the no-speech token; 0 if the vocabulary has none.
+        alternatives: The `n_best` hypotheses, the result first; empty for a single one.
+        logprobs: Log-probability of each token.
+        characters: Length of the text.
+        ended: The model ended the text itself, before the longest that is decoded.
+    """
+
+    tokens: tuple[int, ...]
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+    alternatives: tuple[Alternative, ...] = ()
+    logprobs: tuple[float, ...] = ()
+    characters: int = 0
+    ended: bool = True
+
+    def is_repetitive(self, threshold: float | None) -> bool:
+        """Whether the compression ratio is above the threshold; None is above all."""
+        return threshold is not None and self.compression_ratio > threshold
+
+
+def compression_ratio(text: str) -> float:
+    """UTF-8 length divided by zlib-compressed length. High for repetitive text."""
+    data = text.encode("utf-8")
+    return len(data) / len(zlib.compress(data))
+
+
+class Fallback:
+    """Decides by the thresholds of the options when an attempt at a window is good enough, when
+    further ones are in vain, and which one is kept."""
+
+    def __init__(self, options: TranscribeOptions) -> None:
+        """
+        Args:
+            options: Have the thresholds, and say whether openai-whisper's rule holds.
+        """
+        self._options = options
+
+    def is_silent(self, result: WindowResult) -> bool:
+        """Return whether to skip the window: speech is improbable, and so is its text."""
+        options = self._options
+        if options.no_speech_threshold is None:
+            return False
+        probable_text = (
+            options.logprob_threshold is not None and result.avg_logprob > options.logprob_threshold
+        )
+        return result.no_speech_prob > options.no_speech_threshold and not probable_text
+
+    def is_repetitive(self, result: WindowResult) -> bool:
+        """Return whether the text's compression ratio is above the threshold."""
+        return result.is_repetitive(self._options.compression_ratio_threshold)
+
+    def is_reliable(self, result: WindowResult) -> bool:
+        """Return whether the text may be the prompt of the next window."""
+        certain = result.temperature <= _MOST_CERTAIN_TEMPERATURE
+        return certain and (self._options.openai_rules or not self._fails(result))
+
+    def is_good(self, result: WindowResult, frames: int) -> bool:
+        """Return whether an attempt needs no further one.
+
+        Args:
+            result: The attempt.
+            frames: Length of the sound in frames of 10 ms.
+        """
+        if not self._fails(result):
+            return True
+        return not self._options.openai_rules and self._was_said(result, frames)
+
+    def goes_on(self, attempts: Sequence[WindowResult]) -> bool:
+        """Return whether a higher temperature may help, given the failed attempts so far."""
+        if self._options.openai_rules:
+            return True
+        best = self.best(attempts)
+        in_vain = len(attempts) - 1 - list(attempts).index(best) >= _LESS_PROBABLE
+        return self.is_repetitive(best) or not in_vain
+
+    def best(self, attempts: Sequence[WindowResult]) -> WindowResult:
+        """Return the attempt that is kept when all have failed."""
+        if self._options.openai_rules:
+            return attempts[-1]
+        varied = [each for each in attempts if not self.is_repetitive(each)]
+        return max(varied or attempts, key=lambda each: each.avg_logprob)
+
+    def is_noise(self, result: WindowResult, frames: int) -> bool:
+        """Return whether the text of the rest of a chunk was made up of noise.
+
+        Args:
+            result: The text of what followed an early end.
+            frames: Length of its sound in frames of 10 ms.
+        """
+        if self._options.no_speech_threshold is None:
+            return False
+        return result.no_speech_prob > _NO_SPEECH_IN_REST or not _fits(result, frames)
+
+    def _was_said(self, result: WindowResult, frames: int) -> bool:
+        """Return whether repetitive text is likely to have been said as it is."""
+        options = self._options
+        silent = (
+            options.no_speech_threshold is not None
+            and result.no_speech_prob > options.no_speech_threshold
+        )
+        return (
+            result.ended
+            and _fits(result, frames)
+            and not silent
+            and result.avg_logprob >= _PROBABLE
+        )
+
+    def _fails(self, result: WindowResult) -> bool:
+        """Return whether the text is repetitive or improbable, and the window not silent."""
+        options = self._options
+        improbable = (
+            options.logprob_threshold is not None and result.avg_logprob < options.logprob_threshold
+        )
+        silent = (
+            options.no_speech_threshold is not None
+            and result.no_speech_prob > options.no_speech_threshold
+        )
+        return (self.is_repetitive(result) or improbable) and not (silent and improbable)
+
+
+def _fits(result: WindowResult, frames: int) -> bool:
+    """Return whether the text can be said within `frames` of 10 ms."""
+    return result.characters <= _FASTEST * frames / FRAMES_PER_SECOND

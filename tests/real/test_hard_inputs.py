@@ -1,0 +1,76 @@
+"""Recordings on which chunks in parallel were worse than one window after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipelines import SAMPLE_RATE, Segment
+from tests.fixtures.people import Recording, read_people
+from tests.real.conftest import SHARED, Ours
+
+pytestmark = pytest.mark.usefixtures("folder")
+CASES = SHARED / "data" / "cases"
+PRINTING = (
+    "Printing, in the only sense with which we are at present concerned, differs from most if not "
+    "from all the arts and crafts represented in the Exhibition"
+)
+
+
+@pytest.fixture(scope="module")
+def people(shared_data: Path) -> dict[str, Recording]:
+    return read_people(shared_data)
+
+
+def heard(ours: Ours, sound: str | np.ndarray, **options: object) -> Sequence[Segment]:
+    """Return the segments; they lie within the recording, one after the other."""
+    audio = str(CASES / sound) if isinstance(sound, str) else sound
+    options = {"language": "en", "batch_size": 8, **options}
+    found = ours.transcriber.transcribe(audio, **options)
+    segments, end = list(found), 0.0
+    for segment in segments:
+        assert end <= segment.start <= segment.end <= (found.duration or 0) + 1e-6
+        end = segment.end
+    return segments
+
+
+def edits(said: str, segments: Sequence[Segment]) -> int:
+    text = "".join(segment.text for segment in segments)
+    return Recording(np.zeros(0, np.float32), said).edits(text)
+
+
+def test_what_is_said_three_times_is_written_three_times(quick: Ours) -> None:
+    segments = heard(quick, "01_said_three_times_b.ogg")
+    assert edits(" ".join([PRINTING] * 3), segments) <= 2
+    assert {segment.temperature for segment in segments} == {0.0}
+
+
+def test_a_quiet_recording_is_heard(quick: Ours) -> None:
+    assert edits("I'm from the cutter lying off the coast", heard(quick, "02_quiet.flac")) <= 1
+
+
+def test_the_first_word_of_a_telephone_call_is_heard(quick: Ours) -> None:
+    assert edits(PRINTING, heard(quick, "04_first_word.wav")) == 0
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_noise_after_speech_says_nothing(
+    quick: Ours, people: dict[str, Recording], words: bool
+) -> None:
+    jfk = people["jfk"]
+    noise = np.random.default_rng(0).normal(0, 0.02, 3 * SAMPLE_RATE).astype(np.float32)
+    sound = np.concatenate([jfk.samples, noise])
+    assert jfk.edits("".join(s.text for s in heard(quick, sound, word_timestamps=words))) == 0
+
+
+@pytest.mark.parametrize("batch_size", [1, 8])
+def test_a_prefix_begins_the_sentence(
+    quick: Ours, people: dict[str, Recording], batch_size: int
+) -> None:
+    jfk = people["jfk"]
+    segments = heard(quick, jfk.samples, prefix="And so", batch_size=batch_size)
+    assert "".join(segment.text for segment in segments).startswith(" And so")
+    assert edits(jfk.text, segments) == 0
