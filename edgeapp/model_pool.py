@@ -114,7 +114,8 @@ class ModelPool:
                 )
                 if self._engine.needs_compiling:
                     once = ", this once" if self._engine.kernel_cache_is_writable else ""
-                    print_note(f"compiling kernels for this CPU: some 20 seconds{once}")
+                    time = "20 seconds, minutes beside other work"
+                    print_note(f"compiling kernels for this CPU: {time}{once}")
             return self._engine
 
     def transcriber(

@@ -59,7 +59,8 @@ def _computing() -> Iterator[Finding]:
     where = f"{engine.device}, {counted(engine.threads, 'thread')}"
     isa = engine.instructions
     if engine.needs_compiling:
-        text = f"{where}; kernels for {isa} are compiled at the first use, some 20 seconds"
+        time = "20 seconds, minutes beside other work"
+        text = f"{where}; kernels for {isa} are compiled at the first use: {time}"
         yield Finding("Engine", State.OK, text)
     else:
         kernels = "torch's operations compute" if isa is None else f"kernels for {isa} are ready"

@@ -103,7 +103,7 @@ class Engine:
 
     @property
     def needs_compiling(self) -> bool:
-        """Whether loading the first model will compile kernels, which takes some 20 s.
+        """Whether loading the first model will compile kernels: 20 s, or minutes beside other work.
 
         The int8 kernels are compiled for the CPU that they run on, and cached.
         """
@@ -167,9 +167,10 @@ class Engine:
             with self._lock:
                 model = self._models.get(key)
             if model is None:
-                backend = self._scheduler.run(lambda: self._build(*key))
+                backend = self._build_beside_others(*key)
                 model = LoadedModel(backend, self._scheduler, self._max_batch, self._budget)
                 with self._lock:
+                    self._scheduler.check_open()  # it may have been closed meanwhile
                     self._models[key] = model
             return model
 
@@ -244,6 +245,14 @@ class Engine:
         raise RequestError(
             "the source of this request was encoded by no model that this engine has loaded"
         )
+
+    def _build_beside_others(self, path: Path, shortlist: tuple[int, ...] | None) -> Backend:
+        """Make a backend while other models go on computing; on a GPU between two of their steps,
+        as no memory can be allocated while a CUDA graph is recorded."""
+        if self._device.type != "cpu":
+            return self._scheduler.run(lambda: self._build(path, shortlist))
+        with torch.inference_mode():
+            return self._build(path, shortlist)
 
     def _build(self, path: Path, shortlist: tuple[int, ...] | None) -> Backend:
         module = None if is_native(path) else load_module(path, self._device)

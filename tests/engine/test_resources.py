@@ -1,8 +1,10 @@
-"""Timeouts, the memory budget, and statistics."""
+"""Timeouts, the memory budget, statistics, and loading beside other models."""
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -121,3 +123,45 @@ def test_an_urgent_request_gets_the_next_step(
     assert len(engine.generate([live])[0].tokens) == 12
     assert marian.statistics.steps == before
     assert len(batch.result().tokens) == 12
+
+
+def test_a_model_decodes_while_another_one_is_loaded(
+    checkpoints: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And two threads that load the same model load it once."""
+    with Engine(device="cpu", compute_type="float32", threads=1) as engine:
+        model = engine.load(checkpoints("marian:opus-mt-en-de"))
+        begun, go_on, build = threading.Event(), threading.Event(), Engine._build
+        built: list[Any] = []
+
+        def slow_build(self: Engine, *key: Any) -> Any:
+            begun.set()
+            assert go_on.wait(60)
+            built.append(key)
+            return build(self, *key)
+
+        monkeypatch.setattr(Engine, "_build", slow_build)
+        loaded: list[LoadedModel] = []
+        other = checkpoints("marian:opus-mt-de-en")
+        threads = [
+            threading.Thread(target=lambda: loaded.append(engine.load(other)), daemon=True)
+            for _ in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        assert begun.wait(60)
+        decoded: list[int] = []
+
+        def decode() -> None:
+            decoded.append(len(engine.generate(requests_of(model, 1))[0].tokens))
+            decoded.append(len(engine.models))
+
+        decoding = threading.Thread(target=decode, daemon=True)
+        decoding.start()
+        decoding.join(60)
+        assert decoded == [12, 1]
+        go_on.set()
+        for thread in threads:
+            thread.join(60)
+        assert len(built) == 1
+        assert loaded[0] is loaded[1]

@@ -8,7 +8,7 @@ const AGAIN_MS = 1500;
 
 /** @param {HTMLElement} main Where the note goes. */
 export function sayCompiling(main) {
-  const text = t("EdgeApp compiles for this machine: some 20 seconds, at the first start only.");
+  const text = t("EdgeApp compiles for this machine, at the first start only: 20 seconds, minutes beside other work.");
   const note = make("p", { class: "ea-compiling", role: "status", hidden: true }, text);
   main.append(note);
   const check = async () => {

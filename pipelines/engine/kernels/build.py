@@ -7,6 +7,7 @@ to that and its features before, so that Numba uses no newer instructions either
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -68,4 +69,6 @@ def _target(level: str) -> llvm.TargetMachine:
 
 
 if __name__ == "__main__":
+    if hasattr(os, "nice"):
+        os.nice(10)  # what others decode meanwhile goes first
     Path(sys.argv[2]).write_bytes(build(sys.argv[1]))

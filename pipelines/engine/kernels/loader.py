@@ -69,7 +69,7 @@ _IMPORT = re.compile(r"^ *from (pipelines[\w.]*) import (\([^)]*\)|[^\n]*)", re.
 
 @cache
 def load_kernels() -> KernelLibrary | None:
-    """The kernels of this machine, compiled first if the cache lacks them (some 20 seconds).
+    """The kernels of this machine, compiled first if the cache lacks them (20 s or more).
 
     Returns:
         None where there are none: EDGEAPP_KERNELS is "torch", the CPU has neither AVX2 nor NEON,
