@@ -29,6 +29,7 @@ def load_recording(
     max_duration_s: float,
     cancelled: Callable[[], bool],
     warned: Callable[[str, type[Warning]], None] = lambda message, category: None,
+    keep_unlike: bool = False,
 ) -> Samples:
     """Decode a recording in a child process.
 
@@ -39,9 +40,10 @@ def load_recording(
         max_duration_s: The longest recording that is accepted.
         cancelled: Whether the work was cancelled; asked several times a second.
         warned: Takes a warning and its category.
+        keep_unlike: Keep two channels where they hold different sound.
 
     Returns:
-        Mono float32 [n] at 16 kHz.
+        Float32 at 16 kHz: mono [n], or with `keep_unlike` perhaps two channels [n, 2].
 
     Raises:
         DecodingCancelled: The work was cancelled.
@@ -62,6 +64,7 @@ def load_recording(
                 time_s=_DECODING_S,
                 cancelled=cancelled,
                 warned=warned,
+                keep_unlike=keep_unlike,
             )
         except LongAudio:
             if fits_s >= max_duration_s:

@@ -153,6 +153,8 @@ class Checkpoint:
         initial_prompt: The initial prompt is a part of it too.
         last_speech: Seconds at which the speech so far ended.
         chunks: Number of finished chunks, with a `batch_size` above 1.
+        section: Number of the part of a recording whose two channels are recognized one by one
+            in some parts, from 0; the fields above count within it.
         language: Code of the language.
     """
 
@@ -164,6 +166,7 @@ class Checkpoint:
     last_speech: float = 0.0
     chunks: int = 0
     language: str = ""
+    section: int = 0
 
 
 TranscriptEvent: TypeAlias = TranscriptionInfo | TextDelta | Retract | SegmentDone | Checkpoint

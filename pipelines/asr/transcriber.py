@@ -6,12 +6,14 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias, Unpack, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.channels import separate_unlike
 from pipelines.asr.audio.decode import AudioSource, is_stream, load_audio
 from pipelines.asr.audio.features import (
     FRAMES_PER_SECOND,
@@ -38,6 +40,7 @@ from pipelines.asr.results import (
 )
 from pipelines.asr.sequential import Clip, DecodeEvent
 from pipelines.asr.tokenizer import WhisperTokenizer
+from pipelines.asr.two_channels import RecordingSection, sections_of, transcribe_sections
 from pipelines.asr.window import WindowDecoder
 from pipelines.decoding_choices import with_fields
 from pipelines.engine import (
@@ -247,7 +250,10 @@ class Transcriber:
         loaded.check(options)
         source = _without_tensors(audio)
         with collect_notices() as notices:
-            if options.batch_size > 1 or isinstance(loaded, ChunkRecognizer):
+            source, blocks = _channels(source, options)
+            if blocks is not None:
+                events = self._by_sections(blocks, source, options, resume_from, checkpoints)
+            elif options.batch_size > 1 or isinstance(loaded, ChunkRecognizer):
                 events = transcribe_batched(loaded, source, options, resume_from, checkpoints)
             else:
                 events = self._sequential(source, options, resume_from, checkpoints)
@@ -339,6 +345,35 @@ class Transcriber:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
+    def _by_sections(
+        self,
+        blocks: Iterable[Samples],
+        source: AudioSource,
+        options: TranscribeOptions,
+        resume_from: Checkpoint | None,
+        checkpoints: bool,
+    ) -> Generator[TranscriptEvent, None, None]:
+        """Return the events of a recording whose channels may be unlike in some parts."""
+        later = replace(options, prefix=None, forced_phrases=())  # those are for the beginning
+
+        def transcribe(
+            audio: Samples | RecordingSection,
+            resume_from: Checkpoint | None,
+            checkpoints: bool,
+            begins: bool,
+        ) -> Generator[TranscriptEvent, None, None]:
+            chosen, loaded = options if begins else later, self._loaded
+            if chosen.batch_size > 1 or isinstance(loaded, ChunkRecognizer):
+                return transcribe_batched(loaded, audio, chosen, resume_from, checkpoints)
+            if isinstance(audio, RecordingSection):
+                audio = np.concatenate(list(audio))
+            return self._sequential(audio, chosen, resume_from, checkpoints)
+
+        duration_s = len(source) / SAMPLE_RATE if isinstance(source, np.ndarray) else None
+        announced_s = duration_s or getattr(source, "duration_s", None)
+        sections = sections_of(blocks, announced_s)
+        return transcribe_sections(transcribe, sections, duration_s, resume_from, checkpoints)
+
     def _sequential(
         self,
         audio: AudioSource,
@@ -371,6 +406,23 @@ class Transcriber:
     def _file_features(self, samples: Samples) -> FileFeatures:
         mels, window = self.model.architecture.num_mel_bins, self.recognizer.window_frames
         return FileFeatures(samples, mels, window)
+
+
+def _channels(
+    audio: AudioSource, options: TranscribeOptions
+) -> tuple[AudioSource, Iterable[Samples] | None]:
+    """Return a recording, and its blocks if two of its channels may be unlike.
+
+    Those of an AudioFile are judged as it is decoded. Recordings with `clip_timestamps` and blocks
+    of other origin are mixed.
+    """
+    if options.clip_timestamps:
+        return audio, None
+    if is_stream(audio):
+        judged = options.batch_size > 1 and hasattr(audio, "duration_s")
+        return audio, cast("Iterable[Samples]", audio) if judged else None
+    samples = load_audio(audio, keep_unlike=True)
+    return samples, None if samples.ndim == 1 else separate_unlike([samples])
 
 
 def _samples(audio: AudioSource) -> Samples:

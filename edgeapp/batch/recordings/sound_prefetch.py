@@ -34,7 +34,7 @@ class DecodedSound:
     """The sound of a whole recording.
 
     Attributes:
-        samples: Mono float32 [n] at 16 kHz.
+        samples: Float32 at 16 kHz: mono [n], or two channels [n, 2] if they are unlike somewhere.
         warnings: About the recording.
     """
 
@@ -66,7 +66,11 @@ class SoundStream:
         self._error: BaseException | None = None
 
     def __iter__(self) -> Iterator[Samples]:
-        """Blocks of samples [n]. Raises AudioError where the recording cannot be decoded on."""
+        """Blocks of samples [n], or of two unlike channels [n, 2].
+
+        Raises:
+            AudioError: The recording cannot be decoded on.
+        """
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._blocks or self._ended or self._stopped)
@@ -202,7 +206,7 @@ class SoundPrefetch:
         try:
             with Path(path).open("rb") as file, collect_notices() as notices:
                 stoppable = cast("IO[bytes]", _StoppableFile(file, self._stopped))
-                samples = load_audio(stoppable, _MAX_S)
+                samples = load_audio(stoppable, _MAX_S, keep_unlike=True)
         except (OSError, EdgeError):
             return None
         return DecodedSound(samples, tuple(each.message for each in notices))
@@ -229,6 +233,9 @@ def _joined(blocks: AudioFile) -> Iterator[Samples]:
     parts: list[Samples] = []
     length = 0
     for block in blocks:
+        if parts and block.ndim != parts[0].ndim:  # from here on two channels, or one
+            yield np.concatenate(parts)
+            parts, length = [], 0
         parts.append(block)
         length += len(block)
         if length >= _BLOCK_S * _RATE:

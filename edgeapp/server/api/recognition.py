@@ -85,6 +85,7 @@ class Recognition:
                 limit=self.pool.memory_limit,
                 max_duration_s=self.max_duration_s,
                 cancelled=cancelled,
+                keep_unlike=True,
             )
         except DecodingCancelled:
             return

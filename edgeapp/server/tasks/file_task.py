@@ -128,6 +128,7 @@ class FileTask(UploadTask):
                 max_duration_s=60 * self._minutes,
                 cancelled=self._cancelled.is_set,
                 warned=warned,
+                keep_unlike=True,
             )
         except LongAudio as error:
             announced = error.announced_s

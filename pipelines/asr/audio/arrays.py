@@ -63,12 +63,14 @@ class SampleBuffer:
             max_duration_s: maximum duration (s); None: unlimited.
         """
         self._name, self._max_duration_s = name, max_duration_s
-        self._array = np.empty(MAX_BLOCK, np.float32)
+        self._array: Samples = np.empty(MAX_BLOCK, np.float32)
         self._peak, self._measured = 0.0, 0  # peak amplitude of the first `_measured` samples
         self.length = 0
 
     def append(self, block: Samples) -> None:
-        """Add mono float32 samples [n] at 16 kHz.
+        """Add float32 samples at 16 kHz: mono [n], or two channels [n, 2].
+
+        With the first of two channels the recording becomes [length, 2].
 
         Raises:
             AudioError: a sample is NaN or infinite. Samples are checked 30 seconds at a time.
@@ -77,9 +79,12 @@ class SampleBuffer:
         end = self.length + len(block)
         if self._max_duration_s is not None and end > self._max_duration_s * SAMPLE_RATE:
             raise LongAudio.of(self._name, self._max_duration_s)
+        if block.ndim > self._array.ndim:
+            self._array = np.repeat(self._array[:, None], block.shape[1], axis=1)
         if end > len(self._array):
-            self._array.resize(max(end, len(self._array) * 9 // 8 + MAX_BLOCK), refcheck=False)
-        self._array[self.length : end] = block
+            size = max(end, len(self._array) * 9 // 8 + MAX_BLOCK)
+            self._array.resize((size, *self._array.shape[1:]), refcheck=False)
+        self._array[self.length : end] = block if block.ndim == self._array.ndim else block[:, None]
         self.length = end
         if end - self._measured >= MAX_BLOCK:
             self._measure()
@@ -104,13 +109,13 @@ class SampleBuffer:
         )
 
     def finish(self) -> Samples:
-        """The recording [length], divided by its peak if that is above MAX_AMPLITUDE.
+        """The recording, [length] or [length, 2], divided by its peak if above MAX_AMPLITUDE.
 
         Raises:
             AudioError: a sample is NaN or infinite.
         """
         self._measure()
-        self._array.resize(self.length, refcheck=False)
+        self._array.resize((self.length, *self._array.shape[1:]), refcheck=False)
         if self._peak > MAX_AMPLITUDE:
             self._array /= np.float32(self._peak)
         return self._array

@@ -31,6 +31,7 @@ from pipelines.asr.audio.arrays import (
     check_format,
     peak_amplitude,
 )
+from pipelines.asr.audio.channels import separate_unlike
 from pipelines.asr.audio.ogg_links import ogg_links
 from pipelines.asr.audio.resample import frame_samples, read_blocks, resample
 from pipelines.errors import AudioError, LongAudio
@@ -98,7 +99,11 @@ def is_stream(source: AudioSource) -> bool:
 
 
 def load_audio(
-    source: AudioSource, max_duration_s: float | None = None, *, channel: int | None = None
+    source: AudioSource,
+    max_duration_s: float | None = None,
+    *,
+    channel: int | None = None,
+    keep_unlike: bool = False,
 ) -> Samples:
     """Decode a source completely. One copy of the samples is held.
 
@@ -113,9 +118,12 @@ def load_audio(
         max_duration_s: maximum duration (s); None: unlimited. Longer recordings are rejected by
             their header before decoding, or else as soon as more has been decoded.
         channel: of a file, this channel alone, from 0; None: all are averaged.
+        keep_unlike: keep two channels where they hold different sound, as in a call with one
+            speaker on each.
 
     Returns:
-        Mono float32 [samples] at 16 kHz.
+        Mono float32 [samples] at 16 kHz; with `keep_unlike`, [samples, 2] if two channels are
+        unlike in some part.
 
     Raises:
         AudioError: the source holds no decodable audio, samples are not finite, the sample
@@ -134,13 +142,17 @@ def load_audio(
         raise AudioError("a channel can be chosen of files only: give that channel of the array")
     if isinstance(source, (str, os.PathLike)):
         path = os.fspath(source)
-        blocks = decode_path(path, path, max_duration_s, channel)
+        blocks = decode_path(path, path, max_duration_s, channel, keep_unlike)
         return _collect(blocks, path, max_duration_s)
     if isinstance(source, (np.ndarray, tuple)):
+        pair = _pair_of(source) if keep_unlike else None
+        if pair is not None:
+            channels = np.stack([_load_array(each, max_duration_s) for each in pair], axis=1)
+            return _collect(separate_unlike([channels]), "the audio array", max_duration_s)
         return _load_array(source, max_duration_s)
     if hasattr(source, "read"):
         name = _name_of(source)
-        blocks = _decode_file(source, name, max_duration_s, channel)
+        blocks = _decode_file(source, name, max_duration_s, channel, keep_unlike)
         return _collect(blocks, name, max_duration_s)
     return _collect(read_blocks(source, clip=False), "the audio stream", max_duration_s)
 
@@ -165,8 +177,21 @@ def _load_array(source: Block, max_duration_s: float | None) -> Samples:
     return samples  # not copied
 
 
+def _pair_of(source: Block) -> list[Block] | None:
+    """Return the two channels of an array, or of a pair (rate, array); None if it has not two."""
+    rate, array = source if isinstance(source, tuple) and len(source) == 2 else (None, source)
+    if not isinstance(array, np.ndarray) or array.ndim != 2 or min(array.shape) != 2:
+        return None
+    channels = array if array.shape[0] == 2 else array.T
+    return [each if rate is None else (rate, each) for each in channels]
+
+
 def decode_path(
-    path: str, name: str, max_duration_s: float | None = None, channel: int | None = None
+    path: str,
+    name: str,
+    max_duration_s: float | None = None,
+    channel: int | None = None,
+    keep_unlike: bool = False,
 ) -> Iterator[Samples]:
     """Decode an audio file block by block.
 
@@ -176,23 +201,25 @@ def decode_path(
         max_duration_s: a header that announces more seconds is rejected. The decoded duration is
             not checked.
         channel: this one alone, from 0; None: all are averaged.
+        keep_unlike: keep two channels where they are unlike.
 
     Yields:
-        Mono float32 samples [n] at 16 kHz.
+        Mono float32 samples [n] at 16 kHz, or two channels [n, 2].
 
     Raises:
         AudioError: the file cannot be read or decoded, or its header is out of bounds.
         LongAudio: the header announces more than `max_duration_s`.
     """
     with _opened(path, name) as file:
-        yield from _decode_file(file, name, max_duration_s, channel)
+        yield from _decode_file(file, name, max_duration_s, channel, keep_unlike)
 
 
 @dataclass(frozen=True)
 class AudioFile:
     """An audio or video file, decoded block by block each time that it is iterated.
 
-    Iterating it yields mono float32 samples [n] at 16 kHz, and raises and warns as `load_audio`.
+    Iterating it yields mono float32 samples [n] at 16 kHz, or two channels [n, 2] where they hold
+    different sound, and raises and warns as `load_audio`.
     A Transcriber takes it as a stream of blocks: it is read only as far as needed, and samples
     beyond ±MAX_AMPLITUDE (16) are clipped, since its peak is not known before its end.
 
@@ -208,7 +235,7 @@ class AudioFile:
     unbounded: bool
 
     def __iter__(self) -> Iterator[Samples]:
-        return decode_path(self.path, self.path)
+        return decode_path(self.path, self.path, keep_unlike=True)
 
 
 def open_audio(path: str | os.PathLike[str]) -> AudioFile:
@@ -255,14 +282,18 @@ def _name_of(file: object) -> str:
 
 
 def _decode_file(
-    file: Any, name: str, max_duration_s: float | None, channel: int | None = None
+    file: Any,
+    name: str,
+    max_duration_s: float | None,
+    channel: int | None = None,
+    keep_unlike: bool = False,
 ) -> Iterator[Samples]:
     with _seekable(file) as source:
         links = [_LenientSeek(link) for link in ogg_links(source)]
         decoded, failed = False, None  # type: bool, AudioError | None
         for part in links or [source]:
             try:
-                for block in _decode_container(part, name, max_duration_s, channel):
+                for block in _decode_container(part, name, max_duration_s, channel, keep_unlike):
                     decoded = True
                     yield block
             except LongAudio:
@@ -276,15 +307,19 @@ def _decode_file(
 
 
 def _decode_container(
-    source: _LenientSeek, name: str, max_duration_s: float | None, channel: int | None
+    source: _LenientSeek,
+    name: str,
+    max_duration_s: float | None,
+    channel: int | None,
+    keep_unlike: bool,
 ) -> Iterator[Samples]:
     samples = 0
     try:
         with _open(source, name) as container:
             stream = _audio_stream(container, name)
             announced_s = _announced_duration(container, stream, name, max_duration_s)
-            decoder = _StreamDecoder(container, stream, name, channel)
-            for block in decoder:
+            decoder = _StreamDecoder(container, stream, name, channel, keep_unlike)
+            for block in separate_unlike(decoder) if keep_unlike else decoder:
                 samples += len(block)
                 yield block
     except MemoryError:
@@ -480,16 +515,22 @@ class _StreamDecoder:
         stream: Its audio track.
         name: Of the file, in errors.
         channel: This one alone, from 0; None: all are averaged.
+        keep_pairs: Yield two channels as blocks [n, 2].
 
     Attributes:
         damaged: a packet could not be decoded so far.
     """
 
     def __init__(
-        self, container: InputContainer, stream: AudioStream, name: str, channel: int | None
+        self,
+        container: InputContainer,
+        stream: AudioStream,
+        name: str,
+        channel: int | None,
+        keep_pairs: bool = False,
     ) -> None:
         self._container, self._stream, self._name = container, stream, name
-        self._channel = channel
+        self._channel, self._keep_pairs = channel, keep_pairs
         self.damaged = False
 
     def __iter__(self) -> Iterator[Samples]:
@@ -551,6 +592,8 @@ class _StreamDecoder:
         """
         import av
 
+        if self._channel is None and self._keep_pairs and frame.layout.nb_channels == 2:
+            return av.AudioResampler("fltp", frame.layout, SAMPLE_RATE)
         if self._channel is None:
             return av.AudioResampler("flt", "mono", SAMPLE_RATE, options=_MIXING)
         count = frame.layout.nb_channels
@@ -610,7 +653,11 @@ class _StreamDecoder:
                 f"{self._name} has channels{channels} that cannot be mixed into one: "
                 "export it as mono or stereo"
             ) from None
-        yield from (frame_samples(each, self._channel or 0) for each in mixed)
+        for each in mixed:
+            if self._channel is None and each.layout.nb_channels == 2:
+                yield np.ascontiguousarray(each.to_ndarray().T, dtype=np.float32)
+            else:
+                yield frame_samples(each, self._channel or 0)
 
 
 def _silence(seconds: float) -> Iterator[Samples]:

@@ -37,7 +37,7 @@ __all__ = ["DecodingCancelled", "load_audio_isolated"]
 
 _MODULE = "pipelines.asr.audio.isolated"
 _HEADER = struct.Struct("<cI")  # kind, length of the payload in bytes
-_SAMPLES, _MESSAGE = b"S", b"M"
+_SAMPLES, _PAIRS, _MESSAGE = b"S", b"P", b"M"
 _MAX_MESSAGE_BYTES = 1 << 16
 _POLL_S = 0.1  # between two checks of the clock and of `cancelled`
 _PIPE_BUFFER_BYTES = 1 << 20
@@ -56,8 +56,9 @@ def load_audio_isolated(
     time_s: float = 600.0,
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str, type[Warning]], None] | None = None,
+    keep_unlike: bool = False,
 ) -> Samples:
-    """load_audio(path, max_duration_s) in a child process.
+    """load_audio(path, max_duration_s, keep_unlike=keep_unlike) in a child process.
 
     Args:
         path: an audio or video file.
@@ -71,9 +72,10 @@ def load_audio_isolated(
         cancelled: called about ten times a second, from another thread; the child is killed when
             it returns True.
         warned: called with (message, DamagedAudio or LoudAudio). Default: warnings.warn.
+        keep_unlike: as for load_audio.
 
     Returns:
-        Mono float32 [samples] at 16 kHz.
+        As load_audio: mono float32 [samples] at 16 kHz, or two channels [samples, 2].
 
     Raises:
         AudioError: as load_audio; also if decoding crashes or exceeds its limits.
@@ -87,6 +89,7 @@ def load_audio_isolated(
         "max_duration_s": max_duration_s,
         "memory_bytes": memory_bytes,
         "time_s": time_s,
+        "keep_unlike": keep_unlike,
     }
     warn = warned or _warn
     buffer = SampleBuffer(display_name, max_duration_s)
@@ -219,6 +222,11 @@ def _receive(
                 return False
             buffer.append(np.frombuffer(payload, "<f4"))
             continue
+        if kind == _PAIRS:
+            if len(payload) % 8:
+                return False
+            buffer.append(np.frombuffer(payload, "<f4").reshape(-1, 2))
+            continue
         try:
             message = json.loads(payload)
             type_, text, announced_s = (message[key] for key in ("type", "text", "announced_s"))
@@ -237,7 +245,11 @@ def _receive(
 
 def _frames(pipe: IO[bytes]) -> Iterator[tuple[bytes, bytes]]:
     """(kind, payload) of each frame, up to the first that is incomplete, unknown or too long."""
-    max_bytes = {_SAMPLES: 4 * MAX_BLOCK, _MESSAGE: _MAX_MESSAGE_BYTES}
+    max_bytes = {
+        _SAMPLES: 4 * MAX_BLOCK,
+        _PAIRS: 8 * MAX_BLOCK,
+        _MESSAGE: _MAX_MESSAGE_BYTES,
+    }
     while len(header := pipe.read(_HEADER.size)) == _HEADER.size:
         kind, length = _HEADER.unpack(header)
         if length > max_bytes.get(kind, -1):
@@ -303,7 +315,8 @@ class _FrameWriter:
 
     def samples(self, block: Samples) -> None:
         for start in range(0, len(block), MAX_BLOCK):
-            self._write(_SAMPLES, block[start : start + MAX_BLOCK].astype("<f4").tobytes())
+            kind = _SAMPLES if block.ndim == 1 else _PAIRS
+            self._write(kind, block[start : start + MAX_BLOCK].astype("<f4").tobytes())
 
     def message(self, type_: str, text: str = "", announced_s: float | None = None) -> None:
         fields = {"type": type_, "text": text, "announced_s": announced_s}
@@ -322,7 +335,9 @@ def _decode(request: dict[str, Any], writer: _FrameWriter) -> None:
     _limit(request["memory_bytes"], request["time_s"])
     with collect_notices() as notices:
         try:
-            for block in decode_path(request["path"], request["name"], request["max_duration_s"]):
+            path, name, keep_unlike = (request[key] for key in ("path", "name", "keep_unlike"))
+            longest_s = request["max_duration_s"]
+            for block in decode_path(path, name, longest_s, keep_unlike=keep_unlike):
                 writer.samples(block)
         except AudioError as error:
             announced_s = error.announced_s if isinstance(error, LongAudio) else None

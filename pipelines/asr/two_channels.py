@@ -1,0 +1,212 @@
+"""Recordings with a speaker on each of two channels: both are recognized and merged by time."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from itertools import groupby
+from typing import Protocol
+
+import numpy as np
+
+from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
+from pipelines.asr.audio.features import HOP
+from pipelines.asr.results import (
+    Checkpoint,
+    Segment,
+    SegmentDone,
+    TranscriptEvent,
+    TranscriptionInfo,
+)
+
+__all__ = ["RecordingSection", "Transcribe", "sections_of", "transcribe_sections"]
+
+_MAX_PAIR = 30 * SAMPLE_RATE  # samples of a section with two channels
+_SAME_TEXT = 0.8  # similarity of two texts from which on they are one sentence
+_SAME_TIME_S = 1.0  # by which the times of one sentence may differ between channels
+
+Events = Generator[TranscriptEvent, None, None]
+
+
+class Transcribe(Protocol):
+    """Recognizes a part of a recording."""
+
+    def __call__(
+        self,
+        audio: Samples | RecordingSection,
+        resume_from: Checkpoint | None,
+        checkpoints: bool,
+        begins: bool,
+    ) -> Events:
+        """Return the events of samples [n], or of a section; `begins` for that of a recording."""
+        ...
+
+
+@dataclass(eq=False)
+class RecordingSection:
+    """A part of a recording with one channel, read once: blocks [n] at 16 kHz.
+
+    Attributes:
+        blocks: Its sound.
+        duration_s: Seconds of the whole recording, or None.
+        length: Samples that were read so far.
+    """
+
+    blocks: Iterable[Samples]
+    duration_s: float | None = None
+    length: int = 0
+
+    def __iter__(self) -> Iterator[Samples]:
+        for block in self.blocks:
+            self.length += len(block)
+            yield block
+
+
+def sections_of(
+    blocks: Iterable[Samples], duration_s: float | None
+) -> Iterator[RecordingSection | Samples]:
+    """Divide a recording into parts with one channel and parts with two.
+
+    Args:
+        blocks: From `separate_unlike`.
+        duration_s: Seconds of the recording, or None.
+
+    Yields:
+        A section with one channel, to be read before the next part; or two channels [n, 2] of at
+        most some 30 s.
+    """
+    for channels, group in groupby(blocks, key=lambda block: block.ndim):
+        if channels == 1:
+            yield RecordingSection(group, duration_s)
+            continue
+        pending: list[Samples] = []
+        for block in group:
+            if pending and sum(map(len, pending)) + len(block) > _MAX_PAIR:
+                yield np.concatenate(pending)
+                pending = []
+            pending.append(block)
+        yield np.concatenate(pending)
+
+
+def transcribe_sections(
+    transcribe: Transcribe,
+    sections: Iterable[RecordingSection | Samples],
+    duration_s: float | None,
+    resume_from: Checkpoint | None,
+    checkpoints: bool,
+) -> Events:
+    """Return the events of a recording, in the order of time.
+
+    Args:
+        transcribe: Recognizes a part with one channel.
+        sections: From `sections_of`.
+        duration_s: Seconds of the recording, or None.
+        resume_from: Where an earlier run stopped.
+        checkpoints: Yield a Checkpoint wherever a run can be resumed.
+    """
+    done = Checkpoint(0) if resume_from is None else resume_from
+    begun = resume_from is not None
+    offset = 0  # samples before the section
+    informed = resume_from is not None
+    if resume_from is not None:
+        yield TranscriptionInfo(resume_from.language, None, duration_s)
+    for number, section in enumerate(sections):
+        if number < done.section:
+            offset += sum(map(len, [section] if isinstance(section, np.ndarray) else section))
+            continue
+        start = done if begun else None
+        if isinstance(section, np.ndarray):
+            events = _both_channels(transcribe, section, start, begins=number == 0)
+        else:
+            events = transcribe(section, start, checkpoints, number == 0)
+        with closing(events):
+            for event in events:
+                if isinstance(event, TranscriptionInfo):
+                    done, begun = replace(done, language=event.language), True
+                    if informed:
+                        continue
+                    informed = True
+                    event = replace(event, duration=duration_s)
+                elif isinstance(event, SegmentDone):
+                    event = SegmentDone(_shifted(event.segment, offset))
+                    done = replace(done, segments=event.segment.id + 1)
+                elif isinstance(event, Checkpoint):
+                    event = replace(event, section=number)
+                yield event
+        offset += len(section) if isinstance(section, np.ndarray) else section.length
+        done = Checkpoint(done.segments, language=done.language, section=number + 1)
+        if checkpoints:
+            yield done
+
+
+def _both_channels(
+    transcribe: Transcribe, pair: Samples, start: Checkpoint | None, *, begins: bool
+) -> Events:
+    """Return the events of two channels [n, 2]: the segments of both, merged by time."""
+    # The louder one first: the language is detected there.
+    order = np.argsort(-np.sum(np.square(pair, dtype=np.float64), axis=0))
+    language = None if start is None else start.language
+    tracks: list[list[Segment]] = []
+    for channel in order:
+        segments: list[Segment] = []
+        inner = None if language is None else Checkpoint(0, language=language)
+        samples = np.ascontiguousarray(pair[:, channel])
+        with closing(transcribe(samples, inner, False, begins)) as events:
+            for event in events:
+                if isinstance(event, TranscriptionInfo):
+                    if not tracks:
+                        yield event
+                    language = event.language
+                elif isinstance(event, SegmentDone):
+                    segments.append(event.segment)
+        tracks.append(segments)
+        begins = False
+    first, second = tracks
+    count = 0 if start is None else start.segments
+    for number, segment in enumerate(_merged(first, second), start=count):
+        yield SegmentDone(replace(segment, id=number))
+
+
+def _merged(first: list[Segment], second: list[Segment]) -> list[Segment]:
+    """Return the segments of two channels by time. A sentence in both is written once."""
+    kept = list(first)
+    for segment in second:
+        twin = next((i for i, other in enumerate(kept) if _is_same(other, segment)), None)
+        if twin is None:
+            kept.append(segment)
+        elif segment.avg_logprob > kept[twin].avg_logprob:
+            kept[twin] = segment
+    return sorted(kept, key=lambda segment: segment.start)
+
+
+def _is_same(one: Segment, other: Segment) -> bool:
+    """Return whether two segments are one sentence that both channels hold."""
+    apart_s = max(one.start, other.start) - min(one.end, other.end)
+    if apart_s > _SAME_TIME_S:
+        return False
+    ours, theirs = (_plain(segment.text) for segment in (one, other))
+    return SequenceMatcher(None, ours, theirs, autojunk=False).ratio() >= _SAME_TEXT
+
+
+def _plain(text: str) -> str:
+    """Return a text in lower case without punctuation and spaces."""
+    return "".join(filter(str.isalnum, text.lower()))
+
+
+def _shifted(segment: Segment, samples: int) -> Segment:
+    """Return a segment as of a recording that begins so many samples earlier."""
+    if not samples:
+        return segment
+    seconds = samples / SAMPLE_RATE
+    words = tuple(
+        replace(word, start=word.start + seconds, end=word.end + seconds) for word in segment.words
+    )
+    return replace(
+        segment,
+        seek=segment.seek + samples // HOP,
+        start=segment.start + seconds,
+        end=segment.end + seconds,
+        words=words,
+    )
