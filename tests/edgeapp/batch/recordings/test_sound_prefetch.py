@@ -52,7 +52,7 @@ def test_others_are_decoded_where_they_are_used(tmp_path: Path) -> None:
 def test_the_end_does_not_wait_for_a_recording(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
 
-    def read_on_and_on(file: Any, max_duration_s: float) -> None:
+    def read_on_and_on(file: Any, max_duration_s: float, *, keep_unlike: bool) -> None:
         while True:
             file.seek(0)
             file.read(10)
