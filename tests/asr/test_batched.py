@@ -245,6 +245,20 @@ def test_speech_behind_an_early_end_is_heard(real: Transcriber) -> None:
     assert [segment.text for segment in by_window] == [" One"]
 
 
+def test_noise_behind_an_early_end_says_nothing(real: Transcriber) -> None:
+    """The text before it is not its prompt, or it would be said again."""
+    turns = [
+        Turn(tokens_of(real, 0.0, " One", 4.0)),
+        Turn(tokens_of(real, 0.0, " One", 3.0), no_speech_prob=0.5),
+    ]
+    transcriber, script = scripted(real, turns)
+    sound = np.random.default_rng(0).standard_normal(10 * SAMPLE_RATE).astype(np.float32)
+    task = transcriber.recognizer.decode_chunk(Chunk(0, 1000, 0, sound), "en", TranscribeOptions())
+    assert [event.segment.text for event in task if isinstance(event, SegmentDone)] == [" One"]
+    first, second = script.calls
+    assert second.prompt == first.prompt
+
+
 def test_text_that_ends_early_again_and_again_is_left(real: Transcriber) -> None:
     transcriber, script = scripted(real, [Turn(tokens_of(real, 0.0, " One", 2.0))])
     sound = np.random.default_rng(0).standard_normal(20 * SAMPLE_RATE).astype(np.float32)
