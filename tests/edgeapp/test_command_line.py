@@ -92,10 +92,12 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
         return 0
 
     monkeypatch.setattr(TranscriptionRunner, "run", record)
-    monkeypatch.setattr(ModelPool, "transcriber", lambda *_, **__: None)
-    monkeypatch.setattr(ModelPool, "translator", lambda *_, **__: None)
+    for name in ("find_recognizer", "find_translator", "transcriber", "translator"):
+        monkeypatch.setattr(ModelPool, name, lambda *_, **__: None)
 
     def transcribe(*arguments: str, inputs: tuple[str, ...] = ("a.mp3",)) -> TranscriptionRunner:
+        for name in inputs:
+            Path(name).touch()
         with pytest.raises(SystemExit) as stop:
             main(["transcribe", *inputs, *arguments])
         assert stop.value.code == 0
@@ -250,6 +252,8 @@ def test_words_before_and_after_a_switch_are_inputs(
         "run",
         lambda _, inputs: seen.append([each.path for each in inputs]) or 0,
     )
+    for name in ("a.mp3", "b.mp3"):
+        Path(name).touch()
     for line in (
         "transcribe --word_timestamps a.mp3 b.mp3",
         "transcribe a.mp3 --word_timestamps b.mp3",
