@@ -149,10 +149,14 @@ class Sessions:
                 "again when one has ended."
             )
         if len(self._running) < limit:
-            busy = "all its places are taken by sessions and requests"
-        else:
-            busy = f"{limit} session{'s run' if limit > 1 else ' runs'} on it already"
-        return TooManySessions(f"this machine is busy: {busy}. Try again when one has ended.")
+            return TooManySessions(
+                "this machine is busy: all its places are taken by sessions and requests. Try "
+                "again when one has ended."
+            )
+        sessions = "1 session runs" if limit == 1 else f"{limit} sessions run"
+        return TooManySessions(
+            f"this machine is busy: {sessions} on it already. Try again when one has ended."
+        )
 
     def _evict_for(self, session: Holder) -> None:
         """End a parked session if the new one has no place otherwise. The lock is held."""
