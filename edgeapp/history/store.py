@@ -5,6 +5,7 @@ Threads share one Store; processes may share one file.
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import threading
@@ -167,7 +168,7 @@ class Store:
     def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on a connection of its own, for which no writer waits."""
         # "rw": a file that was moved away meanwhile is not created again.
-        uri = f"file:{quote(str(self.path.absolute()))}?mode=rw"
+        uri = f"file:{quote(os.fsencode(self.path.absolute()))}?mode=rw"
         connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         with closing(connection):
             connection.text_factory = _decoded
@@ -182,8 +183,9 @@ class Store:
             self._connection = self.identity = None
 
     def __del__(self) -> None:
-        # sqlite3 closes a forgotten connection, too, but warns from Python 3.13 on.
-        self.close()
+        # sqlite3 closes a forgotten connection, too, but warns from Python 3.13 on. No work runs in
+        # the background any more: it would know this store. Its thread may be the one that is here.
+        self._disconnect()
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], writes: bool) -> T:
         connection = self._connect()

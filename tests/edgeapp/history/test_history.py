@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -424,6 +425,31 @@ def test_a_discarded_record_can_be_restored_until_the_trash_is_emptied(
     assert sounds_in(tmp_path) == []
     history.close()
     assert b"Good morning" not in (tmp_path / "folder" / "history.db").read_bytes()
+
+
+def test_a_history_in_a_folder_whose_name_is_not_utf_8(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9 ?#%41")
+    with History(folder / "history.db", pytest.fail) as history:
+        record = talk(history)
+        assert [one.id for one in history.search("talk")] == [record]
+        assert history.open(record) is not None
+
+
+def test_a_history_that_is_forgotten_while_its_trash_is_emptied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problems: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", problems.append)
+    forgotten = threading.Event()
+    monkeypatch.setattr(History, "empty_trash", lambda *_: forgotten.wait())
+    history = History(tmp_path / "history.db", pytest.fail)
+    talk(history)
+    history.empty_trash_soon(60)
+    (worker,) = [each for each in threading.enumerate() if each.name == "edgeapp-trash"]
+    del history
+    forgotten.set()
+    worker.join()
+    assert problems == []
 
 
 def test_a_file_of_the_first_schema_is_migrated(tmp_path: Path) -> None:
