@@ -50,16 +50,10 @@ class _Step:
 
 def translatable_pairs() -> dict[str, set[str]]:
     """Source language → target languages of the installed models, through English too."""
-    sources: dict[str, set[str]] = {}
-    targets: dict[str, set[str]] = {}
-    for pair in picker_options().pairs:
-        if pair.source is not None:
-            sources.setdefault(pair.model, set()).add(pair.source)
-            targets.setdefault(pair.model, set()).add(pair.target)
     direct: dict[str, set[str]] = {}
-    for model, languages in sources.items():
-        for source in languages:
-            direct.setdefault(source, set()).update(targets[model] - {source})
+    for sources, targets in picker_options().translators.values():
+        for source in sources:
+            direct.setdefault(source, set()).update(targets - {source})
     from_english = direct.get(PIVOT, set())
     return {
         source: reached | (from_english - {source} if PIVOT in reached else set())

@@ -97,6 +97,20 @@ class PickerOptions:
     readers: tuple[ReaderOption, ...] = ()
     automatic: tuple[str, ...] = ()
 
+    @property
+    def translators(self) -> dict[str, tuple[set[str], set[str]]]:
+        """The source and target languages of each translator, by its name.
+
+        It has no source languages if it translates a group of languages that it does not name.
+        """
+        languages: dict[str, tuple[set[str], set[str]]] = {}
+        for pair in self.pairs:
+            sources, targets = languages.setdefault(pair.model, (set(), set()))
+            targets.add(pair.target)
+            if pair.source is not None:
+                sources.add(pair.source)
+        return languages
+
     def as_message(self) -> dict[str, Any]:
         """A message for the page, with the name of each language."""
         codes = {code for option in self.recognizers for code in option.languages}

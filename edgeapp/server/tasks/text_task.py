@@ -88,6 +88,9 @@ def _check_language(text: str, choice: ModelChoice) -> None:
     other = text_language_other_than(text, choice.language)
     if other is None or other.code == choice.target:
         return
-    installed = {(pair.source, pair.target) for pair in picker_options().pairs}
-    if (other.code, choice.target) not in installed:
+    # A group of languages that a model does not name may contain this one.
+    if not any(
+        choice.target in targets and (not sources or other.code in sources)
+        for sources, targets in picker_options().translators.values()
+    ):
         raise InputError(missing_translator(other.code, choice.target))

@@ -16,7 +16,13 @@ from edgeapp.server.api.text_translation import translatable_pairs
 from edgeapp.server.options import ServerOptions
 from edgeapp.server.page.model_list import download_plan, model_list
 from edgeapp.server.page.page_api import PageApi
-from edgeapp.server.page.picker_options import ModelChoice, language_name, picker_options
+from edgeapp.server.page.picker_options import (
+    ModelChoice,
+    PickerOptions,
+    TranslatorOption,
+    language_name,
+    picker_options,
+)
 from edgeapp.server.sessions import Sessions, TaskCancelled
 from edgeapp.server.tasks.text_task import TextTask
 from edgeapp.server.viewers.broadcast import Broadcasts
@@ -190,6 +196,27 @@ def test_a_text_in_a_language_that_is_not_installed_is_refused(
     task = TextTask(pool, ModelChoice(language="en", target="de"), "Bonjour tout le monde")
     with pytest.raises(InputError, match=r"is French.*`edgeapp models pull opus-mt-fr-de`"):
         task.run(lambda _: None)
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        (("many", "fr", "ar"), ("many", None, "de")),  # as of a model with many languages
+        (("opus-mt-mul-de", None, "de"),),  # French may be one of them
+    ],
+)
+def test_a_text_in_a_language_of_a_model_with_many_is_not_refused(
+    pairs: tuple[tuple[str, str | None, str], ...],
+    pool: ModelPool,
+    hub_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    options = PickerOptions((), tuple(TranslatorOption(*pair) for pair in pairs))
+    monkeypatch.setattr("edgeapp.server.tasks.text_task.picker_options", lambda: options)
+    messages: list[dict[str, object]] = []
+    choice = ModelChoice(language="en", target="de")
+    TextTask(pool, choice, "Bonjour tout le monde").run(messages.append)
+    assert "text_done" in {message["type"] for message in messages}
 
 
 def test_a_cancelled_text(pool: ModelPool, hub_cache: Path) -> None:

@@ -307,6 +307,16 @@ def test_pairs_through_english(monkeypatch: pytest.MonkeyPatch) -> None:
     assert translatable_pairs() == {"de": {"en", "fr"}, "en": {"fr"}, "ja": {"ko"}}
 
 
+def test_pairs_of_a_model_with_many_languages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picker names one target for each of its sources, and then every target once."""
+    pairs: list[tuple[str | None, str]] = [("de", "en"), ("en", "de"), ("fr", "de")]
+    pairs += [(None, "de"), (None, "en"), (None, "fr")]
+    many = [TranslatorOption("many", *pair) for pair in pairs]
+    options = PickerOptions((), (*many, TranslatorOption("group", None, "ja")))
+    monkeypatch.setattr("edgeapp.server.api.text_translation.picker_options", lambda: options)
+    assert translatable_pairs() == {"de": {"en", "fr"}, "en": {"de", "fr"}, "fr": {"de", "en"}}
+
+
 def test_translation_through_english_says_so(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two bundled models stand for German → English → French."""
     from edgeapp.model_pool import ModelPool
