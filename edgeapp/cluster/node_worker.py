@@ -61,12 +61,14 @@ class Described:
         folder: The name of its folder.
         compute_type: What it computes in.
         window_s: Longest chunk of a recording in seconds; 0 for a translator.
+        word_timestamps: It gives the times of words.
     """
 
     name: str
     folder: str
     compute_type: str
     window_s: float
+    word_timestamps: bool
 
 
 class NodeWorker:
@@ -90,7 +92,13 @@ class NodeWorker:
         listens = self._choice.kind == "transcriber"
         name = loaded.capabilities.name if listens else loaded.name
         window_s = loaded.window_s if listens else 0.0
-        return Described(name, loaded.model.folder.name, loaded.model.compute_type, window_s)
+        return Described(
+            name,
+            loaded.model.folder.name,
+            loaded.model.compute_type,
+            window_s,
+            listens and loaded.capabilities.word_timestamps,
+        )
 
     def stream(
         self,

@@ -82,8 +82,9 @@ class Cluster:
 
     @property
     def capabilities(self) -> Any:
-        """As Transcriber.capabilities: the name of the model."""
-        return SimpleNamespace(name=self._described.name)
+        """As Transcriber.capabilities: the model's name, and whether it gives times of words."""
+        model = self._described
+        return SimpleNamespace(name=model.name, word_timestamps=model.word_timestamps)
 
     @property
     def window_s(self) -> float:

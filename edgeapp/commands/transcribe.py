@@ -322,8 +322,13 @@ def transcribe(
         _silence("--vad-min-silence-duration-ms", help="Silence that ends speech.", **_INT),
     ] = None,
     word_timestamps: Annotated[
-        Switch, _words("--word-timestamps", help="Add the times of words.", **_SWITCH)
-    ] = "False",
+        Switch | None,
+        _words(
+            "--word-timestamps",
+            help="Add the times of words. Default: for subtitles; False: they are estimated.",
+            **_SWITCH,
+        ),
+    ] = None,
     prepend_punctuations: Annotated[
         str | None,
         _words("--prepend-punctuations", help="Marks that belong to the word after them."),
@@ -527,6 +532,7 @@ def transcribe(
             style=style,
             events=events,
             translators=cast(TranslatorSource | None, machines),
+            computes_words=word_timestamps != "False",
         )
         if retry_failed and journal is None:
             raise OptionError(_RETRY_FAILED)

@@ -77,6 +77,8 @@ class TranscriptionRunner:
         in_pieces: All machines of the cluster share each recording.
         style: Rules of srt and vtt subtitles. None: one cue for each segment, as openai-whisper
             writes.
+        computes_words: Compute the times of words where subtitles have a style and the model
+            gives such times. False: estimate them by the length of the words.
     """
 
     pool: ModelPool
@@ -94,8 +96,11 @@ class TranscriptionRunner:
     events: bool = False
     translators: TranslatorSource | None = None
     in_pieces: bool = False
+    computes_words: bool = True
 
     def __post_init__(self) -> None:
+        if self._styles_words and SUBTITLE_FORMATS.intersection(self.output.formats):
+            self.options = replace(self.options, word_timestamps=True)
         self._progress, self._sounds = RunProgress(), SoundPrefetch()
         self._following: Mapping[str, str] = {}
         self._writer = ResultWriter(self.policy.journal, self.policy.overwrite)
@@ -235,15 +240,48 @@ class TranscriptionRunner:
             for file in self.output.files(name)
         }
 
+    @property
+    def _styles_words(self) -> bool:
+        """Whether subtitles are made of words with computed times.
+
+        A translation into English has none, because its words do not follow the speech.
+        """
+        return (
+            self.computes_words
+            and (self.style is not None or self.output.bilingual)
+            and self.options.task == "transcribe"
+            and self.transcriber.capabilities.word_timestamps
+        )
+
     def _key(self, source: str) -> str:
-        """The key of a recording's job: its content, the models, and the options that matter.
+        """Return the key of a recording's job.
+
+        A run that needs no times of words takes what was decoded for subtitles, if it is complete.
+        """
+        key, journal = self._key_of(source, self.options), self.policy.journal
+        if (
+            journal is None
+            or self.policy.overwrite
+            or self.options.word_timestamps
+            or not self._styles_words
+            or "json" in self.output.formats  # It has the words that were asked for.
+            or journal.record(key) is not None
+        ):
+            return key
+        of_subtitles = self._key_of(source, replace(self.options, word_timestamps=True))
+        record = journal.record(of_subtitles)
+        done = record is not None and record.state is State.DONE and not self._is_outdated(record)
+        return of_subtitles if done else key
+
+    def _key_of(self, source: str, chosen: TranscribeOptions) -> str:
+        """Return the key of a job: its content, the models, and the options that matter.
 
         The model that translates is chosen by the spoken language, which may not be known yet: it
         stands among the job's choices.
         """
         from pipelines import TranscribeOptions, __version__
 
-        default, options = asdict(TranscribeOptions()), asdict(self.options)
+        default, options = asdict(TranscribeOptions()), asdict(chosen)
         del options["priority"], options["batch_size"]
         return job_key(
             Path(source),
@@ -252,7 +290,7 @@ class TranscriptionRunner:
             model=str(self.transcriber.model.folder),
             compute_type=self.transcriber.model.compute_type,
             options=json.dumps({k: v for k, v in options.items() if v != default[k]}),
-            in_chunks=self.options.batch_size > 1,
+            in_chunks=chosen.batch_size > 1,
             target=self.target,
             translation_model=self.translation_model or self.pool.settings.translation_model,
         )

@@ -95,7 +95,9 @@ class Recognition:
         translate: Callable[[Segment], Segment] | None = None
         with ExitStack() as stack:
             stack.enter_context(self.pool.using(transcriber))
-            events = transcriber.stream(samples, self.request.options(task, Priority.BATCH))
+            times_words = transcriber.capabilities.word_timestamps
+            options = self.request.options(task, Priority.BATCH, times_words=times_words)
+            events = transcriber.stream(samples, options)
             stack.callback(events.close)
             for event in events:
                 if cancelled():

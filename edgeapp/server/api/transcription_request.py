@@ -108,13 +108,19 @@ class TranscriptionRequest:
         request._check_combination()
         return request
 
-    def options(self, task: Literal["transcribe", "translate"], priority: int) -> TranscribeOptions:
-        """How to recognize the speech.
+    def options(
+        self, task: Literal["transcribe", "translate"], priority: int, *, times_words: bool
+    ) -> TranscribeOptions:
+        """Return how to recognize the speech.
 
         Args:
             task: "transcribe", or "translate" into English.
             priority: Of the requests to the engine.
+            times_words: The model gives the times of words. Subtitles of what it transcribes then
+                have them; others break between words at estimated times.
         """
+        subtitles = self.response_format in ("srt", "vtt")
+        styles_words = subtitles and times_words and task == "transcribe"
         values: dict[str, Any] = dict(self.vad)
         if self.temperature:
             values["temperature"] = self.temperature
@@ -123,17 +129,12 @@ class TranscriptionRequest:
             task=task,
             initial_prompt=self.prompt,
             hotwords=", ".join(self.keywords) or None,
-            word_timestamps=self.needs_words,
+            word_timestamps="word" in self.granularities or styles_words,
             token_logprobs=self.logprobs,
             batch_size=_BATCH_SIZE,
             priority=priority,
             **values,
         )
-
-    @property
-    def needs_words(self) -> bool:
-        """Whether the times of words are needed: subtitles break between words."""
-        return "word" in self.granularities or self.response_format in ("srt", "vtt")
 
     def _check_combination(self) -> None:
         if self.granularities and self.response_format not in _TIMED_FORMATS:

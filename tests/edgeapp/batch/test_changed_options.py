@@ -84,7 +84,7 @@ TRANSCRIBE = {
     "vad_min_silence_duration_ms": "--vad-min-silence-duration-ms 100",
     "vad_min_speech_duration_ms": "--vad-min-speech-duration-ms 50",
     "vad_threshold": "--vad-threshold 0.4",
-    "word_timestamps": "--word-timestamps True",
+    "word_timestamps": "--word-timestamps False",
 }
 WITH_TRANSLATION = {"bilingual": "--bilingual", "translation_model": "--translation-model COPY"}
 TRANSLATE = {

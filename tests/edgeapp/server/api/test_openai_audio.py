@@ -133,7 +133,7 @@ def test_temperature_prompt_keywords_and_chunking_have_an_effect() -> None:
         ("chunking_strategy[prefix_padding_ms]", "100"),
     ]  # fmt: skip
     request = TranscriptionRequest.from_fields(fields, "transcriptions")
-    options = request.options("transcribe", 3)
+    options = request.options("transcribe", 3, times_words=True)
     assert options.temperatures == (0.4,)
     assert options.initial_prompt == "Züge."
     assert options.language == "de"
@@ -142,7 +142,20 @@ def test_temperature_prompt_keywords_and_chunking_have_an_effect() -> None:
     assert options.vad_min_silence_duration_ms == 400
     assert options.vad_speech_pad_ms == 100
     plain = TranscriptionRequest.from_fields([("model", "whisper-1")], "transcriptions")
-    assert len(plain.options("transcribe", 3).temperatures) > 1, "0 means fallback, as OpenAI's"
+    assert len(plain.options("transcribe", 3, times_words=True).temperatures) > 1, (
+        "0 means fallback, as OpenAI's"
+    )
+
+
+@pytest.mark.parametrize("subtitles", ["srt", "vtt"])
+def test_words_of_subtitles_are_timed_where_the_model_does(subtitles: str) -> None:
+    from edgeapp.server.api.transcription_request import TranscriptionRequest
+
+    fields = [("model", "whisper-1"), ("response_format", subtitles)]
+    request = TranscriptionRequest.from_fields(fields, "transcriptions")
+    assert request.options("transcribe", 3, times_words=True).word_timestamps
+    assert not request.options("transcribe", 3, times_words=False).word_timestamps
+    assert not request.options("translate", 3, times_words=True).word_timestamps
 
 
 @pytest.mark.parametrize(
