@@ -144,8 +144,8 @@ class TranslationComparison(Comparison[Translator, Sequence[int]]):
             assert self.drafter is not None, "only with a drafter"
             drafter = self.drafter.model
         out, accepted = speculative_generate_encoder_decoder(
-            source, drafter, model, self.gamma, self.processor, self.length, eos,
-            use_cache=self.use_cache, debug=debug,
+            source, drafter, model, gamma=self.gamma, logits_processor=self.processor,
+            max_gen_len=self.length, eos_tokens_id=eos, use_cache=self.use_cache, debug=debug,
         )  # fmt: skip
         return out[1:], accepted
 

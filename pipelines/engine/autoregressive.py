@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -120,6 +121,7 @@ def speculative_generate_encoder_decoder(
     inputs: Sequence[int],
     drafter: Any,
     target: Any,
+    tokenizer: Any = None,
     gamma: int = 5,
     logits_processor: LogitsProcessor = _GREEDY,
     max_gen_len: int = 40,
@@ -137,6 +139,7 @@ def speculative_generate_encoder_decoder(
         drafter: A model with the same vocabulary (a module or an engine's), an NgramStore, or any
             Drafter.
         target: The model whose output is generated.
+        tokenizer: Its `convert_ids_to_tokens` writes the tokens of debug=True; None writes ids.
         gamma: How many tokens are drafted at once.
         logits_processor, max_gen_len, eos_tokens_id, pad_token_id, use_cache, debug: As for
             autoregressive_generate_encoder_decoder.
@@ -144,14 +147,15 @@ def speculative_generate_encoder_decoder(
         first_target: The target alone chooses the first token.
 
     Raises:
-        OptionError: `skip_sample_adjustment` is True, or an option is out of range.
-        RequestError: Ids are outside the vocabulary, the models do not fit, or the processor
-            overrides `sample`.
+        OptionError: `skip_sample_adjustment` is True, `tokenizer` is not a tokenizer, or an option
+            is out of range.
+        RequestError: Ids are outside the vocabulary, or the models do not fit.
 
     Returns:
         The ids, and the share of drafted tokens that was accepted (0 if none was drafted).
     """
     _check_adjustment(skip_sample_adjustment)
+    debug = _with_tokenizer(debug, tokenizer)
     model = _EncodedModel.of(target, use_cache, inputs, encoder_decoder=True)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
     made = _drafter(drafter, use_cache, inputs, gamma, True)
@@ -163,6 +167,7 @@ def speculative_generate(
     inputs: Sequence[int],
     drafter: Any,
     target: Any,
+    tokenizer: Any = None,
     gamma: int = 5,
     logits_processor: LogitsProcessor = _GREEDY,
     max_gen_len: int = 40,
@@ -181,6 +186,7 @@ def speculative_generate(
         The new ids, and the share of drafted tokens that was accepted (0 if none was drafted).
     """
     _check_adjustment(skip_sample_adjustment)
+    debug = _with_tokenizer(debug, tokenizer)
     model = _EncodedModel.of(target, use_cache, inputs, encoder_decoder=False)
     options = _options(logits_processor, max_gen_len, eos_tokens_id)
     made = _drafter(drafter, use_cache, inputs, gamma, False)
@@ -261,13 +267,25 @@ def _acceptance_rate(result: Result) -> float:
     return result.accepted / result.drafted if result.drafted else 0.0
 
 
+def _with_tokenizer(debug: Debug, tokenizer: Any) -> Debug:
+    if tokenizer is None:
+        return debug
+    if not callable(getattr(tokenizer, "convert_ids_to_tokens", None)):
+        raise OptionError(
+            "tokenizer, the fourth argument, has to have convert_ids_to_tokens; "
+            f"{tokenizer!r} has not. Give gamma by its name"
+        )
+    return partial(_write, tokenizer=tokenizer) if debug is True else debug
+
+
 def _listener(debug: Debug) -> Callable[[DebugEvent], None]:
     return _write if isinstance(debug, bool) else debug
 
 
-def _write(event: DebugEvent) -> None:
-    ids = " ".join(map(str, event.tokens))
-    sys.stderr.write(f"\x1b[{_COLOURS[event.kind]}m{event.kind} {ids}\x1b[0m\n")
+def _write(event: DebugEvent, tokenizer: Any = None) -> None:
+    ids = list(event.tokens)
+    shown = " ".join(map(str, tokenizer.convert_ids_to_tokens(ids) if tokenizer else ids))
+    sys.stderr.write(f"\x1b[{_COLOURS[event.kind]}m{event.kind} {shown}\x1b[0m\n")
 
 
 class _FirstTarget:

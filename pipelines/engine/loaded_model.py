@@ -311,12 +311,6 @@ class LoadedModel:
         _check_vocabulary(request.draft, self.architecture.vocab_size, "a draft")
         if request.drafter is not None:
             request.drafter.check(self.architecture.vocab_size)
-            processor = request.options.processor
-            if processor is not None and processor.overrides_sample:
-                raise RequestError(
-                    f"{type(processor).__name__} draws tokens with a `sample` of its own, which "
-                    "drafts cannot follow; leave out the drafter, or override __call__ alone"
-                )
         state = RequestState(
             request,
             self.architecture.vocab_size,

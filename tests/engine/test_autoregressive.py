@@ -131,12 +131,12 @@ def test_sampled_speculation_keeps_the_distribution(kind: str) -> None:
     for _ in range(runs):
         if both:
             ids, _ = speculative_generate_encoder_decoder(
-                INPUTS[0], drafter, target, 2, processor, 2, NEVER, use_cache=True
+                INPUTS[0], drafter, target, None, 2, processor, 2, NEVER, use_cache=True
             )
             counts[tuple(ids[1:])] += 1
         else:
             ids, _ = speculative_generate(
-                INPUTS[0], drafter, target, 2, processor, 2, NEVER, use_cache=True
+                INPUTS[0], drafter, target, None, 2, processor, 2, NEVER, use_cache=True
             )
             counts[tuple(ids)] += 1
     wanted = {}
@@ -179,7 +179,7 @@ def test_debug_reports_accepted_and_rejected_tokens(capsys: pytest.CaptureFixtur
     for drafter in (target, made("t5", seed=1)):
         heard.clear()
         ids, rate = speculative_generate_encoder_decoder(
-            INPUTS[0], drafter, target, 3, max_gen_len=9, eos_tokens_id=NEVER, use_cache=True,
+            INPUTS[0], drafter, target, gamma=3, max_gen_len=9, eos_tokens_id=NEVER, use_cache=True,
             debug=heard.append,
         )  # fmt: skip
         kept = [t for e in heard if e.kind != "reject" for t in e.tokens]

@@ -20,10 +20,11 @@ from pipelines.engine import (
     NgramDrafter,
     NgramStore,
     Request,
+    TopKProcessor,
     autoregressive_generate_encoder_decoder,
     speculative_generate_encoder_decoder,
 )
-from pipelines.errors import EngineError, OptionError, RequestError
+from pipelines.errors import EngineError, OptionError
 from tests.engine.chi_squared import chi_squared_p
 from tests.engine.conftest import token_sources
 from tests.engine.modules import made
@@ -46,6 +47,29 @@ class Second(LogitsProcessor):
 
     def sample(self, probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
         return probabilities.topk(2, -1).indices[..., 1:]
+
+
+class Banned(LogitsProcessor):
+    """Written for the original: its `_process` edits logits [..., vocab] in place, and its `sample`
+    takes probabilities alone. Bans one token; the attribute `top_p` is its own matter."""
+
+    def __init__(self, temperature: float, banned: int) -> None:
+        super().__init__(temperature)
+        self.banned, self.top_p = banned, 0.1
+
+    def _process(self, logits: Tensor) -> Tensor:
+        logits[:, self.banned] = -1e20
+        return logits
+
+    def sample(self, probs: Tensor) -> Tensor:  # type: ignore[override]
+        return torch.argmax(probs, dim=-1).unsqueeze(-1)
+
+
+class Only(LogitsProcessor):
+    """Leaves one token, whatever the logits."""
+
+    def _process(self, logits: Tensor) -> Tensor:
+        return torch.full_like(logits, -1e20).index_fill_(-1, torch.tensor(7), 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +140,10 @@ def test_ones_own_draws(marian: LoadedModel, source: list[int]) -> None:
             source, marian, 4, Second(), eos_tokens_id=[], use_cache=use_cache
         )
         assert ids == [start, *expected]
-    with pytest.raises(RequestError, match="Second draws tokens with a `sample` of its own"):
-        speculative_generate_encoder_decoder(source, NgramStore(), marian, 3, Second())
+    ids, rate = speculative_generate_encoder_decoder(
+        source, marian, marian, max_gen_len=4, logits_processor=Second(), eos_tokens_id=[]
+    )
+    assert (ids, rate) == ([start, *expected], 1.0)
 
 
 def test_best_of_draws_from_ones_own_distribution(
@@ -129,6 +155,69 @@ def test_best_of_draws_from_ones_own_distribution(
     assert {h.tokens[0] for h in found.hypotheses} == set(ranked(marian, source, [start]))
     with pytest.raises(OptionError, match="no logits processor of your own"):
         replace(ByRank().options(1), beam_size=2)
+
+
+def test_a_processor_that_edits_logits(marian: LoadedModel, source: list[int]) -> None:
+    logits = torch.tensor([[0.5, 2.0, -1.0, 1.0]])
+    kept = logits.clone()
+    edited = torch.tensor([[0.5, -1e20, -1.0, 1.0]])
+    assert torch.equal(Banned(2.0, 1)(logits), (edited / 2.0).softmax(-1))
+    assert torch.equal(logits, kept)
+    start = marian.architecture.start_id
+    for use_cache in (True, False):
+        ids = autoregressive_generate_encoder_decoder(
+            source, marian, 3, Only(), eos_tokens_id=[], use_cache=use_cache
+        )
+        assert ids == [start, 7, 7, 7]
+
+    class Allowed(TopKProcessor):
+        def _process(self, logits: Tensor) -> Tensor:
+            return logits.index_fill(-1, torch.tensor([1]), -1e20)
+
+    assert Allowed(1.0, 2)(logits)[0].gt(0).tolist() == [True, False, False, True]
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_a_processor_written_for_the_original_runs_everywhere(
+    marian: LoadedModel, source: list[int], use_cache: bool
+) -> None:
+    start = marian.architecture.start_id
+    banned = ranked(marian, source, [start])[0]
+    expected = list[int]()
+    for _ in range(5):
+        best = ranked(marian, source, [start, *expected])
+        expected.append(next(token for token in best if token != banned))
+    processor = Banned(0.7, banned)
+    plain = autoregressive_generate_encoder_decoder(
+        source, marian, 5, processor, eos_tokens_id=[], use_cache=use_cache
+    )
+    assert plain == [start, *expected]
+    for drafter in (marian, made("marian", seed=1), NgramStore()):
+        drafted, _ = speculative_generate_encoder_decoder(
+            source, drafter, marian, max_gen_len=5, logits_processor=processor, eos_tokens_id=[],
+            use_cache=use_cache,
+        )  # fmt: skip
+        assert drafted == plain
+
+
+def test_debug_writes_tokens_by_a_tokenizer(
+    marian: LoadedModel, source: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Tokenizer:
+        def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+            return [f"<{i}>" for i in ids]
+
+    written = {}
+    for tokenizer in (None, Tokenizer()):
+        ids, _ = speculative_generate_encoder_decoder(
+            source, marian, marian, tokenizer, max_gen_len=3, eos_tokens_id=[], debug=True
+        )
+        written[tokenizer is None] = capsys.readouterr().err
+    tokens = [f"<{i}>" for i in ids[1:]]
+    assert all(token in written[False] for token in tokens)
+    assert "<" not in written[True]
+    with pytest.raises(OptionError, match="tokenizer, the fourth argument.*; 5 has not"):
+        speculative_generate_encoder_decoder(source, marian, marian, 5)
 
 
 def test_the_named_processors_are_no_processors_of_ones_own() -> None:
@@ -167,7 +256,7 @@ def test_arguments_of_the_original_exist_or_are_refused(
     for first_target in (True, False):
         events = []
         ids, rate = speculative_generate_encoder_decoder(
-            source, marian, marian, 5, max_gen_len=6, eos_tokens_id=[], use_cache=True,
+            source, marian, marian, gamma=5, max_gen_len=6, eos_tokens_id=[], use_cache=True,
             first_target=first_target, debug=events.append,
         )  # fmt: skip
         assert (ids, rate) == (plain, 1.0)

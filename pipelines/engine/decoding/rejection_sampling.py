@@ -4,7 +4,8 @@ Greedily, a drafted token is accepted when it is the argmax. Sampling keeps the 
 the model (Leviathan et al. 2023): a token drawn from the drafter's distribution q is accepted with
 probability min(1, p / q), else another is drawn from max(0, p − q), normalized. Tokens that were
 not sampled by the drafter are accepted when the model draws the same, which is that rule for a
-one-hot q.
+one-hot q; so are all drafted tokens of a request whose own processor draws in its own way, which
+need not follow q.
 """
 
 from __future__ import annotations
@@ -37,12 +38,14 @@ def verify_draft(state: RequestState, proposal: Proposal, logits: Tensor) -> int
         How many drafted tokens were accepted.
     """
     sequence, accepted = state.sequences[0], 0
+    own = state.request.options.processor
+    draft_probs = None if own is not None and own.overrides_sample else proposal.probs
     apply_suppression([state] * len(logits), logits)
     for index, token in enumerate(proposal.tokens):
-        if proposal.probs is None:
+        if draft_probs is None:
             select_tokens([state], logits[index : index + 1])
         else:
-            _accept_or_resample(state, token, proposal.probs[index], logits[index])
+            _accept_or_resample(state, token, draft_probs[index], logits[index])
         accepted += state.error is None and state.last_token(sequence) == token
         if state.done or state.last_token(sequence) != token:
             break

@@ -45,16 +45,16 @@ def next_distribution(logits: Tensor, options: GenerationOptions) -> Tensor:
             options.top_a_pow,
         )
     try:
-        probabilities = options.processor(logits.clone())
+        probabilities = options.processor(logits.clone()[None])
     except Exception as error:  # a caller's own may raise; the other requests continue
         raise EngineError(f"a logits processor failed: {error!r}") from error
-    total = float(probabilities.sum()) if probabilities.shape == logits.shape else 0.0
+    total = float(probabilities.sum()) if probabilities.shape == (1, len(logits)) else 0.0
     if not 0 < total < float("inf") or bool((probabilities < 0).any()):
         raise EngineError(
             "a logits processor has to return probabilities of the shape of the logits, "
-            f"{list(logits.shape)}"
+            f"{[1, len(logits)]}"
         )
-    return probabilities / total
+    return probabilities[0] / total
 
 
 def draw(probabilities: Tensor, options: GenerationOptions, generator: torch.Generator) -> int:
@@ -66,7 +66,7 @@ def draw(probabilities: Tensor, options: GenerationOptions, generator: torch.Gen
     if options.processor is None or not options.processor.overrides_sample:
         return int(sample_from(probabilities, generator))
     try:
-        token = int(options.processor.sample(probabilities, generator))
+        token = int(options.processor.draw(probabilities.clone()[None], generator))
     except Exception as error:  # a caller's own may raise; the other requests continue
         raise EngineError(f"a logits processor failed: {error!r}") from error
     if not 0 <= token < len(probabilities):

@@ -5,7 +5,8 @@ Frozen data: each turns logits into the distribution it samples from, and into G
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import inspect
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -30,9 +31,10 @@ __all__ = [
 class LogitsProcessor:
     """Base class of the sampling methods.
 
-    A subclass may define another distribution (`__call__`), or another way to draw from it
-    (`sample`): generations follow it, with and without a cache. With a drafter they follow another
-    distribution; one that draws in another way is refused.
+    A subclass may override `_process`, which edits the logits, `__call__`, which returns the
+    distribution, and `sample`, which draws from it. Generations follow it with a cache, without
+    one, and with a drafter. All three are called with tensors of shape [..., vocab], which they
+    may change: [1, vocab] when the engine calls.
 
     Attributes:
         temperature: The logits are divided by it; 0 is greedy, whatever the method.
@@ -59,12 +61,7 @@ class LogitsProcessor:
         return GenerationOptions(
             max_new_tokens=max_new_tokens,
             eos_ids=eos_ids,
-            temperature=self.temperature,
-            top_k=getattr(self, "top_k", 0),
-            top_p=getattr(self, "top_p", 1.0),
-            min_p=getattr(self, "min_p", 0.0),
-            top_a=getattr(self, "top_a", 0.0),
-            top_a_pow=getattr(self, "top_a_pow", 2.0),
+            **{field.name: getattr(self, field.name) for field in fields(self)},
             processor=self if self.overrides_sample or self._overrides_distribution else None,
             seed=seed,
         )
@@ -76,16 +73,39 @@ class LogitsProcessor:
 
     @property
     def _overrides_distribution(self) -> bool:
-        return type(self).__call__ is not LogitsProcessor.__call__
+        own, base = type(self), LogitsProcessor
+        return own.__call__ is not base.__call__ or own._process is not base._process
 
     def __call__(self, logits: Tensor) -> Tensor:
-        """Probabilities for logits [..., vocab], of the same shape; the logits are not changed."""
+        """Probabilities for logits [..., vocab], of the same shape; the logits are not changed.
+
+        The fields of the method, such as the temperature, are applied to what `_process` returns.
+        """
         chosen = replace(self.options(0), processor=None)
+        logits = self._process(logits.clone())
         if chosen.temperature == 0:
             best = logits.argmax(-1, keepdim=True)
             return torch.zeros_like(logits).scatter_(-1, best, 1.0)
         rows = [next_distribution(row, chosen) for row in logits.reshape(-1, logits.shape[-1])]
         return torch.stack(rows).view(logits.shape)
+
+    def _process(self, logits: Tensor) -> Tensor:
+        """Edit logits [..., vocab] before the temperature is applied; here they stay as they are.
+
+        The logits are a copy.
+        """
+        return logits
+
+    def draw(self, probabilities: Tensor, generator: torch.Generator) -> Tensor:
+        """Call `sample`, which may be a subclass's own without a `generator`.
+
+        A `sample` without one draws from torch's global generator, so that a seed of the request
+        does not make it repeatable.
+        """
+        takes = inspect.signature(self.sample).parameters.values()
+        if any(p.name == "generator" or p.kind is p.VAR_KEYWORD for p in takes):
+            return self.sample(probabilities, generator=generator)
+        return self.sample(probabilities)
 
     def sample(self, probabilities: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ids [..., 1] from probabilities [..., vocab]."""

@@ -22,7 +22,8 @@ class OwnSampling(Protocol):
     """A distribution of a caller's own, as a subclass of LogitsProcessor defines it.
 
     Attributes:
-        overrides_sample: It draws in its own way too, so that no drafts can be verified.
+        overrides_sample: It draws in its own way too, so that a drafted token is accepted when the
+            same token is drawn.
     """
 
     @property
@@ -32,7 +33,7 @@ class OwnSampling(Protocol):
         """Probabilities for logits [..., vocab], of the same shape."""
         ...
 
-    def sample(self, probabilities: Tensor, generator: Generator | None = None) -> Tensor:
+    def draw(self, probabilities: Tensor, generator: Generator) -> Tensor:
         """Draw ids [..., 1] from probabilities [..., vocab]."""
         ...
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from pipelines.engine.backends.base import Backend, DecoderCache, SourceCache
 from pipelines.engine.decoding.memory_budget import cache_bytes_needed
 from pipelines.engine.decoding.sampling.distributions import (
+    draw,
     generator_for,
     next_distribution,
-    sample_from,
 )
 from pipelines.engine.decoding.sampling.logit_filters import SuppressTokens
 from pipelines.engine.decoding.speculative.drafters import (
@@ -177,11 +177,11 @@ class _DraftRound:
         if options.samples:
             try:
                 probs = next_distribution(logits, options)
+                token = draw(probs, options, self.session.generator)
             except EngineError as error:  # of a caller's own processor
                 self._error, self.left = error, 0
                 return
             self._probs.append(probs)
-            token = int(sample_from(probs, self.session.generator))
         self.tokens.append(token)
         self.left = 0 if token in options.eos_ids else self.left - 1
 
