@@ -163,5 +163,8 @@ def parse_origins(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _may_be_website(origin: str) -> bool:
-    """Return whether an origin is a website's or not named; extensions and apps have others."""
-    return not origin or origin.startswith(("http:", "https:"))
+    """Return whether an origin is a website's or not named; extensions and apps have others.
+
+    A website has the origin "null" in an <iframe sandbox>.
+    """
+    return origin in ("", "null") or origin.startswith(("http:", "https:"))

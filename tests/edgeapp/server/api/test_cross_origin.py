@@ -21,9 +21,10 @@ from tests.edgeapp.server.conftest import serving_routes
 SITE = "http://localhost:3000"
 APPS = (
     "chrome-extension://abcdefghijklmnop", "moz-extension://0c9f-4e2a", "app://obsidian.md",
-    "tauri://localhost", "capacitor://localhost", "file://", "null",
+    "tauri://localhost", "capacitor://localhost", "file://",
 )  # fmt: skip
-WEBSITES = ("http://evil.example", "https://evil.example", SITE, "http://127.0.0.1:1")
+# A website has the origin "null" in an <iframe sandbox>.
+WEBSITES = ("http://evil.example", "https://evil.example", SITE, "http://127.0.0.1:1", "null")
 # Requests whose browser does not name the page, as for an <img>.
 UNNAMED = ("cross-site", "same-site")
 FORM: dict[str, Any] = {"data": {"q": "Good morning.", "source": "de", "target": "de"}}
@@ -154,7 +155,7 @@ def test_a_page_of_another_site_needs_a_valid_token(
 
 def test_without_tokens_all_other_sites_are_refused_and_read_nothing(serve: Serve) -> None:
     server = serve(token=False)
-    for origin in (*APPS[:1], "null", *WEBSITES, *UNNAMED):
+    for origin in (*APPS[:1], *WEBSITES, *UNNAMED):
         for asked in (*V1, *LIBRETRANSLATE, *KEYLESS, *PAGE):
             answer = server.ask(asked, from_page(origin) | bearer("any"))
             assert answer.status_code == 403, asked
