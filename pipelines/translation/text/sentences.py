@@ -53,13 +53,13 @@ _BEFORE_NAMES = {
         "excmo excma ilmo ilma pbro",
         "fi": "hra rva prof tri",
         "fr": "mme mmes mlle mlles mgr MM Me dr drs pr prof st ste sts stes vve",
-        "hr": "sv gđa gosp dr prof mr ing",
+        "hr": "sv g gđa gosp dr prof mr ing",
         "hu": "dr id ifj özv szt prof",
         "it": "sig sigg sigra signa dott dottssa prof profssa ing avv arch geom rag On Sen mons "
         "card ss cav comm gen col cap magg",
         "nl": "mevr mw dhr dr drs ir ing prof ds jhr gebr",
         "no": "hr fru frk dr prof st",
-        "pl": "ks dr inż mgr prof św ul al gen płk kpt por im bp abp hab",
+        "pl": "p ks dr inż mgr prof św ul al gen płk kpt por im bp abp hab",
         "pt": "sr sra srs sras srta dr dra drs eng arq prof profa exmo exma exa sto sta pe gen cel",
         "ro": "dl dna d-na sf dr prof ing str",
         "ru": "св проф акад ген ул им гр тов",
@@ -72,9 +72,9 @@ _BEFORE_NAMES = {
     }.items()
 }
 _BEFORE_NAMES |= {"nb": _BEFORE_NAMES["no"], "nn": _BEFORE_NAMES["no"]}
-# "M.", "J.-C.", "p.": initials and titles of one letter. A small one is a unit after a number, and
-# in Cyrillic often the last word of a sentence ("1950 г.").
-_INITIAL = re.compile(r"(?:[^\W\d_]\.-)?(?:(?=[^\W\d_])[^a-zа-я]|[a-zà-ÿ])\.\s*")
+# "M.", "J.-C.": initials and titles of one letter, if it is a capital one. A small letter, or one of
+# a script without capitals, is a word: "quem é.", "안 돼."
+_INITIAL = re.compile(r"(?:[^\W\d_]\.-)?([^\W\d_])\.\s*")
 _TITLE_AND_BEFORE = 60  # characters that are looked at
 _LETTERED = re.compile(  # what a letter is the name of: "Plan B." may end a sentence
     r"(?i)\b(?:plan|vitamine?|vitamina|hepatitis|typ|type|tipo|klasse|class|classe|clase|grupp?e?"
@@ -178,11 +178,10 @@ def _before_name(sentence: str, language: str) -> bool:
     titles = _BEFORE_NAMES.get(language, frozenset())
     if bare in titles or (bare[:1].isupper() and bare[:1].lower() + bare[1:] in titles):
         return True
-    if bare == "I" and language == "en":
+    if language == "en":  # sentencex tells "T. Jones" and "He got an A. She …" apart
         return False
-    after_number = before.rstrip()[-1:].isdigit() and bare.islower()
     initial = _INITIAL.fullmatch(word.lstrip("(\"'«„“‘["))
-    return bool(initial) and not after_number and not _LETTERED.search(before)
+    return initial is not None and initial[1].isupper() and not _LETTERED.search(before)
 
 
 def _last_word(piece: str) -> str:

@@ -175,8 +175,27 @@ def test_a_title_or_an_initial_stays_with_the_name(language: str, text: str) -> 
         ("pt", "Tem 5 m."),
         ("it", "Che cosa fanno."),
         ("fr", "Donne-le-moi."),
+        ("fr", "C'est tout ce qu'il y a."),
+        ("pt", "Ele sabe quem é."),
+        ("it", "Non so chi è."),
+        ("hu", "Ez ő."),
+        ("uk", "Хто це є."),
+        ("sv", "Det är en ö."),
     ],
 )
 def test_a_sentence_may_end_with_a_short_word(language: str, first: str) -> None:
     texts = [span.text for span in split_sentences(f"{first} Roma.", language)]
     assert texts == [first, "Roma."]
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("ko", ["안 돼.", "하지 마.", "빨리 와.", "늦었어."]),
+        ("hi", ["वह आ.", "तुम जा."]),
+        ("en", ["I got an A.", "She got a B.", "We go to gate C.", "It was I.", "We wait."]),
+    ],
+)
+def test_a_word_of_one_letter_is_no_initial(language: str, sentences: list[str]) -> None:
+    spans = split_sentences(" ".join(sentences), language)
+    assert [span.text for span in spans] == sentences
