@@ -7,6 +7,7 @@ written, byte for byte. Scripts, styles and preformatted text are markup.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -27,14 +28,16 @@ _VERBATIM = frozenset("code kbd samp var tt".split())
 # Elements whose end tag may be missing: they end where one of these begins, or what is around them.
 _CELLS, _TERMS = ("td", "th", "tr", "tbody", "tfoot"), ("dt", "dd")
 _ENDED_BY = {
-    "p": ("p", "div", "ul", "ol", "dl", "table", "h1", "h2", "h3", "h4", "h5", "h6", "pre", "hr"),
+    "p": tuple(
+        "address article aside blockquote details div dl fieldset figcaption figure footer form "
+        "h1 h2 h3 h4 h5 h6 header hgroup hr main menu nav ol p pre search section table ul".split()
+    ),
     "li": ("li",),
     **dict.fromkeys(_TERMS, _TERMS),
     **dict.fromkeys(("td", "th"), _CELLS),
     "tr": _CELLS[2:],
     "option": ("option", "optgroup"),
 }
-_AROUND = ("ul", "ol", "dl", "table", "select")
 _SPACE = re.compile(r"\s+")
 _REFERENCE = re.compile(r"(&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);?)")
 # Inline elements of a block. Where there are more, another block begins: the time to place
@@ -113,7 +116,9 @@ class _Builder:
         self._elements: list[Inline] = []  # of the open block
         self._open: list[int] = []  # indices of the block's open elements
         self._open_by_name: dict[str, list[int]] = {}
-        self._raw: list[str] = []  # names of open elements whose content is markup
+        # Names of the open elements from the first whose content is markup: blocks other than "p".
+        self._raw: list[str] = []
+        self._raw_names = Counter[str]()
 
     def add(self, token: Token) -> None:
         """Append a token."""
@@ -136,13 +141,14 @@ class _Builder:
     def _start_tag(self, token: Token) -> None:
         name, written = token.name, token.written
         closed = written.endswith("/>")
-        if self._raw and name in _ENDED_BY.get(self._raw[-1], ()):
-            self._raw.pop()
+        while self._raw and name in _ENDED_BY.get(self._raw[-1], ()):
+            self._end_raw()
         kept = not self._raw and _is_kept(attributes(written))
         if self._raw or name in _RAW or name not in _INLINE:
-            nested = bool(self._raw) and name in (self._raw[-1], *_AROUND)
-            if (name in _RAW or nested or kept) and name not in _VOID and not closed:
+            inside = bool(self._raw) and name != "p" and name not in _INLINE
+            if (name in _RAW or inside or kept) and name not in _VOID and not closed:
                 self._raw.append(name)
+                self._raw_names[name] += 1
             self._markup(written)
             return
         if len(self._elements) >= _MAX_ELEMENTS:
@@ -162,16 +168,25 @@ class _Builder:
     def _end_tag(self, token: Token) -> None:
         name, written = token.name, token.written
         if self._raw:
-            if self._raw[-1] in _ENDED_BY and name not in (self._raw[-1], *_INLINE):
-                self._raw.pop()  # the end of the element around it is its end, too
-            if self._raw and self._raw[-1] == name:
-                self._raw.pop()
+            outer = not self._raw_names[name] and name != "p" and name not in _INLINE
+            if outer and all(each in _ENDED_BY for each in self._raw):
+                self._raw_names.clear()  # the end of the element around them is their end, too
+                self._raw.clear()
+            ended = None if self._raw_names[name] else name
+            while ended != name:
+                ended = self._end_raw()
             self._markup(written)
         elif name in _INLINE and (indices := self._open_by_name.get(name)):
             self._pieces.append(written)
             self._close(indices[-1], written)
         else:
             self._markup(written)  # of a block, or of an element that began before this block
+
+    def _end_raw(self) -> str:
+        """End the last open element whose content is markup, and return its name."""
+        name = self._raw.pop()
+        self._raw_names[name] -= 1
+        return name
 
     def _text(self, written: str, text: str) -> None:
         self._pieces.append(written)
