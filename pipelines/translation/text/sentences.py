@@ -72,8 +72,8 @@ _BEFORE_NAMES = {
     }.items()
 }
 _BEFORE_NAMES |= {"nb": _BEFORE_NAMES["no"], "nn": _BEFORE_NAMES["no"]}
-# "M.", "J.-C.": initials and titles of one letter, if it is a capital one. A small letter, or one of
-# a script without capitals, is a word: "quem é.", "안 돼."
+# "M.", "J.-C.": initials and titles of one letter, if it is a capital. A small letter, or one of a
+# script without capitals, is a word: "quem é.", "안 돼."
 _INITIAL = re.compile(r"(?:[^\W\d_]\.-)?([^\W\d_])\.\s*")
 _TITLE_AND_BEFORE = 60  # characters that are looked at
 _LETTERED = re.compile(  # what a letter is the name of: "Plan B." may end a sentence
