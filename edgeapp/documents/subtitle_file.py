@@ -35,7 +35,7 @@ _MAX_BYTES = 64 << 20  # a film of three hours has 200 kB
 
 # Sign, hours, minutes, seconds and their decimals. Shifted files have negative times, streams have
 # thousands of hours, and files written by hand often lack the decimals.
-_TIME = r"(-?)(?:(\d+):)?(\d{1,2}):(\d{1,2})(?:[,.](\d*))?"
+_TIME = r"(-?)(?:(\d{1,7}):)?(\d{1,2}):(\d{1,2})(?:[,.](\d*))?"
 _ARROW = r"[ \t]*(?:[-–—−]+[ \t]?>|→)[ \t]*"  # word processors turn two hyphens into a dash
 _TIMING_LINE = re.compile(rf"^[ \t]*{_TIME}{_ARROW}{_TIME}(?![\d:,.])[^\n]*$", re.MULTILINE)
 # Lines that give times in a way that _TIMING_LINE does not know.
@@ -52,20 +52,25 @@ _BEGINNINGS = {
     "smi": re.compile(r"\s*<sami\b", re.IGNORECASE),
     "sub": re.compile(r"\s*\{\d+\}\{\d*\}"),
     "mpl": re.compile(r"\s*\[\d+\]\[\d+\]"),
-    # With decimals: "[12:30] Anna: Hello." is a line of a chat.
-    "lrc": re.compile(r"\s*(?:\[[a-z#]+:[^\]\n]*\]\s*)*\[\d+:\d\d[.:]\d+\]", re.IGNORECASE),
+    # With decimals: "[12:30] Anna: Hello." and "[12:30:15] Hello." are lines of a chat.
+    "lrc": re.compile(r"\s*(?:\[[a-z#]+:[^\]\n]*\]\s*)*\[\d+:\d\d\.\d+\]", re.IGNORECASE),
 }
+# What a timing line has before its arrow, even a damaged one: "Chapter 5 --> Chapter 6" is a text.
+_LIKE_TIME = re.compile(r"\W*\d|.*\d\s*[:;,]\s*\d")
 _MICRODVD_LINE = re.compile(r"^ *\{ *(-?\d+) *\} *\{ *(-?\d*) *\}(.*)$", re.MULTILINE)
 _MPL_LINE = re.compile(r"^ *\[-?\d+\] *\[-?\d+\]", re.MULTILINE)
-_LRC_TAG = r"\[(-?)(?:(\d+):)?(\d+):(\d{1,2})(?:[.,:](\d+))?\]"
+_LRC_TAG = r"\[(-?)(?:(\d{1,7}):)?(\d{1,7}):(\d{1,2})(?:[.,:](\d+))?\]"
 _LRC_LINE = re.compile(rf"^[ \t]*{_LRC_TAG}(?:[ \t]*{_LRC_TAG})*[ \t]*(.*)$", re.MULTILINE)
 _LRC_OTHER = re.compile(r"[ \t]*\[[A-Za-z#][^\]]*\]")  # artist, title, offset …
-_SAMI_SYNC = re.compile(r"<sync\b[^<>]*?\bstart\s*=\s*[\"']?\s*(-?\d+)[^<>]*>", re.IGNORECASE)
+_SAMI_SYNC = re.compile(
+    r"<sync\b[^<>]*?\bstart\s*=\s*[\"']?\s*(-?\d{1,12})(?!\d)[^<>]*>", re.IGNORECASE
+)
 _SAMI_BLOCK_END = re.compile(r"<sync\b|</sync\b|</body\b|</sami\b|\Z", re.IGNORECASE)
 _SAMI_PARAGRAPH = re.compile(
     r"<p\b(?:[^<>]*?\bclass\s*=\s*[\"']?([\w-]+))?[^<>]*>((?:(?!</?p\b).)*)",
     re.IGNORECASE | re.DOTALL,
 )
+_ALL = re.compile(r"()(.+)", re.DOTALL)  # what has no <p> is one paragraph without a class
 _LAST_CUE_S = 5.0  # of formats that say when a cue begins, but not when it ends
 _FRAME_RATE = 25.0  # frames per second, where a MicroDVD file names none
 _ASS_TIME = re.compile(_TIME)
@@ -206,7 +211,7 @@ def _check_for_other_timings(text: str, format: str, timings: Sequence[re.Match[
     """Raise ValueError for a timing line that is not understood.
 
     Its cue would be read as text of the cue before it. In srt an arrow may stand in what is said
-    ("Paris --> London"): the line then has no digit and follows other text.
+    ("Paris --> London"): the line then has no time and follows other text.
     """
     understood = {timing.start() for timing in timings}
     for line in _LIKE_TIMING_LINE.finditer(text):
@@ -214,7 +219,7 @@ def _check_for_other_timings(text: str, format: str, timings: Sequence[re.Match[
             continue
         end = max(0, line.start() - 1)  # of the line before
         before = text[text.rfind("\n", 0, end) + 1 : end].strip()
-        if format == "vtt" or re.search(r"\d", line[0]) or not before or before.isdigit():
+        if format == "vtt" or _LIKE_TIME.match(line[0]) or not before or before.isdigit():
             raise _not_understood(text, line.start())
 
 
@@ -359,7 +364,7 @@ def _parse_sami(text: str, format: str) -> SubtitleFile:
     for sync in syncs:
         end = _SAMI_BLOCK_END.search(text, sync.end())
         block = text[sync.end() : len(text) if end is None else end.start()]
-        for paragraph in _SAMI_PARAGRAPH.finditer(block):
+        for paragraph in list(_SAMI_PARAGRAPH.finditer(block)) or _ALL.finditer(block):
             body = paragraph[2].strip()
             begin = sync.end() + paragraph.start(2) + paragraph[2].find(body)
             span = (begin, begin + len(body))
