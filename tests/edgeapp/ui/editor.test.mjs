@@ -302,3 +302,17 @@ test("rows are compared as they are stored", () => {
   const rows = storedRows({ cues: [cue, { start: 1, end: 2, text: " " }], translation: [{ start: 0, end: 1, text: "Ja.", doubts: [] }] });
   assert.deepEqual(rows, storedRows({ cues: [{ ...kept, tokens: [1], speaker: "" }], translation: [{ start: 0, end: 1, text: "Ja." }] }));
 });
+
+test("a row that is divided while another speaker talks stays before what is said later", () => {
+  const row = (start, end, text, speaker) => ({ start, end, text, ...(speaker && { speaker }) });
+  const divided = [row(0, 5, "One"), row(5, 9, "two."), row(3, 6, "Yes.")];
+  const texts = (rows) => rows.map((each) => JSON.parse(each).text);
+  const speakers = ["Ann", "Ann", "Ben"];
+  const cues = divided.map((each, i) => ({ ...each, speaker: speakers[i] }));
+  const kept = storedRows({ cues, translation: divided });
+  assert.deepEqual(texts(kept.cues), ["One", "Yes.", "two."], "as the server sorts them");
+  assert.deepEqual(texts(kept.translation), ["One", "two.", "Yes."]);
+  const after = storedRows({ cues: cues.with(2, { ...cues[2], text: "No." }), translation: divided });
+  const [{ changes }] = messagesBetween(kept, after);
+  assert.deepEqual(changes.map(({ at, removed }) => [at, removed]), [[1, 1]]);
+});

@@ -11,9 +11,15 @@ const MOST = 500_000; // characters of rows in a message; the server closes a li
 /** @param {number} value @param {number} scale */
 const rounded = (value, scale) => Math.round(value * scale) / scale;
 
+/** The rows that have text, in the order in which the server has them: where speakers are known, that of
+ * their beginnings. @param {any[]} rows */
+function inOrder(rows) {
+  const own = rows.filter((row) => row.text.trim());
+  return own.some((row) => row.speaker) ? own.sort((a, b) => a.start - b.start) : own;
+}
+
 /** The rows that have text, as they are stored. @param {Texts} texts @returns {Stored} */
 export function storedRows({ cues, translation }) {
-  const shown = (/** @type {any} */ row) => row.text.trim();
   const spoken = (/** @type {any} */ { start, end, text, words, speaker }) => {
     const timed = words?.map((/** @type {any} */ word) => ({
       word: word.word,
@@ -25,7 +31,7 @@ export function storedRows({ cues, translation }) {
   };
   const meant = (/** @type {any} */ { start, end, text, doubts, speaker }) =>
     JSON.stringify({ start, end, text, doubts: doubts?.length ? doubts : undefined, speaker: speaker || undefined });
-  return { cues: cues.filter(shown).map(spoken), translation: translation.filter(shown).map(meant) };
+  return { cues: inOrder(cues).map(spoken), translation: inOrder(translation).map(meant) };
 }
 
 /** Messages which, one after the other, make `before` into `after`.
