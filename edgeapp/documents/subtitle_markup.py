@@ -9,6 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from edgeapp.documents.references import unescaped
+from edgeapp.subtitles.direction import (
+    SPACES,
+    edge_marks,
+    is_right_to_left,
+    with_marks,
+    without_edge_marks,
+)
 from edgeapp.subtitles.line_breaks import display_width, lay_out, words_to_break
 
 __all__ = ["Tag", "Utterance", "line_break", "plain_text", "render_cue", "utterances"]
@@ -55,6 +62,7 @@ class Utterance:
         lead: What stands before the text: tags, a speaker's dash or name.
         tail: Tags after the text.
         tags: Tags inside the text, in ascending order.
+        marks: Marks of direction around a line of right-to-left text, before and after it.
     """
 
     raw: str
@@ -62,6 +70,7 @@ class Utterance:
     lead: str = ""
     tail: str = ""
     tags: tuple[Tag, ...] = ()
+    marks: tuple[str, str] = ("", "")
 
     @property
     def labelled(self) -> bool:
@@ -77,7 +86,7 @@ def utterances(raw: str, format: str) -> list[Utterance]:
         format: srt, vtt, ass …: decides which markup and which line breaks there are.
     """
     lines = _lines(raw, format)
-    begins = [i for i, line in enumerate(lines) if _DASH.match(_bare(line).strip())]
+    begins = [i for i, line in enumerate(lines) if _DASH.match(_shown(line, format))]
     edges = sorted({0, *begins, len(lines)})
     return [
         _utterance(lines[start:end], format) for start, end in zip(edges, edges[1:], strict=False)
@@ -85,9 +94,8 @@ def utterances(raw: str, format: str) -> list[Utterance]:
 
 
 def plain_text(raw: str, format: str) -> str:
-    """The text of a cue without tags, with its lines."""
-    lines = _lines(raw, format)
-    return "\n".join(_unescaped(_bare(line), format).strip() for line in lines).strip()
+    """The text of a cue without tags and marks of direction, with its lines."""
+    return "\n".join(_shown(line, format) for line in _lines(raw, format)).strip()
 
 
 def render_cue(
@@ -113,7 +121,8 @@ def render_cue(
         if format != "lrc":  # where a line break ends the cue
             shown = lay_out(words_to_break(shown), room, lines)
         tagged = "".join(_with_tags(shown, text, tags, format))
-        rendered.append(utterance.lead + tagged.replace("\n", separator) + utterance.tail)
+        marked = with_marks(f"{utterance.lead}{tagged}{utterance.tail}", format, utterance.marks)
+        rendered.append(marked.replace("\n", separator))
     return separator.join(rendered)
 
 
@@ -133,6 +142,10 @@ def _bare(line: str) -> str:
     return re.sub(f"{_ANGLE_TAG}|{_BLOCK}", "", line)
 
 
+def _shown(line: str, format: str) -> str:
+    return without_edge_marks(_unescaped(_bare(line), format))
+
+
 def _escaped(character: str, format: str) -> str:
     return html.escape(character, quote=False) if format in _WITH_ENTITIES else character
 
@@ -143,13 +156,15 @@ def _unescaped(text: str, format: str) -> str:
 
 def _utterance(lines: list[str], format: str) -> Utterance:
     raw = line_break(format).join(lines)
-    text, tags = "", list[Tag]()
+    text, tags, marks = "", list[Tag](), ("", "")
     for line in lines:
         begins = True
+        before, after = edge_marks(_unescaped(_bare(line), format))
+        marks = (marks[0] or before, marks[1] or after)
         for piece, tag in _pieces(line):
             piece = _unescaped(piece, format)
             if begins or not text or text[-1].isspace():
-                piece = piece.lstrip()
+                piece = piece.lstrip(SPACES + before if begins else None)
             if piece and begins:
                 text += _between_lines(text, piece)
                 begins = False
@@ -157,7 +172,7 @@ def _utterance(lines: list[str], format: str) -> Utterance:
             if tag and not _TIME_TAG.match(tag):  # the times of words hold for the source only
                 closes = tag.startswith("</") or bool(_ASS_CLOSING.fullmatch(tag))
                 tags.append(Tag(len(text), tag, closes))
-        text = text.rstrip()
+        text = text.rstrip(SPACES + after)
         for index in range(len(tags) - 1, -1, -1):
             if tags[index].position <= len(text):
                 break
@@ -165,7 +180,8 @@ def _utterance(lines: list[str], format: str) -> Utterance:
     said = bool(re.search(r"[^\W\d_]", text))
     if not said or _is_sound(text) or _SONG.fullmatch(text) or _DRAWING.search(raw):
         return Utterance(raw)
-    return _divided(raw, text, tags)
+    divided = _divided(raw, text, tags)
+    return replace(divided, marks=marks) if is_right_to_left(text) else divided
 
 
 def _is_sound(text: str) -> bool:

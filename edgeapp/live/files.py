@@ -18,6 +18,7 @@ from edgeapp.live.events import (
     speaker_and_event,
 )
 from edgeapp.output_errors import output_errors
+from edgeapp.subtitles.direction import with_marks
 from edgeapp.subtitles.formats import Cue, stamp
 from edgeapp.subtitles.line_breaks import lay_out, words_to_break
 from edgeapp.subtitles.segmenter import SubtitleSegmenter
@@ -161,7 +162,8 @@ class LiveOutputFile:
         cue = replace(cue, text=cue.text.replace("-->", "->"))
         # A voice tag is no part of the lines, as the name in an .srt file is.
         cue = _laid_out(_named(cue)) if srt else _named(_laid_out(cue), voice_tags=True)
-        self._write(f"{number}{start} --> {end}\n{cue.text}\n\n")
+        text = with_marks(cue.text, self._format.removeprefix("."))
+        self._write(f"{number}{start} --> {end}\n{text}\n\n")
 
     def _write(self, text: str) -> None:
         with output_errors(self.path):

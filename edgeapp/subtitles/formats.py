@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from edgeapp.subtitles.direction import with_marks
 from edgeapp.subtitles.speakers import with_speakers
 from pipelines import OptionError
 
@@ -100,7 +101,7 @@ def _srt(cues: Sequence[Timed]) -> str:
     parts = []
     for number, (cue, text) in enumerate(_non_empty(cues), start=1):
         start, end = (stamp(t, hours=True, mark=",") for t in (cue.start, cue.end))
-        parts.append(f"{number}\n{start} --> {end}\n{text}\n\n")
+        parts.append(f"{number}\n{start} --> {end}\n{with_marks(text, 'srt')}\n\n")
     return "".join(parts)
 
 

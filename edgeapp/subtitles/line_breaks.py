@@ -10,6 +10,8 @@ import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
 
+from edgeapp.subtitles.unspaced_words import word_starts
+
 __all__ = [
     "NEVER",
     "break_cost",
@@ -26,6 +28,7 @@ NEVER = 8.0
 _SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
 _CLAUSE_ENDS = (",", ";", ":", "–", "—", "、", "，", "；", "：")
 _CLOSING_MARKS = "\"'”’»)]"  # may follow the mark that ends a sentence or a clause
+_LONGEST_WORD = 20  # columns of a word whose clusters stay together
 _MAX_BALANCED_LINES = 8  # more lines are filled one by one: they are no subtitle
 _ABBREVIATION = re.compile(r"(?i)^\W*(?:[a-z]|mr|mrs|ms|dr|prof|st|hr|fr|sr|jr|vs|no|nr|ca)\.$")
 
@@ -96,19 +99,40 @@ def words_to_break(text: str) -> list[str]:
     """The parts between which a line may break; a part begins with the space before it.
 
     They are words, and in scripts without spaces single characters with the marks that belong to
-    them: in Thai, Lao and Khmer what is written around a consonant. Marks that begin no line stay
-    with the character before them, and those that end none with the one after them.
+    them. In Thai, Lao and Khmer they are words if the library that knows them is installed, and
+    otherwise what is written around a consonant. Marks that begin no line stay with the character
+    before them, and those that end none with the one after them.
     """
-    return _PART.findall(text.rstrip())  # the pattern would look at each space behind the last part
+    # The pattern would look at each space behind the last part.
+    parts: list[str] = _PART.findall(text.rstrip())
+    return _joined_to_words(text, parts) if _HAS_UNSPACED.search(text) else parts
+
+
+def _joined_to_words(text: str, parts: list[str]) -> list[str]:
+    """Join the clusters of a word. A word that would fill half a line is left divided."""
+    inside: set[int] = set()  # positions within words
+    for run, starts in word_starts(text):
+        inside.update(run)
+        inside.difference_update(starts)
+    joined: list[str] = []
+    at = 0
+    for part in parts:
+        if at in inside and display_width(joined[-1]) + display_width(part) <= _LONGEST_WORD:
+            joined[-1] += part
+        else:
+            joined.append(part)
+        at += len(part)
+    return joined
 
 
 _WIDE = "\u3000-\u303f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff00-\uff9f"
 # Marks that begin no line, and those that end none: JIS X 4051, "kinsoku shori".
 _CLOSING = (
-    "、。，．！？：；）］｝」』】〉》〕〗〙〟”’｡､｣%％‰℃!?…‥・ゝゞヽヾー々〻"
+    "、。，．！？：；）］｝」』】〉》〕〗〙〟”’｡､｣)}\\],.:;»%％‰℃!?…‥・ゝゞヽヾー々〻"
     "ぁぃぅぇぉっゃゅょゎゕゖァィゥェォッャュョヮヵヶ\u3099\u309aㇰ-ㇿ～〜"
 )
 _OPENING = "（［｛「『【〈《〔〖〘〝“‘｢＄￥￡#＃"
+_BRACKETS = r"(\[{«"  # end no line either, but may stand inside a word of another script
 _MARKS = (  # that belong to the character before them
     "\u0300-\u036f\u200d\ufe00-\ufe0f\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u0eb1\u0eb4-\u0ebc"
     "\u0ec8-\u0ece\u17b4-\u17d3\u17dd"
@@ -122,10 +146,15 @@ _CLUSTER = (
     "|[\u1780-\u17b3](?:\u17d2[\u1780-\u17b3]|[\u17b4-\u17d1\u17dd])*[\u17d4-\u17da]*"
 )
 _UNSPACED = "\u0e01-\u0e4e\u0e81-\u0ece\u0edc-\u0edf\u1780-\u17dd"
+_HAS_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_OTHER = (  # a character of a word of another script
+    rf"(?![{_OPENING}]|[{_BRACKETS}]{{1,3}}[{_WIDE}{_UNSPACED}])[^\s{_WIDE}{_UNSPACED}]"
+)
 _PART = re.compile(
-    rf"\s*[\u200b]?(?:[{_OPENING}]*(?:(?![{_OPENING}])[{_WIDE}]|{_CLUSTER})[{_MARKS}{_CLOSING}]*"
-    rf"|(?:(?![{_OPENING}])[^\s{_WIDE}{_UNSPACED}])+[{_MARKS}{_CLOSING}]*"
-    rf"|[{_OPENING}]+[{_MARKS}]*(?:[^\s{_WIDE}{_UNSPACED}]+[{_MARKS}{_CLOSING}]*)?"
+    rf"\s*[\u200b]?(?:[{_OPENING}{_BRACKETS}]*(?:(?![{_OPENING}])[{_WIDE}]|{_CLUSTER})"
+    rf"[{_MARKS}{_CLOSING}]*"
+    rf"|(?:{_OTHER})+[{_MARKS}{_CLOSING}]*"
+    rf"|[{_OPENING}]+[{_MARKS}{_CLOSING}]*(?:[^\s{_WIDE}{_UNSPACED}]+[{_MARKS}{_CLOSING}]*)?"
     rf"|[^\s][{_MARKS}{_CLOSING}]*)"
 )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from edgeapp.subtitles.direction import with_marks
+
 __all__ = ["TimedText", "karaoke", "to_ass", "to_ttml"]
 
 
@@ -53,9 +55,9 @@ def _ass_file(cues: Iterable[tuple[TimedText, str]]) -> str:
     from pysubs2 import SSAFile
 
     lines = [
-        f"Dialogue: 0,{_ass_time(cue.start)},{_ass_time(cue.end)},Default,,0,0,0,,{text}\n"
+        f"Dialogue: 0,{_ass_time(cue.start)},{_ass_time(cue.end)},Default,,0,0,0,,{marked}\n"
         for cue, text in cues
-        if text
+        if (marked := with_marks(text.replace("\\N", "\n"), "ass").replace("\n", "\\N"))
     ]
     return SSAFile().to_string("ass") + "".join(lines)
 
