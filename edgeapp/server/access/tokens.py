@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 
-from edgeapp.file_lock import try_lock
+from edgeapp.file_lock import is_locked
 from pipelines import InputError, OptionError, OutputError
 
 __all__ = ["AccessToken", "TokenFile"]
@@ -158,7 +158,7 @@ class TokenFile:
             raise OutputError(f"{path} cannot be written: {error.strerror}") from error
         try:
             deadline = time.monotonic() + _LOCKED_S
-            while not try_lock(lock):
+            while is_locked(lock):  # False where the file system has no locks
                 if time.monotonic() > deadline:
                     raise OutputError(f"{path} is locked by another process; try again")
                 time.sleep(_LOCK_CHECKED_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import stat
@@ -106,6 +107,21 @@ def test_a_change_does_not_wait_for_ever(
     with tokens._changing(), pytest.raises(OutputError, match="locked by another process"):
         TokenFile(tokens._path).add("laptop")
     assert tokens.name_of(tokens.add("laptop")) == "laptop"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other locks")
+def test_tokens_on_a_file_system_without_locks(
+    tokens: TokenFile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*of: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refused)
+    monkeypatch.setattr("edgeapp.server.access.tokens._LOCKED_S", 0.0)
+    secret = tokens.add("laptop")
+    assert tokens.name_of(secret) == "laptop"
+    tokens.revoke("laptop")
+    assert tokens.tokens == ()
 
 
 def test_a_damaged_file_lets_nobody_in(
