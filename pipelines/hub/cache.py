@@ -34,6 +34,7 @@ __all__ = [
     "storage_folder",
     "task_of",
     "task_of_config",
+    "unsupported",
     "unusable",
     "use_cache_folder",
 ]
@@ -44,6 +45,7 @@ TASKS: dict[str, Task] = {
     "marian": "translation",
     "m2m_100": "translation",
     "mbart": "translation",
+    "bart": "translation",
     "t5": "translation",
     "opennmt": "translation",
     "moonshine": "asr",
@@ -66,8 +68,13 @@ WRAPPED: dict[str, Task] = {
     "VisionEncoderDecoderModel": "reading",
 }
 
-_NAMED = [family for family in TASKS if family != "opennmt"]  # which no config.json says
-FAMILIES = " and ".join([", ".join(_NAMED[:-1]), _NAMED[-1]])
+# For messages. No config.json says "opennmt", and a class is known by what comes before its "For".
+FAMILIES = (
+    f"{', '.join(family for family in TASKS if family != 'opennmt')} and, through transformers, "
+    f"{', '.join(name.split('For')[0] for name in WRAPPED)}"
+)
+# Ends of the names of classes that generate no text, though their model_type may run here.
+_NOT_GENERATING = ("Classification", "QuestionAnswering", "EncoderModel", "ForCausalLM")
 
 # A usable folder has at least one file of each group.
 _TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -76,6 +83,7 @@ _TOKENIZER_FILES: dict[str, tuple[tuple[str, ...], ...]] = {
     "opennmt": (("source.spm",), ("target.spm",), ("vocab.json",)),
     "m2m_100": (("sentencepiece.bpe.model", "tokenizer.json"),),
     "mbart": (("sentencepiece.bpe.model", "tokenizer.json"),),
+    "bart": (("tokenizer.json", "vocab.json"), ("tokenizer.json", "merges.txt")),
     "t5": (("spiece.model", "tokenizer.json"),),
     "moonshine": (("tokenizer.json",),),
 }
@@ -166,8 +174,21 @@ def task_of(folder: Path) -> Task | None:
 
 def task_of_config(config: dict[str, Any]) -> Task | None:
     """The task of a model, native or of transformers; None for one that does not run here."""
-    native = TASKS.get(str(config.get("model_type")))
-    return native or WRAPPED.get(_class_name(config))
+    name = _class_name(config)
+    if name in WRAPPED:
+        return WRAPPED[name]
+    if name.endswith(_NOT_GENERATING):
+        return None
+    return TASKS.get(str(config.get("model_type")))
+
+
+def unsupported(config: dict[str, Any]) -> str | None:
+    """Why a kind of model does not run here, as the end of a sentence; None if it does."""
+    if task_of_config(config) is not None:
+        return None
+    if config.get("model_type") in TASKS:
+        return f"it is a {shown(_class_name(config))}, which generates no text"
+    return f"its model_type is {shown(config.get('model_type'))}; what runs here: {FAMILIES}"
 
 
 def reads_lines(folder: Path) -> bool:
@@ -191,11 +212,9 @@ def unusable(folder: Path) -> str | None:
     config = read_json(folder / "config.json")
     if not config:
         return "it has no readable config.json"
-    family = str(config.get("model_type"))
-    task = task_of_config(config)
-    if task is None:
-        model_type = shown(config.get("model_type"))
-        return f"its model_type is {model_type}; only {FAMILIES} models run here"
+    if reason := unsupported(config):
+        return reason
+    family, task = str(config.get("model_type")), task_of_config(config)
     missing = _missing_weights(folder)
     if missing:
         return f"it lacks {missing}"

@@ -16,12 +16,11 @@ from pipelines.errors import ModelError, ModelNotFound, OptionError
 from pipelines.hub.addresses import InsecureMirror, check_endpoint, insecure_mirror
 from pipelines.hub.assets import BUNDLED
 from pipelines.hub.cache import (
-    FAMILIES,
     cache_folder,
     cached_snapshot,
     read_json,
     shard_names,
-    task_of_config,
+    unsupported,
     unusable,
 )
 from pipelines.hub.catalog import ResolvedModel, folder_of, resolve, resolved
@@ -320,11 +319,8 @@ class _Download:
         config = read_json(self._fetch(self._file("config.json", _PARSED_BYTES)))
         if not config:
             raise self._remote.refusal("config.json is not a JSON object")
-        family = config.get("model_type")
-        if task_of_config(config) is None:
-            raise ModelError(
-                f"{repository} is a model of type {shown(family)}; only {FAMILIES} run here"
-            )
+        if reason := unsupported(config):
+            raise ModelError(f"{repository} does not run here: {reason}")
         small = [self._file(name, _SMALL_BYTES) for name in _SMALL_FILES if self._lists(name)]
         files = small + self._weights()
         self._check_twins(["config.json", *(file.name for file in files)])

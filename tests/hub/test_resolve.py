@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 
+from pipelines.engine.weights.hf_config import _BUILDERS
 from pipelines.errors import CheckpointError, ModelError, ModelNotFound, OptionError
 from pipelines.hub import ResolvedModel, assets_folder, bundled_folder, resolve
+from pipelines.hub.cache import FAMILIES, TASKS
 from tests.hub.conftest import Cached, opus_files, whisper_files
 
 
@@ -167,9 +171,25 @@ def test_another_kind_of_model_is_not_offered_again(cached: Cached) -> None:
     with pytest.raises(CheckpointError) as error:
         resolve("openai/gpt2")
     message = one_line(error)
-    known = "whisper, marian, m2m_100, mbart, t5 and moonshine"
-    assert f"model_type is 'gpt2'; only {known} models run here" in message
+    assert "model_type is 'gpt2'; what runs here: whisper, marian, m2m_100" in message
     assert "pull" not in message
+
+
+@pytest.mark.parametrize("kind", ["BartForSequenceClassification", "BartForCausalLM"])
+def test_a_model_that_generates_no_text_is_refused(cached: Cached, kind: str) -> None:
+    config = json.dumps({"model_type": "bart", "architectures": [kind]}).encode()
+    cached("facebook/bart-large-mnli", {**opus_files(), "config.json": config})
+    with pytest.raises(CheckpointError, match=f"it is a '{kind}', which generates no text"):
+        resolve("facebook/bart-large-mnli")
+
+
+def test_what_runs_here_is_said_by_one_table() -> None:
+    """The hub's native families are the engine's, and families.md has them all."""
+    assert set(TASKS) == set(_BUILDERS)
+    document = (Path(__file__).parents[2] / "assets/docs/families.md").read_text("utf-8")
+    rows = re.sub("[^a-z0-9]", "", document.lower())
+    for family in re.findall(r"\w+", FAMILIES.replace("and, through transformers,", "")):
+        assert re.sub("[^a-z0-9]", "", family.lower()) in rows, family
 
 
 # Nothing at all

@@ -11,7 +11,7 @@ from edgeapp.cli import main
 from pipelines import Translator
 from pipelines.errors import ModelError
 from pipelines.hub import resolve
-from tests.fixtures.wrapped import save_module, save_words, write_t5_relative
+from tests.fixtures.wrapped import save_module, save_words, write_bart, write_t5_relative
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 quiet = pytest.mark.filterwarnings("ignore:.*run by transformers")
@@ -37,6 +37,23 @@ def test_rows_equal_generate(family: str, tmp_path: Path) -> None:
             assert made.sentences[0].tokens or made.sentences[0].copied
             if not made.sentences[0].warnings:
                 assert [*made.sentences[0].tokens] == expected
+
+
+def test_a_bart_translates_as_generate_does(tmp_path: Path) -> None:
+    """BART is native, with the tokenizer of transformers."""
+    compared = 0
+    module, tokenizer = write_bart(tmp_path)
+    assert resolve(tmp_path).task == "translation"
+    with Translator(tmp_path, device="cpu", compute_type="float32") as translator:
+        assert translator.model.architecture.family == "bart"
+        for text, made in zip(TEXTS, translator.translate(TEXTS), strict=True):
+            ids = tokenizer(text, return_tensors="pt")["input_ids"]
+            assert translator.tokenizer.encode(text) == ids[0].tolist()
+            expected = module.generate(ids, max_new_tokens=20, num_beams=1, do_sample=False)
+            if not made.sentences[0].warnings:  # otherwise it was decoded again
+                assert [*made.sentences[0].tokens] == expected[0, 1:].tolist()
+                compared += 1
+    assert compared
 
 
 @quiet

@@ -79,7 +79,8 @@ def architecture_of(config: Mapping[str, Any], where: str) -> Architecture:
     if build is None:
         raise CheckpointError(
             f"{where}: model_type {_shorten(repr(family))} is not supported; this engine runs "
-            f"{', '.join(family for family in _BUILDERS if family != 'opennmt')}"
+            f"{', '.join(family for family in _BUILDERS if family != 'opennmt')}, and through "
+            "transformers the classes of it that generate, by `architectures` of config.json"
         )
     try:
         return build(config)

@@ -42,7 +42,7 @@ def open_tokenizer(
     start_ids = (*defaults.forced_prefix, defaults.decoder_start_id)
     if family in _MULTILINGUAL:
         return _multilingual(folder, family, start_ids, name)
-    if family == "other":  # run by transformers
+    if family in ("bart", "other"):  # without a tokenizer of our own, or run by transformers
         return _of_wrapped(folder, start_ids, name)
     raise UnsupportedTask(f"{name} is a {family} model, which cannot translate text here")
 
@@ -108,7 +108,7 @@ def _multilingual(
 
 
 def _of_wrapped(folder: Path, start_ids: tuple[int, ...], name: str) -> TextTokenizer:
-    """The tokenizer of a model that transformers runs: that of a native relative if it has one."""
+    """The tokenizer of a native relative if the model has one, else that of transformers."""
     family = read_json(folder / "config.json").get("model_type")
     if family == "nllb-moe":
         return MultilingualTokenizer(folder, "m2m_100", start_ids)
