@@ -418,9 +418,18 @@ def _relative_difference(some: torch.Tensor, others: torch.Tensor) -> float:
     return float((some - others).abs().mean() / others.std())
 
 
+def _rounding(library: KernelLibrary) -> float:
+    """Return the step of quantized activations, relative to that of 8 bits: 2 where they have 7."""
+    return 255 / library.quant_max
+
+
 @pytest.mark.parametrize("spec", FAMILIES)
 def test_all_layers_in_one_call_are_those_one_by_one(
-    spec: str, folders: Folders, int8_engine: Engine, monkeypatch: pytest.MonkeyPatch
+    spec: str,
+    folders: Folders,
+    int8_engine: Engine,
+    library: KernelLibrary,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = int8_engine.load(folders(spec))
     backend = model.backend
@@ -432,21 +441,22 @@ def test_all_layers_in_one_call_are_those_one_by_one(
     logits, attention = model.score_with_attention(encoded, tokens, heads)
     monkeypatch.setattr(backend._decoder, "_compiled", None)
     others, weights = model.score_with_attention(encoded, tokens, heads)
-    # Some activations round to the next uint8, and only the kernels have a bfloat16 cache.
-    assert _relative_difference(logits, others) < 0.05
-    assert (attention - weights).abs().sum(-1).mean() < 0.05  # of 1 for each token and head
+    # Some activations round to the next step, and only the kernels have a bfloat16 cache.
+    limit = 0.05 * _rounding(library)
+    assert _relative_difference(logits, others) < limit
+    assert (attention - weights).abs().sum(-1).mean() < limit  # of 1 for each token and head
 
 
 @pytest.mark.parametrize("spec", [*FAMILIES, pytest.param("t5", marks=pytest.mark.oracle)])
 def test_int8_is_near_float32(
-    spec: str, folders: Folders, int8_engine: Engine, engine: Engine
+    spec: str, folders: Folders, int8_engine: Engine, engine: Engine, library: KernelLibrary
 ) -> None:
     logits: list[torch.Tensor] = []
     for each in (int8_engine, engine):
         model = each.load(folders(spec))
         tokens = [model.architecture.start_id, *range(20, 45)]
         logits.append(model.score(_sources(model, 2)[1], tokens))
-    assert _relative_difference(*logits) < 0.15
+    assert _relative_difference(*logits) < 0.15 * _rounding(library)
 
 
 @pytest.mark.slow
