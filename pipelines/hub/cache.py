@@ -182,13 +182,14 @@ def task_of_config(config: dict[str, Any]) -> Task | None:
     return TASKS.get(str(config.get("model_type")))
 
 
-def unsupported(config: dict[str, Any]) -> str | None:
-    """Why a kind of model does not run here, as the end of a sentence; None if it does."""
+def unsupported(config: dict[str, Any], subject: str = "it") -> str | None:
+    """Why a kind of model does not run here, as a sentence about `subject`; None if it does."""
     if task_of_config(config) is not None:
         return None
     if config.get("model_type") in TASKS:
-        return f"it is a {shown(_class_name(config))}, which generates no text"
-    return f"its model_type is {shown(config.get('model_type'))}; what runs here: {FAMILIES}"
+        return f"{subject} is a {shown(_class_name(config))}, which generates no text"
+    model_type = shown(config.get("model_type"))
+    return f"{subject} has the model_type {model_type}; what runs here: {FAMILIES}"
 
 
 def reads_lines(folder: Path) -> bool:

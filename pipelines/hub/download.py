@@ -319,8 +319,8 @@ class _Download:
         config = read_json(self._fetch(self._file("config.json", _PARSED_BYTES)))
         if not config:
             raise self._remote.refusal("config.json is not a JSON object")
-        if reason := unsupported(config):
-            raise ModelError(f"{repository} does not run here: {reason}")
+        if message := unsupported(config, repository):
+            raise ModelError(message)
         small = [self._file(name, _SMALL_BYTES) for name in _SMALL_FILES if self._lists(name)]
         files = small + self._weights()
         self._check_twins(["config.json", *(file.name for file in files)])

@@ -61,7 +61,7 @@ def test_the_token_stays_with_the_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch)
 
 def test_kinds_of_models_that_do_not_run_here(hub: Hub) -> None:
     hub.host_files("openai/gpt2", {**opus_files(), "config.json": b'{"model_type": "gpt2"}'})
-    said = "does not run here: its model_type is 'gpt2'; what runs here: whisper, marian, m2m_100"
+    said = "openai/gpt2 has the model_type 'gpt2'; what runs here: whisper, marian, m2m_100"
     assert said in refusal("openai/gpt2")
     assert hub.fetched() == ["config.json"], "nothing large was fetched to find that out"
 

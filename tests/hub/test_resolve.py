@@ -171,7 +171,7 @@ def test_another_kind_of_model_is_not_offered_again(cached: Cached) -> None:
     with pytest.raises(CheckpointError) as error:
         resolve("openai/gpt2")
     message = one_line(error)
-    assert "model_type is 'gpt2'; what runs here: whisper, marian, m2m_100" in message
+    assert "it has the model_type 'gpt2'; what runs here: whisper, marian, m2m_100" in message
     assert "pull" not in message
 
 
