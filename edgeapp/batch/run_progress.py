@@ -42,12 +42,14 @@ class FileOutcome:
         duration_s: Its length in seconds; None if not known.
         resumed_s: What an earlier run had done of it.
         outputs: The files that were written.
+        warnings: Messages about it.
     """
 
     skipped: str
     duration_s: float | None
     resumed_s: float
     outputs: Sequence[Path]
+    warnings: Sequence[str] = ()
 
 
 class RunProgress:
@@ -81,6 +83,7 @@ class RunProgress:
         self._name, self._total, self._position, self._resumed = "", 0.0, 0.0, 0.0
         self._lines, self._skipped = 0, ""
         self._outputs: Sequence[Path] = ()
+        self._warnings: list[str] = []
         self._began = self._file_began = self._shown = time.monotonic()
 
     def __enter__(self) -> RunProgress:
@@ -104,13 +107,15 @@ class RunProgress:
     @property
     def outcome(self) -> FileOutcome:
         """What was done with the last file, outside of `file`."""
-        return FileOutcome(self._skipped, self._total or None, self._resumed, self._outputs)
+        return FileOutcome(
+            self._skipped, self._total or None, self._resumed, self._outputs, self._warnings
+        )
 
     @contextmanager
     def file(self, name: str) -> Iterator[None]:
         """A context in which one file is worked on."""
         self._name, self._total, self._position, self._resumed = name, 0.0, 0.0, 0.0
-        self._lines, self._skipped, self._outputs = 0, "", ()
+        self._lines, self._skipped, self._outputs, self._warnings = 0, "", (), []
         self._file_began = time.monotonic()
         self._event("started", file=name)
         try:
@@ -157,6 +162,11 @@ class RunProgress:
     def skip(self, reason: str) -> None:
         """The file needs no work."""
         self._skipped = reason
+
+    def warned(self, message: str) -> None:
+        """Report a warning about the file as an event; the caller prints it."""
+        self._warnings.append(message)
+        self._event("warning", file=self._name, message=message)
 
     def wrote(self, outputs: Sequence[Path]) -> None:
         """The results of the file were written."""

@@ -73,6 +73,8 @@ class _Left:
 
 def _count(outcome: FileOutcome, progress: RunProgress) -> None:
     """Add a finished recording to the progress."""
+    for warning in outcome.warnings:
+        progress.warned(warning)
     if outcome.skipped:
         progress.skip(outcome.skipped)
     elif outcome.duration_s is not None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from pipelines.asr.recording_chunks import RecordingChunk, split_recording
     from pipelines.asr.results import (
         Checkpoint,
+        LeftOut,
         Retract,
         Segment,
         SegmentDone,
@@ -57,6 +58,7 @@ _HOMES = {
     "DecodingCancelled": "audio.isolated",
     "FRAMES_PER_SECOND": "audio.features",
     "FileFeatures": "audio.features",
+    "LeftOut": "results",
     "LiveEvent": "live.events",
     "LiveOptions": "live.options",
     "LiveTranscriber": "live.transcriber",
@@ -96,6 +98,7 @@ __all__ = [
     "DecodingCancelled",
     "FRAMES_PER_SECOND",
     "FileFeatures",
+    "LeftOut",
     "LiveEvent",
     "LiveOptions",
     "LiveTranscriber",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -12,12 +12,19 @@ import numpy as np
 
 from pipelines.asr.audio.chunks import Chunk
 from pipelines.asr.audio.decode import AudioSource
+from pipelines.asr.audio.left_out import LeftOutSound
 from pipelines.asr.chunk_recognizer import ChunkRecognizer
 from pipelines.asr.chunk_tasks import ChunkTask, decode_chunks
 from pipelines.asr.options import TranscribeOptions
 from pipelines.asr.recognizer import Recognizer
 from pipelines.asr.recording_chunks import RecordingChunk, chunks_of_blocks, sound_blocks
-from pipelines.asr.results import Checkpoint, SegmentDone, TranscriptEvent, TranscriptionInfo
+from pipelines.asr.results import (
+    Checkpoint,
+    LeftOut,
+    SegmentDone,
+    TranscriptEvent,
+    TranscriptionInfo,
+)
 from pipelines.asr.sequential import DecodeTask
 
 __all__ = ["transcribe_batched", "transcribe_chunks"]
@@ -47,11 +54,32 @@ def transcribe_batched(
     """
     blocks, duration = sound_blocks(audio)
     length_s = duration or getattr(audio, "duration_s", None) or 0.0  # an AudioFile has one
-    chunks = chunks_of_blocks(blocks, options, recognizer.window_s)
-    return transcribe_chunks(
+    left_out = LeftOutSound()
+    if not options.clip_timestamps:
+        blocks = left_out.measured(blocks)
+    chunks = _noted(chunks_of_blocks(blocks, options, recognizer.window_s), left_out)
+    events = transcribe_chunks(
         recognizer, chunks, options, resume_from, checkpoints,
         duration_s=duration, first_alone=length_s > _LONG_S,
     )  # fmt: skip
+    return _with_left_out(events, left_out)
+
+
+def _noted(chunks: Iterable[RecordingChunk], left_out: LeftOutSound) -> Iterator[RecordingChunk]:
+    """Pass on chunks, and note that they are recognized."""
+    for each in chunks:
+        left_out.keep(each.start_s, each.end_s)
+        yield each
+
+
+def _with_left_out(
+    events: Generator[TranscriptEvent, None, None], left_out: LeftOutSound
+) -> Generator[TranscriptEvent, None, None]:
+    """Return the events, and at the end what was left out although it sounds like speech."""
+    with closing(events):
+        yield from events
+    if seconds := left_out.seconds:
+        yield LeftOut(seconds, left_out.duration_s)
 
 
 def transcribe_chunks(

@@ -11,6 +11,7 @@ from pipelines.errors import EngineError
 
 __all__ = [
     "Checkpoint",
+    "LeftOut",
     "Retract",
     "Segment",
     "SegmentDone",
@@ -169,7 +170,31 @@ class Checkpoint:
     section: int = 0
 
 
-TranscriptEvent: TypeAlias = TranscriptionInfo | TextDelta | Retract | SegmentDone | Checkpoint
+@dataclass(frozen=True)
+class LeftOut:
+    """The last event of a recording that was mostly taken for silence although it sounds like
+    speech, with a `batch_size` above 1.
+
+    Attributes:
+        seconds: Length of these parts.
+        duration: Seconds of the recording.
+    """
+
+    seconds: float
+    duration: float
+
+    @property
+    def message(self) -> str:
+        """One line about it."""
+        return (
+            f"{self.seconds:.0f} of {self.duration:.0f} s sound like speech and were taken for "
+            "silence"
+        )
+
+
+TranscriptEvent: TypeAlias = (
+    TranscriptionInfo | TextDelta | Retract | SegmentDone | Checkpoint | LeftOut
+)
 
 
 class Transcription(Iterator[Segment]):
@@ -185,6 +210,7 @@ class Transcription(Iterator[Segment]):
         """
         self._events = events
         self._info: TranscriptionInfo | None = None
+        self._left_out: tuple[str, ...] = ()
 
     @property
     def info(self) -> TranscriptionInfo:
@@ -217,8 +243,9 @@ class Transcription(Iterator[Segment]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Messages about the recording, such as that only a part of it could be decoded."""
-        return self.info.warnings
+        """Messages about the recording, such as that only a part of it could be decoded. After the
+        last segment also that most of its speech may have been taken for silence."""
+        return self.info.warnings + self._left_out
 
     def __next__(self) -> Segment:
         for event in self._events:
@@ -226,6 +253,8 @@ class Transcription(Iterator[Segment]):
                 self._info = event
             elif isinstance(event, SegmentDone):
                 return event.segment
+            elif isinstance(event, LeftOut):
+                self._left_out = (event.message,)
         raise StopIteration
 
     def close(self) -> None:

@@ -15,6 +15,7 @@ from pipelines.asr.audio.arrays import SAMPLE_RATE, Samples
 from pipelines.asr.audio.features import HOP
 from pipelines.asr.results import (
     Checkpoint,
+    LeftOut,
     Segment,
     SegmentDone,
     TranscriptEvent,
@@ -109,6 +110,7 @@ def transcribe_sections(
     done = Checkpoint(0) if resume_from is None else resume_from
     begun = resume_from is not None
     offset = 0  # samples before the section
+    left_out_s = 0.0
     informed = resume_from is not None
     if resume_from is not None:
         yield TranscriptionInfo(resume_from.language, None, duration_s)
@@ -134,11 +136,16 @@ def transcribe_sections(
                     done = replace(done, segments=event.segment.id + 1)
                 elif isinstance(event, Checkpoint):
                     event = replace(event, section=number)
+                elif isinstance(event, LeftOut):
+                    left_out_s += event.seconds
+                    continue
                 yield event
         offset += len(section) if isinstance(section, np.ndarray) else section.length
         done = Checkpoint(done.segments, language=done.language, section=number + 1)
         if checkpoints:
             yield done
+    if left_out_s:
+        yield LeftOut(left_out_s, offset / SAMPLE_RATE)
 
 
 def _both_channels(

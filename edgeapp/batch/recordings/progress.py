@@ -111,3 +111,4 @@ class ProgressBarView:
 
     def warned(self, message: str) -> None:
         self._warnings.add(message)
+        self._run.warned(message)

@@ -123,6 +123,7 @@ class TranscriptionJob:
     def _run(self, audio: AudioSource, view: ProgressView, stack: ExitStack) -> Transcript:
         from pipelines import (
             Checkpoint,
+            LeftOut,
             Retract,
             SegmentDone,
             TextDelta,
@@ -131,6 +132,7 @@ class TranscriptionJob:
         )
 
         checkpoint = self.pieces[-1].checkpoint if self.pieces else None
+        left_out: LeftOut | None = None
         with collect_notices():  # TranscriptionInfo holds these warnings too
             events = self.transcriber.stream(
                 audio, self.options, resume_from=checkpoint, checkpoints=self.keep is not None
@@ -162,6 +164,8 @@ class TranscriptionJob:
                 checkpoint = event
                 self._take_translations(view)
                 self._keep_piece(checkpoint)
+            elif isinstance(event, LeftOut):
+                left_out = event
         if self.sound is not None:
             self.duration = self.sound.duration_s
             for warning in self.sound.warnings:
@@ -170,12 +174,12 @@ class TranscriptionJob:
             for source in self._joiner.flush():
                 self._put(source, view)
         self._take_translations(view, all=True)
-        if not any(segment.text.strip() for segment in self._segments):
-            view.warned(
-                "no speech was found"
-                if self.options.batch_size == 1
-                else "no speech was found; with a batch size of 1 no part is left out as silence"
-            )
+        heard = any(segment.text.strip() for segment in self._segments)
+        if left_out is not None or not heard:
+            message = left_out.message if heard and left_out else "no speech was found"
+            if self.options.batch_size > 1:
+                message += "; with a batch size of 1 no part is left out as silence"
+            view.warned(message)
         if checkpoint is not None:
             self._keep_piece(checkpoint)  # the last cues
         return self.transcript

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -29,11 +29,13 @@ class RecognitionStarted:
         language: Code of the spoken language.
         duration: Of the recording, in seconds.
         model: Name of the model that recognizes it.
+        warnings: Messages about the recording, complete after the last segment.
     """
 
     language: str
     duration: float
     model: str
+    warnings: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,12 @@ class Recognition:
         Raises:
             EdgeError: The recording cannot be decoded or recognized.
         """
-        from pipelines import DecodingCancelled, SegmentDone, TranscriptionInfo
+        from pipelines import DecodingCancelled, LeftOut, SegmentDone, TranscriptionInfo
+
+        warnings: list[str] = []
+
+        def warned(message: str, category: type[Warning]) -> None:
+            warnings.append(message)
 
         try:
             samples = load_recording(
@@ -85,11 +92,12 @@ class Recognition:
                 limit=self.pool.memory_limit,
                 max_duration_s=self.max_duration_s,
                 cancelled=cancelled,
+                warned=warned,
                 keep_unlike=True,
             )
         except DecodingCancelled:
             return
-        began, tokens = time.monotonic(), 0
+        began, tokens, heard = time.monotonic(), 0, False
         duration = len(samples) / 16_000
         transcriber, task = self._transcriber()
         translate: Callable[[Segment], Segment] | None = None
@@ -106,12 +114,17 @@ class Recognition:
                     if self.task == "translate" and task == "transcribe" and event.language != "en":
                         translate = self._into_english(event.language, stack)
                     yield RecognitionStarted(
-                        event.language, duration, self.pool.name_of(transcriber)
+                        event.language, duration, self.pool.name_of(transcriber), warnings
                     )
                 elif isinstance(event, SegmentDone):
                     tokens += len(event.segment.tokens)
                     if event.segment.text.strip():
+                        heard = True
                         yield translate(event.segment) if translate else event.segment
+                elif isinstance(event, LeftOut) and heard:
+                    warnings.append(event.message)
+        if not heard:
+            warnings.append("no speech was found")
         self.metrics.count_recognition(duration, time.monotonic() - began, tokens)
 
     def _transcriber(self) -> tuple[Transcriber, Literal["transcribe", "translate"]]:

@@ -61,6 +61,8 @@ def complete_reply(
             "text": text,
             "usage": _usage(started),
         }
+        if started.warnings:
+            content["warnings"] = started.warnings
     return JSONResponse(content | _times(request, segments))
 
 

@@ -134,7 +134,7 @@ class GradioEndpoints:
             for item in items:
                 if isinstance(item, RecognitionStarted):
                     details = {"language": item.language, "duration": item.duration,
-                               "model": item.model}  # fmt: skip
+                               "model": item.model, "warnings": item.warnings}  # fmt: skip
                     continue
                 text += item.text
                 new.append(segment_content(item))

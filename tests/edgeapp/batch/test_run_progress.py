@@ -73,6 +73,21 @@ def test_events(
     assert summary["failures"] == [{"file": files[2], "message": "it breaks off"}]
 
 
+def test_warnings_are_events_and_a_part_of_the_outcome(
+    files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with RunProgress(files, "audio", ProgressOutput.EVENTS) as progress:
+        with progress.file(files[0]):
+            progress.warned("no speech was found")
+            assert progress.outcome.warnings == ["no speech was found"]
+        with progress.file(files[1]):
+            assert progress.outcome.warnings == []
+    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event for event in events if event["event"] == "warning"] == [
+        {"event": "warning", "file": files[0], "message": "no speech was found"}
+    ]
+
+
 def test_notes_in_a_pipe(
     files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from edgeapp.batch.recordings.progress import LiveTextView, ProgressBarView
 from edgeapp.batch.recordings.transcription_job import TranscriptionJob
 from edgeapp.batch.run_progress import RunProgress
 from edgeapp.subtitles.formats import Cue
-from pipelines import NumericalError, Translation
+from pipelines import LeftOut, NumericalError, Translation
 from pipelines.asr import Segment, SegmentDone, TextDelta, TranscribeOptions, TranscriptionInfo
 
 
@@ -61,6 +61,22 @@ def test_it_is_said_that_nothing_was_heard(texts: tuple[str, ...]) -> None:
     TranscriptionJob(transcriber, TranscribeOptions(batch_size=8)).run("talk.wav", again)
     message = "no speech was found; with a batch size of 1 no part is left out as silence"
     assert again.calls[-1] == ("warned", (message,))
+
+
+def test_it_is_said_that_speech_was_taken_for_silence() -> None:
+    class Partly(FakeTranscriber):
+        def stream(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+            yield from super().stream(*arguments, **options)
+            yield LeftOut(12.2, 18.0)
+
+    transcriber: Any = Partly("en", " Good.")
+    view = RecordingView()
+    TranscriptionJob(transcriber, TranscribeOptions(batch_size=8)).run("talk.wav", view)
+    message = (
+        "12 of 18 s sound like speech and were taken for silence; with a batch size of 1 no part "
+        "is left out as silence"
+    )
+    assert view.calls[-1] == ("warned", (message,))
 
 
 def test_speech_in_the_target_language_needs_no_translator() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
+import soundfile
 
 from tests.edgeapp.server.api.conftest import QUESTION, Api, recording
 
@@ -55,6 +58,15 @@ def test_verbose_json_has_every_field(api: Api) -> None:
         assert set(word) == {"word", "start", "end"}
         assert 0 <= word["start"] <= word["end"] <= content["duration"] + 0.1
     assert " ".join(word["word"] for word in content["words"]) == content["text"]
+
+
+def test_verbose_json_says_that_nothing_was_heard(api: Api) -> None:
+    sound = io.BytesIO()
+    soundfile.write(sound, np.zeros(32_000), 16_000, format="FLAC")
+    content = api.transcribe(sound.getvalue(), response_format="verbose_json").json()
+    assert (content["text"], content["segments"]) == ("", [])
+    assert content["warnings"] == ["no speech was found"]
+    assert set(api.transcribe(sound.getvalue()).json()) == {"text", "usage"}
 
 
 def test_granularities_choose_what_is_sent(api: Api) -> None:
