@@ -64,6 +64,9 @@ class ScriptedEngine:
     def load(self, folder: Path, shortlist: Sequence[int] | None = None) -> ScriptedEngine:
         return self
 
+    def check_process(self) -> None:
+        """Do nothing: it works in any process."""
+
     def encode(self, sources: Sequence[Sequence[int]], priority: int = 0) -> list[Any]:
         longest = self.architecture.max_source_positions
         assert all(0 < len(source) <= longest for source in sources)
