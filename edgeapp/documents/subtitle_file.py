@@ -334,7 +334,7 @@ def _parse_lrc(text: str, format: str) -> SubtitleFile:
 def _without_ends(
     text: str, format: str, starts: Sequence[float], spans: Sequence[tuple[int, int]]
 ) -> SubtitleFile:
-    """Return subtitles whose cues end when others begin.
+    """Return subtitles whose cues end when others begin. One without text only ends another.
 
     Args:
         text: The file.
@@ -344,11 +344,16 @@ def _without_ends(
     """
     ordered = sorted({*starts})
     following = dict(zip(ordered, ordered[1:], strict=False))
+    shown = [
+        (start, span)
+        for start, span in zip(starts, spans, strict=True)
+        if text[slice(*span)].replace("&nbsp;", " ").strip()
+    ]
     cues = tuple(
         Cue(start, following.get(start, start + _LAST_CUE_S), text[begin:end])
-        for start, (begin, end) in zip(starts, spans, strict=True)
+        for start, (begin, end) in shown
     )
-    edges = [0, *(edge for span in spans for edge in span), len(text)]
+    edges = [0, *(edge for _, span in shown for edge in span), len(text)]
     between = tuple(text[a:b] for a, b in zip(edges[::2], edges[1::2], strict=True))
     return SubtitleFile(format, cues, between)
 

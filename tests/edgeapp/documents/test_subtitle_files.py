@@ -343,6 +343,23 @@ def test_sami_without_paragraphs_is_translated() -> None:
     assert rendered == content.replace("Hello", "HELLO").encode()
 
 
+@pytest.mark.parametrize(
+    ("form", "content"),
+    [
+        (
+            "smi",
+            "<SAMI><SYNC Start=1000><P>Hello.<SYNC Start=2000><P>&nbsp;\n<SYNC Start=9000><P>You.",
+        ),
+        ("lrc", "[00:01.00]Hello.\n[00:02.00]\n[00:09.00]You.\n"),
+    ],
+)
+def test_an_empty_text_ends_the_cue_before(form: str, content: str) -> None:
+    file = parse(content.encode(), form, "film")
+    assert [(cue.start, cue.end) for cue in file.cues] == [(1, 2), (9, 14)]
+    *_, rendered = translate_subtitles(file, _upper)
+    assert rendered == content.replace("Hello", "HELLO").replace("You", "YOU").encode()
+
+
 @pytest.mark.parametrize("head", ["[12:30] Anna: Hello.", "[12:30:15] Anna: Hello.", "[1] Hello."])
 def test_the_times_of_a_chat_are_no_lyrics(head: str) -> None:
     assert subtitle_format(head.encode()) is None
