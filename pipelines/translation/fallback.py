@@ -194,30 +194,30 @@ def _encode(decoder: SentenceDecoder, request: SentenceRequest, text: str) -> li
 def _lost_numbers(result: SentenceTranslation) -> tuple[str, ...]:
     """A warning for numbers that the translation lacks: years, amounts, times, telephone numbers.
 
-    A single number of up to three digits may become a word.
+    A single number of up to three digits may become a word. What stands between the parts of a
+    range or a date may differ: 1914-1918 and 1914–1918, 10-12 and "10 bis 12".
     """
-    lost = Counter(_numbers(result.source))
-    for number in _numbers(result.text):
-        lost[number] -= 1
+    lost = Counter(_parts(result.source))
+    lost.subtract(_parts(result.text))
     names = [
         match[0]
         for match in _NUMBER.finditer(result.source)
         if len(match[0]) > 3 or not match[0].isdigit()
-        if lost[_value(match[0])] > 0
+        if any(lost[part] > 0 for part in _value(match[0]))
     ]
     return (f"the translation lacks {', '.join(dict.fromkeys(names))}",) if names else ()
 
 
-def _numbers(text: str) -> list[tuple[str, ...]]:
-    return [_value(match[0]) for match in _NUMBER.finditer(text)]
+def _parts(text: str) -> list[str]:
+    return [part for match in _NUMBER.finditer(text) for part in _value(match[0])]
 
 
-def _value(number: str) -> tuple[str, ...]:
+def _value(number: str) -> list[str]:
     """Return the groups of digits of a number, without separators of thousands, which differ by
     language."""
     digits = "".join(str(unicodedata.digit(c)) if c.isdecimal() else c for c in number)
     merged = _THOUSANDS.sub(lambda match: re.sub(r"\D", "", match[0]), digits)
-    return tuple(re.findall(r"\d+", merged))
+    return re.findall(r"\d+", merged)
 
 
 def _copied_source(request: SentenceRequest, warnings: tuple[str, ...]) -> SentenceTranslation:
